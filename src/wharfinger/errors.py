@@ -1,0 +1,368 @@
+"""Every error of the package, with its wire code and HTTP status on the class; knows no message and no transport.
+
+    WharfingerError
+    ├── ProtocolError                      local: we refuse or fail a request, and tell the peer
+    │   ├── ParseError                     -32700  400
+    │   ├── InvalidRequest                 -32600  400
+    │   ├── MethodNotFound                 -32601  404
+    │   ├── InvalidParams                  -32602  200
+    │   │   └── InvalidArgument            -32602  200   raised by authors
+    │   ├── InternalError                  -32603  200
+    │   │   └── Overloaded                 -32603  503
+    │   ├── HeaderMismatch                 -32020  400
+    │   ├── MissingClientCapability        -32021  400
+    │   ├── UnsupportedVersion             -32022  400
+    │   ├── ResourceNotFound               -32602  200   raised by authors; the handshake era is told -32002
+    │   └── PermissionDenied               -32602  200   raised by authors; for a resource told as ResourceNotFound
+    ├── ToolError                          a tool's own failure: a result with `isError`, on both ends
+    ├── RemoteError                        remote: the peer answered a request of ours with an error
+    │   ├── RemoteMethodNotFound           also a MethodNotFound
+    │   ├── RemoteInvalidParams            also an InvalidParams
+    │   └── RemoteResourceNotFound         also a ResourceNotFound
+    ├── InvalidResponse                    remote: the peer's answer breaks the protocol
+    ├── NotMCP                             remote: what answered does not speak the protocol          exit code 3
+    ├── UnsupportedRevision                remote: no revision in common                              exit code 3
+    ├── ConnectionFailed (ConnectionError) the server could not be reached or started                 exit code 3
+    │   └── NotAuthorized                  the server wants credentials, or better ones               exit code 4
+    ├── ConnectionLost (ConnectionError)   the connection ended while a request waited                exit code 3
+    ├── RequestTimeout (TimeoutError)      no answer within the request's time                        exit code 1
+    └── MissingExtra (ImportError)         an optional dependency is not installed                    exit code 1
+
+A handler's `ProtocolError` is told to its caller as it is, unless `remote` is true: what another server said is not
+ours to repeat. Every other exception becomes an `InternalError` without its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+__all__ = [
+    "ConnectionFailed",
+    "ConnectionLost",
+    "HeaderMismatch",
+    "InternalError",
+    "InvalidArgument",
+    "InvalidParams",
+    "InvalidRequest",
+    "InvalidResponse",
+    "MethodNotFound",
+    "MissingClientCapability",
+    "MissingExtra",
+    "NotAuthorized",
+    "NotMCP",
+    "Overloaded",
+    "ParseError",
+    "PermissionDenied",
+    "ProtocolError",
+    "RemoteError",
+    "RemoteInvalidParams",
+    "RemoteMethodNotFound",
+    "RemoteResourceNotFound",
+    "RequestTimeout",
+    "ResourceNotFound",
+    "ToolError",
+    "UnsupportedRevision",
+    "UnsupportedVersion",
+    "WharfingerError",
+    "remote_error",
+]
+
+
+class WharfingerError(Exception):
+    """What this package raises on purpose; `str()` says what is wrong and what to do about it.
+
+    `exit_code` is what the command line ends with; `remote` is true where the other end is at fault or said so.
+    """
+
+    exit_code: ClassVar[int] = 1
+    remote: ClassVar[bool] = False
+
+
+class ProtocolError(WharfingerError):
+    """A request is refused or failed, and the peer is told so (JSON-RPC 2.0, §5.1).
+
+    `code` and `http_status` are defaults of the class; one instance may differ. `data` is any JSON value, None for
+    none. `id` is that of the offending message where it could be read, else None.
+    """
+
+    code: int = -32603
+    http_status: int = 200
+    id: str | int | None = None
+    message: str
+    data: Any
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        data: Any = None,
+        code: int | None = None,
+        http_status: int | None = None,
+        id: str | int | None = None,
+    ) -> None:
+        self.message = message or self.default_message
+        self.data = data
+        if code is not None:
+            self.code = code
+        if http_status is not None:
+            self.http_status = http_status
+        if id is not None:
+            self.id = id
+        Exception.__init__(self, self.message)
+
+    default_message: ClassVar[str] = "The request failed."
+
+
+class ParseError(ProtocolError):
+    """The bytes are not one JSON text in UTF-8 (JSON-RPC 2.0, §5.1)."""
+
+    code = -32700
+    http_status = 400
+    default_message = "Not valid JSON: send one JSON-RPC 2.0 object in UTF-8."
+
+
+class InvalidRequest(ProtocolError):
+    """Valid JSON, but not a JSON-RPC message that is allowed here (JSON-RPC 2.0, §5.1)."""
+
+    code = -32600
+    http_status = 400
+    default_message = 'Not a JSON-RPC 2.0 message: send {"jsonrpc": "2.0", "id": …, "method": …, "params": {…}}.'
+
+
+class MethodNotFound(ProtocolError):
+    """The method is unknown in this revision, or needs a server capability that is not declared."""
+
+    code = -32601
+    http_status = 404
+    default_message = "Method not found: call only what the server's capabilities declare."
+
+
+class InvalidParams(ProtocolError):
+    """The params do not fit the method; raise with `http_status=400` where fields of `_meta` are missing."""
+
+    code = -32602
+    default_message = "Invalid params: send what the specification asks for this method."
+
+
+class InvalidArgument(InvalidParams):
+    """Raised by authors: an argument cannot be used; the message is told to the caller."""
+
+    default_message = "Invalid argument."
+
+
+class InternalError(ProtocolError):
+    """A fault of ours; the message must not contain the text of the exception behind it."""
+
+    code = -32603
+    default_message = "Internal error: the server's log says more."
+
+
+class Overloaded(InternalError):
+    """A bound of the server is reached; nothing was done, so that the same request may be sent again later."""
+
+    http_status = 503
+    default_message = "The server is overloaded: try again later."
+
+
+class HeaderMismatch(ProtocolError):
+    """An HTTP header is missing, malformed or unlike the body (2026-07-28, Streamable HTTP)."""
+
+    code = -32020
+    http_status = 400
+    default_message = "The request's headers do not match its body: send both with the same values."
+
+
+class MissingClientCapability(ProtocolError):
+    """The request needs a capability that its client did not declare (2026-07-28, error codes).
+
+    `required` is a ClientCapabilities object, such as `{"sampling": {}}`.
+    """
+
+    code = -32021
+    http_status = 400
+
+    def __init__(self, required: Mapping[str, Any], message: str = "") -> None:
+        names = ", ".join(required)
+        super().__init__(
+            message or f"This request needs a client capability that was not declared: {names}.",
+            data={"requiredCapabilities": dict(required)},
+        )
+
+
+class UnsupportedVersion(ProtocolError):
+    """The request names a revision that this server does not speak (2026-07-28, error codes)."""
+
+    code = -32022
+    http_status = 400
+
+    def __init__(self, requested: str, supported: Sequence[str]) -> None:
+        super().__init__(
+            f"Protocol version {requested!r} is not supported: use one of {', '.join(supported)}.",
+            data={"supported": list(supported), "requested": requested},
+        )
+
+
+class ResourceNotFound(ProtocolError):
+    """Raised by authors: there is no resource with this URI, or none that the caller may know of.
+
+    `code` is that of the stateless era; an answer takes the code of its revision's rules.
+    """
+
+    code = -32602
+    uri: str
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        super().__init__(f"Resource not found: {uri}", data={"uri": uri})
+
+
+class PermissionDenied(ProtocolError):
+    """Raised by authors: the caller may not do this.
+
+    Where a resource is asked for, the answer is that of `ResourceNotFound`, so that refusing does not tell what exists.
+    """
+
+    code = -32602
+    default_message = "Permission denied."
+
+
+class ToolError(WharfingerError):
+    """A tool failed in a way that its caller, often a model, should read (tools/call, `isError`).
+
+    Raised by authors on a server, and by a client for a result with `isError`, which is then in `result`.
+    """
+
+    text: str
+    result: Any
+
+    def __init__(self, text: str = "The tool failed.", *, result: Any = None) -> None:
+        self.text = text
+        self.result = result
+        super().__init__(text)
+
+
+class RemoteError(WharfingerError):
+    """The peer answered a request of ours with an error; `code`, `message` and `data` are what it sent."""
+
+    remote = True
+    code: int
+    message: str
+    data: Any
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        Exception.__init__(self, f"{message or 'The server gave no reason'} (error {code})")
+
+
+class RemoteMethodNotFound(RemoteError, MethodNotFound):
+    """The peer does not know the method, or did not declare its capability."""
+
+
+class RemoteInvalidParams(RemoteError, InvalidParams):
+    """The peer refused the params."""
+
+
+class RemoteResourceNotFound(RemoteError, ResourceNotFound):
+    """The peer has no such resource; `uri` is the one it named, else empty."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(code, message, data)
+        self.uri = _uri_of(data) or ""
+
+
+def _uri_of(data: Any) -> str | None:
+    uri = cast("dict[str, object]", data).get("uri") if isinstance(data, dict) else None
+    return uri if isinstance(uri, str) else None
+
+
+_HANDSHAKE_RESOURCE_NOT_FOUND = -32002
+_REMOTE: Mapping[int, type[RemoteError]] = {
+    _HANDSHAKE_RESOURCE_NOT_FOUND: RemoteResourceNotFound,
+    MethodNotFound.code: RemoteMethodNotFound,
+    InvalidParams.code: RemoteInvalidParams,
+}
+
+
+def remote_error(code: int, message: str, data: Any = None) -> RemoteError:
+    """The error to raise for an error object of a peer.
+
+    The stateless era tells a missing resource as invalid params with `data.uri`; both eras' codes are accepted from
+    either (2026-07-28, resources).
+    """
+    if code == InvalidParams.code and _uri_of(data) is not None:
+        return RemoteResourceNotFound(code, message, data)
+    return _REMOTE.get(code, RemoteError)(code, message, data)
+
+
+class InvalidResponse(WharfingerError):
+    """The peer's answer cannot be what it claims to be: not the result's shape, or an unknown `resultType`."""
+
+    remote = True
+
+
+class NotMCP(WharfingerError):
+    """Something answered, but not in this protocol: check the URL, or what the command prints on its output."""
+
+    exit_code = 3
+    remote = True
+
+
+class UnsupportedRevision(WharfingerError):
+    """The two ends have no revision of the protocol in common; `supported` is what the server offered."""
+
+    exit_code = 3
+    remote = True
+    supported: tuple[str, ...]
+
+    def __init__(self, message: str, supported: Sequence[str] = ()) -> None:
+        self.supported = tuple(supported)
+        super().__init__(message)
+
+
+class ConnectionFailed(WharfingerError, ConnectionError):
+    """The server could not be reached or started; the message names the host, the URL or the command.
+
+    `stderr` holds the last lines that a child process wrote there, and is part of `str()`.
+    """
+
+    exit_code = 3
+    stderr: str
+
+    def __init__(self, message: str, *, stderr: str = "") -> None:
+        self.stderr = stderr.rstrip()
+        super().__init__(f"{message}\n{self.stderr}" if self.stderr else message)
+
+
+class NotAuthorized(ConnectionFailed):
+    """The server wants credentials, or does not accept those it got (HTTP 401 and 403)."""
+
+    exit_code = 4
+    remote = True
+
+
+class ConnectionLost(WharfingerError, ConnectionError):
+    """The connection ended while a request waited for its answer, or before it could be sent.
+
+    `stderr` as in `ConnectionFailed`.
+    """
+
+    exit_code = 3
+    stderr: str
+
+    def __init__(self, message: str = "The connection to the server is closed.", *, stderr: str = "") -> None:
+        self.stderr = stderr.rstrip()
+        super().__init__(f"{message}\n{self.stderr}" if self.stderr else message)
+
+
+class RequestTimeout(WharfingerError, TimeoutError):
+    """No answer within the request's time; the request was cancelled."""
+
+
+class MissingExtra(WharfingerError, ImportError):
+    """An optional dependency is not installed; the message holds the command that installs it."""
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the extra {extra!r}: pip install 'wharfinger[{extra}]'")

@@ -1,0 +1,137 @@
+"""What every other part of the protocol is made of: ids, names, icons, annotations, results; knows no method."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+__all__ = [
+    "META_RELATED_TASK",
+    "META_SERVER_INFO",
+    "META_SUBSCRIPTION_ID",
+    "Annotations",
+    "CacheScope",
+    "CacheableResult",
+    "Cursor",
+    "EmptyResult",
+    "ErrorObject",
+    "Icon",
+    "Implementation",
+    "JSONObject",
+    "JSONValue",
+    "Meta",
+    "NotificationParams",
+    "PaginatedResult",
+    "ProgressToken",
+    "RequestId",
+    "Result",
+    "Role",
+    "Wire",
+]
+
+RequestId = str | int
+"""The id of a JSON-RPC request: never null, never a fraction, and `1` is not `"1"`."""
+
+ProgressToken = str | int
+"""Names the request whose progress is told; chosen by whoever sent that request."""
+
+Cursor = str
+"""Where a list goes on; opaque, and the empty string is one."""
+
+Role = Literal["user", "assistant"]
+"""Whose words something is, or for whom it is meant."""
+
+CacheScope = Literal["public", "private"]
+"""Whether a cached result may be given to other callers than the one who asked."""
+
+JSONValue = Any
+"""Anything that JSON can say: None, bool, int, float, str, list and dict with string keys."""
+
+JSONObject = dict[str, Any]
+"""A JSON object whose members the protocol does not name."""
+
+Meta = dict[str, Any]
+"""`_meta` of whatever is not a request: open, kept as it came; the keys that the protocol names are `META_…`."""
+
+META_SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+"""On a notification: id of the `subscriptions/listen` request that it answers, of the same JSON type (2026-07-28)."""
+
+META_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+"""On a result: the `Implementation` that made it (2026-07-28)."""
+
+META_RELATED_TASK = "io.modelcontextprotocol/related-task"
+"""On anything sent for a task: `{"taskId": …}` (2025-11-25, tasks)."""
+
+
+class Wire(Struct, kw_only=True, rename="camel", gc=False):
+    """What is written and read as one JSON object; a member that is UNSET is left out, and one that is unknown ignored.
+
+    The collector does not track these: what comes from JSON has no cycles, and what has cycles cannot be sent.
+    """
+
+
+class Icon(Wire, kw_only=True):
+    """A picture for a user interface: `src` is an https or data URI, `sizes` are such as `48x48` or `any`."""
+
+    src: str
+    mime_type: str | UnsetType = UNSET
+    sizes: list[str] | UnsetType = UNSET
+    theme: Literal["light", "dark"] | UnsetType = UNSET
+
+
+class Annotations(Wire, kw_only=True):
+    """Hints on use: for whom, how important (0 is optional, 1 is needed), when last changed (ISO 8601)."""
+
+    audience: list[Role] | UnsetType = UNSET
+    priority: float | UnsetType = UNSET
+    last_modified: str | UnsetType = UNSET
+
+
+class Implementation(Wire, kw_only=True):
+    """Name and version of a client or server, as it says itself: nothing may be decided by it."""
+
+    name: str
+    version: str
+    title: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    website_url: str | UnsetType = UNSET
+    icons: list[Icon] | UnsetType = UNSET
+
+
+class ErrorObject(Wire, kw_only=True):
+    """The member `error` of a response (JSON-RPC 2.0, §5.1); `data` may be any JSON value, null included."""
+
+    code: int
+    message: str
+    data: JSONValue = UNSET
+
+
+class NotificationParams(Wire, kw_only=True):
+    """Params of a notification that says nothing but its method."""
+
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+class Result(Wire, kw_only=True):
+    """What every result may carry; `result_type` belongs to the stateless era, and absent means `complete`."""
+
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+    result_type: str | UnsetType = UNSET
+
+
+EmptyResult = Result
+"""The result of a request that has nothing to tell."""
+
+
+class CacheableResult(Result, kw_only=True):
+    """A result that may be kept for `ttl_ms` milliseconds (2026-07-28, caching); a negative time counts as 0."""
+
+    ttl_ms: int | UnsetType = UNSET
+    cache_scope: CacheScope | UnsetType = UNSET
+
+
+class PaginatedResult(CacheableResult, kw_only=True):
+    """One page of a list; there is another one exactly if `next_cursor` is there."""
+
+    next_cursor: Cursor | UnsetType = UNSET

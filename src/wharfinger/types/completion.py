@@ -1,0 +1,75 @@
+"""Completion of what a user types into a prompt's argument or a template's variable; completes nothing."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from .base import Result, Wire
+from .requests import RequestParams
+
+__all__ = [
+    "CompleteRequestParams",
+    "CompleteResult",
+    "Completion",
+    "CompletionArgument",
+    "CompletionContext",
+    "CompletionReference",
+    "PromptReference",
+    "ResourceReference",
+    "ResourceTemplateReference",
+]
+
+
+class PromptReference(Wire, kw_only=True, tag_field="type", tag="ref/prompt"):
+    """A prompt, by name."""
+
+    name: str
+    title: str | UnsetType = UNSET
+
+
+class ResourceTemplateReference(Wire, kw_only=True, tag_field="type", tag="ref/resource"):
+    """A resource template, by its text; or a resource, by its URI."""
+
+    uri: str
+
+
+ResourceReference = ResourceTemplateReference
+"""What revisions before 2025-06-18 call it."""
+
+CompletionReference = PromptReference | ResourceTemplateReference
+"""Whose argument or variable is to be completed."""
+
+
+class CompletionArgument(Wire, kw_only=True):
+    """The argument or variable, and what is typed so far."""
+
+    name: str
+    value: str
+
+
+class CompletionContext(Wire, kw_only=True):
+    """What the other arguments or variables are already."""
+
+    arguments: dict[str, str] | UnsetType = UNSET
+
+
+class CompleteRequestParams(RequestParams, kw_only=True):
+    """Params of `completion/complete`."""
+
+    ref: CompletionReference
+    argument: CompletionArgument
+    context: CompletionContext | UnsetType = UNSET
+
+
+class Completion(Wire, kw_only=True):
+    """At most 100 values; `total` counts all that there are."""
+
+    values: list[str]
+    total: int | UnsetType = UNSET
+    has_more: bool | UnsetType = UNSET
+
+
+class CompleteResult(Result, kw_only=True):
+    """Result of `completion/complete`."""
+
+    completion: Completion

@@ -1,0 +1,147 @@
+"""Blocks of content in messages and tool results, told apart by `type`; knows not what is in a format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from .base import Annotations, JSONObject, JSONValue, Meta, Wire
+from .resources import Resource, ResourceContents
+
+__all__ = [
+    "AudioContent",
+    "Content",
+    "ContentBlock",
+    "EmbeddedResource",
+    "ImageContent",
+    "ResourceLink",
+    "SamplingContent",
+    "TextContent",
+    "ToolResultContent",
+    "ToolUseContent",
+    "UnknownContent",
+    "decode_content",
+]
+
+
+class TextContent(Wire, kw_only=True, tag_field="type", tag="text"):
+    """Text, to or from a model."""
+
+    text: str
+    annotations: Annotations | UnsetType = UNSET
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+class ImageContent(Wire, kw_only=True, tag_field="type", tag="image"):
+    """An image; `data` holds its bytes, and is base64 on the wire only."""
+
+    data: bytes
+    mime_type: str
+    annotations: Annotations | UnsetType = UNSET
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+class AudioContent(Wire, kw_only=True, tag_field="type", tag="audio"):
+    """Sound; `data` holds its bytes, and is base64 on the wire only."""
+
+    data: bytes
+    mime_type: str
+    annotations: Annotations | UnsetType = UNSET
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+class ResourceLink(Resource, kw_only=True, tag_field="type", tag="resource_link"):
+    """A resource that can be read from the same server; it need not be listed."""
+
+
+class EmbeddedResource(Wire, kw_only=True, tag_field="type", tag="resource"):
+    """The contents of a resource, in the place of a link to it."""
+
+    resource: ResourceContents
+    annotations: Annotations | UnsetType = UNSET
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+ContentBlock = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
+"""What messages of prompts and results of tools consist of."""
+
+
+class UnknownContent(dict[str, Any]):
+    """A block whose `type` no revision of ours knows: the JSON object as it came, and sent on as it is."""
+
+    @property
+    def type(self) -> str:
+        """What the peer calls it; empty if that is not a string."""
+        kind = self.get("type")
+        return kind if isinstance(kind, str) else ""
+
+
+# A struct's field cannot be read as "one of these, else a dict": `decode_content` puts the unknown ones in. Only type
+# checkers need to know that they can be there.
+if TYPE_CHECKING:
+    Content = ContentBlock | UnknownContent
+    """A block as a client may get it."""
+else:
+    Content = ContentBlock
+
+
+class ToolUseContent(Wire, kw_only=True, tag_field="type", tag="tool_use"):
+    """The model wants to use a tool (sampling, 2025-11-25 on)."""
+
+    id: str
+    name: str
+    input: JSONObject
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+class ToolResultContent(Wire, kw_only=True, tag_field="type", tag="tool_result"):
+    """What became of the model's use of a tool (sampling, 2025-11-25 on)."""
+
+    tool_use_id: str
+    content: Sequence[Content]
+    structured_content: JSONValue = UNSET
+    is_error: bool | UnsetType = UNSET
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+SamplingContent = TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent
+"""What messages of sampling consist of: the schemas' `SamplingMessageContentBlock`."""
+
+
+class _Tag(Struct, gc=False):
+    type: str
+
+
+_KNOWN = frozenset(("text", "image", "audio", "resource_link", "resource"))
+
+
+def decode_content(raw: Raw | bytes) -> ContentBlock | UnknownContent:
+    """Read one block, whatever it is.
+
+    Raises:
+        msgspec.ValidationError: it is of a known type, but not shaped like one; or not an object with a `type`.
+    """
+    if msgspec.json.decode(raw, type=_Tag).type in _KNOWN:
+        block: ContentBlock = msgspec.json.decode(raw, type=ContentBlock)
+        return block
+    return UnknownContent(msgspec.json.decode(raw))
+
+
+T = TypeVar("T")
+
+
+def split_content(raw: Raw | bytes, type: type[T], member: str) -> tuple[T, list[Raw]]:
+    """Read an object with its list `member` empty, and the raw items of that list beside it.
+
+    For results whose strict decoding failed, perhaps at a block that nobody knows yet.
+
+    Raises:
+        msgspec.ValidationError: it would not be of that type with any list there.
+    """
+    members = msgspec.json.decode(raw, type=dict[str, Raw])
+    items = msgspec.json.decode(members.get(member, b"null"), type=list[Raw])
+    members[member] = Raw(b"[]")
+    return msgspec.json.decode(msgspec.json.encode(members), type=type), items

@@ -1,0 +1,59 @@
+"""Questions that the result of a stateless request puts to its caller, who sends it again with answers."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from .base import Result, Wire
+from .elicitation import ElicitRequestParams, ElicitResult
+from .requests import RequestParams
+from .roots import ListRootsResult
+from .sampling import CreateMessageRequestParams, CreateMessageResult
+
+__all__ = [
+    "CreateMessageRequest",
+    "ElicitRequest",
+    "InputRequest",
+    "InputRequests",
+    "InputRequiredResult",
+    "InputResponse",
+    "ListRootsRequest",
+]
+
+
+class CreateMessageRequest(Wire, kw_only=True, tag_field="method", tag="sampling/createMessage"):
+    """Asks the client's model."""
+
+    params: CreateMessageRequestParams
+
+
+class ListRootsRequest(Wire, kw_only=True, tag_field="method", tag="roots/list"):
+    """Asks for the client's roots."""
+
+    params: RequestParams | UnsetType = UNSET
+
+
+class ElicitRequest(Wire, kw_only=True, tag_field="method", tag="elicitation/create"):
+    """Asks the client's user."""
+
+    params: ElicitRequestParams
+
+
+InputRequest = CreateMessageRequest | ListRootsRequest | ElicitRequest
+"""One question."""
+
+InputRequests = dict[str, InputRequest]
+"""Questions, by keys that their answers repeat."""
+
+InputResponse = CreateMessageResult | ListRootsResult | ElicitResult
+"""One answer; its question tells which of these it is, so that it is decoded by that (see `InputResponses`)."""
+
+
+class InputRequiredResult(Result, kw_only=True):
+    """Result of `tools/call`, `prompts/get` or `resources/read` that is not yet one; `result_type` says so.
+
+    It has questions, or a state to send back unread, or both (2026-07-28, MRTR).
+    """
+
+    input_requests: InputRequests | UnsetType = UNSET
+    request_state: str | UnsetType = UNSET

@@ -1,0 +1,55 @@
+"""How two ends find out about each other: the handshake, discovery, and what refusals of either carry."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from .base import CacheableResult, Implementation, Result, Wire
+from .capabilities import ClientCapabilities, ServerCapabilities
+from .requests import RequestParams
+
+__all__ = [
+    "DiscoverResult",
+    "InitializeRequestParams",
+    "InitializeResult",
+    "MissingRequiredClientCapabilityData",
+    "UnsupportedProtocolVersionData",
+]
+
+
+class InitializeRequestParams(RequestParams, kw_only=True):
+    """Params of `initialize` (handshake era): the latest revision that the client speaks."""
+
+    protocol_version: str
+    capabilities: ClientCapabilities
+    client_info: Implementation
+
+
+class InitializeResult(Result, kw_only=True):
+    """Result of `initialize` (handshake era): the revision to speak, which is the client's if the server knows it."""
+
+    protocol_version: str
+    capabilities: ServerCapabilities
+    server_info: Implementation
+    instructions: str | UnsetType = UNSET
+
+
+class DiscoverResult(CacheableResult, kw_only=True):
+    """Result of `server/discover` (stateless era)."""
+
+    supported_versions: list[str]
+    capabilities: ServerCapabilities
+    instructions: str | UnsetType = UNSET
+
+
+class UnsupportedProtocolVersionData(Wire, kw_only=True):
+    """`data` of error -32022 (2026-07-28)."""
+
+    supported: list[str]
+    requested: str
+
+
+class MissingRequiredClientCapabilityData(Wire, kw_only=True):
+    """`data` of error -32021 (2026-07-28): what the client would have to declare."""
+
+    required_capabilities: ClientCapabilities

@@ -1,0 +1,23 @@
+"""Where a client's user works: information for servers, and no permission to anything."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType, field
+
+from .base import Meta, Result, Wire
+
+__all__ = ["ListRootsResult", "Root"]
+
+
+class Root(Wire, kw_only=True):
+    """A folder or file, by its `file:` URI."""
+
+    uri: str
+    name: str | UnsetType = UNSET
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+class ListRootsResult(Result, kw_only=True):
+    """Result of `roots/list`."""
+
+    roots: list[Root]

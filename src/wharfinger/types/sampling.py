@@ -1,0 +1,74 @@
+"""Requests of a server to its client's model; asks no model."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, UnsetType, field
+
+from .base import JSONObject, Meta, Result, Role, Wire
+from .content import SamplingContent
+from .requests import TaskAugmentedRequestParams
+from .tools import Tool
+
+__all__ = [
+    "CreateMessageRequestParams",
+    "CreateMessageResult",
+    "ModelHint",
+    "ModelPreferences",
+    "SamplingMessage",
+    "ToolChoice",
+]
+
+
+class ModelHint(Wire, kw_only=True):
+    """Part of the name of a model that would do."""
+
+    name: str | UnsetType = UNSET
+
+
+class ModelPreferences(Wire, kw_only=True):
+    """What matters in the choice of a model, each from 0 to 1; hints count in their order, and before these."""
+
+    hints: list[ModelHint] | UnsetType = UNSET
+    cost_priority: float | UnsetType = UNSET
+    speed_priority: float | UnsetType = UNSET
+    intelligence_priority: float | UnsetType = UNSET
+
+
+class ToolChoice(Wire, kw_only=True):
+    """Whether the model may, must or must not use tools; absent means that it may."""
+
+    mode: Literal["auto", "required", "none"] | UnsetType = UNSET
+
+
+class SamplingMessage(Wire, kw_only=True):
+    """One message to the model; several blocks from 2025-11-25 on."""
+
+    role: Role
+    content: SamplingContent | list[SamplingContent]
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+class CreateMessageRequestParams(TaskAugmentedRequestParams, kw_only=True):
+    """Params of `sampling/createMessage`; what the client does not like it may change or refuse."""
+
+    messages: list[SamplingMessage]
+    max_tokens: int
+    model_preferences: ModelPreferences | UnsetType = UNSET
+    system_prompt: str | UnsetType = UNSET
+    include_context: Literal["none", "thisServer", "allServers"] | UnsetType = UNSET
+    temperature: float | UnsetType = UNSET
+    stop_sequences: list[str] | UnsetType = UNSET
+    metadata: JSONObject | UnsetType = UNSET
+    tools: list[Tool] | UnsetType = UNSET
+    tool_choice: ToolChoice | UnsetType = UNSET
+
+
+class CreateMessageResult(Result, kw_only=True):
+    """Result of `sampling/createMessage`; known stop reasons are endTurn, stopSequence, maxTokens and toolUse."""
+
+    model: str
+    role: Role
+    content: SamplingContent | list[SamplingContent]
+    stop_reason: str | UnsetType = UNSET

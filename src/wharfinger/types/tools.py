@@ -1,0 +1,110 @@
+"""Tools: what can be called and what came of it; calls nothing and checks no arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType, ValidationError, field
+
+from .base import Icon, JSONObject, JSONValue, Meta, PaginatedResult, Result, Wire
+from .content import Content, decode_content, split_content
+from .requests import InputResponseRequestParams, TaskMetadata
+
+__all__ = [
+    "CallToolRequestParams",
+    "CallToolResult",
+    "ListToolsResult",
+    "Tool",
+    "ToolAnnotations",
+    "ToolExecution",
+    "check_tool",
+    "decode_call_tool_result",
+]
+
+
+class ToolAnnotations(Wire, kw_only=True):
+    """Hints on what a tool does, as its server says.
+
+    Absent means: not read-only, destructive, not idempotent, reaching an open world.
+    """
+
+    title: str | UnsetType = UNSET
+    read_only_hint: bool | UnsetType = UNSET
+    destructive_hint: bool | UnsetType = UNSET
+    idempotent_hint: bool | UnsetType = UNSET
+    open_world_hint: bool | UnsetType = UNSET
+
+
+class ToolExecution(Wire, kw_only=True):
+    """Whether calls of a tool may or must be made tasks (2025-11-25); absent means forbidden."""
+
+    task_support: Literal["forbidden", "optional", "required"] | UnsetType = UNSET
+
+
+class Tool(Wire, kw_only=True):
+    """Something that a model can call; both schemas are JSON Schema 2020-12 unless they say otherwise.
+
+    They are kept as they came, so that nothing of them is lost between one end and the other.
+    """
+
+    name: str
+    title: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    input_schema: JSONObject
+    output_schema: JSONObject | UnsetType = UNSET
+    annotations: ToolAnnotations | UnsetType = UNSET
+    execution: ToolExecution | UnsetType = UNSET
+    icons: list[Icon] | UnsetType = UNSET
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
+
+
+def check_tool(tool: Tool) -> None:
+    """Accept a tool whose input schema says `"type": "object"`, as every revision wants.
+
+    Raises:
+        ValueError: it says something else, or nothing.
+    """
+    if tool.input_schema.get("type") != "object":
+        raise ValueError(f'The input schema of tool {tool.name!r} must say "type": "object".')
+
+
+class ListToolsResult(PaginatedResult, kw_only=True):
+    """Result of `tools/list`."""
+
+    tools: list[Tool]
+
+
+class CallToolRequestParams(InputResponseRequestParams, kw_only=True):
+    """Params of `tools/call`; `arguments` stay as they came, for the tool's own decoder, and absent means none."""
+
+    name: str
+    arguments: Raw | UnsetType = UNSET
+    task: TaskMetadata | UnsetType = UNSET
+
+
+class CallToolResult(Result, kw_only=True):
+    """Result of `tools/call`.
+
+    `structured_content` may be null from 2026-07-28 on: what counts is whether it is UNSET. With `is_error` the tool
+    failed in a way that the model should read.
+    """
+
+    content: Sequence[Content]
+    structured_content: JSONValue = UNSET
+    is_error: bool | UnsetType = UNSET
+
+
+def decode_call_tool_result(raw: Raw | bytes) -> CallToolResult:
+    """Read a result of a peer; blocks of unknown types become `UnknownContent`.
+
+    Raises:
+        msgspec.ValidationError: it is no such result.
+    """
+    try:
+        return msgspec.json.decode(raw, type=CallToolResult)
+    except ValidationError:
+        result, blocks = split_content(raw, CallToolResult, "content")
+        result.content = [decode_content(block) for block in blocks]
+        return result

@@ -1,0 +1,258 @@
+"""The published schemas as sets of statements, and our structs as the same: what they differ in is a set too."""
+
+from __future__ import annotations
+
+import json
+import os
+import types as python_types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.types import meant
+from wharfinger import types
+
+SPEC = Path(__file__).parents[3] / "shared" / "spec"
+REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+
+Node = dict[str, Any]
+
+_OUTER = {"id", "jsonrpc"}
+
+
+def spec_folder() -> Path:
+    """Where the published schemas are; without them, as in a bare clone, nothing can be compared."""
+    if SPEC.is_dir():
+        return SPEC
+    message = f"the published schemas are not at {SPEC}: put them there, or compare nothing"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def load_schemas() -> dict[str, dict[str, Node]]:
+    """Definitions by revision and name."""
+    folder = spec_folder()
+    documents = {r: json.loads((folder / f"schema-{r}.json").read_text("utf-8")) for r in REVISIONS}
+    return {r: d.get("$defs") or d["definitions"] for r, d in documents.items()}
+
+
+def ours(definition: str) -> Any:
+    """What stands for a definition in `wharfinger.types`; None if nothing does."""
+    name = meant.RENAMED.get(definition, (definition, ""))[0]
+    return getattr(types, name, None)
+
+
+def is_struct(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, msgspec.Struct)
+
+
+# Statements are "<path>: <atom>"; a path is `Struct.member`, then [] for items of a list, {} for values of an object.
+
+
+class SchemaReader:
+    """Reads one revision's definitions as statements about our structs."""
+
+    def __init__(self, definitions: dict[str, Node]) -> None:
+        self.definitions = definitions
+        self.members: dict[str, dict[str, set[str]]] = {}  # struct -> member -> statements
+        self.required: dict[str, list[set[str]]] = {}  # struct -> members required, once for each definition of it
+        self.aliases: dict[str, set[str]] = {}
+        self.used: set[str] = set()  # rows of `meant` that were needed
+
+    def read_all(self) -> None:
+        for name, node in self.definitions.items():
+            if name in meant.NOT_HERE or name in meant.OPEN or name in meant.ANYTHING:
+                continue
+            if "method" in node.get("properties", {}):
+                self.read_envelope(name, node)
+            elif is_struct(ours(name)) and "anyOf" not in node:
+                self.read_struct(ours(name).__name__, node)
+            else:
+                own = meant.RENAMED.get(name, (name, ""))[0]
+                self.aliases.setdefault(own, set()).update(self.atoms(node, own))
+
+    def read_envelope(self, name: str, node: Node) -> None:
+        """Of a request or notification, the method and the params are compared; the rest is the envelope's."""
+        members = node["properties"]
+        if "const" not in members["method"]:
+            return
+        if is_struct(ours(name)):
+            own = {
+                "properties": {k: members[k] for k in ("method", "params")},
+                "required": set(node["required"]) - _OUTER,
+            }
+            self.read_struct(name, own)
+        params = members.get("params", {})
+        if "properties" in params:
+            self.used.add(name)
+            self.read_struct(meant.PARAMS.get(name, f"{name}Params"), params)
+
+    def read_struct(self, struct: str, node: Node) -> None:
+        members, required = self.merged(node)
+        known = self.members.setdefault(struct, {})
+        for member, member_node in members.items():
+            known.setdefault(member, set()).update(self.atoms(member_node, f"{struct}.{member}"))
+        self.required.setdefault(struct, []).append(required)
+
+    def merged(self, node: Node) -> tuple[dict[str, Node], set[str]]:
+        members: dict[str, Node] = dict(node.get("properties", {}))
+        required = set(node.get("required", ()))
+        for part in node.get("allOf", ()):
+            more, wanted = self.merged(self.definitions[part["$ref"].rsplit("/", 1)[1]])
+            members |= more
+            required |= wanted
+        return members, required
+
+    def atoms(self, node: Node, path: str) -> set[str]:
+        if "$ref" in node:
+            return self.reference(node["$ref"].rsplit("/", 1)[1], path)
+        for key in ("anyOf", "oneOf"):
+            if key in node:
+                return {atom for part in node[key] for atom in self.atoms(part, path)}
+        if "const" in node:
+            return {f"{path}: {node['const']!r}"}
+        if "enum" in node:
+            return {f"{path}: {value!r}" for value in node["enum"]}
+        kinds = node.get("type", "any")
+        return {atom for kind in ([kinds] if isinstance(kinds, str) else kinds) for atom in self.kind(kind, node, path)}
+
+    def reference(self, name: str, path: str) -> set[str]:
+        target = ours(name)
+        if is_struct(target):
+            return {f"{path}: {target.__name__}"}
+        if name in meant.OPEN:
+            return {f"{path}{{}}: any"}
+        if name in meant.ANYTHING:
+            return {f"{path}: any"}
+        return self.atoms(self.definitions[name], path)
+
+    def kind(self, kind: str, node: Node, path: str) -> Iterator[str]:
+        if kind == "object":
+            yield from self.object(node, path)
+        elif kind == "array":
+            yield from self.atoms(node["items"], f"{path}[]")
+        elif kind == "string" and node.get("format") == "byte":
+            yield f"{path}: bytes"
+        else:
+            yield f"{path}: {kind}"
+
+    def object(self, node: Node, path: str) -> set[str]:
+        if struct := self.named(path, node):
+            self.read_struct(struct, node)
+            return {f"{path}: {struct}"}
+        values: Any = node.get("additionalProperties")
+        described = values not in (None, {}, True, False)
+        return self.atoms(values, f"{path}{{}}") if described else {f"{path}{{}}: any"}
+
+    def named(self, path: str, node: Node) -> str | None:
+        """The struct that we made of an object which the schema describes in place."""
+        last = path.rsplit(".", 1)[-1]
+        self.used |= {path, last}
+        if path in meant.NAMED:
+            return meant.NAMED[path]
+        if node.get("properties") and path not in meant.KEPT_WHOLE:
+            return meant.NAMED_EVERYWHERE.get(last)
+        return None
+
+
+_KINDS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", bytes: "bytes", None: "null"}
+_KINDS[type(None)] = "null"
+
+
+def type_atoms(kind: Any, path: str) -> set[str]:
+    """A type of ours as statements."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return {f"{path}: any"}
+    if kind in (msgspec.Raw, msgspec.UnsetType):
+        return {f"{path}: raw"} if kind is msgspec.Raw else set()
+    if origin in (typing.Union, python_types.UnionType):
+        atoms = {atom for part in arguments for atom in type_atoms(part, path)}
+        return atoms - {f"{path}: integer"} if f"{path}: number" in atoms else atoms
+    if origin is typing.Literal:
+        return {f"{path}: {value!r}" for value in arguments}
+    if is_struct(kind):
+        return {f"{path}: {kind.__name__}"}
+    if origin is not None and len(arguments) == 2:
+        return type_atoms(arguments[1], f"{path}{{}}")
+    if origin is not None:
+        return type_atoms(arguments[0], f"{path}[]")
+    return {f"{path}: {_KINDS[kind]}"}
+
+
+def struct_members(struct: type[msgspec.Struct]) -> tuple[dict[str, set[str]], set[str]]:
+    """Statements of a struct by the wire names of its members, and which of these it requires."""
+    hints = typing.get_type_hints(struct)
+    fields = msgspec.structs.fields(struct)
+    name = struct.__name__
+    members = {f.encode_name: type_atoms(hints[f.name], f"{name}.{f.encode_name}") for f in fields}
+    required = {f.encode_name for f in fields if f.required}
+    config = struct.__struct_config__
+    if config.tag is not None and config.tag_field is not None:
+        members[config.tag_field] = {f"{name}.{config.tag_field}: {config.tag!r}"}
+        required.add(config.tag_field)
+    return members, required
+
+
+def without_narrower(atoms: set[str]) -> set[str]:
+    """Where anything may be, that is all there is to say; and where numbers may be, integers may."""
+    anywhere = tuple(a.removesuffix(": any") for a in atoms if a.endswith(": any"))
+    narrower = {f"{place}{more}" for place in anywhere for more in ("{}: any", "[]: any")}
+    return {
+        a for a in atoms - narrower if not (a.endswith(": integer") and a.removesuffix("integer") + "number" in atoms)
+    }
+
+
+def read(schemas: dict[str, dict[str, Node]]) -> list[SchemaReader]:
+    readers = [SchemaReader(definitions) for definitions in schemas.values()]
+    for reader in readers:
+        reader.read_all()
+    return readers
+
+
+def differences(schemas: dict[str, dict[str, Node]]) -> set[str]:
+    """Everything in which the structs and the schemas are not the same."""
+    readers = read(schemas)
+    found: set[str] = set()
+    for struct in sorted({s for reader in readers for s in reader.members}):
+        found |= struct_differences(struct, readers)
+    for alias in sorted({a for reader in readers for a in reader.aliases}):
+        found |= alias_differences(alias, readers)
+    return found
+
+
+def struct_differences(struct: str, readers: list[SchemaReader]) -> set[str]:
+    target: Any = getattr(types, struct, None)
+    if not is_struct(target):
+        return {f"{struct}: not here"}
+    members, required = struct_members(target)
+    theirs: dict[str, set[str]] = {}
+    for reader in readers:
+        for member, atoms in reader.members.get(struct, {}).items():
+            theirs.setdefault(member, set()).update(atoms)
+    wanted = set(theirs).intersection(*(r for reader in readers for r in reader.required.get(struct, ())))
+    found = {f"{struct}.{m}: not here" for m in theirs.keys() - members.keys()}
+    found |= {f"{struct}.{m}: in no schema" for m in members.keys() - theirs.keys()}
+    found |= {f"{struct}.{m}: optional here" for m in (wanted - required) & members.keys()}
+    found |= {f"{struct}.{m}: required here" for m in (required - wanted) & theirs.keys()}
+    for member in theirs.keys() & members.keys():
+        found |= atom_differences(theirs[member], members[member])
+    return found
+
+
+def alias_differences(alias: str, readers: list[SchemaReader]) -> set[str]:
+    target = getattr(types, alias, None)
+    if target is None:
+        return {f"{alias}: not here"}
+    theirs = {atom for reader in readers for atom in reader.aliases.get(alias, ())}
+    return atom_differences(theirs, type_atoms(target, alias))
+
+
+def atom_differences(theirs: set[str], own: set[str]) -> set[str]:
+    theirs, own = without_narrower(theirs), without_narrower(own)
+    return {f"{atom} (not here)" for atom in theirs - own} | {f"{atom} (in no schema)" for atom in own - theirs}

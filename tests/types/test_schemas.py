@@ -1,0 +1,153 @@
+"""The structs say what the published schemas say, of all revisions at once, but for what `meant` lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from tests.types import meant
+from tests.types.schemas import Node, differences, is_struct, load_schemas, ours, read
+from wharfinger import errors, types
+from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.revisions import REVISIONS as RULES
+
+
+@pytest.fixture(scope="module")
+def schemas() -> dict[str, dict[str, Node]]:
+    return load_schemas()
+
+
+def test_structs_differ_from_the_schemas_only_where_that_is_meant(schemas: dict[str, dict[str, Node]]) -> None:
+    assert sorted(differences(schemas) - meant.DIFFERENCES.keys()) == []
+
+
+def test_every_difference_that_is_meant_is_there(schemas: dict[str, dict[str, Node]]) -> None:
+    assert sorted(meant.DIFFERENCES.keys() - differences(schemas)) == []
+
+
+def test_every_definition_has_its_type_or_a_reason(schemas: dict[str, dict[str, Node]]) -> None:
+    definitions = {name: node for part in schemas.values() for name, node in part.items()}
+    without = meant.NOT_HERE.keys() | meant.OPEN.keys() | meant.ANYTHING.keys()
+    missing = [
+        name
+        for name, node in definitions.items()
+        if ours(name) is None and name not in without and "method" not in node.get("properties", {})
+    ]
+    assert missing == []
+
+
+def test_every_row_about_a_definition_is_needed(schemas: dict[str, dict[str, Node]]) -> None:
+    definitions = {name for part in schemas.values() for name in part}
+    rows = (meant.RENAMED, meant.NOT_HERE, meant.OPEN, meant.ANYTHING, meant.PARAMS)
+    assert sorted(name for row in rows for name in row if name not in definitions) == []
+    assert sorted(name for name in meant.NOT_HERE if hasattr(types, name)) == []
+    assert (
+        sorted(name for name, (own, _) in meant.RENAMED.items() if not hasattr(types, own) or hasattr(types, name))
+        == []
+    )
+
+
+def test_every_row_about_an_object_described_in_place_is_needed(schemas: dict[str, dict[str, Node]]) -> None:
+    used = {row for reader in read(schemas) for row in reader.used}
+    rows = (meant.PARAMS, meant.NAMED, meant.NAMED_EVERYWHERE, meant.KEPT_WHOLE)
+    assert sorted(row for part in rows for row in part if row not in used) == []
+
+
+def test_every_row_has_a_reason() -> None:
+    rows = (meant.NOT_HERE, meant.OPEN, meant.ANYTHING, meant.KEPT_WHOLE, meant.DIFFERENCES)
+    assert all(reason for part in rows for reason in part.values())
+    assert all(reason for _, reason in meant.RENAMED.values())
+
+
+EDITS: dict[str, tuple[Callable[[dict[str, Node]], object], str]] = {
+    "member": (lambda d: d["Resource"]["properties"].update(colour={}), "Resource.colour: not here"),
+    "enum": (lambda d: d["Role"]["enum"].append("system"), "Role: 'system' (not here)"),
+    "required": (lambda d: d["Icon"].update(required=[]), "Icon.src: required here"),
+    "const": (
+        lambda d: d["TextContent"]["properties"]["type"].update(const="words"),
+        "TextContent.type: 'words' (not here)",
+    ),
+    "union": (lambda d: d["ContentBlock"]["anyOf"].append({"$ref": "#/Tool"}), "ContentBlock: Tool (not here)"),
+    "reference": (
+        lambda d: d["ListToolsResult"]["properties"]["tools"]["items"].update({"$ref": "#/Prompt"}),
+        "ListToolsResult.tools[]: Prompt (not here)",
+    ),
+    "definition": (lambda d: d.update(Crane={"type": "object", "properties": {}}), "Crane: not here"),
+}
+
+
+@pytest.mark.parametrize(("edit", "expected"), EDITS.values(), ids=EDITS)
+def test_a_change_of_a_schema_is_noticed(
+    schemas: dict[str, dict[str, Node]], edit: Callable[[dict[str, Node]], object], expected: str
+) -> None:
+    """The comparison itself: one change to the newest schema is one difference more."""
+    changed = json.loads(json.dumps(schemas))
+    edit(changed["2026-07-28"])
+    assert expected in differences(changed) - differences(schemas)
+
+
+TASKS_LATER = {"tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "notifications/tasks/status"}
+
+
+def test_rows_of_methods_carry_the_params_and_revisions_of_the_schemas(schemas: dict[str, dict[str, Node]]) -> None:
+    theirs: dict[str, set[tuple[str, int]]] = {}
+    for revision, definitions in schemas.items():
+        for name, node in definitions.items():
+            members = node.get("properties", {})
+            # In 2026-07-28 three requests are only parts of a result.
+            if "const" in members.get("method", {}) and ("jsonrpc" in members or revision != "2026-07-28"):
+                row = (params_struct(name, members.get("params", {})), RULES[revision].order)
+                theirs.setdefault(members["method"]["const"], set()).add(row)
+    own = {n: {(row.params.__name__, order) for order in range(row.first, row.last + 1)} for n, row in METHODS.items()}
+    assert theirs.keys() - own.keys() == TASKS_LATER
+    assert {name: theirs[name] for name in own} == own
+
+
+def params_struct(definition: str, params: Node) -> str:
+    if "$ref" not in params:
+        return meant.PARAMS.get(definition, f"{definition}Params")
+    name: str = ours(params["$ref"].rsplit("/", 1)[1]).__name__
+    return name
+
+
+def test_error_codes_are_those_of_the_schemas(schemas: dict[str, dict[str, Node]]) -> None:
+    definitions = schemas["2026-07-28"]
+    codes: dict[str, type[errors.ProtocolError]] = {
+        "ParseError": errors.ParseError,
+        "InvalidRequestError": errors.InvalidRequest,
+        "MethodNotFoundError": errors.MethodNotFound,
+        "InvalidParamsError": errors.InvalidParams,
+        "InternalError": errors.InternalError,
+        "HeaderMismatchError": errors.HeaderMismatch,
+        "MissingRequiredClientCapabilityError": errors.MissingClientCapability,
+        "UnsupportedProtocolVersionError": errors.UnsupportedVersion,
+    }
+    theirs = {name for name in definitions if name.endswith("Error") and name != "Error"}
+    assert theirs == codes.keys()
+    assert {n: constant_code(definitions[n]) for n in theirs} == {n: error.code for n, error in codes.items()}
+
+
+def constant_code(node: Node) -> int:
+    members = node["properties"]
+    inner = members["error"]["allOf"][1]["properties"] if "error" in members else members
+    code = inner["code"]["const"]
+    assert isinstance(code, int)
+    return code
+
+
+def test_every_struct_can_be_decoded_and_is_not_tracked() -> None:
+    structs = [thing for thing in vars(types).values() if is_struct(thing)]
+    for struct in structs:
+        msgspec.json.Decoder(struct)
+        assert not struct.__struct_config__.gc, struct
+    assert len(structs) > 100
+
+
+def test_every_public_name_of_a_module_is_a_name_of_the_package() -> None:
+    exported = set(types.__all__)
+    assert exported == {name for name in exported if hasattr(types, name)}
+    structs = {name for name, thing in vars(types).items() if is_struct(thing)}
+    assert structs <= exported
