@@ -1,0 +1,243 @@
+"""A client's end of one connection: ids awaited, answers and notifications routed to who asked; no I/O, no clock.
+
+Bytes in, events out; bytes to send come back from the call that makes them. Nothing here raises for what a server
+sends: an answer nobody awaits is ignored, what cannot be read is an event, and what the server asks is answered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidRequest, MethodNotFound, ParseError, ProtocolError
+from wharfinger.protocol.jsonrpc import (
+    Id,
+    Message,
+    decode,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.revisions import Revision
+
+__all__ = ["Answer", "ClientPeer", "Event", "Garbage", "Notice", "Reply", "Unreadable"]
+
+W = TypeVar("W")
+"""Who waits for an answer: whatever the transport keeps for one request."""
+
+
+class Answer(msgspec.Struct, Generic[W], gc=False):
+    """The answer that `waiter` awaited; its id is no longer in use."""
+
+    waiter: W
+    message: Message
+
+
+class Unreadable(msgspec.Struct, Generic[W], gc=False):
+    """An answer to `waiter` that breaks the protocol; there will be no other."""
+
+    waiter: W
+    reason: str
+
+
+class Notice(msgspec.Struct, Generic[W], gc=False):
+    """A notification; `waiter` has sent the request that it belongs to, None where it belongs to the connection."""
+
+    waiter: W | None
+    message: Message
+
+
+class Reply(msgspec.Struct, gc=False):
+    """The answer to a request of the server's, to be sent back."""
+
+    data: bytes
+
+
+class Garbage(msgspec.Struct, gc=False):
+    """Bytes that are no message, such as a line of a log on standard output."""
+
+    data: bytes
+
+
+Event = Answer[W] | Unreadable[W] | Notice[W] | Reply | Garbage
+
+
+class _NullId(msgspec.Struct, gc=False):
+    """The error that 2024-11-05 to 2025-06-18 answer to what they cannot read; later ones leave the id out."""
+
+    id: None
+    error: Raw
+
+
+class _NoticeMeta(msgspec.Struct, gc=False):
+    subscription: Id | UnsetType = msgspec.field(name="io.modelcontextprotocol/subscriptionId", default=UNSET)
+
+
+class _Routing(msgspec.Struct, gc=False):
+    """What tells which request a notification belongs to."""
+
+    progress: Id | UnsetType = msgspec.field(name="progressToken", default=UNSET)
+    request: Id | UnsetType = msgspec.field(name="requestId", default=UNSET)
+    meta: _NoticeMeta | UnsetType = msgspec.field(name="_meta", default=UNSET)
+
+
+_decode_null_id = msgspec.json.Decoder(_NullId).decode
+_decode_batch = msgspec.json.Decoder(list[Raw]).decode
+_decode_routing = msgspec.json.Decoder(_Routing).decode
+
+_HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
+"""The id of an answer that is too hostile to decode; a wrong guess harms only a call to the server that sent it."""
+
+_UNASKED: tuple[bytes, ...] = ()
+"""Answers hold documents, whose members `id` and `method` occur as often as they like."""
+
+_NOTHING: tuple[Any, ...] = ()
+
+
+class ClientPeer(Generic[W]):
+    """Ids in use, what they wait for, and what a message that comes in means for them.
+
+    Set `rules` as soon as the revision is agreed on: before that and in the handshake era the server may ask (it is
+    answered to `ping`, and refused the rest); in the stateless era it may not, and is ignored.
+    """
+
+    __slots__ = ("_ids", "_limits", "_never_cancelled", "awaited", "rules")
+
+    def __init__(self, limits: Limits, ids: Iterator[int] | None = None) -> None:
+        """`ids` is shared by the peers of one session where each has a stream of its own."""
+        self.awaited: dict[Id, W] = {}
+        """Requests without an answer yet, oldest first."""
+        self.rules: Revision | None = None
+        self._limits = limits
+        self._ids = count(1) if ids is None else ids
+        self._never_cancelled = 0
+
+    def request(self, method: str, params: Any, waiter: W, *, progress: bool = False) -> tuple[int, bytes]:
+        """Take a new id for a request; its bytes are to be sent. With `progress` the server is asked to tell of it."""
+        number = next(self._ids)
+        if progress:
+            params = _with_token(params, number)
+        data = encode_request(number, method, params)
+        self.awaited[number] = waiter
+        if method == "initialize":
+            self._never_cancelled = number
+        return number, data
+
+    def receive(self, data: bytes) -> tuple[Event[W], ...]:
+        """What one incoming message means; several events only for a batch (2025-03-26)."""
+        try:
+            message = decode(data, self._limits, _UNASKED)
+        except ProtocolError as error:
+            return self._unreadable(data, error)
+        if message.method is UNSET:
+            waiter = self.awaited.pop(message.id, None) if message.id is not UNSET else self._only_waiter(message)
+            # Late, repeated, or never asked for.
+            return (Answer(waiter, message),) if waiter is not None else _NOTHING
+        if message.id is UNSET:
+            return self._notice(message)
+        return self._asked(message)
+
+    def cancel(self, id: int, reason: str) -> bytes | None:
+        """Stop waiting for an answer. The bytes that tell the server, None where it must not or need not be told."""
+        if self.awaited.pop(id, None) is None or id == self._never_cancelled:
+            return None
+        return encode_notification(
+            "notifications/cancelled", t.CancelledNotificationParams(request_id=id, reason=reason)
+        )
+
+    def close(self) -> list[W]:
+        """Nothing more will come; whoever still waits."""
+        waiters = list(self.awaited.values())
+        self.awaited.clear()
+        return waiters
+
+    def _only_waiter(self, message: Message) -> W | None:
+        """Who an error without an id answers: the one request that waits, else nobody can tell."""
+        if message.error is UNSET or len(self.awaited) != 1:
+            return None
+        return self.awaited.popitem()[1]
+
+    def _notice(self, message: Message) -> tuple[Event[W], ...]:
+        if message.params is UNSET:
+            return (Notice(None, message),)
+        try:
+            routing = _decode_routing(message.params)
+        except msgspec.MsgspecError:
+            return _NOTHING
+        if message.method == "notifications/progress":
+            waiter = self._waiting(routing.progress)
+            return (Notice(waiter, message),) if waiter is not None else _NOTHING
+        if message.method == "notifications/cancelled":
+            waiter = self._waiting(routing.request)
+            return (Notice(waiter, message),) if waiter is not None else _NOTHING
+        if isinstance(routing.meta, UnsetType) or isinstance(routing.meta.subscription, UnsetType):
+            return (Notice(None, message),)
+        # Tagged for a subscription that is no more: it must not reach another one.
+        waiter = self._waiting(routing.meta.subscription)
+        return (Notice(waiter, message),) if waiter is not None else _NOTHING
+
+    def _waiting(self, id: Id | UnsetType) -> W | None:
+        if isinstance(id, UnsetType):
+            return None
+        # Some servers repeat our integer as a string.
+        if isinstance(id, str) and id.isascii() and id.isdigit() and len(id) <= 18:
+            return self.awaited.get(int(id))
+        return self.awaited.get(id)
+
+    def _asked(self, message: Message) -> tuple[Event[W], ...]:
+        if isinstance(message.id, UnsetType) or (self.rules is not None and self.rules.era == "stateless"):
+            return _NOTHING
+        if message.method == "ping":
+            return (Reply(encode_result(message.id, t.EmptyResult())),)
+        error = MethodNotFound("This client declares no capability for that method.")
+        return (Reply(encode_error(message.id, error)),)
+
+    def _unreadable(self, data: bytes, error: ProtocolError) -> tuple[Event[W], ...]:
+        start = data.lstrip()[:1]
+        if start == b"[" and self.rules is not None and self.rules.batches:
+            return self._batch(data)
+        if isinstance(error, ParseError) or start != b"{":
+            waiter = self._guilty(data, None) if start == b"{" else None
+            return (Garbage(data),) if waiter is None else (Unreadable(waiter, error.message),)
+        if isinstance(error, InvalidRequest) and b"null" in data:
+            try:
+                answered = _decode_null_id(data)
+            except msgspec.MsgspecError:
+                pass
+            else:
+                message = Message("2.0", error=answered.error)
+                waiter = self._only_waiter(message)
+                return (Answer(waiter, message),) if waiter is not None else _NOTHING
+        waiter = self._guilty(data, error.id)
+        return (Garbage(data),) if waiter is None else (Unreadable(waiter, error.message),)
+
+    def _guilty(self, data: bytes, id: Id | None) -> W | None:
+        if id is None:
+            head = _HEAD.match(data)
+            return self.awaited.pop(int(head[1]), None) if head else None
+        return self.awaited.pop(id, None)
+
+    def _batch(self, data: bytes) -> tuple[Event[W], ...]:
+        try:
+            messages = _decode_batch(data)
+        except msgspec.MsgspecError:
+            return (Garbage(data),)
+        return tuple(
+            event for message in messages if bytes(message)[:1] != b"[" for event in self.receive(bytes(message))
+        )
+
+
+def _with_token(params: Any, id: int) -> Any:
+    if isinstance(params, Mapping):
+        members = cast("Mapping[str, Any]", params)
+        return {**members, "_meta": {**members.get("_meta", {}), "progressToken": id}}
+    meta = t.RequestMeta() if params.meta is UNSET else params.meta
+    return msgspec.structs.replace(params, meta=msgspec.structs.replace(meta, progress_token=id))

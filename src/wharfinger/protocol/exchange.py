@@ -1,0 +1,293 @@
+"""One request, opened and sealed: pure functions between a message and what a handler sees and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from wharfinger import types as t
+from wharfinger.errors import (
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    InvalidResponse,
+    MethodNotFound,
+    PermissionDenied,
+    ProtocolError,
+    ResourceNotFound,
+    UnsupportedVersion,
+)
+from wharfinger.protocol.handshake import Caller, Phase, Session
+from wharfinger.protocol.interfaces import Channel
+from wharfinger.protocol.jsonrpc import Id, Message, encode, encode_error, encode_notification, refuse_duplicates
+from wharfinger.protocol.methods import METHODS, Method
+from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
+
+__all__ = [
+    "Caller",
+    "Pieces",
+    "Request",
+    "Stamps",
+    "no_such_method",
+    "notify",
+    "open_request",
+    "open_result",
+    "seal_error",
+    "seal_result",
+    "told",
+]
+
+META = "io.modelcontextprotocol/"
+_META_MEMBER = b'"io.modelcontextprotocol/'
+_EMPTY = Raw(b"{}")
+LARGE = 64 * 1024
+"""Bytes from which content is sent in pieces instead of being joined."""
+CHUNK = 3 * 64 * 1024
+"""Bytes that are turned to base64 at a time; a multiple of three, so that pieces join without padding."""
+
+
+class Request(msgspec.Struct, eq=False, weakref=True):
+    """One request on its way through a server; the transport sets `channel` and what follows it."""
+
+    id: Id
+    method: str
+    row: Method | None
+    """The method's row; None where the revision has no such method."""
+    params: Any
+    raw_params: Raw
+    caller: Caller
+    session: Session | None
+    """The handshake's session; None for a stateless request."""
+    channel: Channel = None  # type: ignore[assignment]
+    """The way back to the caller on this request's stream."""
+    headers: Mapping[bytes, bytes] | None = None
+    """HTTP headers, names in lower case."""
+    peer: str = ""
+    """The address of the other end, where there is one: whose share an anonymous caller uses."""
+    ttl_ms: int = 0
+    """How long the result may be kept; set by the handler, told where the revision has caching hints."""
+    cache_scope: str = "private"
+    task: Any = None
+    """What runs the handler, so that its connection can cancel it."""
+    born: int = 0
+    """The connection's tick when the request came, for its deadline."""
+
+
+def open_request(message: Message, session: Session | None, principal: str = "") -> Request:
+    """Decode the params once and settle who is calling: from `_meta`, else from the session's handshake.
+
+    A method that the revision does not have is not refused here but has `row` None, since HTTP must look at headers
+    first (2026-07-28, Streamable HTTP).
+
+    Raises:
+        InvalidParams: params of the wrong shape; required `_meta` fields are missing.
+        InvalidRequest: not allowed in this phase of the session.
+        UnsupportedVersion: a revision that is not served.
+    """
+    method: str = message.method  # type: ignore[assignment]  # peers route on it before they come here
+    raw = _EMPTY if message.params is UNSET else message.params
+    row = METHODS.get(method)
+    try:
+        params = (_UNKNOWN_METHOD if row is None else row).decode_params(raw)
+    except msgspec.ValidationError as error:
+        raise _invalid_params(error) from None
+    except msgspec.DecodeError:
+        raise InvalidRequest("A string of the params has an invalid escape.") from None
+    # One ladder without helpers: each call here costs every request of every client.
+    meta = params.meta
+    names = 1
+    if meta is UNSET or meta.protocol_version is UNSET:
+        if session is None:
+            raise InvalidParams(f'Put "{META}protocolVersion" into params._meta.', http_status=400)
+        caller = session.caller if session.phase is Phase.OPEN and method != "initialize" else session.admit(method)
+    else:
+        session = None
+        rules = REVISIONS.get(meta.protocol_version)
+        info: Any = meta.client_info
+        if rules is None or rules.era != "stateless":
+            raise UnsupportedVersion(meta.protocol_version[:64], SUPPORTED)
+        if meta.client_capabilities is UNSET:
+            raise InvalidParams(f'Put "{META}clientCapabilities" into params._meta; {{}} is fine.', http_status=400)
+        fields = 2 + (meta.log_level is not UNSET)
+        if info is UNSET:
+            info = None
+        else:
+            fields, names = fields + 1, 2  # the client's own "name" is one more
+        caller = Caller(rules, info, meta.client_capabilities, principal)
+        if bytes(raw).count(_META_MEMBER) > fields:
+            refuse_duplicates(bytes(raw))
+    if row is not None:
+        if row.routed and bytes(raw).count(row.routed) > names:
+            refuse_duplicates(bytes(raw))
+        if not row.first <= caller.rules.order <= row.last:
+            row = None
+        elif session is not None and method == "initialize":
+            session.agree(params)
+            caller = session.caller
+    return Request(message.id, method, row, params, raw, caller, session)  # type: ignore[arg-type]
+
+
+_UNKNOWN_METHOD = Method("", "client", t.RequestParams)
+
+
+def _invalid_params(error: msgspec.ValidationError) -> ProtocolError:
+    """One line about what is wrong and where, without the value."""
+    where = str(error).replace("`$", "`params")
+    return InvalidParams(f"Invalid params: {where}", http_status=400 if "`params._meta" in where else None)
+
+
+def told(error: BaseException, reference: str) -> ProtocolError:
+    """What the caller is told of an exception: deliberate errors as they are, anything else as a reference into the log."""
+    if isinstance(error, ProtocolError) and not error.remote:
+        return error
+    return InternalError(f"Internal error (reference {reference}): the server's log says more.")
+
+
+class Stamps:
+    """What the stateless era adds to results, encoded once: `resultType`, caching hints, the server's identity."""
+
+    __slots__ = ("_info", "openings")
+
+    def __init__(self, info: t.Implementation) -> None:
+        self._info = Raw(encode(info))
+        self.openings: dict[tuple[Method | None, int, str], bytes] = {}
+        """By method, ttl and scope, for looking up; a miss is filled by `opening`."""
+
+    def opening(self, request: Request, own_meta: dict[str, Any] | None = None) -> bytes:
+        """The first members of a result, from the brace to before the next comma."""
+        row = request.row
+        members: dict[str, Any] = {"resultType": "complete"}
+        if row is not None and row.kept:
+            members |= {"ttlMs": request.ttl_ms, "cacheScope": request.cache_scope}
+        meta = {f"{META}serverInfo": self._info} | (own_meta or {})
+        opening = encode(members | {"_meta": meta})[:-1]
+        if own_meta is None and len(self.openings) < 1024:  # a ttl computed per read must not grow this for ever
+            self.openings[row, request.ttl_ms, request.cache_scope] = opening
+        return opening
+
+
+def seal_result(request: Request, result: Any, stamps: Stamps) -> bytes | Pieces:
+    """One JSON-RPC answer: `result` is encoded once and never changed; what the revision wants is put in front of it.
+
+    Large content comes as `Pieces`, so that it is never whole in memory twice.
+
+    Raises:
+        UnicodeEncodeError, TypeError, ValueError: the result has no JSON form in UTF-8.
+    """
+    id = request.id
+    start = b'{"jsonrpc":"2.0","id":%b,"result":' % (b"%d" % id if type(id) is int else encode(id))
+    comma = b"{"
+    if request.caller.rules.stamps_results:
+        comma = b","
+        own_meta = getattr(result, "meta", UNSET)
+        if own_meta is UNSET:
+            key = (request.row, request.ttl_ms, request.cache_scope)
+            start += stamps.openings.get(key) or stamps.opening(request)
+        else:
+            start += stamps.opening(request, own_meta)
+            result = msgspec.structs.replace(result, meta=UNSET)
+    if type(result) is t.ReadResourceResult:
+        for content in result.contents:
+            if type(content.blob) is bytes and len(content.blob) >= LARGE:
+                return _contents_in_pieces(start + comma, result)
+    body = bytes(result) if type(result) is Raw else encode(result)
+    if body == b"{}":
+        return start + (b"}}" if comma == b"," else b"{}}")
+    if len(body) < LARGE:
+        return b"%b%b%b}" % (start, comma, body[1:])
+    return Pieces((start + comma, memoryview(body)[1:], b"}"))
+
+
+def _contents_in_pieces(start: bytes, result: t.ReadResourceResult) -> Pieces:
+    """The same answer with each blob left as it is until it is written."""
+    parts: list[bytes | memoryview | Base64] = []
+    text = start + b'"contents":['
+    for number, content in enumerate(result.contents):
+        text += b"," if number else b""
+        if isinstance(content.blob, bytes):
+            without = encode(msgspec.structs.replace(content, blob=UNSET))
+            parts += (text + without[:-1] + b',"blob":"', Base64(content.blob))
+            text = b'"}'
+        else:
+            text += encode(content)
+    text += b"]"
+    if result.meta is not UNSET:
+        text += b',"_meta":' + encode(result.meta)
+    return Pieces((*parts, text + b"}}"))
+
+
+class Base64:
+    """Bytes that become base64 only as they are written."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return (len(self.data) + 2) // 3 * 4
+
+    def __iter__(self) -> Iterator[bytes]:
+        from pybase64 import b64encode  # imported on use
+
+        data = memoryview(self.data)
+        for start in range(0, len(data), CHUNK):
+            yield b64encode(data[start : start + CHUNK])
+
+
+class Pieces:
+    """One encoded message as parts to be written one after the other; `len()` is its size in bytes."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[bytes | memoryview | Base64, ...]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        for part in self.parts:
+            if isinstance(part, Base64):
+                yield from part
+            else:
+                yield part
+
+
+def seal_error(request: Request, error: ProtocolError) -> bytes:
+    """One JSON-RPC error answer, with the code that the caller's revision has for it."""
+    if isinstance(error, ResourceNotFound):
+        return encode_error(request.id, error, request.caller.rules.resource_not_found)
+    if isinstance(error, PermissionDenied) and request.row is not None and request.row.named_by == "uri":
+        # Refusing must not tell what exists: the answer is the one for what is missing (security: U02).
+        return seal_error(request, ResourceNotFound(request.params.uri))
+    return encode_error(request.id, error)
+
+
+def notify(request: Request, method: str, params: Any) -> bool:
+    """Send a notification on the request's own stream; False where it was dropped."""
+    return request.channel.send(request, encode_notification(method, params))
+
+
+def no_such_method(request: Request) -> MethodNotFound:
+    """The refusal of a method that is unknown, not of this revision, or behind a capability that is not declared."""
+    return MethodNotFound(f"No method {request.method[:64]!r} here in {request.caller.rules.name}.")
+
+
+def open_result(row: Method, raw: Raw | bytes) -> Any:
+    """Decode the result of an answer, on the client's side.
+
+    Raises:
+        InvalidResponse: it has not the method's shape, or `resultType` is none that was asked for.
+    """
+    try:
+        result = row.decode_result(raw)
+    except msgspec.MsgspecError as error:
+        raise InvalidResponse(f"The server's answer to {row.name} is not what the protocol says: {error}") from None
+    kind = getattr(result, "result_type", UNSET)
+    if kind is not UNSET and kind != "complete":
+        raise InvalidResponse(f"The server's answer to {row.name} has the unknown resultType {kind!r}.")
+    return result

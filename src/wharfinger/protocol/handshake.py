@@ -1,0 +1,120 @@
+"""The `initialize` handshake as a transition table, and what it settles for a session; sends nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidRequest
+from wharfinger.protocol.interfaces import Outlet
+from wharfinger.protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, REVISIONS, Revision
+
+__all__ = ["Caller", "Phase", "Session"]
+
+
+class Caller(msgspec.Struct, frozen=True, eq=False):
+    """Who asks: in which revision, as which client, with which capabilities and principal.
+
+    `info` and `capabilities` are what the client says of itself: never a ground for a decision about security.
+    `principal` comes from the transport's check of credentials; empty is anonymous.
+    """
+
+    rules: Revision
+    info: t.Implementation | None
+    capabilities: t.ClientCapabilities
+    principal: str = ""
+
+
+class Phase(Enum):
+    """How far a session has come."""
+
+    NEW = "nothing was agreed on"
+    OPENING = "initialize was read; the client has not confirmed it"
+    OPEN = "the client has confirmed with notifications/initialized"
+    CLOSED = "the connection is gone"
+
+
+_NOT_YET = 'Send "initialize" first, or put io.modelcontextprotocol/protocolVersion into params._meta of every request.'
+_TWICE = "This session is initialized already; what was agreed on stands."
+_GONE = "This session is closed."
+
+TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
+    (Phase.NEW, "initialize"): Phase.OPENING,
+    (Phase.NEW, "ping"): Phase.NEW,
+    (Phase.NEW, "notifications/initialized"): Phase.NEW,
+    (Phase.NEW, ""): _NOT_YET,
+    (Phase.OPENING, "initialize"): _TWICE,
+    (Phase.OPENING, "ping"): Phase.OPENING,
+    (Phase.OPENING, "notifications/initialized"): Phase.OPEN,
+    # A client may pipeline a call behind initialize: both are answered (security: L07).
+    (Phase.OPENING, ""): Phase.OPENING,
+    (Phase.OPEN, "initialize"): _TWICE,
+    (Phase.OPEN, "ping"): Phase.OPEN,
+    (Phase.OPEN, "notifications/initialized"): Phase.OPEN,
+    (Phase.OPEN, ""): Phase.OPEN,
+    (Phase.CLOSED, "initialize"): _GONE,
+    (Phase.CLOSED, "ping"): _GONE,
+    (Phase.CLOSED, "notifications/initialized"): Phase.CLOSED,
+    (Phase.CLOSED, ""): _GONE,
+}
+"""(phase, method) to the next phase, or to why it is refused; the empty method is every other one."""
+
+_UNKNOWN = Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities(), "")
+
+
+class Session:
+    """One connection of the handshake era, from the server's side: what was agreed on, and the way to its client."""
+
+    __slots__ = ("__weakref__", "caller", "log_level", "on_close", "outlet", "phase", "principal")
+
+    def __init__(self, principal: str = "", outlet: Outlet | None = None) -> None:
+        self.phase = Phase.NEW
+        self.principal = principal
+        self.caller = _UNKNOWN
+        self.log_level: str | None = None
+        """The least level of log messages that the client asked for; None until it did."""
+        self.outlet: Outlet | None = outlet
+        """How to send what belongs to no request; None where the client keeps no stream open for it."""
+        self.on_close: list[Callable[[Session], None]] = []
+        """Called once each when the connection is gone: whoever keeps something for this session drops it."""
+
+    def admit(self, method: str) -> Caller:
+        """Move on by one method and say who calls.
+
+        Raises:
+            InvalidRequest: the method is not allowed in this phase.
+        """
+        if self.phase is not Phase.OPEN or method == "initialize":
+            self.advance(method)
+        return self.caller
+
+    def advance(self, method: str) -> bool:
+        """Look the method up in the table; True where the phase changed.
+
+        Raises:
+            InvalidRequest: the method is not allowed in this phase.
+        """
+        target = TRANSITIONS.get((self.phase, method)) or TRANSITIONS[self.phase, ""]
+        if isinstance(target, str):
+            raise InvalidRequest(target)
+        changed, self.phase = target is not self.phase, target
+        return changed
+
+    def agree(self, params: t.InitializeRequestParams) -> None:
+        """Settle the revision: the client's own where we speak it, else our latest (a membership test, never a minimum)."""
+        asked = params.protocol_version
+        rules = REVISIONS[asked if asked in HANDSHAKE else LATEST_HANDSHAKE]
+        self.caller = Caller(rules, params.client_info, params.capabilities, self.principal)
+
+    def send(self, message: bytes) -> bool:
+        """Send what belongs to no request; False where there is no stream for it, or it was dropped."""
+        return self.outlet is not None and self.phase is Phase.OPEN and self.outlet(message)
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self.phase, self.outlet = Phase.CLOSED, None
+        while self.on_close:
+            self.on_close.pop()(self)

@@ -1,0 +1,142 @@
+"""Values of the body as HTTP header values (`Mcp-Name`, `Mcp-Param-…`) and back; knows no request."""
+
+from __future__ import annotations
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from wharfinger.errors import HeaderMismatch, WharfingerError
+
+__all__ = [
+    "InvalidHeaderAnnotation",
+    "Mirror",
+    "check_params",
+    "decode_value",
+    "encode_value",
+    "find_mirrors",
+    "param_headers",
+]
+
+_PREFIX, _SUFFIX = "=?base64?", "?="
+_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_EXACT = 2**53 - 1
+"""Integers beyond it are not the same number for every JSON reader."""
+
+
+def encode_value(text: str) -> bytes:
+    """Write a text as a header value: as it is where that is safe, else in the base64 form (2026-07-28, header encoding)."""
+    plain = text.isascii() and text.isprintable() and text == text.strip(" ")
+    if plain and not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
+        return text.encode()
+    return b"=?base64?" + b2a_base64(text.encode(), newline=False) + b"?="
+
+
+def decode_value(value: bytes) -> str:
+    """Read a header value; a value without both markers is literal.
+
+    Raises HeaderMismatch for base64 that is not exact, or not UTF-8 inside.
+    """
+    text = value.decode("latin-1").strip(" \t")
+    if not (text.startswith(_PREFIX) and text.endswith(_SUFFIX) and len(text) >= len(_PREFIX) + len(_SUFFIX)):
+        try:
+            return text.encode("latin-1").decode()
+        except UnicodeDecodeError:
+            raise HeaderMismatch("A header value is not UTF-8: encode it as =?base64?…?=.") from None
+    try:
+        return a2b_base64(text[len(_PREFIX) : -len(_SUFFIX)], strict_mode=True).decode()
+    except (Base64Error, ValueError):
+        raise HeaderMismatch("A header value is not valid base64 of UTF-8 between =?base64? and ?=.") from None
+
+
+class InvalidHeaderAnnotation(WharfingerError):
+    """A tool's schema uses `x-mcp-header` where it may not: an HTTP client leaves that tool out."""
+
+
+class Mirror(Struct, frozen=True):
+    """One argument that an HTTP header repeats."""
+
+    header: bytes
+    """Lower-case, with its prefix `mcp-param-`."""
+    path: tuple[str, ...]
+    """Property names from the root of the arguments."""
+
+
+def find_mirrors(schema: Mapping[str, Any]) -> tuple[Mirror, ...]:
+    """The annotated properties of a tool's input schema (2026-07-28, `x-mcp-header`).
+
+    Raises InvalidHeaderAnnotation: not a token, used twice, not on a string, integer or boolean, or not reachable
+    from the root through `properties` alone.
+    """
+    found: list[Mirror] = []
+    stack: list[tuple[Any, tuple[str, ...], bool]] = [(schema, (), True)]
+    while stack:
+        node, path, reachable = stack.pop()
+        if isinstance(node, Mapping):
+            if "x-mcp-header" in node:
+                found.append(_mirror(node, path, reachable))
+            for key, value in node.items():
+                if key == "properties" and isinstance(value, Mapping):
+                    stack.extend((child, (*path, name), reachable) for name, child in value.items())
+                elif key not in ("x-mcp-header", "const", "enum", "default", "examples"):
+                    stack.append((value, path, False))
+        elif isinstance(node, list):
+            stack.extend((child, path, False) for child in node)
+    if len({mirror.header for mirror in found}) != len(found):
+        raise InvalidHeaderAnnotation("Two properties use the same x-mcp-header name.")
+    return tuple(sorted(found, key=lambda mirror: mirror.header))
+
+
+def _mirror(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> Mirror:
+    token = node["x-mcp-header"]
+    if not isinstance(token, str) or not token or not _TOKEN.issuperset(token):
+        raise InvalidHeaderAnnotation("x-mcp-header must be a header name (RFC 9110 token).")
+    if node.get("type") not in ("string", "integer", "boolean"):
+        raise InvalidHeaderAnnotation(f"x-mcp-header {token!r} must be on a string, an integer or a boolean.")
+    if not reachable or not path:
+        raise InvalidHeaderAnnotation(f"x-mcp-header {token!r} must be reachable through properties alone.")
+    return Mirror(f"mcp-param-{token.lower()}".encode(), path)
+
+
+def param_headers(mirrors: Sequence[Mirror], arguments: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
+    """The headers that a client sends with these arguments; absent and null values have none."""
+    values = ((mirror.header, _value_at(arguments, mirror.path)) for mirror in mirrors)
+    return [(name, encode_value(_text(value))) for name, value in values if value is not None]
+
+
+def check_params(mirrors: Sequence[Mirror], headers: Mapping[bytes, bytes], arguments: Mapping[str, Any]) -> None:
+    """Raises HeaderMismatch where a `Mcp-Param-…` header is missing, malformed or unlike its argument."""
+    for mirror in mirrors:
+        header, value = headers.get(mirror.header), _value_at(arguments, mirror.path)
+        if (header is None) != (value is None):
+            raise HeaderMismatch("An Mcp-Param header and its argument must both be sent, or neither.")
+        if header is not None and not _equal(decode_value(header), value):
+            raise HeaderMismatch("An Mcp-Param header and its argument differ.")
+
+
+def _value_at(arguments: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        arguments = arguments.get(name) if isinstance(arguments, Mapping) else None
+    return arguments
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and abs(value) > _EXACT:
+        raise ValueError("An integer in a header must lie within ±(2**53 - 1).")
+    return str(value)
+
+
+def _equal(text: str, value: Any) -> bool:
+    if isinstance(value, str | bool):
+        return text == _text(value)
+    try:
+        return isinstance(value, int | float) and len(text) <= 32 and float(text) == value
+    except ValueError:
+        return False

@@ -1,0 +1,505 @@
+"""The rules of Streamable HTTP as pure functions of headers and messages, in the order of the checks; knows no socket and no ASGI.
+
+The order (2026-07-28, Streamable HTTP): `read_headers` → `Doors.check` → credentials → HTTP method → `check_post` →
+body → JSON → `find_era` → `open_request` → `check_mirrors` (or `rank`, where it failed) → method → handler. Everything
+is decided before the first byte of an answer, because a status cannot change later. A refusal is a `ProtocolError`
+with its HTTP status; its message says which setting would allow the request, and never repeats what was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from wharfinger.errors import HeaderMismatch, InvalidRequest, ProtocolError, UnsupportedVersion
+from wharfinger.protocol.header_values import decode_value
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.revisions import HANDSHAKE, REVISIONS
+
+__all__ = [
+    "CLOSE",
+    "ENDPOINTS",
+    "EVENT_STREAM",
+    "JSON",
+    "LOOPBACK",
+    "METHOD",
+    "NAME",
+    "SESSION",
+    "STATELESS_VERSIONS",
+    "SUPPORTED_HANDSHAKE",
+    "TAKES_EVENTS",
+    "TAKES_JSON",
+    "VERSION",
+    "Doors",
+    "Era",
+    "HttpLimits",
+    "Refused",
+    "check_mirrors",
+    "check_post",
+    "check_session_version",
+    "check_stream",
+    "check_version",
+    "find_era",
+    "is_loopback",
+    "rank",
+    "read_headers",
+    "takes",
+    "too_large",
+]
+
+Headers = Mapping[bytes, bytes]
+Pairs = tuple[tuple[bytes, bytes], ...]
+
+VERSION, METHOD, NAME, SESSION = b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"mcp-session-id"
+JSON, EVENT_STREAM = b"application/json", b"text/event-stream"
+ENDPOINTS = frozenset({"/mcp", "/mcp/"})
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""Names of this machine as they stand in a Host header."""
+
+CLOSE: Pairs = ((b"connection", b"close"),)
+"""For refusals that leave a body unread: the rest of it must not be taken for the next request."""
+
+
+class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of one HTTP server beside those of the service; each is a setting. Times are in seconds, sizes in bytes."""
+
+    header_size: int = 32 * 1024
+    """Request line and headers."""
+    header_count: int = 100
+    header_time: float = 20.0
+    """From the first byte of a request, or from the connection's start, to the end of its headers."""
+    body_time: float = 20.0
+    """For a body to arrive, beside the time that `body_rate` grants."""
+    body_rate: int = 64 * 1024
+    """Bytes a second at which a slow body earns more time."""
+    unfinished: int = 64 * 1024 * 1024
+    """All bodies together that have not arrived completely."""
+    connections: int = 10_000
+    sessions: int = 10_000
+    """Sessions of the handshake era; beyond it the one idle longest goes, if it is idle for `session_spare` or more."""
+    session_time: float = 1800.0
+    """A session without any request, answer or open stream for so long ends."""
+    session_spare: float = 60.0
+    streams: int = 10_000
+    """Open listen and GET streams, all clients together."""
+    streams_per_client: int = 1024
+    """The same for one principal, or for one address where the caller is anonymous."""
+    comment_time: float = 15.0
+    """A quiet stream gets a comment line after so long, so that no proxy takes it for dead."""
+    stalled_time: float = 60.0
+    """A connection whose peer takes no bytes for so long is cut."""
+    keep_alive: float = 65.0
+    """An idle connection is closed after so long; longer than the pools of common clients keep theirs."""
+    watch_after: float = 0.05
+    """A stateless request that runs for longer is watched for its caller's leaving."""
+    drain: float = 3.0
+    """From the signal to stop until every connection is cut."""
+    backlog: int = 2048
+    """Connections that wait to be accepted."""
+
+
+class Refused(InvalidRequest):
+    """An HTTP request is refused before its message counts; raised by a `Verify` for status 401 or 403.
+
+    `headers` go with the answer, such as the WWW-Authenticate challenge of a 401.
+    """
+
+    headers: Pairs
+
+    def __init__(self, status: int, message: str, headers: Pairs = ()) -> None:
+        super().__init__(message, http_status=status)
+        self.headers = headers
+
+
+# --- headers ---------------------------------------------------------------------------------------------------------
+
+_ONCE = frozenset(
+    {
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"last-event-id",
+        b"origin",
+        b"transfer-encoding",
+    }
+)
+
+
+def read_headers(pairs: Sequence[Sequence[bytes]]) -> dict[bytes, bytes]:
+    """Headers by lower-case name; repeated ones are joined as RFC 9110 §5.3 says, but never those that decide anything.
+
+    Raises:
+        HeaderMismatch: a routing header stands twice, so that two readers could route differently.
+        Refused: 400, another header that must be single stands twice.
+    """
+    headers: dict[bytes, bytes] = dict(pairs)  # type: ignore[arg-type]  # ASGI: pairs, as tuples or lists
+    return headers if len(headers) == len(pairs) else _join(pairs)
+
+
+def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
+    headers: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name not in headers:
+            headers[name] = value
+        elif name.startswith(b"mcp-"):
+            raise HeaderMismatch("A routing header stands twice in the request: send each Mcp-… header once.")
+        elif name in _ONCE:
+            raise Refused(400, f"The header {name.decode('ascii', 'replace')} stands twice: send it once.", CLOSE)
+        else:
+            headers[name] += (b"; " if name == b"cookie" else b", ") + value
+    return headers
+
+
+# --- who may knock ---------------------------------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this bind address is reached from this machine only."""
+    name = host.strip("[]").lower()
+    if name in ("localhost", "::1"):
+        return True
+    parts = name.split(".")
+    return len(parts) == 4 and parts[0] == "127" and all(part.isdigit() and int(part) < 256 for part in parts)
+
+
+class Doors:
+    """Host and Origin checks, which are always on: they are what keeps a web page off a local server (DNS rebinding).
+
+    By default the names of the loopback interface and the literal bind address are hosts, on any port, since a port
+    may be forwarded; a page may call its own origin only. `*` among the hosts or origins allows every one.
+    """
+
+    __slots__ = ("_any_host", "_any_origin", "_hosts", "_known_hosts", "_known_pairs", "_origins")
+
+    def __init__(
+        self,
+        bind: str = "",
+        *,
+        allow_hosts: Iterable[str] = (),
+        allow_origins: Iterable[str] = (),
+        public_url: str = "",
+    ) -> None:
+        """Raises ValueError for a setting that cannot be a host, an origin or a URL."""
+        hosts = {(name, None) for name in LOOPBACK}
+        if bind:
+            hosts.add(_setting_host(f"[{bind}]" if ":" in bind and not bind.startswith("[") else bind))
+        self._any_host = self._any_origin = False
+        for text in allow_hosts:
+            if text == "*":
+                self._any_host = True
+            else:
+                hosts.add(_setting_host(text))
+        origins: set[tuple[str, str, int]] = set()
+        for text in allow_origins:
+            if text == "*":
+                self._any_origin = True
+            else:
+                origins.add(_setting_origin(text))
+        if public_url:
+            scheme, found, rest = public_url.partition("://")
+            origin = _setting_origin(f"{scheme}{found}{rest.partition('/')[0]}")
+            origins.add(origin)
+            hosts.add((origin[1], None))
+        self._hosts = frozenset(hosts)
+        self._origins = frozenset(origins)
+        # Exact header values that passed before; only allowed ones get in, and no more than a few.
+        self._known_hosts: set[bytes] = set()
+        self._known_pairs: set[tuple[bytes, bytes]] = set()
+
+    def check(self, headers: Headers) -> None:
+        """Raises Refused: 400 for no or a malformed Host, 403 for a Host or Origin that is not allowed."""
+        host = headers.get(b"host")
+        if host not in self._known_hosts:
+            self._check_host(host)
+        origin = headers.get(b"origin")
+        if origin is not None and (host, origin) not in self._known_pairs:
+            self._check_origin(origin, host or b"")
+
+    def _check_host(self, value: bytes | None) -> None:
+        parsed = None if value is None else _parse_host(value.decode("latin-1"))
+        if value is None or parsed is None:
+            raise Refused(400, "The request needs one well-formed Host header.", CLOSE)
+        if not self._any_host and parsed not in self._hosts and (parsed[0], None) not in self._hosts:
+            raise Refused(
+                403,
+                "This Host is not allowed. If it is a name of this server, allow it: --allow-host NAME "
+                "or --public-url URL (allow_hosts=, public_url=).",
+                CLOSE,
+            )
+        if len(self._known_hosts) < 64:
+            self._known_hosts.add(value)
+
+    def _check_origin(self, value: bytes, host: bytes) -> None:
+        origin = _parse_origin(value.decode("latin-1"))
+        allowed = self._any_origin or origin in self._origins or (origin is not None and _same_server(origin, host))
+        if not allowed:
+            raise Refused(
+                403,
+                "This Origin is not allowed. If the page is yours, allow it: --allow-origin ORIGIN (allow_origins=).",
+                CLOSE,
+            )
+        if len(self._known_pairs) < 64:
+            self._known_pairs.add((host, value))
+
+
+_HOST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")
+_PORTS = {"http": 80, "https": 443}
+
+
+def _parse_host(text: str) -> tuple[str, int | None] | None:
+    """(name, port or None) of a Host header; None where it is malformed."""
+    text = text.strip(" \t").lower()
+    if text.startswith("["):
+        name, bracket, rest = text.partition("]")
+        name += bracket
+        if not bracket or not set(name[1:-1]) <= set("0123456789abcdef:.") or (rest and not rest.startswith(":")):
+            return None
+        port = rest[1:]
+    else:
+        name, _, port = text.partition(":")
+        if not name or not _HOST_CHARACTERS.issuperset(name):
+            return None
+    if not port:
+        return (name, None)
+    return (name, int(port)) if port.isascii() and port.isdigit() and len(port) <= 5 else None
+
+
+def _parse_origin(text: str) -> tuple[str, str, int] | None:
+    """(scheme, host, port) of an Origin header (RFC 6454 §6.2); None for `null` and whatever is malformed."""
+    scheme, found, rest = text.strip(" \t").lower().partition("://")
+    parsed = _parse_host(rest) if found else None
+    if parsed is None or not scheme.replace("-", "").replace("+", "").replace(".", "").isalnum():
+        return None
+    port = parsed[1] if parsed[1] is not None else _PORTS.get(scheme, 0)
+    return (scheme, parsed[0], port)
+
+
+def _same_server(origin: tuple[str, str, int], host: bytes) -> bool:
+    parsed = _parse_host(host.decode("latin-1"))
+    if parsed is None or origin[0] not in _PORTS:
+        return False
+    name, port = parsed
+    same_name = origin[1] == name or (origin[1] in LOOPBACK and name in LOOPBACK)
+    return same_name and origin[2] == (_PORTS[origin[0]] if port is None else port)
+
+
+def _setting_host(text: str) -> tuple[str, int | None]:
+    parsed = _parse_host(text)
+    if parsed is None:
+        raise ValueError(f"{text!r} is not a host: write a name or an address, with or without :PORT, or *.")
+    return parsed
+
+
+def _setting_origin(text: str) -> tuple[str, str, int]:
+    parsed = _parse_origin(text.rstrip("/"))
+    if parsed is None:
+        raise ValueError(f"{text!r} is not an origin: write SCHEME://HOST or SCHEME://HOST:PORT, or *.")
+    return parsed
+
+
+# --- what may come ---------------------------------------------------------------------------------------------------
+
+TAKES_JSON, TAKES_EVENTS = 1, 2
+
+
+@lru_cache(64)
+def takes(accept: bytes | None) -> int:
+    """Which of our two content types an Accept header takes; no header takes both (RFC 9110 §12.5.1). `q=0` refuses."""
+    if accept is None:
+        return TAKES_JSON | TAKES_EVENTS
+    found = 0
+    for entry in accept[:4096].lower().split(b","):
+        kind, *parameters = entry.replace(b" ", b"").replace(b"\t", b"").split(b";")
+        if any(parameter.startswith(b"q=") and not parameter[2:].strip(b"0.") for parameter in parameters):
+            continue
+        if kind in (JSON, b"application/*", b"*/*"):
+            found |= TAKES_JSON
+        if kind in (EVENT_STREAM, b"text/*", b"*/*"):
+            found |= TAKES_EVENTS
+    return found
+
+
+def check_post(headers: Headers, limit: int) -> int:
+    """Check what the headers say of a POST's body and answer, and give what `takes` says.
+
+    A client should list both content types, but one that takes JSON only is served: its notifications are dropped.
+
+    Raises Refused: 406 where JSON is not accepted; 415 for another content type, charset or any content encoding;
+    400 for contradicting lengths; 413 for more than `limit` bytes.
+    """
+    kind = headers.get(b"content-type")
+    if kind != JSON and not _is_json(kind):
+        raise Refused(415, "The body must be JSON in UTF-8: send Content-Type: application/json.", CLOSE)
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Refused(415, "The body must not be compressed.", (*CLOSE, (b"accept-encoding", b"identity")))
+    length = headers.get(b"content-length")
+    if length is not None:
+        # RFC 9112 §6.1: a message with both is an attempt at request smuggling.
+        if b"transfer-encoding" in headers or not length.isdigit():
+            raise Refused(400, "Send one Content-Length, or Transfer-Encoding: chunked.", CLOSE)
+        if len(length) > 18 or int(length) > limit:
+            raise too_large(limit)
+    accepted = takes(headers.get(b"accept"))
+    if not accepted & TAKES_JSON:
+        raise Refused(406, "Send Accept: application/json, text/event-stream.", CLOSE)
+    return accepted
+
+
+def too_large(limit: int) -> Refused:
+    """The refusal of a body beyond the limit."""
+    return Refused(413, f"The body has more than {limit} bytes, the limit of this server (limits.message).", CLOSE)
+
+
+def _is_json(kind: bytes | None) -> bool:
+    if kind is None:
+        return False
+    name, *parameters = kind.lower().replace(b" ", b"").replace(b"\t", b"").split(b";")
+    charset = [p[8:].strip(b'"') for p in parameters if p.startswith(b"charset=")]
+    return name == JSON and all(c in (b"utf-8", b"utf8", b"us-ascii") for c in charset)
+
+
+def check_stream(headers: Headers) -> None:
+    """Raises Refused: 406 where a stream is asked for without accepting events."""
+    if not takes(headers.get(b"accept")) & TAKES_EVENTS:
+        raise Refused(406, "The answer is a stream: send Accept: text/event-stream.")
+
+
+# --- which era -------------------------------------------------------------------------------------------------------
+
+Era = Literal["stateless", "session", "opening"]
+
+_WIRE = {name: name.encode() for name in REVISIONS}
+STATELESS_VERSIONS = frozenset(_WIRE[row.name] for row in REVISIONS.values() if row.era == "stateless")
+SUPPORTED_HANDSHAKE = frozenset(name.encode() for name in HANDSHAKE)
+_VERSION_KEY = b"protocolVersion"
+
+
+class _Meta(msgspec.Struct):
+    version: Any = msgspec.field(default=UNSET, name="io.modelcontextprotocol/protocolVersion")
+
+
+class _WithMeta(msgspec.Struct):
+    meta: _Meta | UnsetType | None = msgspec.field(default=UNSET, name="_meta")
+
+
+_decode_meta = msgspec.json.Decoder(_WithMeta).decode
+
+
+def find_era(headers: Headers, message: Message) -> Era:
+    """By which rules this POST is served: its own `_meta`, a session, or an `initialize` that opens one.
+
+    A version header of the stateless era, or one that nobody knows, means stateless rules even without `_meta`: what
+    is missing then is told by them (2026-07-28, backward compatibility).
+
+    Raises Refused: 400 for a message of the handshake era without a session.
+    """
+    version = headers.get(VERSION, b"").strip()
+    if version in STATELESS_VERSIONS or _names_version(message):
+        return "stateless"
+    if SESSION in headers:
+        return "session"
+    if version and version not in SUPPORTED_HANDSHAKE:
+        return "stateless"
+    if message.method == "initialize" and message.id is not UNSET:
+        return "opening"
+    raise Refused(
+        400,
+        'This request names no session: send "initialize" first and repeat the Mcp-Session-Id of its answer, '
+        "or send the MCP-Protocol-Version header and params._meta of 2026-07-28.",
+    )
+
+
+def _names_version(message: Message) -> bool:
+    raw = message.params
+    if raw is UNSET or _VERSION_KEY not in bytes(raw):
+        return False
+    try:
+        meta = _decode_meta(raw).meta
+    except msgspec.MsgspecError:
+        return False
+    return isinstance(meta, _Meta) and meta.version is not UNSET
+
+
+def check_session_version(headers: Headers) -> None:
+    """The header is optional in a session (2025-03-26 has none), but an unknown value is refused (2025-06-18, §2.7).
+
+    Raises Refused: 400.
+    """
+    version = headers.get(VERSION)
+    if version is not None and version.strip() not in SUPPORTED_HANDSHAKE:
+        raise Refused(400, f"MCP-Protocol-Version must be one of {', '.join(HANDSHAKE)} in this session.")
+
+
+# --- headers against body --------------------------------------------------------------------------------------------
+
+
+class _Opened(Protocol):
+    """What this file reads of an `exchange.Request`."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def row(self) -> Any: ...
+    @property
+    def params(self) -> Any: ...
+    @property
+    def caller(self) -> Any: ...
+
+
+def check_version(headers: Headers) -> None:
+    """Raises HeaderMismatch where a stateless request has no version header."""
+    if VERSION not in headers:
+        raise HeaderMismatch("Send the MCP-Protocol-Version header with the version of params._meta.")
+
+
+def check_mirrors(headers: Headers, request: _Opened) -> None:
+    """Compare the version, the method and the name in the headers with the body: an intermediary may have acted on them.
+
+    Raises HeaderMismatch (2026-07-28, Streamable HTTP, standard headers).
+    """
+    version = headers.get(VERSION)
+    if version != _WIRE[request.caller.rules.name] and (version or b"").strip() != _WIRE[request.caller.rules.name]:
+        raise HeaderMismatch("The MCP-Protocol-Version header and the version in params._meta differ.")
+    method = headers.get(METHOD)
+    if method != request.method.encode():
+        _refuse_method(method, request.method)
+    row = request.row
+    if row is not None and row.named_by:
+        name: str = getattr(request.params, row.named_by)
+        value = headers.get(NAME)
+        # An encoded value is never equal to its text, and a text that looks encoded must be encoded.
+        if value != name.encode() or value.startswith(b"=?"):
+            _compare_name(value, name)
+
+
+def _refuse_method(header: bytes | None, method: str) -> None:
+    if header is None:
+        raise HeaderMismatch("Send the Mcp-Method header with the method of the body.")
+    if header.strip(b" \t") != method.encode():
+        raise HeaderMismatch("The Mcp-Method header and the method of the body differ.")
+
+
+def _compare_name(header: bytes | None, name: str) -> None:
+    if header is None:
+        raise HeaderMismatch("Send the Mcp-Name header with the name or URI of the body.")
+    if decode_value(header) != name:
+        raise HeaderMismatch("The Mcp-Name header and the name or URI of the body differ.")
+
+
+def rank(headers: Headers, message: Message, error: ProtocolError) -> ProtocolError:
+    """The error to tell when `open_request` failed: it sees the body alone, but headers that differ come first."""
+    if isinstance(error, UnsupportedVersion):
+        if headers.get(VERSION, b"").strip() != error.data["requested"].encode("utf-8", "replace"):
+            return HeaderMismatch("The MCP-Protocol-Version header and the version in params._meta differ.")
+    elif error.http_status == 200 and isinstance(message.method, str):
+        try:
+            _refuse_method(headers.get(METHOD), message.method)
+        except HeaderMismatch as mismatch:
+            return mismatch
+    return error

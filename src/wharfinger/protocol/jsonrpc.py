@@ -1,0 +1,165 @@
+"""JSON-RPC messages as bytes: one strict codec, which never repairs and never guesses; knows no method of MCP."""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from wharfinger.errors import InvalidRequest, ParseError, ProtocolError
+from wharfinger.protocol.limits import Limits
+
+__all__ = [
+    "Id",
+    "Message",
+    "decode",
+    "encode",
+    "encode_error",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "refuse_duplicates",
+]
+
+Id = int | str
+
+
+class Message(msgspec.Struct, gc=False):
+    """One JSON-RPC 2.0 message; which members are set says whether it is a request, a notification or an answer."""
+
+    jsonrpc: str | UnsetType = UNSET
+    id: Id | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+class _OnlyId(msgspec.Struct, gc=False):
+    id: Id | UnsetType = UNSET
+
+
+encode = msgspec.json.Encoder().encode
+_decode_message = msgspec.json.Decoder(Message).decode
+_decode_id = msgspec.json.Decoder(_OnlyId).decode
+
+ROUTED = (b'"method"', b'"id"', b'"params"')
+"""What a message is routed on: two of one kind, and two readers may see two different messages (security: J07, J08)."""
+
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""A JSON string, or an unclosed one up to the end; possessive, so that no input makes it look twice."""
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+
+
+def decode(data: bytes, limits: Limits, routed: tuple[bytes, ...] = ROUTED) -> Message:
+    """Decode one message strictly; `params`, `result` and `error` stay raw, but are known to be well-formed UTF-8 JSON.
+
+    The screens cost nanoseconds on a plain message; only a hit takes the slow path. `routed` names the members, as
+    they stand in the bytes, that may not occur twice.
+
+    Raises:
+        ParseError: not JSON, not UTF-8, or not within the depth.
+        InvalidRequest: JSON, but no message; its `id` is set where the id can be read.
+    """
+    if len(data) > limits.message:
+        raise InvalidRequest(f"The message has {len(data)} bytes, the limit is {limits.message}: send less at once.")
+    # msgspec checks no UTF-8 in parts that stay raw.
+    if not data.isascii():
+        refuse_bad_utf8(data)
+    # No more brackets than the limit: it cannot be deeper. msgspec's own limit is the interpreter's stack.
+    if data.count(b"[") + data.count(b"{") > limits.depth and depth(data) > limits.depth:
+        raise InvalidRequest(f"The message nests deeper than {limits.depth} arrays and objects.")
+    try:
+        message = _decode_message(data)
+    except msgspec.ValidationError:
+        raise InvalidRequest(id=_readable_id(data)) from None
+    except (msgspec.DecodeError, RecursionError):
+        raise ParseError from None
+    for member in routed:
+        if data.count(member) > 1:
+            refuse_duplicates(data)
+    # An escaped member name, as in "\u006dethod", would pass the screen above.
+    if b"\\" in data and b"\\u" in data:
+        refuse_duplicates(data)
+    id = message.id
+    if type(id) is str and len(id) > limits.id_length:
+        raise InvalidRequest(f"The id has more than {limits.id_length} characters.")
+    if message.jsonrpc != "2.0":
+        raise InvalidRequest(id=_known(id))
+    if message.method is UNSET:
+        if (message.result is UNSET) == (message.error is UNSET):
+            raise InvalidRequest(id=_known(id))
+    elif message.result is not UNSET or message.error is not UNSET:
+        raise InvalidRequest("A message has either a method or a result, not both.", id=_known(id))
+    return message
+
+
+def refuse_bad_utf8(data: bytes) -> None:
+    """Raise ParseError for bytes that are not UTF-8: nothing is ever replaced by U+FFFD (security: J04, J05)."""
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError:
+        raise ParseError("The message is not valid UTF-8.") from None
+
+
+def depth(data: bytes) -> int:
+    """How many arrays and objects stand inside each other; linear in `data`, whatever is in it."""
+    steps = _STRINGS.sub(b"", data).translate(_STEPS, _NOT_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0)
+
+
+def refuse_duplicates(data: bytes) -> None:
+    """Raise InvalidRequest where any object of `data` has a member twice (RFC 8259, §4: what that means is unspecified)."""
+    import json  # the slow path only: 5 ms of import
+
+    try:
+        json.loads(data, object_pairs_hook=_members)
+    except (ValueError, RecursionError):
+        raise ParseError from None
+
+
+def _members(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise InvalidRequest("An object of the message has the same member twice.")
+
+
+def _readable_id(data: bytes) -> Id | None:
+    try:
+        return _known(_decode_id(data).id)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _known(id: Id | UnsetType) -> Id | None:
+    return None if isinstance(id, UnsetType) else id
+
+
+def encode_request(id: Id, method: str, params: Any = UNSET) -> bytes:
+    """One request; `params` is anything that encodes to an object, or UNSET for none."""
+    return encode(Message("2.0", id, method, _raw(params)))
+
+
+def encode_notification(method: str, params: Any = UNSET) -> bytes:
+    """One notification."""
+    return encode(Message("2.0", UNSET, method, _raw(params)))
+
+
+def encode_result(id: Id, result: Any) -> bytes:
+    """One successful answer, with nothing added to `result`."""
+    return encode(Message("2.0", id, result=_raw(result)))
+
+
+def encode_error(id: Id | None, error: ProtocolError, code: int | None = None) -> bytes:
+    """One error answer. Without an id the member is left out: 2025-11-25 and later forbid null there."""
+    body: dict[str, Any] = {"code": error.code if code is None else code, "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    return encode(Message("2.0", UNSET if id is None else id, error=_raw(body)))
+
+
+def _raw(value: Any) -> Raw | UnsetType:
+    return value if value is UNSET or type(value) is Raw else Raw(encode(value))

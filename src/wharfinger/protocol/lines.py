@@ -1,0 +1,70 @@
+"""Newline framing of a byte stream: bounded, and linear in the size of a line however it arrives."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Literal
+
+__all__ = ["OVERLONG", "LineBuffer", "Overlong"]
+
+
+class Overlong(Enum):
+    """What stands in the list for a line over the limit; the line itself is thrown away as it comes."""
+
+    LINE = "a line over the limit"
+
+
+OVERLONG: Final = Overlong.LINE
+
+
+class LineBuffer:
+    """Collects bytes and gives whole lines, without the newline; blank lines are left out.
+
+    `limit` bounds a line, and with it what is held: chunks are kept in a list and joined once, so that a line of n
+    bytes costs O(n) whatever the chunks are.
+    """
+
+    __slots__ = ("_chunks", "_held", "_limit", "_skipping", "unfinished")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.unfinished = False
+        """Whether a line was begun and not ended."""
+        self._chunks: list[bytes] = []
+        self._held = 0
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[bytes | Literal[Overlong.LINE]]:
+        """Add bytes; the lines that they complete, and `OVERLONG` once for each line that grows over the limit."""
+        lines: list[bytes | Literal[Overlong.LINE]] = data.split(b"\n")  # type: ignore[assignment]
+        rest: bytes = lines.pop()  # type: ignore[assignment]
+        if lines and (self._chunks or self._skipping):
+            lines[0] = self._finish(lines[0])  # type: ignore[arg-type]
+        if len(data) > self._limit:
+            lines = [OVERLONG if line is not OVERLONG and len(line) > self._limit else line for line in lines]
+        if rest:
+            overlong = self._keep(rest)
+            if overlong:
+                lines.append(OVERLONG)
+        self.unfinished = self._skipping or bool(self._chunks)
+        return [line for line in lines if line]
+
+    def _finish(self, last: bytes) -> bytes | Literal[Overlong.LINE]:
+        if self._skipping:  # its overlength was told when the limit was passed
+            self._skipping = False
+            return b""
+        self._chunks.append(last)
+        line = b"".join(self._chunks)
+        self._chunks, self._held = [], 0
+        return OVERLONG if len(line) > self._limit else line
+
+    def _keep(self, rest: bytes) -> bool:
+        """Hold the beginning of a line; True where it just grew over the limit."""
+        if self._skipping:
+            return False
+        self._chunks.append(rest)
+        self._held += len(rest)
+        if self._held <= self._limit:
+            return False
+        self._chunks, self._held, self._skipping = [], 0, True
+        return True

@@ -1,0 +1,115 @@
+"""Every method of the protocol as a row: who sends it, what it carries, in which revisions, behind which capability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from wharfinger import types as t
+from wharfinger.protocol.revisions import REVISIONS, Revision
+
+__all__ = ["METHODS", "Method"]
+
+_FIRST, _LAST = "2024-11-05", "2026-07-28"
+_LAST_HANDSHAKE = "2025-11-25"
+
+
+class Method:
+    """One method. `decode_params` and `decode_result` check and decode in one pass; their decoders are built on first use."""
+
+    __slots__ = ("capability", "decode_params", "decode_result", "first", "kept", "last", "long", "name", "named_by", "notification", "params", "result", "routed", "sender")  # fmt: skip
+
+    decode_params: Callable[[Raw | bytes], Any]
+    decode_result: Callable[[Raw | bytes], Any]
+
+    def __init__(
+        self,
+        name: str,
+        sender: Literal["client", "server", "both"],
+        params: type[Any],
+        result: type[Any] | None = None,
+        *,
+        first: str = _FIRST,
+        last: str = _LAST,
+        capability: str = "",
+        named_by: Literal["", "uri", "name", "task_id"] = "",
+        kept: bool = False,
+        long: bool = False,
+    ) -> None:
+        self.name = name
+        self.sender = sender
+        """Who sends it: the client, the server, or both."""
+        self.params = params
+        self.result = result
+        """None for a notification."""
+        self.notification = result is None
+        self.first = REVISIONS[first].order
+        self.last = REVISIONS[last].order
+        self.capability = capability
+        """The receiver's capability that it needs, dotted; empty for none."""
+        self.named_by = named_by
+        """The attribute of the params that the HTTP header `Mcp-Name` repeats."""
+        self.routed = f'"{named_by}"'.encode() if named_by else b""
+        """That member as it stands in the bytes: two of them may not be."""
+        self.kept = kept
+        """Results carry `ttlMs` and `cacheScope` in the stateless era."""
+        self.long = long
+        """Stays open until one end ends it; no deadline."""
+        self.decode_params = self._first_params
+        self.decode_result = self._first_result
+
+    def within(self, rules: Revision) -> bool:
+        """Whether the method exists in this revision."""
+        return self.first <= rules.order <= self.last
+
+    def _first_params(self, raw: Raw | bytes) -> Any:
+        self.decode_params = msgspec.json.Decoder(self.params).decode
+        return self.decode_params(raw)
+
+    def _first_result(self, raw: Raw | bytes) -> Any:
+        self.decode_result = msgspec.json.Decoder(self.result or t.EmptyResult).decode
+        return self.decode_result(raw)
+
+
+def _rows() -> tuple[Method, ...]:
+    handshake: dict[str, Any] = {"last": _LAST_HANDSHAKE}
+    r4: dict[str, Any] = {"first": _LAST_HANDSHAKE, "last": _LAST_HANDSHAKE}
+    stateless: dict[str, Any] = {"first": _LAST}
+    notice = t.NotificationParams
+    return (
+        Method("initialize", "client", t.InitializeRequestParams, t.InitializeResult, **handshake),
+        Method("notifications/initialized", "client", notice, **handshake),
+        Method("ping", "both", t.RequestParams, t.EmptyResult, **handshake),
+        Method("server/discover", "client", t.RequestParams, t.DiscoverResult, kept=True, **stateless),
+        Method("notifications/cancelled", "both", t.CancelledNotificationParams),
+        Method("notifications/progress", "both", t.ProgressNotificationParams),
+        Method("resources/list", "client", t.PaginatedRequestParams, t.ListResourcesResult, capability="resources", kept=True),
+        Method("resources/templates/list", "client", t.PaginatedRequestParams, t.ListResourceTemplatesResult, capability="resources", kept=True),
+        Method("resources/read", "client", t.ReadResourceRequestParams, t.ReadResourceResult, capability="resources", named_by="uri", kept=True),
+        Method("resources/subscribe", "client", t.SubscribeRequestParams, t.EmptyResult, capability="resources.subscribe", **handshake),
+        Method("resources/unsubscribe", "client", t.UnsubscribeRequestParams, t.EmptyResult, capability="resources.subscribe", **handshake),
+        Method("notifications/resources/updated", "server", t.ResourceUpdatedNotificationParams),
+        Method("notifications/resources/list_changed", "server", notice),
+        Method("subscriptions/listen", "client", t.SubscriptionsListenRequestParams, t.SubscriptionsListenResult, long=True, **stateless),
+        Method("notifications/subscriptions/acknowledged", "server", t.SubscriptionsAcknowledgedNotificationParams, **stateless),
+        Method("tools/list", "client", t.PaginatedRequestParams, t.ListToolsResult, capability="tools", kept=True),
+        Method("tools/call", "client", t.CallToolRequestParams, t.CallToolResult, capability="tools", named_by="name"),
+        Method("notifications/tools/list_changed", "server", notice),
+        Method("prompts/list", "client", t.PaginatedRequestParams, t.ListPromptsResult, capability="prompts", kept=True),
+        Method("prompts/get", "client", t.GetPromptRequestParams, t.GetPromptResult, capability="prompts", named_by="name"),
+        Method("notifications/prompts/list_changed", "server", notice),
+        Method("completion/complete", "client", t.CompleteRequestParams, t.CompleteResult, capability="completions"),
+        Method("logging/setLevel", "client", t.SetLevelRequestParams, t.EmptyResult, capability="logging", **handshake),
+        Method("notifications/message", "server", t.LoggingMessageNotificationParams),
+        Method("roots/list", "server", t.RequestParams, t.ListRootsResult, capability="roots", **handshake),
+        Method("notifications/roots/list_changed", "client", notice, **handshake),
+        Method("sampling/createMessage", "server", t.CreateMessageRequestParams, t.CreateMessageResult, capability="sampling", **handshake),
+        Method("elicitation/create", "server", t.ElicitRequestParams, t.ElicitResult, capability="elicitation", first="2025-06-18", last=_LAST_HANDSHAKE),
+        Method("notifications/elicitation/complete", "server", t.ElicitationCompleteNotificationParams, **r4),
+    )  # fmt: skip
+
+
+METHODS: dict[str, Method] = {row.name: row for row in _rows()}

@@ -1,0 +1,161 @@
+"""The server's end of one message stream as a state machine: one message in, one event out; no bytes are read or written here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger.errors import InvalidRequest, Overloaded, ProtocolError
+from wharfinger.protocol.exchange import Pieces, Request, Stamps, open_request, seal_error, seal_result
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.jsonrpc import Id, Message, decode, encode_error, encode_request
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.lines import OVERLONG, Overlong
+from wharfinger.protocol.methods import METHODS
+
+__all__ = ["Answer", "Cancelled", "Notification", "Refusal", "ServerPeer"]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The message cannot be served; `data` is the answer to send, `status` what HTTP says with it."""
+
+    data: bytes
+    status: int = 400
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """The client no longer wants this request; nothing more may be sent for it."""
+
+    request: Request
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """The client tells something; `params` is the decoded struct."""
+
+    method: str
+    params: Any
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The client answers a request of ours; `token` is what `ask` was given."""
+
+    token: Any
+    message: Message
+
+
+Event = Request | Refusal | Cancelled | Notification | Answer | None
+
+
+class ServerPeer:
+    """Keeps what one connection has in flight: its requests being served, and ours that it has not answered.
+
+    Receiving never raises on bad input: it answers, ignores what the protocol says to ignore, and carries on.
+    """
+
+    __slots__ = ("_awaited", "_next_id", "in_flight", "limits", "session", "stamps")
+
+    def __init__(self, session: Session, stamps: Stamps, limits: Limits) -> None:
+        self.session = session
+        self.stamps = stamps
+        self.limits = limits
+        self.in_flight: dict[Id, Request] = {}
+        """By id, with its type: 1 and "1" are two requests."""
+        self._awaited: dict[Id, Any] = {}
+        self._next_id = 0
+
+    def receive(self, line: bytes | Literal[Overlong.LINE]) -> Event:
+        """Take one message; None where there is nothing to do."""
+        if line is OVERLONG:
+            return Refusal(encode_error(None, InvalidRequest(f"A message may have {self.limits.message} bytes.")))
+        if line == b"\r":
+            return None
+        try:
+            message = decode(line, self.limits)
+        except ProtocolError as error:
+            return Refusal(encode_error(error.id, error))
+        return self.take(message)
+
+    def take(self, message: Message) -> Event:
+        """Take one message that is decoded already."""
+        id = message.id
+        if message.method is UNSET:
+            return self._answered(message)
+        if id is UNSET:
+            return self._notified(message)
+        if id in self.in_flight:
+            # Refused without the id, which belongs to the first: its caller must get its own answer (security: J18).
+            return Refusal(encode_error(None, InvalidRequest("This id is in flight: use another.")))
+        try:
+            if len(self.in_flight) >= self.limits.in_flight:
+                raise Overloaded(f"{self.limits.in_flight} requests are in flight: wait for answers.")
+            request = open_request(message, self.session, self.session.principal)
+        except ProtocolError as error:
+            return Refusal(encode_error(id, error), error.http_status)
+        self.in_flight[id] = request
+        return request
+
+    def _notified(self, message: Message) -> Event:
+        row = METHODS.get(message.method)  # type: ignore[arg-type]
+        if row is None or not row.notification or row.sender == "server":
+            return None
+        try:
+            params = row.decode_params(b"{}" if message.params is UNSET else message.params)
+        except msgspec.MsgspecError:
+            return None  # a notification has no answer, not even to a bad one (JSON-RPC 2.0, §4.1)
+        if row.name == "notifications/cancelled":
+            return self._cancelled(params.request_id)
+        if row.name == "notifications/initialized" and not self.session.advance(row.name):
+            return None
+        return Notification(row.name, params)
+
+    def _cancelled(self, id: Id) -> Event:
+        request = self.in_flight.get(id)
+        # `initialize` must not be cancelled (lifecycle); an id that is not in flight is a race, and ignored.
+        if request is None or request.method == "initialize":
+            return None
+        del self.in_flight[id]
+        return Cancelled(request)
+
+    def _answered(self, message: Message) -> Event:
+        # Late, doubled and invented answers find nothing awaited.
+        missing = object()
+        token = self._awaited.pop(message.id, missing)
+        return None if token is missing else Answer(token, message)
+
+    def respond(self, request: Request, result: Any) -> bytes | Pieces | None:
+        """Seal the answer and take the id out of flight; None where the request was cancelled meanwhile."""
+        if self.in_flight.get(request.id) is not request:
+            return None
+        data = seal_result(request, result, self.stamps)
+        del self.in_flight[request.id]
+        return data
+
+    def fail(self, request: Request, error: ProtocolError) -> bytes | None:
+        """Seal an error and take the id out of flight; None where the request was cancelled meanwhile."""
+        if self.in_flight.get(request.id) is not request:
+            return None
+        data = seal_error(request, error)
+        del self.in_flight[request.id]
+        return data
+
+    def ask(self, method: str, params: Any, token: Any) -> bytes:
+        """A request of ours to the client (handshake era); its `Answer` carries `token`."""
+        self._next_id += 1
+        self._awaited[self._next_id] = token
+        return encode_request(self._next_id, method, params)
+
+    def forget(self, matches: Callable[[Any], bool]) -> None:
+        """Stop waiting for the answers whose token matches."""
+        for id in [id for id, token in self._awaited.items() if matches(token)]:
+            del self._awaited[id]
+
+    def close(self) -> list[Request]:
+        """The connection is gone: what was in flight, to be cancelled."""
+        requests = list(self.in_flight.values())
+        self.in_flight.clear()
+        self._awaited.clear()
+        self.session.close()
+        return requests

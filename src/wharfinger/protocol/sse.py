@@ -1,0 +1,149 @@
+"""Server-sent events as bytes, both directions, incremental and bounded; knows no HTTP and never reads the JSON inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from wharfinger.errors import WharfingerError
+
+__all__ = ["COMMENT", "Event", "EventDecoder", "EventTooLarge", "encode_event", "encode_pieces"]
+
+COMMENT = b":\n\n"
+"""A comment line: keeps a quiet stream open, and every reader must ignore it."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class EventTooLarge(WharfingerError):
+    """The peer sent more bytes without finishing an event than the reader allows."""
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One dispatched event. `data` stays bytes: an event with empty data (a 2025-11-25 priming event) is not JSON."""
+
+    data: bytes
+    event: str = "message"
+    id: str = ""
+    """The last id seen on the stream, not only in this event (WHATWG HTML §9.2.6)."""
+
+
+def encode_event(data: bytes, *, event: str = "message", id: str = "", retry: int | None = None) -> bytes:
+    """Write one event. Line ends inside `data` become further `data:` lines, so that content can never forge a field.
+
+    Raises ValueError when `event` or `id` holds a line end or NUL.
+    """
+    head = b"event: " + _field(event) + b"\n"
+    if id:
+        head += b"id: " + _field(id) + b"\n"
+    if retry is not None:
+        head += b"retry: %d\n" % retry
+    return head + b"data: " + _fold(data) + b"\n\n"
+
+
+def encode_pieces(pieces: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
+    """Write one event whose data comes in pieces, without joining them."""
+    yield b"event: message\ndata: "
+    held = b""  # a CR at the end of a piece may belong to an LF at the start of the next one
+    for piece in pieces:
+        data = held + bytes(piece)
+        held = data[-1:] if data.endswith(b"\r") else b""
+        yield _fold(data[: len(data) - len(held)])
+    yield b"\n\n" if not held else b"\ndata: \n\n"
+
+
+def _field(value: str) -> bytes:
+    if "\n" in value or "\r" in value or "\0" in value:
+        raise ValueError("an event name or id must not hold a line end or NUL")
+    return value.encode()
+
+
+def _fold(data: bytes) -> bytes:
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return data.replace(b"\n", b"\ndata: ") if b"\n" in data else data
+
+
+class EventDecoder:
+    """Reads an event stream from chunks cut anywhere. Linear in the bytes fed; holds at most `limit` bytes of one event."""
+
+    __slots__ = ("_data", "_event", "_held", "_limit", "_line", "_skip_lf", "_started", "last_id", "retry")
+
+    def __init__(self, limit: int) -> None:
+        self.last_id = ""
+        self.retry: int | None = None
+        """The reconnection time the stream asked for last, in milliseconds."""
+        self._limit = limit
+        self._line: list[bytes] = []  # pieces of the unfinished line: joined once, so that a big line stays linear
+        self._held = 0  # bytes in _line and _data
+        self._data: list[bytes] = []
+        self._event = ""
+        self._skip_lf = False  # the last chunk ended in CR: an LF that opens the next one belongs to it
+        self._started = False
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Take the next bytes and give the events they complete.
+
+        An unfinished event at the end of the stream is never given (WHATWG HTML §9.2.6).
+        Raises EventTooLarge, after which the decoder must not be fed again.
+        """
+        if not chunk:
+            return []
+        if self._skip_lf:
+            self._skip_lf = False
+            if chunk[0] == 10:
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._skip_lf = chunk[-1] == 13
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *ends, rest = chunk.split(b"\n")
+        events: list[Event] = []
+        for end in ends:
+            self._line.append(end)
+            self._hold(len(end))
+            line = b"".join(self._line) if len(self._line) > 1 else end
+            self._line.clear()
+            event = self._take(line)
+            if event is not None:
+                events.append(event)
+        if rest:
+            self._line.append(rest)
+            self._hold(len(rest))
+        return events
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        if self._held > self._limit:
+            raise EventTooLarge(f"the peer sent an event larger than {self._limit} bytes")
+
+    def _take(self, line: bytes) -> Event | None:
+        if not self._started:
+            self._started = True
+            line = line.removeprefix(_BOM)
+        if not line:
+            return self._dispatch()
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+            self._held -= len(line) - len(value)
+            self._held += 1  # the line end that joins it to the next one: empty lines count too
+            return None
+        self._held -= len(line)
+        if name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"id" and b"\0" not in value:
+            self.last_id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) < 10:
+            self.retry = int(value)
+        return None
+
+    def _dispatch(self) -> Event | None:
+        lines, name = self._data, self._event
+        self._event = ""
+        self._held = 0
+        if not lines:
+            return None
+        self._data = []
+        return Event(data=b"\n".join(lines), event=name or "message", id=self.last_id)

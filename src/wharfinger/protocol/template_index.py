@@ -1,0 +1,238 @@
+"""Which of many URI templates a URI belongs to, without asking each of them; knows templates as text only.
+
+Templates hang in a tree of path segments: one edge for each literal segment, one for all segments with a variable in
+them. At a node they are found by the literal text with which what is left begins and ends. Of all that match, the most
+specific one wins:
+
+1. the longest literal text before the first variable,
+2. then the fewest variables that may span segments,
+3. then the most literal text in all,
+4. then the fewest variables.
+
+Two templates that are equal in all four and can match the same URI are refused, so that the order in which templates
+are added never matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from wharfinger.errors import WharfingerError
+from wharfinger.protocol.uri_matcher import Hole
+from wharfinger.protocol.uri_template import UriTemplate, Value, canonical_uri
+
+__all__ = ["AmbiguousTemplate", "TemplateIndex"]
+
+T = TypeVar("T")
+Rank = tuple[int, int, int, int]
+
+
+class AmbiguousTemplate(WharfingerError, ValueError):
+    """Two templates match the same URIs and neither is more specific; `texts` are both."""
+
+    texts: tuple[str, str]
+
+    def __init__(self, present: str, added: str) -> None:
+        self.texts = (present, added)
+        super().__init__(
+            f"the URI template {added!r} is as specific as {present!r} and can match the same URIs: "
+            f"tell them apart by a literal segment, or make one out of both"
+        )
+
+
+class TemplateIndex(Generic[T]):
+    """Templates, each with a value.
+
+    Finding takes time in proportion to the templates whose literal segments fit, not to all of them.
+    """
+
+    __slots__ = ("_entries", "_root")
+
+    def __init__(self) -> None:
+        self._root: _Node[T] = _Node()
+        self._entries: dict[str, _Entry[T]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[tuple[UriTemplate, T]]:
+        """All templates in the order in which they were added."""
+        return iter([(entry.template, entry.value) for entry in self._entries.values()])
+
+    def get(self, text: str) -> T | None:
+        """The value of the template with this very text."""
+        entry = self._entries.get(text)
+        return None if entry is None else entry.value
+
+    def add(self, template: UriTemplate | str, value: T) -> None:
+        """Add a template.
+
+        Raises:
+            InvalidTemplate: `template` is text and does not parse.
+            AmbiguousTemplate: another template is as specific and can match the same URIs.
+        """
+        entry = _Entry(UriTemplate(template) if isinstance(template, str) else template, value)
+        for other in self._root.nearby(entry.edges):
+            if other.rank == entry.rank and _may_clash(other, entry) and other.template.overlaps(entry.template):
+                raise AmbiguousTemplate(other.template.text, entry.template.text)
+        self._root.reach(entry.edges).insert(entry)
+        self._entries[entry.template.text] = entry
+
+    def remove(self, template: UriTemplate | str) -> T:
+        """Remove a template and return its value.
+
+        Raises:
+            KeyError: there is no template with this text.
+        """
+        entry = self._entries.pop(template if isinstance(template, str) else template.text)
+        self._root.prune(entry, 0)
+        return entry.value
+
+    def find(self, uri: str) -> tuple[T, dict[str, Value]] | None:
+        """The value of the most specific template that matches, and what its variables hold; None if none matches."""
+        canonical = canonical_uri(uri)
+        if canonical is None:
+            return None
+        candidates = self._root.candidates(canonical)
+        if len(candidates) > 1:
+            candidates.sort(key=_rank)
+        for entry in candidates:
+            if entry.core not in canonical:
+                continue
+            found = entry.template.match_canonical(canonical)
+            if found is not None:
+                return entry.value, found
+        return None
+
+
+class _Entry(Generic[T]):
+    __slots__ = ("core", "edges", "head", "rank", "tail", "template", "value")
+
+    def __init__(self, template: UriTemplate, value: T) -> None:
+        self.template = template
+        self.value = value
+        self.edges, self.head = _edges(template)
+        self.tail = template.atoms[-1] if template.atoms and isinstance(template.atoms[-1], str) else ""
+        self.core = max((atom for atom in template.atoms[1:] if isinstance(atom, str)), key=len, default="")
+        self.rank = _measure(template)
+
+
+def _may_clash(one: _Entry[T], other: _Entry[T]) -> bool:
+    """Quick refusal of pairs whose beginnings or ends differ, so that many look-alikes are added in little time."""
+    if not (one.tail.endswith(other.tail) or other.tail.endswith(one.tail)):
+        return False
+    return len(one.edges) != len(other.edges) or one.head.startswith(other.head) or other.head.startswith(one.head)
+
+
+def _rank(entry: _Entry[T]) -> Rank:
+    return entry.rank
+
+
+def _measure(template: UriTemplate) -> Rank:
+    holes = [atom for atom in template.atoms if isinstance(atom, Hole)]
+    literals = [atom for atom in template.atoms if isinstance(atom, str)]
+    before = template.atoms[0] if template.atoms else ""
+    return (
+        -len(before) if isinstance(before, str) else 0,
+        sum(_may_span(hole) for hole in holes),
+        -sum(map(len, literals)),
+        len(template.variables),
+    )
+
+
+def _may_span(hole: Hole) -> bool:
+    """Whether the hole is a part of the path that may hold several segments; a query or a fragment is not."""
+    return "/" in hole.opener or ("/" in hole.chars and not hole.opener)
+
+
+def _edges(template: UriTemplate) -> tuple[tuple[str | None, ...], str]:
+    """The complete segments before anything that may span segments (None: with a variable), and what follows them.
+
+    What follows is only the literal text up to the next variable.
+    """
+    edges: list[str | None] = []
+    head, plain = "", True
+    for atom in template.atoms:
+        if isinstance(atom, Hole):
+            if "/" in atom.chars or "/" in atom.opener:
+                break
+            plain = False
+            continue
+        first, *rest = atom.split("/")
+        if plain:
+            head += first
+        for segment in rest:
+            edges.append(head if plain else None)
+            head, plain = segment, True
+    return tuple(edges), head
+
+
+class _Node(Generic[T]):
+    """A place in the tree. `entries`: by lengths of head and tail, then by their texts."""
+
+    __slots__ = ("children", "entries")
+
+    def __init__(self) -> None:
+        self.children: dict[str | None, _Node[T]] = {}
+        self.entries: dict[tuple[int, int], dict[tuple[str, str], list[_Entry[T]]]] = {}
+
+    def reach(self, edges: tuple[str | None, ...]) -> _Node[T]:
+        node = self
+        for edge in edges:
+            node = node.children.setdefault(edge, _Node())
+        return node
+
+    def insert(self, entry: _Entry[T]) -> None:
+        lengths = len(entry.head), len(entry.tail)
+        self.entries.setdefault(lengths, {}).setdefault((entry.head, entry.tail), []).append(entry)
+
+    def prune(self, entry: _Entry[T], depth: int) -> None:
+        """Take an entry out, and every node that is empty after that."""
+        if depth < len(entry.edges):
+            child = self.children[entry.edges[depth]]
+            child.prune(entry, depth + 1)
+            if not child.children and not child.entries:
+                del self.children[entry.edges[depth]]
+            return
+        lengths, texts = (len(entry.head), len(entry.tail)), (entry.head, entry.tail)
+        self.entries[lengths][texts].remove(entry)
+        if not self.entries[lengths][texts]:
+            del self.entries[lengths][texts]
+        if not self.entries[lengths]:
+            del self.entries[lengths]
+
+    def candidates(self, uri: str) -> list[_Entry[T]]:
+        """Every entry below whose literal segments, head and tail fit."""
+        found: list[_Entry[T]] = []
+        todo: list[tuple[_Node[T], int]] = [(self, 0)]
+        while todo:
+            node, place = todo.pop()
+            for (head, tail), texts in node.entries.items():
+                found += texts.get((uri[place : place + head], uri[len(uri) - tail :] if tail else ""), ())
+            if not node.children:
+                continue
+            end = uri.find("/", place)
+            if end < 0:
+                continue
+            for edge in (uri[place:end], None):
+                child = node.children.get(edge)
+                if child is not None:
+                    todo.append((child, end + 1))
+        return found
+
+    def nearby(self, edges: tuple[str | None, ...]) -> Iterator[_Entry[T]]:
+        """Every entry that may match a URI which one with these edges matches: on the way to them, or below."""
+        todo: list[tuple[_Node[T], int]] = [(self, 0)]
+        while todo:
+            node, depth = todo.pop()
+            for texts in node.entries.values():
+                for entries in texts.values():
+                    yield from entries
+            if depth >= len(edges) or edges[depth] is None:
+                todo += [(child, depth + 1) for child in node.children.values()]
+                continue
+            for edge in (edges[depth], None):
+                child = node.children.get(edge)
+                if child is not None:
+                    todo.append((child, depth + 1))

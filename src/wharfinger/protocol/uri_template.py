@@ -1,0 +1,509 @@
+"""URI templates (RFC 6570, level 4) in both directions, as pure functions of text; knows no resource and no handler.
+
+What matching adds to the RFC, which only defines expansion:
+
+- The URI is compared as it is given. Only characters that expansion would have escaped (such as "ü" or a blank)
+  equal their escaped form. A URI with a malformed escape, or with escapes that are not UTF-8, matches nothing.
+- Values are decoded once, after matching: "%252e" is the value "%2e", and an encoded slash in `{x}` is part of it.
+- `{x}` is at least one character and never holds "/", "?" or "#"; `{+x}` and `{#x}` hold anything, also nothing;
+  `{/x*}` holds segments. Raw reserved characters are accepted, but never one that begins the template's next part.
+- Parts with an operator of their own (`{/x}`, `{.x}`, `{;x}`, `{?x}`, `{&x}`, `{#x}`) may be absent, and so are their
+  variables then. Named ones come in any order; an unknown or a repeated name is no match.
+- An exploded variable is a list. A named one (`{?x*}`) takes the names that no other variable has, as a map; an unnamed
+  one is a map if the template was told so (`maps`), because "/year=2024/month=05" is more often a path than a map.
+- Where several readings are possible, as many parts as possible are present, then the first variable is the longest:
+  `{name}.{ext}` reads "a.tar.gz" as "a.tar" and "gz".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from wharfinger.errors import WharfingerError
+from wharfinger.protocol.uri_matcher import Atom, Hole, Matcher, may_meet
+
+__all__ = ["Expression", "InvalidTemplate", "UriTemplate", "Value", "Variable", "canonical_uri"]
+
+Value = str | list[str] | dict[str, str]
+"""What one variable holds."""
+
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_RESERVED = frozenset(":/?#[]@!$&'()*+,;=")
+_ANY = _UNRESERVED | _RESERVED | {"%"}
+_SEGMENT = _ANY - frozenset("/?#")
+
+
+class InvalidTemplate(WharfingerError, ValueError):
+    """The text is not a URI template (RFC 6570 §2); `position` counts characters from 0."""
+
+    text: str
+    position: int
+
+    def __init__(self, problem: str, text: str, position: int) -> None:
+        self.text = text
+        self.position = position
+        super().__init__(f"{problem} at position {position} of the URI template {text!r}")
+
+
+class Operator(NamedTuple):
+    """How one kind of expression is written (RFC 6570, appendix A)."""
+
+    first: str
+    separator: str
+    named: bool
+    if_empty: str
+    keeps_reserved: bool
+
+
+OPERATORS: Mapping[str, Operator] = {
+    "": Operator("", ",", False, "", False),
+    "+": Operator("", ",", False, "", True),
+    "#": Operator("#", ",", False, "", True),
+    ".": Operator(".", ".", False, "", False),
+    "/": Operator("/", "/", False, "", False),
+    ";": Operator(";", ";", True, "", False),
+    "?": Operator("?", "&", True, "=", False),
+    "&": Operator("&", "&", True, "=", False),
+}
+
+
+class Variable(NamedTuple):
+    """One variable of an expression; `limit` is the prefix modifier in characters, 0 for none."""
+
+    name: str
+    limit: int = 0
+    explode: bool = False
+
+
+class Expression(NamedTuple):
+    """What stands between two braces."""
+
+    operator: str
+    variables: tuple[Variable, ...]
+
+
+class UriTemplate:
+    """A parsed template; equal to another one of the same text.
+
+    `maps` names exploded variables of unnamed expressions (`{x*}`, `{/x*}`, ...) that are read as maps when matching.
+
+    Raises:
+        InvalidTemplate: the text is not a template.
+    """
+
+    __slots__ = ("_matcher", "_repeats", "_slots", "atoms", "parts", "text", "variables")
+
+    text: str
+    variables: tuple[str, ...]
+    """Each name once, in order of appearance."""
+    parts: tuple[str | Expression, ...]
+    """Literals, escaped where they are not URI characters, and expressions."""
+    atoms: tuple[Atom, ...]
+    """What a matching URI consists of."""
+
+    def __init__(self, text: str, *, maps: Collection[str] = ()) -> None:
+        self.text = text
+        self.parts = tuple(parse(text))
+        names = [v.name for part in self.parts if isinstance(part, Expression) for v in part.variables]
+        self.variables = tuple(dict.fromkeys(names))
+        self._repeats = len(names) != len(self.variables)
+        self._slots, self.atoms = _lower(self.parts, frozenset(maps))
+        self._matcher: Matcher | None = None
+
+    def __repr__(self) -> str:
+        return f"UriTemplate({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UriTemplate) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def expand(self, values: Mapping[str, object]) -> str:
+        """The URI for these values (RFC 6570 §3): text, numbers, lists, maps; None, [] and {} are undefined.
+
+        Raises:
+            TypeError: a value is of another type, or a prefix modifier is used on a list or map.
+        """
+        return "".join(part if isinstance(part, str) else _expand(part, values) for part in self.parts)
+
+    def match(self, uri: str) -> dict[str, Value] | None:
+        """The values with which this template expands to `uri`, as far as that can be told; None if there are none.
+
+        Takes time linear in the URI, whatever the template.
+        """
+        canonical = canonical_uri(uri)
+        return None if canonical is None else self.match_canonical(canonical)
+
+    def match_canonical(self, uri: str) -> dict[str, Value] | None:
+        """As `match`, for what `canonical_uri` returned."""
+        if self._matcher is None:
+            self._matcher = Matcher(self.atoms)
+        held = self._matcher.fit(uri)
+        if held is None:
+            return None
+        found: list[tuple[Variable, Value]] = []
+        try:
+            for slot, content in zip(self._slots, held, strict=True):
+                if content is not None and not slot.read(slot, content, found):
+                    return None
+        except ValueError:  # an escape that was cut off by a literal, or bytes that are not UTF-8
+            return None
+        if self._repeats:
+            return _agree(found)
+        return {variable.name: value for variable, value in found}
+
+    def overlaps(self, other: UriTemplate) -> bool:
+        """Whether some URI can match both; may be true where only the names in a query tell them apart."""
+        return may_meet(self.atoms, other.atoms)
+
+
+# --- URIs -------------------------------------------------------------------------------------------------------------
+
+_PLAIN = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]*+")
+_FOREIGN = re.compile(r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]++")
+_ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})++")
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_NOT_UNRESERVED = re.compile(r"[^A-Za-z0-9\-._~]++")
+_NOT_RESERVED = re.compile(r"(?!%[0-9A-Fa-f]{2})[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]")
+
+
+def canonical_uri(uri: str) -> str | None:
+    """The URI with every foreign character escaped and escapes in upper case; None if it has unreadable escapes."""
+    if _PLAIN.fullmatch(uri):
+        return uri
+    if _BROKEN_ESCAPE.search(uri):
+        return None
+    try:
+        escaped = _ESCAPES.sub(_checked_escapes, uri)
+        return _FOREIGN.sub(_escape, escaped)
+    except ValueError:
+        return None
+
+
+def _checked_escapes(found: re.Match[str]) -> str:
+    _unescape(found)
+    return found[0].upper()
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("%", "")).decode()
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())
+
+
+def _decode(content: str) -> str:
+    if "%" not in content:
+        return content
+    if _BROKEN_ESCAPE.search(content):
+        raise ValueError("a broken escape")
+    return _ESCAPES.sub(_unescape, content)
+
+
+def _encode(value: str, keeps_reserved: bool) -> str:
+    return (_NOT_RESERVED if keeps_reserved else _NOT_UNRESERVED).sub(_escape, value)
+
+
+# --- syntax (RFC 6570 §2) ---------------------------------------------------------------------------------------------
+
+_NAME = re.compile(r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})(?:\.?(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2}))*+")
+_LIMIT = re.compile(r"[1-9][0-9]{0,3}(?![0-9])")
+_NOT_LITERAL = re.compile(r"[\x00-\x20\x7f\"<>\\^`|{}]|%(?![0-9A-Fa-f]{2})|[\ud800-\udfff]")
+_FUTURE_OPERATORS = frozenset("=,!@|")
+
+
+def parse(text: str) -> Iterable[str | Expression]:
+    """Literals and expressions in turn.
+
+    Raises:
+        InvalidTemplate: with the position of what is wrong.
+    """
+    place = 0
+    while place < len(text):
+        opening = text.find("{", place)
+        end = len(text) if opening < 0 else opening
+        if end > place:
+            yield _literal(text, place, end)
+        if opening < 0:
+            return
+        closing = text.find("}", opening)
+        if closing < 0:
+            raise InvalidTemplate("'{' without '}'", text, opening)
+        yield _expression(text, opening + 1, closing)
+        place = closing + 1
+
+
+def _literal(text: str, start: int, end: int) -> str:
+    wrong = _NOT_LITERAL.search(text, start, end)
+    if wrong is not None:
+        char = wrong[0]
+        problem = {"}": "'}' without '{'", "%": "'%' without two hexadecimal digits"}.get(char)
+        raise InvalidTemplate(problem or f"the character {char!r}, which must be percent-encoded,", text, wrong.start())
+    return _FOREIGN.sub(_escape, _ESCAPES.sub(lambda found: found[0].upper(), text[start:end]))
+
+
+def _expression(text: str, start: int, end: int) -> Expression:
+    operator = text[start] if text[start] in OPERATORS else ""
+    if text[start] in _FUTURE_OPERATORS:
+        raise InvalidTemplate(f"the operator {text[start]!r}, which is reserved by RFC 6570,", text, start)
+    place = start + len(operator)
+    variables: list[Variable] = []
+    while True:
+        variable, place = _variable(text, place, end)
+        variables.append(variable)
+        if place == end:
+            return Expression(operator, tuple(variables))
+        if text[place] != ",":
+            raise InvalidTemplate(f"{text[place]!r} where ',' or '}}' belongs", text, place)
+        place += 1
+
+
+def _variable(text: str, start: int, end: int) -> tuple[Variable, int]:
+    name = _NAME.match(text, start, end)
+    if name is None:
+        raise InvalidTemplate("no variable name (letters, digits, '_', single dots)", text, start)
+    place = name.end()
+    if place < end and text[place] == "*":
+        return Variable(name[0], explode=True), place + 1
+    if place < end and text[place] == ":":
+        limit = _LIMIT.match(text, place + 1, end)
+        if limit is None:
+            raise InvalidTemplate("no prefix length from 1 to 9999", text, place + 1)
+        return Variable(name[0], int(limit[0])), limit.end()
+    return Variable(name[0]), place
+
+
+# --- expansion (RFC 6570 §3) ------------------------------------------------------------------------------------------
+
+
+def _expand(expression: Expression, values: Mapping[str, object]) -> str:
+    operator = OPERATORS[expression.operator]
+    pieces: list[str] = []
+    for variable in expression.variables:
+        value = values.get(variable.name)
+        if isinstance(value, Mapping):
+            pieces += _expand_map(operator, variable, value)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, (list, tuple)):
+            pieces += _expand_list(operator, variable, value)  # pyright: ignore[reportUnknownArgumentType]
+        elif value is not None:
+            whole = _scalar(variable, value)
+            text = _encode(whole[: variable.limit] if variable.limit else whole, operator.keeps_reserved)
+            pieces.append(_named(operator, variable.name, text) if operator.named else text)
+    return operator.first + operator.separator.join(pieces) if pieces else ""
+
+
+def _expand_list(operator: Operator, variable: Variable, value: Sequence[object]) -> list[str]:
+    texts = [_encode(_scalar(variable, v), operator.keeps_reserved) for v in value if v is not None]
+    _refuse_limit(variable)
+    if not texts:
+        return []
+    if variable.explode:
+        return [_named(operator, variable.name, text) for text in texts] if operator.named else texts
+    joined = ",".join(texts)
+    return [_named(operator, variable.name, joined) if operator.named else joined]
+
+
+def _expand_map(operator: Operator, variable: Variable, value: Mapping[object, object]) -> list[str]:
+    def encode(member: object) -> str:
+        return _encode(_scalar(variable, member), operator.keeps_reserved)
+
+    _refuse_limit(variable)
+    pairs = [(encode(key), encode(member)) for key, member in value.items() if member is not None]
+    if not pairs:
+        return []
+    if variable.explode:
+        return [_named(operator, key, text) if operator.named else f"{key}={text}" for key, text in pairs]
+    joined = ",".join(f"{key},{text}" for key, text in pairs)
+    return [_named(operator, variable.name, joined) if operator.named else joined]
+
+
+def _named(operator: Operator, name: str, text: str) -> str:
+    return f"{name}={text}" if text else name + operator.if_empty
+
+
+def _scalar(variable: Variable, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    raise TypeError(f"variable {variable.name!r}: {type(value).__name__} cannot be part of a URI")
+
+
+def _refuse_limit(variable: Variable) -> None:
+    if variable.limit:
+        raise TypeError(f"variable {variable.name!r}: a prefix modifier applies to text only (RFC 6570 §2.4.1)")
+
+
+# --- matching ---------------------------------------------------------------------------------------------------------
+
+Found = list[tuple[Variable, Value]]
+
+
+class Slot(NamedTuple):
+    """What is read from one hole: which variables, and how; `read` is false where the content does not fit them."""
+
+    operator: str
+    variables: tuple[Variable, ...]
+    maps: frozenset[str]
+    read: Callable[[Slot, str, Found], bool]
+
+
+def _lower(parts: Sequence[str | Expression], maps: frozenset[str]) -> tuple[tuple[Slot, ...], tuple[Atom, ...]]:
+    """The holes of a template, each with how it is read, from the last to the first: a hole depends on what follows."""
+    slots: list[Slot] = []
+    atoms: list[Atom] = []
+    next_first: frozenset[str] = frozenset()  # what may begin the next part
+    later: frozenset[str] = frozenset()  # "?" and "#" that some later part begins with or contains
+    for part in reversed(_rows(parts)):
+        if isinstance(part, str):
+            atoms.append(part)
+            next_first, later = frozenset(part[0]), later | (frozenset(part) & {"?", "#"})
+            continue
+        hole = _hole(part, next_first, later)
+        atoms.append(hole)
+        slots.append(Slot(part.operator, part.variables, maps, _reader(part)))
+        next_first = next_first | frozenset(hole.opener) if hole.opener else frozenset()
+        later |= frozenset(hole.opener) & {"?", "#"}
+    slots.reverse()
+    atoms.reverse()
+    return tuple(slots), tuple(atoms)
+
+
+def _rows(parts: Sequence[str | Expression]) -> list[str | Expression]:
+    """Parts as they are matched: `{/a,b}` as `{/a}{/b}`, which expands alike, and `{?a}{&b}` as one group of names.
+
+    That group has the operator "?&": it begins with "&" where nothing of `{?a}` is defined.
+    """
+    rows: list[str | Expression] = []
+    for part in parts:
+        last = rows[-1] if rows else ""
+        if isinstance(part, str):
+            rows.append(part)
+        elif part.operator in ("/", "."):
+            rows += [Expression(part.operator, (variable,)) for variable in part.variables]
+        elif isinstance(last, Expression) and (last.operator, part.operator) in _JOINED:
+            rows[-1] = Expression(
+                "?&" if last.operator.startswith("?") else part.operator, last.variables + part.variables
+            )
+        else:
+            rows.append(part)
+    return rows
+
+
+_JOINED = {("?", "&"), ("?&", "&"), ("&", "&"), (";", ";")}
+
+
+def _hole(part: Expression, next_first: frozenset[str], later: frozenset[str]) -> Hole:
+    operator, single = part.operator, len(part.variables) == 1 and not part.variables[0].explode
+    most = part.variables[0].limit if single else 0
+    if operator in ("+", "#"):
+        return Hole(_ANY - later, OPERATORS[operator].first, 0, most)
+    if operator in ("?", "&", "?&"):
+        return Hole(_ANY - {"#"} - (next_first & _RESERVED - {"&", "="}), operator)
+    if operator == ";":
+        return Hole(_SEGMENT - (next_first & _RESERVED - {";", "="}), ";")
+    own = frozenset("/" if operator == "/" else ",") if not single else frozenset[str]()
+    chars = (_SEGMENT | own) - (next_first & _RESERVED - own)
+    return Hole(chars, OPERATORS[operator].first, 0 if operator else 1, most)
+
+
+def _reader(part: Expression) -> Callable[[Slot, str, Found], bool]:
+    if part.operator == "?&" or OPERATORS[part.operator].named:
+        return _read_names
+    single = len(part.variables) == 1 and not part.variables[0].explode
+    return _read_one if single else _read_pieces
+
+
+def _read_one(slot: Slot, content: str, found: Found) -> bool:
+    return _keep(slot.variables[0], _decode(content), found)
+
+
+def _keep(variable: Variable, value: str, found: Found) -> bool:
+    found.append((variable, value))
+    return not variable.limit or len(value) <= variable.limit
+
+
+def _read_pieces(slot: Slot, content: str, found: Found) -> bool:
+    """Pieces go to the variables in order; one that is exploded takes what the others leave."""
+    pieces = content.split(OPERATORS[slot.operator].separator) if content or slot.operator not in ("", "+") else []
+    spare = len(pieces) - sum(not variable.explode for variable in slot.variables)
+    place = 0
+    for variable in slot.variables:
+        if variable.explode:
+            taken = pieces[place : place + max(spare, 0)]
+            spare = 0
+            if taken and not _keep_exploded(slot, variable, taken, found):
+                return False
+            place += len(taken)
+        elif place < len(pieces):
+            if not _keep(variable, _decode(pieces[place]), found):
+                return False
+            place += 1
+    return place == len(pieces)
+
+
+def _keep_exploded(slot: Slot, variable: Variable, pieces: list[str], found: Found) -> bool:
+    if variable.name not in slot.maps:
+        found.append((variable, [_decode(piece) for piece in pieces]))
+        return True
+    pairs = [piece.partition("=") for piece in pieces]
+    found.append((variable, {_decode(name): _decode(value) for name, _, value in pairs}))
+    return all(equals for _, equals, _ in pairs)
+
+
+def _read_names(slot: Slot, content: str, found: Found) -> bool:
+    """Names in any order; what no plain variable is called goes to an exploded one, as a list if it bears its name."""
+    if not content:
+        return slot.operator != ";"
+    plain = {variable.name: variable for variable in slot.variables if not variable.explode}
+    exploded = {variable.name: variable for variable in slot.variables if variable.explode}
+    lists: dict[str, list[str]] = {}
+    others: dict[str, str] = {}
+    for piece in content.split(";" if slot.operator == ";" else "&"):
+        name, _, value = piece.partition("=")
+        variable = plain.pop(name, None)
+        if variable is not None:
+            if not _keep(variable, _decode(value), found):
+                return False
+        elif name in exploded:
+            lists.setdefault(name, []).append(_decode(value))
+        elif _decode(name) in others:
+            return False
+        else:
+            others[_decode(name)] = _decode(value)
+    return _keep_rest(exploded, lists, others, found)
+
+
+def _keep_rest(
+    exploded: dict[str, Variable], lists: dict[str, list[str]], others: dict[str, str], found: Found
+) -> bool:
+    """Whatever bears the name of an exploded variable is its list; the first one without a list takes the others."""
+    found += [(exploded[name], values) for name, values in lists.items()]
+    if not others:
+        return True
+    taker = next((variable for name, variable in exploded.items() if name not in lists), None)
+    if taker is None:
+        return False
+    found.append((taker, others))
+    return True
+
+
+def _agree(found: Found) -> dict[str, Value] | None:
+    """One value for a variable that stands in several places, or None if they differ.
+
+    The value is the whole one where there is one, else the longest prefix.
+    """
+    values: dict[str, Value] = {}
+    for variable, value in sorted(found, key=lambda pair: (pair[0].limit != 0, -len(pair[1]))):
+        known = values.setdefault(variable.name, value)
+        if variable.limit and isinstance(known, str):
+            known = known[: variable.limit]
+        if known != value:
+            return None
+    return values

@@ -1,0 +1,57 @@
+"""Line framing: the same lines however the bytes arrive, and never more held than the limit."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.protocol.lines import OVERLONG, LineBuffer
+
+
+@given(st.lists(st.binary(max_size=40).map(lambda b: b.replace(b"\n", b"")), max_size=12), st.data())
+def test_lines_are_the_same_however_the_bytes_are_split(lines: list[bytes], data: st.DataObject) -> None:
+    stream = b"".join(line + b"\n" for line in lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    buffer = LineBuffer(1000)
+    got = [line for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True) for line in buffer.feed(stream[start:end])]
+    assert got == [line for line in lines if line]
+    assert not buffer.unfinished
+
+
+def test_bytes_one_at_a_time_make_the_same_lines() -> None:
+    buffer = LineBuffer(10)
+    got = [line for n in b"one\ntwo\n\nthree\n" for line in buffer.feed(bytes([n]))]
+    assert got == [b"one", b"two", b"three"]
+
+
+def test_an_overlong_line_is_told_once_and_the_next_one_is_read() -> None:
+    buffer = LineBuffer(4)
+    got = [line for chunk in (b"ab", b"cde", b"fgh", b"i\nok\n") for line in buffer.feed(chunk)]
+    assert got == [OVERLONG, b"ok"]
+
+
+def test_an_overlong_line_inside_one_chunk_is_told() -> None:
+    assert LineBuffer(4).feed(b"a\nabcdefgh\nb\n") == [b"a", OVERLONG, b"b"]
+
+
+def test_a_line_that_ends_over_the_limit_is_told() -> None:
+    buffer = LineBuffer(4)
+    assert [*buffer.feed(b"abc"), *buffer.feed(b"de\nok\n")] == [OVERLONG, b"ok"]
+
+
+def test_an_endless_line_is_not_held() -> None:
+    buffer = LineBuffer(1024)
+    for _ in range(1000):
+        buffer.feed(b"x" * 1000)
+    assert sum(map(len, buffer._chunks)) <= 1024
+    assert buffer.unfinished
+
+
+def test_a_line_in_many_chunks_is_joined_once() -> None:
+    """Joining at each chunk would cost the square of the line."""
+    buffer = LineBuffer(1 << 30)
+    for _ in range(1000):
+        buffer.feed(b"x" * 1000)
+    assert len(buffer._chunks) == 1000
+    assert [len(line) for line in buffer.feed(b"\n")] == [1_000_000]
+    assert not buffer._chunks

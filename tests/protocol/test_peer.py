@@ -1,0 +1,372 @@
+"""The server's peer: bytes in, events and bytes out, without a loop."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from wharfinger import types as t
+from wharfinger.errors import InternalError, PermissionDenied, ResourceNotFound
+from wharfinger.protocol.exchange import Pieces, Request, Stamps
+from wharfinger.protocol.handshake import Phase, Session
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.lines import OVERLONG
+from wharfinger.protocol.peer import Answer, Cancelled, Notification, Refusal, ServerPeer
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+}
+INFO = t.Implementation(name="s", version="2")
+
+
+def peer(**limits: Any) -> ServerPeer:
+    return ServerPeer(Session(), Stamps(INFO), Limits(**limits))
+
+
+def request(id: Any, method: str, params: Any = None) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params})).encode()
+
+
+def notice(method: str, params: Any = None) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params})).encode()
+
+
+def opened(version: str = "2025-11-25", **limits: Any) -> ServerPeer:
+    one = peer(**limits)
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    event = one.receive(request("open", "initialize", params))
+    assert isinstance(event, Request)
+    one.respond(event, t.EmptyResult())
+    assert isinstance(one.receive(notice("notifications/initialized")), Notification)
+    return one
+
+
+def taken(event: Any) -> Request:
+    assert isinstance(event, Request)
+    return event
+
+
+def error(event: Any) -> tuple[Any, int]:
+    """`(id or None, code)` of a refusal."""
+    assert isinstance(event, Refusal)
+    message = json.loads(event.data)
+    return message.get("id"), message["error"]["code"]
+
+
+def test_a_stateless_request_needs_no_handshake() -> None:
+    event = taken(peer().receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    assert (event.id, event.method, event.params.uri, event.session) == (1, "resources/read", "a:b", None)
+    assert event.caller.rules.name == "2026-07-28"
+    assert event.caller.info is not None and event.caller.info.name == "t"
+
+
+def test_era_is_a_property_of_a_request() -> None:
+    """One connection may carry both (2026-07-28, versioning)."""
+    one = opened("2025-06-18")
+    stateless = taken(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    handshake = taken(one.receive(request(2, "resources/read", {"uri": "a:b"})))
+    assert stateless.caller.rules.name == "2026-07-28"
+    assert handshake.caller.rules.name == "2025-06-18"
+
+
+def test_a_call_before_the_handshake_is_refused() -> None:
+    assert error(peer().receive(request(1, "resources/list"))) == (1, -32600)
+
+
+def test_a_call_in_the_same_write_as_initialize_is_served() -> None:
+    one = peer()
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    taken(one.receive(request(1, "initialize", params)))
+    taken(one.receive(request(2, "resources/list")))
+
+
+def test_ping_is_served_before_the_handshake() -> None:
+    taken(peer().receive(request(1, "ping")))
+
+
+def test_a_second_initialize_is_refused_and_the_first_agreement_stands() -> None:
+    one = opened("2025-03-26")
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    assert error(one.receive(request(5, "initialize", params))) == (5, -32600)
+    assert one.session.caller.rules.name == "2025-03-26"
+
+
+def test_a_failed_initialize_can_be_tried_again() -> None:
+    one = peer()
+    assert error(one.receive(request(1, "initialize", {}))) == (1, -32602)
+    assert one.session.phase is Phase.NEW
+
+
+def test_initialized_without_initialize_opens_nothing() -> None:
+    one = peer()
+    assert one.receive(notice("notifications/initialized")) is None
+    assert error(one.receive(request(1, "resources/list"))) == (1, -32600)
+
+
+@pytest.mark.parametrize("left_out", ["protocolVersion", "clientCapabilities"])
+def test_a_stateless_request_without_a_required_field_is_refused(left_out: str) -> None:
+    meta = {k: v for k, v in META.items() if not k.endswith(left_out)}
+    code = -32600 if left_out == "protocolVersion" else -32602  # without its version it is a call before initialize
+    assert error(peer().receive(request(1, "resources/list", {"_meta": meta}))) == (1, code)
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "1900-01-01", "2099-01-01"])
+def test_a_revision_that_is_not_stateless_is_refused_with_what_is_spoken(version: str) -> None:
+    meta = META | {"io.modelcontextprotocol/protocolVersion": version}
+    event = peer().receive(request(1, "resources/list", {"_meta": meta}))
+    assert error(event) == (1, -32022)
+    data = json.loads(event.data)["error"]["data"]  # type: ignore[union-attr]
+    assert data["requested"] == version and "2026-07-28" in data["supported"]
+
+
+@pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"])
+def test_a_method_of_the_handshake_era_has_no_row_in_the_stateless_one(method: str) -> None:
+    params = {"initialize": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}}
+    extra = params.get(method, {"uri": "a:b", "level": "info"})
+    assert taken(peer().receive(request(1, method, {**extra, "_meta": META}))).row is None
+
+
+def test_the_second_use_of_an_id_is_refused_without_it() -> None:
+    """The first keeps its answer (security J18)."""
+    one = opened()
+    first = taken(one.receive(request(1, "resources/list")))
+    assert error(one.receive(request(1, "resources/list"))) == (None, -32600)
+    assert one.respond(first, t.EmptyResult()) is not None
+
+
+def test_ids_one_and_the_text_one_are_two_requests() -> None:
+    one = opened()
+    number, text = taken(one.receive(request(1, "ping"))), taken(one.receive(request("1", "ping")))
+    assert json.loads(bytes(one.respond(number, t.EmptyResult()) or b""))["id"] == 1
+    assert json.loads(bytes(one.respond(text, t.EmptyResult()) or b""))["id"] == "1"
+
+
+def test_an_id_is_free_again_after_its_answer() -> None:
+    one = opened()
+    one.respond(taken(one.receive(request(1, "ping"))), t.EmptyResult())
+    taken(one.receive(request(1, "ping")))
+
+
+def test_a_cancelled_request_is_never_answered() -> None:
+    one = opened()
+    event = taken(one.receive(request(1, "resources/list")))
+    assert one.receive(notice("notifications/cancelled", {"requestId": 1})) == Cancelled(event)
+    assert one.respond(event, t.EmptyResult()) is None
+    assert one.fail(event, InternalError()) is None
+
+
+@pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": "1"}, {"requestId": None}, {}, {"requestId": [1]}])
+def test_cancelling_what_is_not_in_flight_is_ignored(params: Any) -> None:
+    one = opened()
+    taken(one.receive(request(1, "resources/list")))
+    assert one.receive(notice("notifications/cancelled", params)) is None
+    assert list(one.in_flight) == [1]
+
+
+def test_a_late_cancellation_does_not_hit_the_next_request_of_that_id() -> None:
+    one = opened()
+    first = taken(one.receive(request(1, "ping")))
+    one.respond(first, t.EmptyResult())
+    second = taken(one.receive(request(1, "ping")))
+    assert one.respond(first, t.EmptyResult()) is None
+    assert one.respond(second, t.EmptyResult()) is not None
+
+
+def test_initialize_is_not_cancelled() -> None:
+    one = peer()
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    taken(one.receive(request(1, "initialize", params)))
+    assert one.receive(notice("notifications/cancelled", {"requestId": 1})) is None
+
+
+def test_too_many_requests_in_flight_are_refused_with_their_id() -> None:
+    one = opened(in_flight=2)
+    for id in (1, 2):
+        taken(one.receive(request(id, "ping")))
+    assert error(one.receive(request(3, "ping"))) == (3, -32603)
+
+
+@pytest.mark.parametrize("method", ["notifications/unheard-of", "notifications/resources/updated", "resources/list"])
+def test_unknown_and_misplaced_notifications_are_ignored(method: str) -> None:
+    assert opened().receive(notice(method)) is None
+
+
+def test_a_known_notification_is_handed_on() -> None:
+    event = opened().receive(notice("notifications/roots/list_changed"))
+    assert isinstance(event, Notification) and event.method == "notifications/roots/list_changed"
+
+
+def test_an_answer_finds_its_question_once() -> None:
+    one = opened()
+    asked = json.loads(one.ask("roots/list", {}, "token"))
+    answer = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}).encode()
+    event = one.receive(answer)
+    assert isinstance(event, Answer) and event.token == "token"
+    assert one.receive(answer) is None
+
+
+def test_answers_that_nobody_asked_for_are_ignored() -> None:
+    one = opened()
+    for id in (1, "x", 99):
+        assert one.receive(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode()) is None
+
+
+def test_an_overlong_line_is_answered() -> None:
+    assert error(peer().receive(OVERLONG)) == (None, -32600)
+
+
+def test_closing_gives_back_what_is_in_flight() -> None:
+    one = opened()
+    event = taken(one.receive(request(1, "ping")))
+    assert one.close() == [event]
+    assert one.session.phase is Phase.CLOSED
+    assert one.respond(event, t.EmptyResult()) is None
+
+
+# -- sealing
+
+
+def sealed(one: ServerPeer, event: Request, result: Any) -> Any:
+    data = one.respond(event, result)
+    assert data is not None
+    return json.loads(b"".join(data) if isinstance(data, Pieces) else data)["result"]
+
+
+def test_the_stateless_era_gets_its_stamps() -> None:
+    one = peer()
+    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    event.ttl_ms, event.cache_scope = 5000, "public"
+    assert sealed(one, event, t.ReadResourceResult(contents=[])) == {
+        "resultType": "complete",
+        "ttlMs": 5000,
+        "cacheScope": "public",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "2"}},
+        "contents": [],
+    }
+
+
+def test_stamps_never_reach_the_handshake_era() -> None:
+    one = opened()
+    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b"})))
+    event.ttl_ms = 5000
+    assert sealed(one, event, t.ReadResourceResult(contents=[])) == {"contents": []}
+
+
+def test_caching_hints_are_only_on_what_can_be_kept() -> None:
+    one = peer()
+    event = taken(one.receive(request(1, "tools/call", {"name": "x", "_meta": META})))
+    assert set(sealed(one, event, t.CallToolResult(content=[]))) == {"resultType", "_meta", "content"}
+
+
+def test_the_results_own_meta_is_kept_and_the_authors_object_unchanged() -> None:
+    one = peer()
+    result = t.ReadResourceResult(contents=[], meta={"mine": 1})
+    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    assert sealed(one, event, result)["_meta"].keys() == {"mine", "io.modelcontextprotocol/serverInfo"}
+    assert result.meta == {"mine": 1}
+
+
+@pytest.mark.parametrize("stateless", [False, True])
+def test_large_contents_are_the_same_in_pieces(stateless: bool) -> None:
+    import base64
+
+    blob = bytes(range(256)) * 2000
+    contents = [
+        t.ResourceContents(uri="a:1", mime_type="x/y", blob=blob, meta={"blob": ""}),
+        t.ResourceContents(uri="a:2", text="small"),
+        t.ResourceContents(uri="a:3", blob=blob + b"x"),
+    ]
+    one = opened()
+    params = {"uri": "a:b"} | ({"_meta": META} if stateless else {})
+    event = taken(one.receive(request(1, "resources/read", params)))
+    data = one.respond(event, t.ReadResourceResult(contents=contents, meta={"m": 1}))
+    assert isinstance(data, Pieces)
+    text = b"".join(data)
+    assert len(text) == len(data)
+    got = json.loads(text)["result"]
+    assert [base64.b64decode(c["blob"]) if "blob" in c else c["text"] for c in got["contents"]] == [blob, "small", blob + b"x"]
+    assert got["contents"][0]["_meta"] == {"blob": ""}
+    assert got["_meta"]["m"] == 1
+    assert ("resultType" in got) == stateless
+
+
+def test_large_text_is_the_same_in_pieces() -> None:
+    one = opened()
+    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b"})))
+    text = "ä€" * 100_000
+    data = one.respond(event, t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text=text)]))
+    assert isinstance(data, Pieces)
+    assert json.loads(b"".join(data))["result"]["contents"][0]["text"] == text
+
+
+def test_raw_results_pass_as_they_are() -> None:
+    one = peer()
+    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    assert sealed(one, event, msgspec.Raw(b'{"contents":[],"new":1}'))["new"] == 1
+
+
+@pytest.mark.parametrize(("version", "code"), [("2024-11-05", -32002), ("2025-11-25", -32002), ("", -32602)])
+def test_not_found_has_the_code_of_the_revision(version: str, code: int) -> None:
+    one = opened(version) if version else peer()
+    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b"} | ({} if version else {"_meta": META}))))
+    message = json.loads(one.fail(event, ResourceNotFound("a:b")) or b"")
+    assert (message["error"]["code"], message["error"]["data"]) == (code, {"uri": "a:b"})
+
+
+def test_a_forbidden_resource_looks_like_a_missing_one() -> None:
+    one = opened()
+    missing = one.fail(taken(one.receive(request(1, "resources/read", {"uri": "a:b"}))), ResourceNotFound("a:b"))
+    forbidden = one.fail(taken(one.receive(request(1, "resources/read", {"uri": "a:b"}))), PermissionDenied("secret"))
+    assert missing == forbidden
+
+
+def test_a_result_without_a_json_form_leaves_the_id_in_flight_for_its_error() -> None:
+    one = opened()
+    event = taken(one.receive(request(1, "resources/read", {"uri": "a:b"})))
+    with pytest.raises(UnicodeEncodeError):
+        one.respond(event, t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text="\ud800")]))
+    assert one.fail(event, InternalError()) is not None
+
+
+# -- two readings of one message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"resources/list"}',
+        b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","\\u006dethod":"resources/list"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"a:b"},"params":{"uri":"a:c"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"a:b","uri":"a:c"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"a:b","\\u0075ri":"a:c"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}}',
+    ],
+)
+def test_a_member_that_stands_twice_is_refused(line: bytes) -> None:
+    assert error(opened().receive(line))[1] == -32600
+
+
+@pytest.mark.parametrize("twice", ["protocolVersion", "clientCapabilities", "clientInfo"])
+def test_a_meta_field_that_stands_twice_is_refused(twice: str) -> None:
+    meta = json.dumps(META)
+    key = f'"io.modelcontextprotocol/{twice}"'
+    value = json.dumps(META[f"io.modelcontextprotocol/{twice}"])
+    line = '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":%s,%s:%s}}}' % (meta[:-1], key, value)
+    assert error(peer().receive(line.encode()))[1] == -32600
+
+
+def test_the_name_of_the_client_is_not_the_name_of_the_tool() -> None:
+    taken(peer().receive(request(1, "tools/call", {"name": "x", "_meta": META})))
+    line = request(1, "tools/call", {"name": "x", "_meta": META}).replace(b'"name": "x"', b'"name": "x", "name": "y"')
+    assert error(peer().receive(line))[1] == -32600
+
+
+def test_a_repeated_member_in_data_that_is_not_routed_on_is_no_concern_when_distinct() -> None:
+    one = opened()
+    taken(one.receive(request(1, "tools/call", {"name": "x", "arguments": {"id": 1, "method": "m", "name": "n", "params": {}}})))

@@ -1,0 +1,535 @@
+"""URI templates in both directions: the RFC's own tables, what matching adds to it, and time linear in the URI."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wharfinger.protocol.uri_matcher import Matcher
+from wharfinger.protocol.uri_template import InvalidTemplate, UriTemplate, canonical_uri
+
+VALUES: dict[str, Any] = {
+    "count": ["one", "two", "three"],
+    "dom": ["example", "com"],
+    "dub": "me/too",
+    "hello": "Hello World!",
+    "half": "50%",
+    "var": "value",
+    "who": "fred",
+    "base": "http://example.com/home/",
+    "path": "/foo/bar",
+    "list": ["red", "green", "blue"],
+    "keys": {"semi": ";", "dot": ".", "comma": ","},
+    "v": "6",
+    "x": "1024",
+    "y": "768",
+    "empty": "",
+    "empty_keys": {},
+    "undef": None,
+}
+
+# RFC 6570, by section.
+EXAMPLES: dict[str, list[tuple[str, str]]] = {
+    "2.1": [
+        ("'{count}'", "'one,two,three'"),
+    ],
+    "3.2.1": [
+        ("{count}", "one,two,three"),
+        ("{count*}", "one,two,three"),
+        ("{/count}", "/one,two,three"),
+        ("{/count*}", "/one/two/three"),
+        ("{;count}", ";count=one,two,three"),
+        ("{;count*}", ";count=one;count=two;count=three"),
+        ("{?count}", "?count=one,two,three"),
+        ("{?count*}", "?count=one&count=two&count=three"),
+        ("{&count*}", "&count=one&count=two&count=three"),
+    ],
+    "3.2.2": [
+        ("{var}", "value"),
+        ("{hello}", "Hello%20World%21"),
+        ("{half}", "50%25"),
+        ("O{empty}X", "OX"),
+        ("O{undef}X", "OX"),
+        ("{x,y}", "1024,768"),
+        ("{x,hello,y}", "1024,Hello%20World%21,768"),
+        ("?{x,empty}", "?1024,"),
+        ("?{x,undef}", "?1024"),
+        ("?{undef,y}", "?768"),
+        ("{var:3}", "val"),
+        ("{var:30}", "value"),
+        ("{list}", "red,green,blue"),
+        ("{list*}", "red,green,blue"),
+        ("{keys}", "semi,%3B,dot,.,comma,%2C"),
+        ("{keys*}", "semi=%3B,dot=.,comma=%2C"),
+    ],
+    "3.2.3": [
+        ("{+var}", "value"),
+        ("{/var,empty}", "/value/"),
+        ("{/var,undef}", "/value"),
+        ("{+hello}", "Hello%20World!"),
+        ("{+half}", "50%25"),
+        ("{base}index", "http%3A%2F%2Fexample.com%2Fhome%2Findex"),
+        ("{+base}index", "http://example.com/home/index"),
+        ("O{+empty}X", "OX"),
+        ("O{+undef}X", "OX"),
+        ("{+path}/here", "/foo/bar/here"),
+        ("{+path:6}/here", "/foo/b/here"),
+        ("here?ref={+path}", "here?ref=/foo/bar"),
+        ("up{+path}{var}/here", "up/foo/barvalue/here"),
+        ("{+x,hello,y}", "1024,Hello%20World!,768"),
+        ("{+path,x}/here", "/foo/bar,1024/here"),
+        ("{+list}", "red,green,blue"),
+        ("{+list*}", "red,green,blue"),
+        ("{+keys}", "semi,;,dot,.,comma,,"),
+        ("{+keys*}", "semi=;,dot=.,comma=,"),
+    ],
+    "3.2.4": [
+        ("{#var}", "#value"),
+        ("{#hello}", "#Hello%20World!"),
+        ("{#half}", "#50%25"),
+        ("foo{#empty}", "foo#"),
+        ("foo{#undef}", "foo"),
+        ("{#x,hello,y}", "#1024,Hello%20World!,768"),
+        ("{#path,x}/here", "#/foo/bar,1024/here"),
+        ("{#path:6}/here", "#/foo/b/here"),
+        ("{#list}", "#red,green,blue"),
+        ("{#list*}", "#red,green,blue"),
+        ("{#keys}", "#semi,;,dot,.,comma,,"),
+    ],
+    "3.2.5": [
+        ("{.who}", ".fred"),
+        ("{.who,who}", ".fred.fred"),
+        ("{.half,who}", ".50%25.fred"),
+        ("www{.dom*}", "www.example.com"),
+        ("X{.var}", "X.value"),
+        ("X{.var:3}", "X.val"),
+        ("X{.empty}", "X."),
+        ("X{.undef}", "X"),
+        ("X{.list}", "X.red,green,blue"),
+        ("X{.list*}", "X.red.green.blue"),
+        ("{#keys}", "#semi,;,dot,.,comma,,"),
+        ("{#keys*}", "#semi=;,dot=.,comma=,"),
+        ("X{.empty_keys}", "X"),
+        ("X{.empty_keys*}", "X"),
+    ],
+    "3.2.6": [
+        ("{/who}", "/fred"),
+        ("{/who,who}", "/fred/fred"),
+        ("{/half,who}", "/50%25/fred"),
+        ("{/who,dub}", "/fred/me%2Ftoo"),
+        ("{/var}", "/value"),
+        ("{/var,empty}", "/value/"),
+        ("{/var,undef}", "/value"),
+        ("{/var,x}/here", "/value/1024/here"),
+        ("{/var:1,var}", "/v/value"),
+        ("{/list}", "/red,green,blue"),
+        ("{/list*}", "/red/green/blue"),
+        ("{/list*,path:4}", "/red/green/blue/%2Ffoo"),
+        ("{/keys}", "/semi,%3B,dot,.,comma,%2C"),
+        ("{/keys*}", "/semi=%3B/dot=./comma=%2C"),
+    ],
+    "3.2.7": [
+        ("{;who}", ";who=fred"),
+        ("{;half}", ";half=50%25"),
+        ("{;empty}", ";empty"),
+        ("{;hello:5}", ";hello=Hello"),
+        ("{;v,empty,who}", ";v=6;empty;who=fred"),
+        ("{;v,bar,who}", ";v=6;who=fred"),
+        ("{;x,y}", ";x=1024;y=768"),
+        ("{;x,y,empty}", ";x=1024;y=768;empty"),
+        ("{;x,y,undef}", ";x=1024;y=768"),
+        ("{;list}", ";list=red,green,blue"),
+        ("{;list*}", ";list=red;list=green;list=blue"),
+        ("{;keys}", ";keys=semi,%3B,dot,.,comma,%2C"),
+        ("{;keys*}", ";semi=%3B;dot=.;comma=%2C"),
+    ],
+    "3.2.8": [
+        ("{?who}", "?who=fred"),
+        ("{?half}", "?half=50%25"),
+        ("{?x,y}", "?x=1024&y=768"),
+        ("{?x,y,empty}", "?x=1024&y=768&empty="),
+        ("{?x,y,undef}", "?x=1024&y=768"),
+        ("{?var:3}", "?var=val"),
+        ("{?list}", "?list=red,green,blue"),
+        ("{?list*}", "?list=red&list=green&list=blue"),
+        ("{?keys}", "?keys=semi,%3B,dot,.,comma,%2C"),
+        ("{?keys*}", "?semi=%3B&dot=.&comma=%2C"),
+    ],
+    "3.2.9": [
+        ("{&who}", "&who=fred"),
+        ("{&half}", "&half=50%25"),
+        ("?fixed=yes{&x}", "?fixed=yes&x=1024"),
+        ("{&var:3}", "&var=val"),
+        ("{&x,y,empty}", "&x=1024&y=768&empty="),
+        ("{&x,y,undef}", "&x=1024&y=768"),
+        ("{&list}", "&list=red,green,blue"),
+        ("{&list*}", "&list=red&list=green&list=blue"),
+        ("{&keys}", "&keys=semi,%3B,dot,.,comma,%2C"),
+        ("{&keys*}", "&semi=%3B&dot=.&comma=%2C"),
+    ],
+}
+ROWS = [pytest.param(*row, id=f"{section} {row[0]}") for section, rows in EXAMPLES.items() for row in rows]
+
+
+@pytest.mark.parametrize(("text", "uri"), ROWS)
+def test_expands_as_the_rfc_shows(text: str, uri: str) -> None:
+    assert UriTemplate(text).expand(VALUES) == uri
+
+
+@pytest.mark.parametrize(("text", "uri"), ROWS)
+def test_every_example_matches_its_template_and_expands_back(text: str, uri: str) -> None:
+    """Lists and maps that are not exploded come back as the text they were joined to, so they are left out here."""
+    template = UriTemplate(text, maps={"keys"})
+    found = template.match(uri)
+    if uri in LOSSY.get(text, ()):
+        assert found is None or template.expand(found) != uri
+        return
+    assert found is not None
+    assert template.expand(found) == uri
+
+
+# Text that a comma joined is read as one value, and a comma in a value is escaped: the URI comes out in another form.
+LOSSY: dict[str, set[str]] = {
+    "'{count}'": {"'one,two,three'"},
+    "O{empty}X": {"OX"},  # `{x}` is at least one character
+    "O{undef}X": {"OX"},
+    "{count}": {"one,two,three"},
+    "{/count}": {"/one,two,three"},
+    "{;count}": {";count=one,two,three"},
+    "{?count}": {"?count=one,two,three"},
+    "{list}": {"red,green,blue"},
+    "{keys}": {"semi,%3B,dot,.,comma,%2C"},
+    "X{.list}": {"X.red,green,blue"},
+    "{/list}": {"/red,green,blue"},
+    "{/keys}": {"/semi,%3B,dot,.,comma,%2C"},
+    "{;list}": {";list=red,green,blue"},
+    "{;keys}": {";keys=semi,%3B,dot,.,comma,%2C"},
+    "{?list}": {"?list=red,green,blue"},
+    "{?keys}": {"?keys=semi,%3B,dot,.,comma,%2C"},
+    "{&list}": {"&list=red,green,blue"},
+    "{&keys}": {"&keys=semi,%3B,dot,.,comma,%2C"},
+    "{+keys*}": {"semi=;,dot=.,comma=,"},  # a raw comma inside of a piece: RFC 6570 does not escape it here
+    "{#keys*}": {"#semi=;,dot=.,comma=,"},
+}
+
+
+def test_a_value_may_be_a_number_and_what_has_no_form_in_a_uri_is_refused() -> None:
+    assert UriTemplate("{a}/{b}/{c}").expand({"a": 1, "b": 2.5, "c": True}) == "1/2.5/true"
+    with pytest.raises(TypeError, match="variable 'a': bytes"):
+        UriTemplate("{a}").expand({"a": b"x"})
+    with pytest.raises(TypeError, match="variable 'a': list"):
+        UriTemplate("{a}").expand({"a": [["x"]]})
+    with pytest.raises(TypeError, match="prefix"):
+        UriTemplate("{a:3}").expand({"a": ["x"]})
+
+
+def test_none_inside_of_lists_and_maps_is_left_out() -> None:
+    assert UriTemplate("{?a*,b*}").expand({"a": [None, "x"], "b": {"k": None, "l": "y"}}) == "?a=x&l=y"
+
+
+def test_escapes_stay_whole_in_reserved_expansion() -> None:
+    assert UriTemplate("{+a}").expand({"a": "50%25 %zz"}) == "50%25%20%25zz"
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "problem"),
+    [
+        ("a{b", 1, "'{' without '}'"),
+        ("a}b", 1, "'}' without '{'"),
+        ("x{}", 2, "no variable name"),
+        ("x{?}", 3, "no variable name"),
+        ("{a,}", 3, "no variable name"),
+        ("{a..b}", 2, "',' or '}'"),
+        ("{a-b}", 2, "',' or '}'"),
+        ("{!a}", 1, "reserved by RFC 6570"),
+        ("{a:0}", 3, "prefix length"),
+        ("{a:}", 3, "prefix length"),
+        ("{a:10000}", 3, "prefix length"),
+        ("{a:3*}", 4, "',' or '}'"),
+        ("{a*:3}", 3, "',' or '}'"),
+        ("{a{b}}", 2, "',' or '}'"),
+        ("a b", 1, "must be percent-encoded"),
+        ("a%2", 1, "two hexadecimal digits"),
+        ("a\\b", 1, "must be percent-encoded"),
+        ("a\x00", 1, "must be percent-encoded"),
+    ],
+)
+def test_a_bad_template_is_refused_with_the_position(text: str, position: int, problem: str) -> None:
+    with pytest.raises(InvalidTemplate) as caught:
+        UriTemplate(text)
+    assert (position, text) == (caught.value.position, caught.value.text)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "a", "{a.b}", "{_a,%41b}", "{a:1}{a:9999}", "ü", "%C3%BC", "it's", "a{?b*}{#c}"])
+def test_a_good_template_is_accepted(text: str) -> None:
+    assert UriTemplate(text).text == text
+
+
+MATCHES: list[tuple[str, str, dict[str, Any] | None]] = [
+    # one segment
+    ("log://{v}/today", "log://mary/today", {"v": "mary"}),
+    ("log://{v}/today", "log://mary/x/today", None),
+    ("log://{v}/today", "log:///today", None),
+    ("log://{v}/today", "log://a?b/today", None),
+    ("log://{v}/today", "LOG://mary/today", None),
+    ("{id}", "a/b", None),
+    ("{id}", "a@b:c", {"id": "a@b:c"}),
+    # decoded once, after matching
+    ("{id}", "a%2Fb", {"id": "a/b"}),
+    ("{id}", "%252e%252E", {"id": "%2e%2E"}),
+    ("{id}", "%C3%a9", {"id": "é"}),
+    ("{id}", "é x", {"id": "é x"}),
+    ("{id}", "%C3", None),
+    ("{id}", "%FF", None),
+    ("{id}", "%ED%A0%80", None),
+    ("{id}", "%C0%AF", None),
+    ("{id}", "%zz", None),
+    ("{id}", "50%", None),
+    ("{id}", "\ud800", None),
+    ("{id}2F", "a%2F", None),
+    ("{a}2F{b}", "x%2F2Fy", {"a": "x/", "b": "y"}),
+    ("{a}%2F{b}", "x%2fy", {"a": "x", "b": "y"}),
+    # literals
+    ("ü/{x}", "ü/1", {"x": "1"}),
+    ("ü/{x}", "%c3%bc/1", {"x": "1"}),
+    ("%C3%BC/{x}", "ü/1", {"x": "1"}),
+    ("~/{x}", "%7E/1", None),
+    ("a", "a", {}),
+    ("a", "b", None),
+    ("", "", {}),
+    # several segments
+    ("file:///{+path}", "file:///a/b%20c", {"path": "a/b c"}),
+    ("file:///{+path}", "file:///", {"path": ""}),
+    ("{+path}/edit", "a/edit/edit", {"path": "a/edit"}),
+    ("{+path}{?q}", "a/b?q=1", {"path": "a/b", "q": "1"}),
+    ("{+path}{.ext}", "a/b.tar.gz", {"path": "a/b.tar", "ext": "gz"}),
+    ("{+path}{.ext}", "a/b", {"path": "a/b"}),
+    ("{+path}/v{n}", "a/v1/v2", {"path": "a/v1", "n": "2"}),
+    ("{+a,b}", "x,y,z", None),
+    ("x{/path*}", "x/a//b/", {"path": ["a", "", "b", ""]}),
+    ("x{/path*}", "x/a=1/b=2", {"path": ["a=1", "b=2"]}),
+    ("x{/path*}", "x", {}),
+    ("x{/path*}", "xy", None),
+    ("x{/path*}/raw", "x/a/b/raw", {"path": ["a", "b"]}),
+    ("{/rest*,name}", "/a/b/c", {"rest": ["a", "b"], "name": "c"}),
+    ("{/a,b}", "/x/y", {"a": "x", "b": "y"}),
+    ("{/a,b}", "/x", {"a": "x"}),
+    ("{/a,b}", "/x/y/z", None),
+    # labels, fragments, path parameters
+    ("{name}.{ext}", "a.tar.gz", {"name": "a.tar", "ext": "gz"}),
+    ("{name}{.ext}", "a", {"name": "a"}),
+    ("www{.dom*}", "www.a.b", {"dom": ["a", "b"]}),
+    ("x{#f}", "x#a/b#c", {"f": "a/b#c"}),
+    ("x{#f}", "x#", {"f": ""}),
+    ("x{#f}", "x", {}),
+    ("x{;a,b}", "x;b=1;a", {"b": "1", "a": ""}),
+    ("x{;a}", "x;", None),
+    ("{v}{;a}", "x;a=1", {"v": "x", "a": "1"}),
+    ("{a}:{b}", "x:y:z", {"a": "x", "b": "y:z"}),
+    # queries
+    ("x{?a,b}", "x?b=2&a=1", {"b": "2", "a": "1"}),
+    ("x{?a,b}", "x?b=", {"b": ""}),
+    ("x{?a,b}", "x?b", {"b": ""}),
+    ("x{?a,b}", "x", {}),
+    ("x{?a,b}", "x?", {}),
+    ("x{?a}", "x?a=1&a=2", None),
+    ("x{?a}", "x?b=1", None),
+    ("x{?a}", "x?a=b+c/d?e=f", {"a": "b+c/d?e=f"}),
+    ("x{?a}", "x?a=%26%3D", {"a": "&="}),
+    ("x?f=1{&a,b}", "x?f=1&b=2&a=1", {"b": "2", "a": "1"}),
+    ("x{?a}{&b}", "x?b=2&a=1", {"b": "2", "a": "1"}),
+    ("x{?a}{&b}", "x&b=2", {"b": "2"}),
+    ("x{?a}", "x&a=2", None),
+    ("x{?a}{#f}", "x?a=1#z", {"a": "1", "f": "z"}),
+    ("x{?q*}", "x?a=1&b=2", {"q": {"a": "1", "b": "2"}}),
+    ("x{?q*}", "x?q=1&q=2", {"q": ["1", "2"]}),
+    ("x{?q*}", "x?a=1&a=2", None),
+    ("x{?a,q*}", "x?b=2&a=1", {"a": "1", "q": {"b": "2"}}),
+    ("x{?q*}", "x?%C3%BC=1", {"q": {"ü": "1"}}),
+    # lists, prefixes, repeated names
+    ("{x*}", "a,b", {"x": ["a", "b"]}),
+    ("{x,y}", "a,b", {"x": "a", "y": "b"}),
+    ("{x,y}", "a", {"x": "a"}),
+    ("{x,y}", "a,", {"x": "a", "y": ""}),
+    ("{x*,y}", "a,b,c", {"x": ["a", "b"], "y": "c"}),
+    ("{v:3}", "abc", {"v": "abc"}),
+    ("{v:3}", "%C3%A9%C3%A9%C3%A9", {"v": "ééé"}),
+    ("{v:3}", "abcd", None),
+    ("{a}{b:2}", "wxyé", {"a": "wxy", "b": "é"}),
+    ("{a:2}{b}", "éxyz", {"a": "éx", "b": "yz"}),
+    ("/{h:2}/{h}", "/ab/abc", {"h": "abc"}),
+    ("/{h:2}/{h}", "/a/abc", None),
+    ("/{h:2}/{h}", "/ax/abc", None),
+    ("/{h:2}/{h:1}", "/ab/a", {"h": "ab"}),
+    ("{a}/{a}", "x/x", {"a": "x"}),
+    ("{a}/{a}", "x/y", None),
+]
+
+
+@pytest.mark.parametrize(("text", "uri", "values"), MATCHES)
+def test_matches(text: str, uri: str, values: dict[str, Any] | None) -> None:
+    assert UriTemplate(text).match(uri) == values
+
+
+def test_an_unnamed_map_is_read_where_the_template_was_told_so() -> None:
+    template = UriTemplate("x{/path*}", maps={"path"})
+    assert template.match("x/a=1/b=%2F=") == {"path": {"a": "1", "b": "/="}}
+    assert template.match("x/a") is None
+
+
+def test_templates_are_equal_by_text() -> None:
+    assert UriTemplate("{a}") == UriTemplate("{a}") != UriTemplate("{b}")
+    assert len({UriTemplate("{a}"), UriTemplate("{a}")}) == 1
+    assert UriTemplate("{a}{?b,a}").variables == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("a/{x}", "a/{y}", True),
+        ("a/{x}", "a/{+y}", True),
+        ("a/{x}/b", "a/{y}/c", False),
+        ("a/{x}/b", "a/{+y}/c", False),
+        ("a/{x}/b", "a/{y}/{z}", True),
+        ("a/{x}", "a/b/{y}", False),
+        ("a/{x}{?q}", "a/{x}", True),
+        ("{x}.json", "{y}.xml", False),
+        ("{x}.json", "a{y}", True),
+        ("{x}", "", False),
+        ("{+x}", "", True),
+        ("x{/p*}", "x{?q}", True),
+        ("x/{p}", "x?{q}", False),
+    ],
+)
+def test_overlaps(one: str, other: str, expected: bool) -> None:
+    assert UriTemplate(one).overlaps(UriTemplate(other)) is expected
+    assert UriTemplate(other).overlaps(UriTemplate(one)) is expected
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+FILLED = TEXT.filter(bool)
+WHOLE = [
+    "log://{a}/today",
+    "x/{a}/{b}",
+    "{a,b}",
+    "x{/a,b}",
+    "x{?a,b}",
+    "x?f=1{&a,b}",
+    "x{;a,b}",
+    "{a}{?b}",
+    "{a}{#b}",
+    "{a}:{b}",
+    "ü{/a}{?b}",
+    "{a}{/b}{?c}{#d}",
+]
+
+
+@given(st.sampled_from(WHOLE), st.fixed_dictionaries(dict.fromkeys("abcd", FILLED)))
+def test_text_comes_back_from_its_expansion(text: str, values: dict[str, str]) -> None:
+    if "#" in text:  # "#" and "+" keep what looks like an escape: RFC 6570 §3.2.3
+        values = {name: value.replace("%", "") or "x" for name, value in values.items()}
+    template = UriTemplate(text)
+    known = {name: value for name, value in values.items() if name in template.variables}
+    assert template.match(template.expand(known)) == known
+
+
+@given(st.lists(TEXT, min_size=1), st.sampled_from(["x{/a*}", "x{?a*}", "x{&a*}", "x{;a*}", "x{/a*}/y", "{?b,a*}"]))
+def test_a_list_comes_back_from_its_expansion(values: list[str], text: str) -> None:
+    template = UriTemplate(text)
+    assert template.match(template.expand({"a": values})) == {"a": values}
+
+
+@given(st.dictionaries(FILLED, TEXT, min_size=1), st.sampled_from(["x{/m*}", "x{?m*}", "x{&m*}", "x{;m*}", "{m*}"]))
+def test_a_map_comes_back_from_its_expansion(values: dict[str, str], text: str) -> None:
+    template = UriTemplate(text, maps={"m"})
+    values.pop("m", None)
+    if values:
+        assert template.match(template.expand({"m": values})) == {"m": values}
+
+
+@given(st.sampled_from([*WHOLE, "file:///{+a}", "{a}{.b}", "x{/a*}", "x{?a*}", "{a*}"]), st.data())
+def test_what_matches_a_canonical_uri_expands_to_it(text: str, data: st.DataObject) -> None:
+    template = UriTemplate(text)
+    values = {name: data.draw(FILLED | st.none()) for name in template.variables}
+    uri = template.expand(values)
+    found = template.match(uri)
+    if found is not None:
+        again = template.expand(found)
+        assert again == uri or ("+" in text or "#" in text or "?" in text)
+        assert template.match(again) == found
+
+
+SETTLED = [t for t, *_ in MATCHES if Matcher(UriTemplate(t).atoms)._pattern is not None]
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(SETTLED), st.text("ab/?&=;.#,%2Fé:", max_size=12))
+def test_the_quick_way_and_the_general_way_agree(text: str, tail: str) -> None:
+    template = UriTemplate(text)
+    before = template.atoms[0] if template.atoms and isinstance(template.atoms[0], str) else ""
+    for uri in (canonical_uri(tail), canonical_uri(before + tail)):
+        if uri is not None:
+            quick, general = Matcher(template.atoms).fit(uri), Matcher(template.atoms, settle=False).fit(uri)
+            assert (None if quick is None else list(quick)) == (None if general is None else list(general))
+
+
+@settings(max_examples=300)
+@given(st.sampled_from([t for t, *_ in MATCHES]), st.sampled_from([t for t, *_ in MATCHES]), st.data())
+def test_templates_that_match_one_uri_overlap(one: str, other: str, data: st.DataObject) -> None:
+    uri = data.draw(st.sampled_from([u for _, u, _ in MATCHES]))
+    if UriTemplate(one).match(uri) is not None and UriTemplate(other).match(uri) is not None:
+        assert UriTemplate(one).overlaps(UriTemplate(other))
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+HARD = [
+    "x://{/p*}",
+    "{/p*}",
+    "{/p*}{/f}",
+    "{/p*}{/q*}{/r*}!",
+    "{/p*}/x{+r}/y{s}",
+    "{x*}{y}",
+    "{x*,y}",
+    "{a}-{b}-{c}-{d}-{e}",
+    "{a}{b}{c}{d}{e}!",
+    "{a:9999}{b:9999}{c}",
+    "{+a}{+b}{+c}z",
+    "{+a}/a{+b}/a{+c}/a{+d}z",
+    "{?q*}",
+    "{?a}&a=1{&b*}",
+]
+LONG = ["/a" * 50_000, "/a" * 50_000 + "!", "-a" * 50_000, "a" * 100_000, "a," * 50_000, "?" + "&a=1" * 25_000]
+LONG += ["%C3%BC" * 20_000, "x:///" + "a/" * 50_000, "/" * 100_000]
+
+
+@pytest.mark.parametrize("text", HARD)
+def test_a_long_uri_takes_linear_time(text: str) -> None:
+    """CVE-2026-0621: nested quantifiers in exploded templates. 50,000 segments in far less than a second."""
+    template = UriTemplate(text)
+    for uri in LONG:
+        start = time.perf_counter()
+        template.match(uri)
+        assert time.perf_counter() - start < 0.5, uri[:20]
+
+
+def test_long_templates_are_parsed_in_linear_time() -> None:
+    for text in (
+        "{" * 50_000,
+        "{a}" * 5_000,
+        "{" + "a," * 20_000 + "a}",
+        "{" + "a" * 100_000 + "}",
+        "{a." + "a." * 20_000 + "}",
+    ):
+        start = time.perf_counter()
+        with contextlib.suppress(InvalidTemplate):
+            UriTemplate(text)
+        assert time.perf_counter() - start < 1
