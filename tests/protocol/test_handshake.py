@@ -43,7 +43,9 @@ def test_any_other_revision_is_answered_with_our_latest(version: str) -> None:
 def _agreed(version: str) -> str:
     session = Session(principal="ann")
     info = t.Implementation(name="c", version="1")
-    session.agree(t.InitializeRequestParams(protocol_version=version, capabilities=t.ClientCapabilities(), client_info=info))
+    session.agree(
+        t.InitializeRequestParams(protocol_version=version, capabilities=t.ClientCapabilities(), client_info=info)
+    )
     assert session.caller.principal == "ann"
     return session.caller.rules.name
 

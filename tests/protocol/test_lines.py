@@ -13,7 +13,11 @@ def test_lines_are_the_same_however_the_bytes_are_split(lines: list[bytes], data
     stream = b"".join(line + b"\n" for line in lines)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     buffer = LineBuffer(1000)
-    got = [line for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True) for line in buffer.feed(stream[start:end])]
+    got = [
+        line
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)
+        for line in buffer.feed(stream[start:end])
+    ]
     assert got == [line for line in lines if line]
     assert not buffer.unfinished
 

@@ -29,7 +29,9 @@ def peer(**limits: Any) -> ServerPeer:
 
 
 def request(id: Any, method: str, params: Any = None) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params})).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params})
+    ).encode()
 
 
 def notice(method: str, params: Any = None) -> bytes:
@@ -124,9 +126,13 @@ def test_a_revision_that_is_not_stateless_is_refused_with_what_is_spoken(version
     assert data["requested"] == version and "2026-07-28" in data["supported"]
 
 
-@pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"])
+@pytest.mark.parametrize(
+    "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
+)
 def test_a_method_of_the_handshake_era_has_no_row_in_the_stateless_one(method: str) -> None:
-    params = {"initialize": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}}
+    params = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    }
     extra = params.get(method, {"uri": "a:b", "level": "info"})
     assert taken(peer().receive(request(1, method, {**extra, "_meta": META}))).row is None
 
@@ -289,7 +295,11 @@ def test_large_contents_are_the_same_in_pieces(stateless: bool) -> None:
     text = b"".join(data)
     assert len(text) == len(data)
     got = json.loads(text)["result"]
-    assert [base64.b64decode(c["blob"]) if "blob" in c else c["text"] for c in got["contents"]] == [blob, "small", blob + b"x"]
+    assert [base64.b64decode(c["blob"]) if "blob" in c else c["text"] for c in got["contents"]] == [
+        blob,
+        "small",
+        blob + b"x",
+    ]
     assert got["contents"][0]["_meta"] == {"blob": ""}
     assert got["_meta"]["m"] == 1
     assert ("resultType" in got) == stateless
@@ -357,7 +367,7 @@ def test_a_meta_field_that_stands_twice_is_refused(twice: str) -> None:
     meta = json.dumps(META)
     key = f'"io.modelcontextprotocol/{twice}"'
     value = json.dumps(META[f"io.modelcontextprotocol/{twice}"])
-    line = '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":%s,%s:%s}}}' % (meta[:-1], key, value)
+    line = '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":' + f"{meta[:-1]},{key}:{value}}}}}}}"
     assert error(peer().receive(line.encode()))[1] == -32600
 
 
@@ -369,4 +379,8 @@ def test_the_name_of_the_client_is_not_the_name_of_the_tool() -> None:
 
 def test_a_repeated_member_in_data_that_is_not_routed_on_is_no_concern_when_distinct() -> None:
     one = opened()
-    taken(one.receive(request(1, "tools/call", {"name": "x", "arguments": {"id": 1, "method": "m", "name": "n", "params": {}}})))
+    taken(
+        one.receive(
+            request(1, "tools/call", {"name": "x", "arguments": {"id": 1, "method": "m", "name": "n", "params": {}}})
+        )
+    )

@@ -66,6 +66,12 @@ class GiveUp(msgspec.Struct, frozen=True):
 Step = Discover | Initialize
 Verdict = Discover | Initialize | Stateless | GiveUp
 
+class _Supported(msgspec.Struct):
+    """What counts in the data of an error -32022."""
+
+    supported: list[str]
+
+
 _STATELESS_CODES = frozenset({HeaderMismatch.code, MissingClientCapability.code})
 """Errors that only a stateless server gives: falling back to the handshake would hide what is wrong (spec: §2.5)."""
 
@@ -191,7 +197,7 @@ def _first_shared(ours: Iterable[str], theirs: Iterable[str], pinned: str | None
 
 def _supported_of(data: Any) -> list[str]:
     try:
-        return msgspec.convert(data, t.UnsupportedProtocolVersionData).supported
+        return msgspec.convert(data, _Supported).supported
     except msgspec.ValidationError:
         return []
 

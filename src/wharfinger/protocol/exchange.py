@@ -140,7 +140,7 @@ def _invalid_params(error: msgspec.ValidationError) -> ProtocolError:
 
 
 def told(error: BaseException, reference: str) -> ProtocolError:
-    """What the caller is told of an exception: deliberate errors as they are, anything else as a reference into the log."""
+    """What the caller is told of an exception: deliberate errors as they are, others as a reference into the log."""
     if isinstance(error, ProtocolError) and not error.remote:
         return error
     return InternalError(f"Internal error (reference {reference}): the server's log says more.")

@@ -104,7 +104,7 @@ class Session:
         return changed
 
     def agree(self, params: t.InitializeRequestParams) -> None:
-        """Settle the revision: the client's own where we speak it, else our latest (a membership test, never a minimum)."""
+        """Settle the revision: the client's own where we speak it, else our latest (a membership test, no minimum)."""
         asked = params.protocol_version
         rules = REVISIONS[asked if asked in HANDSHAKE else LATEST_HANDSHAKE]
         self.caller = Caller(rules, params.client_info, params.capabilities, self.principal)

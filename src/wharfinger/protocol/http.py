@@ -96,6 +96,8 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """An idle connection is closed after so long; longer than the pools of common clients keep theirs."""
     watch_after: float = 0.05
     """A stateless request that runs for longer is watched for its caller's leaving."""
+    sweep_time: float = 1.0
+    """Between two looks at what waits for long: this is how exactly the other times are kept."""
     drain: float = 3.0
     """From the signal to stop until every connection is cut."""
     backlog: int = 2048

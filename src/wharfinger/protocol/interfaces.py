@@ -69,7 +69,7 @@ class Channel(Protocol):
     """A handler's way back to its caller, on its request's own stream."""
 
     def send(self, request: Request, message: bytes) -> bool:
-        """Send a notification that belongs to `request`; False where it was dropped (cancelled, answered, slow, gone)."""
+        """Send a notification that belongs to `request`; False where it was dropped: answered, cancelled, slow."""
         ...
 
 

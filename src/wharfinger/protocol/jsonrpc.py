@@ -49,6 +49,8 @@ _decode_id = msgspec.json.Decoder(_OnlyId).decode
 ROUTED = (b'"method"', b'"id"', b'"params"')
 """What a message is routed on: two of one kind, and two readers may see two different messages (security: J07, J08)."""
 
+LARGEST_ID = 2**63 - 1
+
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """A JSON string, or an unclosed one up to the end; possessive, so that no input makes it look twice."""
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -79,15 +81,20 @@ def decode(data: bytes, limits: Limits, routed: tuple[bytes, ...] = ROUTED) -> M
         raise InvalidRequest(id=_readable_id(data)) from None
     except (msgspec.DecodeError, RecursionError):
         raise ParseError from None
+    id = message.id
     for member in routed:
         if data.count(member) > 1:
-            refuse_duplicates(data)
-    # An escaped member name, as in "\u006dethod", would pass the screen above.
-    if b"\\" in data and b"\\u" in data:
-        refuse_duplicates(data)
-    id = message.id
-    if type(id) is str and len(id) > limits.id_length:
-        raise InvalidRequest(f"The id has more than {limits.id_length} characters.")
+            refuse_duplicates(data, _known(id))
+    # An escaped member name, as in "\u006dethod", would pass the screen above; all the names are ASCII.
+    if b"\\" in data and b"\\u00" in data:
+        refuse_duplicates(data, _known(id))
+    if (
+        (isinstance(id, str)
+        and len(id) > limits.id_length)
+        or (isinstance(id, int)
+        and not -LARGEST_ID <= id <= LARGEST_ID)
+    ):
+        raise InvalidRequest(f"The id is longer than {limits.id_length} characters or 64 bits.")
     if message.jsonrpc != "2.0":
         raise InvalidRequest(id=_known(id))
     if message.method is UNSET:
@@ -112,19 +119,31 @@ def depth(data: bytes) -> int:
     return max(accumulate(memoryview(steps).cast("b")), default=0)
 
 
-def refuse_duplicates(data: bytes) -> None:
-    """Raise InvalidRequest where any object of `data` has a member twice (RFC 8259, §4: what that means is unspecified)."""
+def refuse_duplicates(data: bytes, id: Id | None = None) -> None:
+    """Raise InvalidRequest where an object has a member twice: two readers may take two of them (RFC 8259, §4).
+
+    The error carries `id`, unless it may be the id that stands there twice.
+    """
     import json  # the slow path only: 5 ms of import
 
     try:
-        json.loads(data, object_pairs_hook=_members)
+        json.loads(data, object_pairs_hook=_members, parse_int=str, parse_float=str)
+    except _Twice as error:
+        raise InvalidRequest(
+            "An object of the message has the same member twice.", id=None if "id" in error.args else id
+        ) from None
     except (ValueError, RecursionError):
         raise ParseError from None
 
 
+class _Twice(Exception):
+    """Members that an object has twice."""
+
+
 def _members(pairs: list[tuple[str, Any]]) -> None:
-    if len({name for name, _ in pairs}) != len(pairs):
-        raise InvalidRequest("An object of the message has the same member twice.")
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise _Twice(*(name for name in set(names) if names.count(name) > 1))
 
 
 def _readable_id(data: bytes) -> Id | None:

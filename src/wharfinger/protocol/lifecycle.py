@@ -19,7 +19,7 @@ __all__ = ["handlers"]
 
 
 def handlers(service: Service) -> dict[str, Handler]:
-    """`initialize`, `server/discover`, `ping` and `logging/setLevel` for a service; what it declares is asked each time."""
+    """`initialize`, `server/discover`, `ping` and `logging/setLevel`; what the service declares is asked each time."""
 
     async def initialize(request: Request) -> t.InitializeResult:
         # The session was opened when the request was, so that a call in the same write finds it open.

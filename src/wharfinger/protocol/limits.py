@@ -1,4 +1,4 @@
-"""Every bound that the protocol layer keeps, as one frozen record; what is not bounded here is bounded by its transport."""
+"""Every bound that the protocol layer keeps, as one frozen record; the transports have further ones of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's end of one message stream as a state machine: one message in, one event out; no bytes are read or written here."""
+"""The server's end of one message stream as a state machine: one message in, one event out; it moves no bytes."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class ServerPeer:
     def _answered(self, message: Message) -> Event:
         # Late, doubled and invented answers find nothing awaited.
         missing = object()
-        token = self._awaited.pop(message.id, missing)
+        token = self._awaited.pop(message.id, missing)  # type: ignore[arg-type]  # decode saw to an id or None
         return None if token is missing else Answer(token, message)
 
     def respond(self, request: Request, result: Any) -> bytes | Pieces | None:

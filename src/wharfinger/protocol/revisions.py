@@ -1,4 +1,4 @@
-"""The five revisions of the protocol as rows of named facts; nothing outside `protocol/` compares revisions, it reads a fact."""
+"""The five revisions as rows of named facts; nothing outside `protocol/` compares revisions, it reads a fact."""
 
 from __future__ import annotations
 

@@ -1,0 +1,158 @@
+"""Which era a server speaks, by what it answers (spec: §2.4, §2.5)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from wharfinger import types as t
+from wharfinger.errors import HeaderMismatch, RemoteError, UnsupportedRevision, UnsupportedVersion
+from wharfinger.protocol.era import (
+    Discover,
+    GiveUp,
+    Initialize,
+    Stateless,
+    first_step,
+    judge_discover,
+    judge_initialize,
+    judge_refusal,
+    told,
+)
+from wharfinger.protocol.jsonrpc import Message, decode
+from wharfinger.protocol.limits import Limits
+
+NEWEST, HANDSHAKE = "2026-07-28", "2025-11-25"
+FIRST = Discover(NEWEST)
+
+
+def answer(**members: Any) -> Message:
+    return decode(json.dumps({"jsonrpc": "2.0", "id": 1, **members}).encode(), Limits())
+
+
+def refusal(code: int, data: Any = None) -> Message:
+    error = {"code": code, "message": "no"}
+    return answer(error=error if data is None else {**error, "data": data})
+
+
+def discovered(*supported: str) -> Message:
+    return answer(result={"supportedVersions": list(supported), "capabilities": {}, "resultType": "complete"})
+
+
+def test_first_question_is_the_stateless_one_unless_pinned() -> None:
+    assert first_step() == FIRST
+    assert first_step(NEWEST) == FIRST
+    assert first_step("2025-03-26") == Initialize("2025-03-26")
+    with pytest.raises(UnsupportedRevision, match="1900"):
+        first_step("1900-01-01")
+
+
+def test_discover_result_means_stateless() -> None:
+    verdict = judge_discover(FIRST, discovered("2025-11-25", NEWEST, "2031-01-01"))
+    assert type(verdict) is Stateless
+    assert verdict.revision == NEWEST
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None,
+        answer(result={}),
+        answer(result={"supportedVersions": "all", "capabilities": {}}),
+        answer(result={"supportedVersions": [NEWEST]}),
+        answer(result=[1]),
+        refusal(-32601),
+        refusal(-32600),
+        refusal(-32602),
+        refusal(-32000),
+        refusal(0),
+        refusal(-32022),
+        refusal(-32022, {"supported": NEWEST}),
+        answer(error=3),
+        answer(error={}),
+    ],
+)
+def test_anything_else_means_handshake(reply: Message | None) -> None:
+    """Never by one code: an empty success, any error, an error that is none, silence."""
+    assert judge_discover(FIRST, reply) == Initialize(HANDSHAKE)
+
+
+def test_refused_revision_is_asked_once_more_if_it_is_offered() -> None:
+    """Spec §2.4: a server may refuse the very revision that it lists."""
+    reply = refusal(-32022, {"supported": [NEWEST], "requested": NEWEST})
+    assert judge_discover(FIRST, reply) == Discover(NEWEST, again=True)
+    verdict = judge_discover(Discover(NEWEST, again=True), reply)
+    assert type(verdict) is GiveUp
+    assert isinstance(verdict.error, UnsupportedRevision)
+
+
+def test_stateless_error_that_offers_handshake_revisions_leads_there() -> None:
+    reply = refusal(-32022, {"supported": ["2025-06-18", "2025-03-26"], "requested": NEWEST})
+    assert judge_discover(FIRST, reply) == Initialize("2025-06-18")
+
+
+def test_nothing_in_common_is_said_with_both_sides() -> None:
+    reply = refusal(-32022, {"supported": ["1999-01-01"], "requested": NEWEST})
+    verdict = judge_discover(FIRST, reply)
+    assert type(verdict) is GiveUp
+    assert isinstance(verdict.error, UnsupportedRevision)
+    assert verdict.error.supported == ("1999-01-01",)
+    assert "1999-01-01" in str(verdict.error)
+    assert NEWEST in str(verdict.error)
+
+
+@pytest.mark.parametrize("code", [-32020, -32021])
+def test_other_errors_of_the_stateless_era_are_told_and_not_hidden(code: int) -> None:
+    verdict = judge_discover(FIRST, refusal(code))
+    assert type(verdict) is GiveUp
+    assert isinstance(verdict.error, RemoteError)
+    assert verdict.error.code == code
+
+
+def test_pinned_stateless_revision_never_falls_back() -> None:
+    for reply in (None, refusal(-32601), discovered("2025-11-25"), answer(result={})):
+        verdict = judge_discover(FIRST, reply, NEWEST)
+        assert type(verdict) is GiveUp
+        assert isinstance(verdict.error, UnsupportedRevision)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "pinned", "agreed"),
+    [
+        (HANDSHAKE, None, True),
+        ("2024-11-05", None, True),
+        ("2025-06-18", "2025-06-18", True),
+        ("2025-06-18", "2025-11-25", False),
+        ("1900-01-01", None, False),
+        (NEWEST, None, False),
+    ],
+)
+def test_handshake_agrees_by_membership(chosen: str, pinned: str | None, agreed: bool) -> None:
+    """Security C22: a version of 1900 is a clean error."""
+    result = t.InitializeResult(
+        protocol_version=chosen,
+        capabilities=t.ServerCapabilities(),
+        server_info=t.Implementation(name="s", version="1"),
+    )
+    if agreed:
+        assert judge_initialize(result, pinned) == chosen
+    else:
+        with pytest.raises(UnsupportedRevision, match=chosen):
+            judge_initialize(result, pinned)
+
+
+def test_stateless_server_that_names_its_revisions_to_initialize_is_asked_again() -> None:
+    reply = refusal(-32022, {"supported": [NEWEST], "requested": HANDSHAKE})
+    assert judge_refusal(reply, None) == Discover(NEWEST, again=True)
+    assert type(judge_refusal(reply, None, "2025-06-18")) is GiveUp
+    assert type(judge_refusal(reply, Discover(NEWEST, again=True))) is GiveUp
+    assert type(judge_refusal(refusal(-32603), None)) is GiveUp
+
+
+def test_codes_are_those_of_the_errors() -> None:
+    assert (HeaderMismatch.code, UnsupportedVersion.code) == (-32020, -32022)
+
+
+def test_error_that_is_none_has_no_meaning() -> None:
+    assert told(answer(error="boom")).code == 0

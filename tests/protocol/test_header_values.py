@@ -1,0 +1,147 @@
+"""Header values: the base64 form is exact both ways, and annotated arguments are mirrored or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.errors import HeaderMismatch
+from wharfinger.protocol.header_values import (
+    InvalidHeaderAnnotation,
+    Mirror,
+    check_params,
+    decode_value,
+    encode_value,
+    find_mirrors,
+    param_headers,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("plain", b"plain"),
+        ("two words", b"two words"),
+        ("", b""),
+        ("file:///a%20b", b"file:///a%20b"),
+        (" edge", b"=?base64?IGVkZ2U=?="),
+        ("edge ", b"=?base64?ZWRnZSA=?="),
+        ("a\nb", b"=?base64?YQpi?="),
+        ("a\tb", b"=?base64?YQli?="),
+        ("héllo", b"=?base64?aMOpbGxv?="),
+        ("=?base64?x?=", b"=?base64?PT9iYXNlNjQ/eD89?="),
+        ("=?base64?x", b"=?base64?x"),
+        ("x?=", b"x?="),
+    ],
+)
+def test_value_is_written_plain_where_that_is_safe(text: str, value: bytes) -> None:
+    """2026-07-28, header encoding."""
+    assert encode_value(text) == value
+    assert decode_value(value) == text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_every_text_comes_back(text: str) -> None:
+    value = encode_value(text)
+    assert value.isascii()
+    assert not set(value) & {10, 13, 0}
+    assert decode_value(value) == text
+
+
+@pytest.mark.parametrize("value", [b"=?base64?SGVsbG8?=", b"=?base64?SGVs!!!bG8=?=", b"=?base64?/w==?=", b"=?base64?YQ==YQ==?=", b"\xff"])
+def test_value_that_is_not_exact_is_refused(value: bytes) -> None:
+    with pytest.raises(HeaderMismatch):
+        decode_value(value)
+
+
+@pytest.mark.parametrize("value", [b"=?BASE64?YQ==?=", b"=?base64?=", b"=?base64?"])
+def test_value_without_both_markers_is_literal(value: bytes) -> None:
+    assert decode_value(value) == value.decode()
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "dry": {"type": "boolean", "x-mcp-header": "Dry-Run"},
+        "page": {"type": "object", "properties": {"size": {"type": "integer", "x-mcp-header": "Size"}}},
+        "x-mcp-header": {"type": "string"},
+        "note": {"type": "string", "default": {"x-mcp-header": "not a schema"}},
+    },
+}
+MIRRORS = (
+    Mirror(b"mcp-param-dry-run", ("dry",)),
+    Mirror(b"mcp-param-region", ("region",)),
+    Mirror(b"mcp-param-size", ("page", "size")),
+)
+
+
+def test_annotated_properties_are_found() -> None:
+    assert find_mirrors(SCHEMA) == MIRRORS
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"a": {"type": "string", "x-mcp-header": ""}},
+        {"a": {"type": "string", "x-mcp-header": "two words"}},
+        {"a": {"type": "string", "x-mcp-header": "Ä"}},
+        {"a": {"type": "string", "x-mcp-header": 1}},
+        {"a": {"type": "number", "x-mcp-header": "A"}},
+        {"a": {"type": ["string", "null"], "x-mcp-header": "A"}},
+        {"a": {"x-mcp-header": "A"}},
+        {"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}},
+        {"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}},
+        {"a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}},
+    ],
+)
+def test_misplaced_annotation_is_an_error(properties: dict[str, Any]) -> None:
+    with pytest.raises(InvalidHeaderAnnotation):
+        find_mirrors({"type": "object", "properties": properties})
+
+
+def test_client_sends_a_header_for_each_value_that_is_there() -> None:
+    assert param_headers(MIRRORS, {"region": "ä", "dry": False, "page": {"size": 42.0}}) == [
+        (b"mcp-param-dry-run", b"false"),
+        (b"mcp-param-region", b"=?base64?w6Q=?="),
+        (b"mcp-param-size", b"42"),
+    ]
+    assert param_headers(MIRRORS, {"region": None, "page": 7}) == []
+    with pytest.raises(ValueError, match="within"):
+        param_headers(MIRRORS, {"page": {"size": 2**53}})
+
+
+@pytest.mark.parametrize(
+    ("headers", "arguments"),
+    [
+        ({}, {}),
+        ({}, {"region": None}),
+        ({b"mcp-param-region": b"eu"}, {"region": "eu"}),
+        ({b"mcp-param-dry-run": b"true"}, {"dry": True}),
+        ({b"mcp-param-size": b"42"}, {"page": {"size": 42}}),
+        ({b"mcp-param-size": b"42.0"}, {"page": {"size": 42}}),
+        ({b"mcp-param-other": b"x"}, {}),
+    ],
+)
+def test_server_accepts_headers_like_their_arguments(headers: dict[bytes, bytes], arguments: dict[str, Any]) -> None:
+    check_params(MIRRORS, headers, arguments)
+
+
+@pytest.mark.parametrize(
+    ("headers", "arguments"),
+    [
+        ({}, {"region": "eu"}),
+        ({b"mcp-param-region": b"eu"}, {}),
+        ({b"mcp-param-region": b"EU"}, {"region": "eu"}),
+        ({b"mcp-param-dry-run": b"True"}, {"dry": True}),
+        ({b"mcp-param-size": b"x"}, {"page": {"size": 1}}),
+        ({b"mcp-param-size": b"1"}, {"page": {"size": [1]}}),
+        ({b"mcp-param-region": b"=?base64?!?="}, {"region": "eu"}),
+    ],
+)
+def test_server_refuses_headers_unlike_their_arguments(headers: dict[bytes, bytes], arguments: dict[str, Any]) -> None:
+    with pytest.raises(HeaderMismatch):
+        check_params(MIRRORS, headers, arguments)

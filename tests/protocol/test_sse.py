@@ -1,0 +1,136 @@
+"""The event-stream codec: what is written is read back, however the bytes are cut, and nothing grows without a bound."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.protocol.sse import Event, EventDecoder, EventTooLarge, encode_event, encode_pieces
+
+LIMIT = 1 << 20
+
+
+def read(*chunks: bytes, limit: int = LIMIT) -> list[Event]:
+    decoder = EventDecoder(limit)
+    return [event for chunk in chunks for event in decoder.feed(chunk)]
+
+
+def data(*chunks: bytes) -> list[bytes]:
+    return [event.data for event in read(*chunks)]
+
+
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        (b"data: {}\n\n", [b"{}"]),
+        (b"data: {}\r\n\r\n", [b"{}"]),
+        (b"data: {}\r\r", [b"{}"]),
+        (b"data:{}\n\n", [b"{}"]),
+        (b"data:  two spaces\n\n", [b" two spaces"]),
+        (b"data: a\ndata: b\n\n", [b"a\nb"]),
+        (b"data: a\r\ndata: b\rdata: c\n\n", [b"a\nb\nc"]),
+        (b": a comment\n\n:\n\ndata: x\n\n", [b"x"]),
+        (b"data\n\n", [b""]),
+        (b"data: \n\n", [b""]),
+        (b"\xef\xbb\xbfdata: after a byte order mark\n\n", [b"after a byte order mark"]),
+        (b"data: x\n\n\xef\xbb\xbfdata: only at the start\n\n", [b"x"]),
+        (b"nonsense: x\ndata: y\n\n", [b"y"]),
+        (b"data: unfinished\n", []),
+        (b"event: only\nid: 1\n\n", []),
+        (b"\n\n\n", []),
+    ],
+)
+def test_stream_is_read_as_the_standard_says(stream: bytes, expected: list[bytes]) -> None:
+    """WHATWG HTML §9.2.6."""
+    assert data(stream) == expected
+
+
+def test_event_carries_its_name_and_the_last_id_of_the_stream() -> None:
+    assert read(b"event: tide\nid: 7\ndata: a\n\ndata: b\n\nid\ndata: c\n\n") == [
+        Event(data=b"a", event="tide", id="7"),
+        Event(data=b"b", event="message", id="7"),
+        Event(data=b"c", event="message", id=""),
+    ]
+
+
+def test_id_with_nul_is_ignored() -> None:
+    assert read(b"id: 1\nid: 2\x003\ndata: x\n\n") == [Event(data=b"x", id="1")]
+
+
+def test_id_counts_even_without_data() -> None:
+    """A resuming client must know the id of a priming event, whether or not it has data (2025-11-25)."""
+    decoder = EventDecoder(LIMIT)
+    assert decoder.feed(b"id: 9\n\n") == []
+    assert decoder.last_id == "9"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"), [(b"250", 250), (b"0", 0), (b"-1", None), (b"1.5", None), (b"", None), (b"9" * 40, None)]
+)
+def test_retry_is_digits_or_nothing(line: bytes, expected: int | None) -> None:
+    decoder = EventDecoder(LIMIT)
+    decoder.feed(b"retry: " + line + b"\n\n")
+    assert decoder.retry == expected
+
+
+def test_line_end_cut_in_two_is_one_line_end() -> None:
+    assert data(b"data: a\r", b"\ndata: b\r", b"\n", b"\r", b"\n") == [b"a\nb"]
+
+
+events = st.binary(max_size=40) | st.sampled_from([b"", b"\n", b"\r\n", b"\r", b"data: x", b"\n\nevent: forged\ndata: y"])
+bodies = st.lists(events, max_size=5)
+
+
+@given(bodies, st.data())
+def test_cutting_a_stream_anywhere_gives_the_same_events(items: list[bytes], draw: st.DataObject) -> None:
+    stream = b"".join(map(encode_event, items)) + draw.draw(st.binary(max_size=40))
+    cuts = sorted(draw.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    parts = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    whole = read(stream)
+    assert read(*parts) == whole
+    assert read(*(stream[i : i + 1] for i in range(len(stream)))) == whole
+
+
+@given(bodies)
+def test_what_is_written_is_read_back_as_one_event_each(items: list[bytes]) -> None:
+    """Security H31: line ends in the content never make a second event or a field; they all read as LF."""
+    expected = [item.replace(b"\r\n", b"\n").replace(b"\r", b"\n") for item in items]
+    assert data(b"".join(map(encode_event, items))) == expected
+
+
+@given(st.lists(events, max_size=5))
+def test_pieces_make_the_same_event_as_the_whole(pieces: list[bytes]) -> None:
+    assert read(b"".join(encode_pieces(pieces))) == read(encode_event(b"".join(pieces)))
+
+
+def test_event_without_an_end_is_cut_off_at_the_limit() -> None:
+    """Security C26."""
+    for opening in (b"data: ", b": comment ", b"event: ", b""):
+        decoder = EventDecoder(1000)
+        with pytest.raises(EventTooLarge, match="larger than 1000 bytes"):
+            for _ in range(3):
+                decoder.feed(opening + b"x" * 400)
+
+
+def test_empty_data_lines_count_against_the_limit() -> None:
+    decoder = EventDecoder(1000)
+    with pytest.raises(EventTooLarge):
+        decoder.feed(b"data\n" * 2000)
+
+
+def test_many_small_events_and_comments_never_reach_the_limit() -> None:
+    stream = (b": comment\nevent: x\nid: 1\nretry: 5\ndata: " + b"x" * 50 + b"\n\n") * 50
+    assert len(read(stream, limit=100)) == 50
+
+
+@pytest.mark.parametrize("field", ["a\nb", "a\rb", "a\0b"])
+def test_name_or_id_with_a_line_end_is_refused(field: str) -> None:
+    with pytest.raises(ValueError, match="line end"):
+        encode_event(b"", id=field)
+    with pytest.raises(ValueError, match="line end"):
+        encode_event(b"", event=field)
+
+
+def test_priming_event_is_written_with_id_retry_and_empty_data() -> None:
+    assert encode_event(b"", id="s-1", retry=500) == b"event: message\nid: s-1\nretry: 500\ndata: \n\n"
