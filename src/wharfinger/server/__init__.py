@@ -1,0 +1,1 @@
+"""The server: features (tools, resources, templates, prompts) from plain functions and sources, served to every revision."""

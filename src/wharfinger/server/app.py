@@ -1,0 +1,568 @@
+"""The `Server`: features registered by decorators or included as sources, as a mapping from method to handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol, TypeVar, overload
+
+from msgspec import UNSET, UnsetType
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidParams, ResourceNotFound
+from wharfinger.protocol import lifecycle, subscriptions
+from wharfinger.protocol.exchange import Request, Stamps, notify
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.interfaces import Handler, Notified
+from wharfinger.protocol.jsonrpc import encode_notification
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.revisions import Revision
+from wharfinger.protocol.template_index import TemplateIndex
+from wharfinger.protocol.uri_template import UriTemplate
+from wharfinger.server.completion import Completions
+from wharfinger.server.cursors import Keys
+from wharfinger.server.functions import Call, is_async
+from wharfinger.server.prompts import Prompts
+from wharfinger.server.resources import ResourceFeature, Resources, check_uri
+from wharfinger.server.source import Source
+from wharfinger.server.threads import Pool
+from wharfinger.server.tools import Tools
+from wharfinger.server.watching import ListenWatcher, SessionWatcher, Watching
+
+__all__ = ["Includable", "Lifespan", "Server"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
+
+
+class Includable(Protocol):
+    """What `Server.include` takes: a source, or anything that knows how to add itself."""
+
+    def include_into(self, server: Server) -> None: ...
+
+
+class Server:
+    """An MCP server of all five revisions. It is a description: transports serve it, any number at a time.
+
+    `lifespan` is entered once per process, before the first request; what it yields is `state`, and `ctx.state` in
+    handlers. `ttl` (seconds) and `cache_scope` are the caching hints of what has none of its own. `secret` (else
+    `WHARFINGER_SECRET`) seals cursors; processes that serve the same clients must share it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0",
+        title: str | None = None,
+        description: str | None = None,
+        instructions: str | None = None,
+        website_url: str | None = None,
+        icons: Sequence[t.Icon] | None = None,
+        lifespan: Lifespan | None = None,
+        page_size: int = 500,
+        ttl: float = 0.0,
+        cache_scope: t.CacheScope = "private",
+        limits: Limits | None = None,
+        secret: str | bytes | None = None,
+        pool: Pool | None = None,
+    ) -> None:
+        self.info = t.Implementation(
+            name=name,
+            version=version,
+            title=_optional(title),
+            description=_optional(description),
+            website_url=_optional(website_url),
+            icons=UNSET if icons is None else list(icons),
+        )
+        self.instructions = instructions
+        self.limits = limits or Limits()
+        self.stamps = Stamps(self.info)
+        self.keys = Keys(secret)
+        self.pool = pool or Pool()
+        self.ttl_ms = round(ttl * 1000)
+        self.cache_scope = cache_scope
+        self.state: Any = None
+        self.watching = Watching(self._attach, self._detach)
+        self.resources = Resources(self, page_size)
+        self.tools = Tools(self, page_size)
+        self.prompts = Prompts(self, page_size)
+        self.completions = Completions(self)
+        self.handlers: dict[str, Handler] = lifecycle.handlers(self)
+        self.handlers["subscriptions/listen"] = self.listen
+        self.notified: dict[str, Notified] = {"notifications/initialized": self._initialized}
+        self._lifespan = lifespan
+        self._entered: AbstractAsyncContextManager[Any] | None = None
+        self._starting: asyncio.Future[None] | None = None
+        self._listens: dict[Any, set[asyncio.Future[None]]] = {}
+        self._followers: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
+        self._following: dict[str, asyncio.Future[None]] = {}
+
+    # -- resources
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: t.Annotations | Callable[[], t.Annotations] | None = None,
+        icons: Sequence[t.Icon] | None = None,
+        ttl: float | None = None,
+        cache_scope: t.CacheScope | None = None,
+        inline: bool = False,
+        timeout: float | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Callable[[Function], Function]:
+        """Register the decorated function as the resource `uri`, or as every resource that the template `uri` matches.
+
+        See `add_resource` for the options.
+        """
+        options = {name: value for name, value in locals().items() if name not in ("self", "uri")}
+        if callable(uri):
+            raise TypeError('A resource needs its URI: @server.resource("notes://today")')
+
+        def register(function: Function) -> Function:
+            self.add_resource(uri, function, **options)
+            return function
+
+        return register
+
+    def add_resource(
+        self,
+        uri: str,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: t.Annotations | Callable[[], t.Annotations] | None = None,
+        icons: Sequence[t.Icon] | None = None,
+        ttl: float | None = None,
+        cache_scope: t.CacheScope | None = None,
+        inline: bool = False,
+        timeout: float | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> None:
+        """Register a resource, or a template where `uri` has variables; with watchers of the list, they are told.
+
+        `annotations` may be a function, called for every list. `size` is in bytes. `ttl` is in seconds. A plain
+        function runs in a thread unless it is `inline`, which promises that it never blocks. `timeout` is in seconds.
+
+        Raises:
+            InvalidTemplate: `uri` is not a template that can be parsed.
+            ValueError: it is taken, is no URI, or is ambiguous with another template.
+            TypeError: the function's parameters are not the template's variables.
+        """
+        template = UriTemplate(uri)
+        shared: dict[str, Any] = {
+            "name": name or getattr(function, "__name__", uri),
+            "title": _optional(title),
+            "description": _optional(description or _summary(function)),
+            "mime_type": _optional(mime_type),
+            "icons": UNSET if icons is None else list(icons),
+            "meta": _optional(meta),
+            "annotations": UNSET if callable(annotations) else _optional(annotations),
+        }
+        definition: t.Resource | t.ResourceTemplate
+        if template.variables:
+            if size is not None:
+                raise ValueError("A template has no size: its resources have.")
+            definition = t.ResourceTemplate(uri_template=uri, **shared)
+        else:
+            try:
+                check_uri(uri)
+            except InvalidParams as error:
+                raise ValueError(f"{uri!r}: {error}") from None
+            definition = t.Resource(uri=uri, size=_optional(size), **shared)
+        self.resources.add(
+            ResourceFeature(
+                definition,
+                Call(self, function, variables=template.variables, inline=inline, timeout=timeout),
+                template=template if template.variables else None,
+                annotate=annotations if callable(annotations) else None,
+                ttl_ms=self.ttl_ms if ttl is None else round(ttl * 1000),
+                cache_scope=cache_scope or self.cache_scope,
+            )
+        )
+        self._serve_resources()
+
+    def remove_resource(self, uri: str) -> None:
+        """Remove a resource by its URI or a template by its text; watchers of the list are told.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self.resources.remove(uri)
+
+    def list_resources(
+        self, function: Callable[..., AsyncIterator[t.Resource]]
+    ) -> Callable[..., AsyncIterator[t.Resource]]:
+        """List what the decorated async generator yields behind the registered resources, in pages.
+
+        With a parameter `after` it is given the URI of the last one shown (None at first) and yields those behind it;
+        without one it starts over for each page and must keep its order.
+        """
+        self.resources.add_catalogue(function)
+        self._serve_resources()
+        return function
+
+    def read_resource(self, template: str) -> Callable[[Function], Function]:
+        """Read every URI that `template` matches by the decorated function; neither is listed."""
+
+        def register(function: Function) -> Function:
+            parsed = UriTemplate(template)
+            definition = t.ResourceTemplate(uri_template=template, name=getattr(function, "__name__", template))
+            feature = ResourceFeature(
+                definition,
+                Call(self, function, variables=parsed.variables),
+                template=parsed,
+                ttl_ms=self.ttl_ms,
+                cache_scope=self.cache_scope,
+            )
+            self.resources.add(feature, listed=False)
+            self._serve_resources()
+            return function
+
+        return register
+
+    def watcher(self, template: str) -> Callable[[Function], Function]:
+        """Run the decorated async function, given the URI, while something that `template` matches is watched.
+
+        It starts with the first watcher of a URI and is cancelled when the last one goes; it calls
+        `resource_updated(uri)` when something happens.
+        """
+
+        def register(function: Function) -> Function:
+            self._followers.add(UriTemplate(template), function)
+            return function
+
+        return register
+
+    def include(self, thing: Includable) -> None:
+        """Add a source, or anything else that knows how to add itself."""
+        thing.include_into(self)
+
+    def add_source(self, source: Source) -> None:
+        """Add a source's resources behind everything that is there."""
+        self.resources.add_source(source)
+        self._serve_resources()
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell every watcher of `uri`, of either era, that it changed; from any thread, and at any time."""
+        self.watching.updated(uri)
+
+    def list_changed(self, name: Literal["resources", "tools", "prompts"]) -> None:
+        """Tell every client that wants to know that a list changed; from any thread, and at any time."""
+        self.watching.list_changed(name)
+
+    def _serve_resources(self) -> None:
+        resources = self.resources
+        self.handlers.setdefault("resources/list", resources.listing.serve)
+        self.handlers.setdefault("resources/templates/list", resources.templates_listing.serve)
+        self.handlers.setdefault("resources/read", resources.read)
+        self.handlers.setdefault("resources/subscribe", self.subscribe)
+        self.handlers.setdefault("resources/unsubscribe", self.unsubscribe)
+        self.handlers.setdefault("completion/complete", self.completions.complete)
+
+    # -- tools and prompts
+
+    @overload
+    def tool(self, function: Function, /) -> Function: ...
+    @overload
+    def tool(
+        self,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: t.ToolAnnotations | None = None,
+        icons: Sequence[t.Icon] | None = None,
+        meta: dict[str, Any] | None = None,
+        inline: bool = False,
+        timeout: float | None = None,
+    ) -> Callable[[Function], Function]: ...
+    def tool(self, function: Any = None, **options: Any) -> Any:
+        """Register the decorated function as a tool; with or without parentheses. See `add_tool` for the options."""
+        return _decorated(self.add_tool, function, options)
+
+    def add_tool(self, function: Callable[..., Any], *, fallback: bool = False, **options: Any) -> None:
+        """Register a function, or a bound method, as a tool; with watchers of the list, they are told.
+
+        Its parameters make the input schema and are checked by type, its docstring describes it, and its return
+        annotation makes the output schema. `options`: `name`, `title`, `description`, `annotations`, `icons`, `meta`;
+        `inline` and `timeout` as for resources. A `fallback` gives way to a tool of the same name that is none.
+
+        Raises:
+            TypeError: a parameter cannot be filled from JSON.
+            ValueError: the name is taken, or is none.
+        """
+        self.tools.add(function, fallback=fallback, **options)
+        self.handlers.setdefault("tools/list", self.tools.listing.serve)
+        self.handlers.setdefault("tools/call", self.tools.call)
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool; watchers of the list are told.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self.tools.remove(name)
+
+    @overload
+    def prompt(self, function: Function, /) -> Function: ...
+    @overload
+    def prompt(
+        self,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Sequence[t.Icon] | None = None,
+        meta: dict[str, Any] | None = None,
+        inline: bool = False,
+        timeout: float | None = None,
+    ) -> Callable[[Function], Function]: ...
+    def prompt(self, function: Any = None, **options: Any) -> Any:
+        """Register the decorated function as a prompt; with or without parentheses; options as `add_prompt`."""
+        return _decorated(self.add_prompt, function, options)
+
+    def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
+        """Register a function as a prompt; with watchers of the list, they are told.
+
+        Its parameters are the prompt's arguments, filled from text; it returns text, content, messages, or a list of
+        these. `options`: `name`, `title`, `description`, `icons`, `meta`; `inline` and `timeout` as for resources.
+
+        Raises:
+            TypeError: a parameter cannot be filled from text.
+            ValueError: the name is taken or empty.
+        """
+        self.prompts.add(function, **options)
+        self.handlers.setdefault("prompts/list", self.prompts.listing.serve)
+        self.handlers.setdefault("prompts/get", self.prompts.fill)
+        self.handlers.setdefault("completion/complete", self.completions.complete)
+
+    def remove_prompt(self, name: str) -> None:
+        """Remove a prompt; watchers of the list are told.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self.prompts.remove(name)
+
+    # -- watching
+
+    async def subscribe(self, request: Request) -> t.EmptyResult:
+        """The handler of `resources/subscribe` (handshake era).
+
+        Raises:
+            ResourceNotFound: missing or forbidden: a watch would be an oracle for changes (security: U02).
+        """
+        uri, watcher = request.params.uri, self._session_watcher(request)
+        check_uri(uri)
+        if self.watching.count(watcher) >= self.limits.watched:
+            raise InvalidParams(f"A session may watch {self.limits.watched} resources: unsubscribe from some.")
+        if not await self.resources.exists(request, uri):
+            raise ResourceNotFound(uri)
+        self.watching.watch(watcher, uri)
+        return t.EmptyResult()
+
+    async def unsubscribe(self, request: Request) -> t.EmptyResult:
+        """The handler of `resources/unsubscribe` (handshake era)."""
+        self.watching.unwatch(self._session_watcher(request), request.params.uri)
+        return t.EmptyResult()
+
+    def _session_watcher(self, request: Request) -> SessionWatcher:
+        assert request.session is not None  # the methods exist in the handshake era only
+        return SessionWatcher(request.session)
+
+    def _initialized(self, session: Session | None, params: Any) -> None:
+        assert session is not None
+        watcher = SessionWatcher(session)
+        session.on_close.append(lambda _: self.watching.drop(watcher))
+        for name in self._listed():
+            self.watching.watch_list(watcher, name)
+
+    async def listen(self, request: Request) -> t.SubscriptionsListenResult:
+        """The handler of `subscriptions/listen`: acknowledges what it honours, then stays open until one end ends it.
+
+        Raises:
+            InvalidParams: too many URIs, or too many open listens on this stream.
+        """
+        wanted: t.SubscriptionFilter = request.params.notifications
+        uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
+        if len(uris) > self.limits.watched:
+            raise InvalidParams(f"One listen may watch {self.limits.watched} resources: split it.")
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        open_here = self._listens.setdefault(request.channel, set())
+        if len(open_here) >= self.limits.listens:
+            raise InvalidParams(f"{self.limits.listens} listens are open on this connection: cancel some.")
+        open_here.add(ended)
+        watcher = ListenWatcher(request)
+        try:
+            lists = [name for name in subscriptions.lists_of(wanted) if name in self._listed()]
+            honoured = [
+                uri for uri in uris if "resources/read" in self.handlers and await self.resources.exists(request, uri)
+            ]
+            for name in lists:
+                self.watching.watch_list(watcher, name)
+            for uri in honoured:
+                self.watching.watch(watcher, uri)
+            granted = t.SubscriptionsAcknowledgedNotificationParams(
+                meta=watcher.tag, notifications=subscriptions.acknowledgement(lists, honoured)
+            )
+            notify(request, "notifications/subscriptions/acknowledged", granted)
+            await ended
+            # A stream is told twice: the cancellation page wants the notification, the subscriptions page the result.
+            if getattr(request.channel, "tells_end", False):
+                over = t.CancelledNotificationParams(request_id=request.id, reason="The server ends the subscription.")
+                request.channel.send(request, encode_notification("notifications/cancelled", over))
+            return subscriptions.listen_result(request.id)
+        finally:
+            self.watching.drop(watcher)
+            open_here.discard(ended)
+            if not open_here:
+                self._listens.pop(request.channel, None)
+
+    def _listed(self) -> list[str]:
+        return [name for name in subscriptions.LISTS if f"{name}/list" in self.handlers]
+
+    def _attach(self, uri: str | None) -> None:
+        sources = self.resources.sources if uri is None else [s for s in (self.resources.source_of(uri),) if s]
+        for source in sources:
+            source.attach(uri, self._source_changed)
+        if uri is not None and (found := self._followers.find(uri)):
+            self._following[uri] = asyncio.ensure_future(found[0](uri))
+
+    def _detach(self, uri: str | None) -> None:
+        sources = self.resources.sources if uri is None else [s for s in (self.resources.source_of(uri),) if s]
+        for source in sources:
+            source.detach(uri)
+        if uri is not None and (task := self._following.pop(uri, None)):
+            task.cancel()
+
+    def _source_changed(self, uri: str | None) -> None:
+        if uri is None:
+            self.list_changed("resources")
+        else:
+            self.resource_updated(uri)
+
+    # -- being a service
+
+    def capabilities(self, rules: Revision) -> t.ServerCapabilities:
+        """What this server declares: what it has handlers for."""
+        has = self.handlers.__contains__
+        changes: Any = True
+        return t.ServerCapabilities(
+            logging={} if rules.era == "handshake" else UNSET,
+            completions={} if has("completion/complete") else UNSET,
+            resources=t.ResourcesCapability(subscribe=True, list_changed=changes) if has("resources/list") else UNSET,
+            tools=t.ToolsCapability(list_changed=changes) if has("tools/list") else UNSET,
+            prompts=t.PromptsCapability(list_changed=changes) if has("prompts/list") else UNSET,
+        )
+
+    def adapt(self, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        """A source's method as something to await: `(owner, *arguments)`; plain functions run in the pool."""
+        if is_async(method):
+            return lambda owner, *arguments: method(*arguments)
+        return lambda owner, *arguments: self.pool.run(owner, method, *arguments)
+
+    async def start(self) -> None:
+        """Enter the lifespan and start the sources; whoever comes second waits for the first."""
+        if self._starting is None:
+            loop = asyncio.get_running_loop()
+            self._starting = loop.create_future()
+            try:
+                if self._lifespan is not None:
+                    self._entered = self._lifespan(self)
+                    self.state = await self._entered.__aenter__()
+                for source in self.resources.sources:
+                    await source.start()
+                self.watching.start(loop)
+            except BaseException as error:
+                self._starting.set_exception(error)
+                raise
+            self._starting.set_result(None)
+        await asyncio.shield(self._starting)
+
+    def drain(self) -> None:
+        """End every open listen with its final result."""
+        for open_here in list(self._listens.values()):
+            for ended in open_here:
+                if not ended.done():
+                    ended.set_result(None)
+
+    async def close(self) -> None:
+        """Stop telling changes, end the sources, leave the lifespan; does nothing the second time."""
+        if self._starting is None:
+            return
+        self._starting = None
+        self.drain()
+        self.watching.stop()
+        for task in self._following.values():
+            task.cancel()
+        self._following.clear()
+        for source in self.resources.sources:
+            await source.close()
+        entered, self._entered = self._entered, None
+        if entered is not None:
+            await entered.__aexit__(None, None, None)
+        self.pool.close()
+
+    # -- being run
+
+    def run(self, *, http: str | None = None, **options: Any) -> None:
+        """Serve until the end of input or Ctrl-C: over stdio, or with `http="127.0.0.1:8000"` over HTTP.
+
+        `options` are those of `transports.http_runner.serve_http`.
+        """
+        if http is None:
+            from wharfinger.transports.stdio import serve_stdio
+
+            serve_stdio(self)
+        else:
+            from wharfinger.transports.http_runner import run_http
+
+            host, _, port = http.rpartition(":")
+            run_http(self, host or "127.0.0.1", int(port), **options)
+
+    def asgi(self, **options: Any) -> Any:
+        """This server as an ASGI application, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
+
+        `options` are those of `transports.http_server.HttpServer`.
+        """
+        from wharfinger.transports.http_server import HttpServer
+
+        return HttpServer(self, **options)
+
+
+Value = TypeVar("Value")
+
+
+def _decorated(add: Callable[..., None], function: Any, options: dict[str, Any]) -> Any:
+    """What a decorator returns with or without parentheses."""
+    if function is not None:
+        add(function, **options)
+        return function
+
+    def register(function: Any) -> Any:
+        add(function, **options)
+        return function
+
+    return register
+
+
+def _optional(value: Value | None) -> Value | UnsetType:
+    return UNSET if value is None else value
+
+
+def _summary(function: Callable[..., Any]) -> str | None:
+    """The first paragraph of the docstring."""
+    text = (getattr(function, "__doc__", None) or "").strip()
+    return " ".join(text.split("\n\n")[0].split()) or None

@@ -1,0 +1,90 @@
+"""Lists in pages: from registered features, whose pages are encoded once and kept, and from providers behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from msgspec import UNSET, Raw
+
+from wharfinger.errors import InvalidParams
+from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.jsonrpc import encode
+from wharfinger.server.cursors import Keys
+from wharfinger.server.features import Feature, Features
+
+__all__ = ["Listing", "Provider"]
+
+KEPT = 64
+"""Encoded pages that one list keeps."""
+
+F = TypeVar("F", bound=Feature)
+
+Provider = Callable[[Any, int], Awaitable[tuple[Sequence[Any], Any]]]
+"""`(key of the last one or None, limit)` to the definitions behind it and the key of the next page, or None."""
+
+
+class Listing(Generic[F]):
+    """One list of the protocol. `result` builds its result from `(definitions, next_cursor)`."""
+
+    def __init__(self, name: str, features: Features[F], keys: Keys, size: int, result: Callable[..., Any]) -> None:
+        self.name = name
+        self.features = features
+        self.providers: list[Provider] = []
+        self.size = size
+        self.shown: Callable[[F], Any] = lambda feature: feature.definition
+        """What a list shows of a feature; a list with computed definitions is not kept."""
+        self.computed = False
+        self._keys = keys
+        self._result = result
+        self._kept: dict[int, tuple[int, Raw]] = {}
+
+    async def serve(self, request: Request) -> Any:
+        """The handler of the list's method."""
+        return await self.page(request.params.cursor)
+
+    async def page(self, cursor: Any = UNSET) -> Any:
+        """One page; kept ones are `Raw`, ready to be sent.
+
+        Raises:
+            InvalidParams: the cursor is none of this list.
+        """
+        number, key = (0, 0) if cursor is UNSET else self._position(cursor)
+        if not self.providers and not self.computed:
+            kept = self._kept.get(key)
+            if kept is not None and kept[0] == self.features.version:
+                return kept[1]
+            version = self.features.version
+            page = Raw(encode(await self.build(number, key)))
+            if len(self._kept) >= KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = (version, page)
+            return page
+        return await self.build(number, key)
+
+    def _position(self, cursor: str) -> tuple[int, Any]:
+        position = self._keys.open(self.name, cursor)
+        number, key = position
+        if number > len(self.providers):
+            raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
+        return number, key
+
+    async def build(self, number: int, key: Any) -> Any:
+        """Fill one page, from the place `key` of provider `number` on; 0 is the registered features."""
+        shown: list[Any] = []
+        while True:
+            room = self.size - len(shown)
+            if number == 0:
+                features, key = self.features.page(key, room)
+                shown.extend(map(self.shown, features))
+            else:
+                more, key = await self.providers[number - 1](key, room)
+                shown.extend(more)
+            if key is not None:
+                break
+            number += 1
+            if number > len(self.providers):
+                return self._result(shown, UNSET)
+            if len(shown) >= self.size:
+                break
+        return self._result(shown, self._keys.seal(self.name, [number, key]))

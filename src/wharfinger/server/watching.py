@@ -1,0 +1,188 @@
+"""Who watches what, in both eras: one change reaches every watcher once, soon, and from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from wharfinger.protocol import subscriptions
+from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.handshake import Session
+
+__all__ = ["ListenWatcher", "SessionWatcher", "Watching"]
+
+COALESCE = 0.05
+"""Seconds in which changes of one URI or list become one notification."""
+
+
+class Watcher(Protocol):
+    """Someone to tell."""
+
+    def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
+        """Send a notification, built with this watcher's tag; False where it was dropped."""
+        ...
+
+
+class SessionWatcher:
+    """A session of the handshake era; equal to any other watcher of the same session."""
+
+    __slots__ = ("session",)
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
+        """Send on the session's own stream."""
+        return self.session.send(message(None))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SessionWatcher) and other.session is self.session
+
+    def __hash__(self) -> int:
+        return hash(self.session)
+
+
+class ListenWatcher:
+    """One open `subscriptions/listen` request (2026-07-28)."""
+
+    __slots__ = ("request", "tag")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.tag = subscriptions.tag(request.id)
+
+    def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
+        """Send on the request's stream, tagged with its id."""
+        return self.request.channel.send(self.request, message(self.tag))
+
+
+class Watching:
+    """The watchers of each URI and of each list.
+
+    `attach(uri)` is called before the first watcher of a URI is told anything, `detach(uri)` after the last one went;
+    with None they mean the list of resources. Both are called on the event loop.
+    """
+
+    def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
+        self.told: Callable[[str, int], None] | None = None
+        """Called with a URI and how many watchers were told that it changed; for whoever shows what goes on."""
+        self._attach = attach
+        self._detach = detach
+        self._by_uri: dict[str, dict[Watcher, None]] = {}
+        self._by_list: dict[str, dict[Watcher, None]] = {name: {} for name in subscriptions.LISTS}
+        self._by_watcher: dict[Watcher, set[str]] = {}
+        self._changed: dict[tuple[str, bool], None] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on changes are told, on this loop."""
+        self._loop, self._thread = loop, threading.get_ident()
+
+    def stop(self) -> None:
+        """Nothing is told any more."""
+        self._loop = None
+
+    # -- who watches
+
+    def watch(self, watcher: Watcher, uri: str) -> None:
+        """Add a watcher of a URI; nothing changes where it is one already."""
+        watchers = self._by_uri.setdefault(uri, {})
+        first = not watchers
+        watchers[watcher] = None
+        self._by_watcher.setdefault(watcher, set()).add(uri)
+        if first:
+            self._attach(uri)
+
+    def unwatch(self, watcher: Watcher, uri: str) -> None:
+        """Remove a watcher of a URI; nothing changes where it is none."""
+        watchers = self._by_uri.get(uri)
+        if watchers is None or watcher not in watchers:
+            return
+        del watchers[watcher]
+        self._by_watcher[watcher].discard(uri)
+        if not watchers:
+            del self._by_uri[uri]
+            self._detach(uri)
+
+    def watch_list(self, watcher: Watcher, name: str) -> None:
+        """Add a watcher of a list."""
+        watchers = self._by_list[name]
+        first = not watchers
+        watchers[watcher] = None
+        if first and name == "resources":
+            self._attach(None)
+
+    def drop(self, watcher: Watcher) -> None:
+        """Remove a watcher from everything; its session or request is over."""
+        for uri in tuple(self._by_watcher.get(watcher, ())):
+            self.unwatch(watcher, uri)
+        self._by_watcher.pop(watcher, None)
+        for name, watchers in self._by_list.items():
+            if watcher in watchers:
+                del watchers[watcher]
+                if not watchers and name == "resources":
+                    self._detach(None)
+
+    def count(self, watcher: Watcher) -> int:
+        """How many URIs it watches."""
+        return len(self._by_watcher.get(watcher, ()))
+
+    def watched(self) -> list[str]:
+        """The URIs that have a watcher."""
+        return list(self._by_uri)
+
+    # -- what changed
+
+    def updated(self, uri: str) -> None:
+        """A resource changed; from any thread, and for nothing where nobody watches."""
+        if uri in self._by_uri:
+            self._note((uri, False))
+
+    def list_changed(self, name: str) -> None:
+        """A list changed; from any thread."""
+        if self._by_list[name]:
+            self._note((name, True))
+
+    def _note(self, change: tuple[str, bool]) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._collect(change)
+            return
+        with suppress(RuntimeError):  # the loop was closed between the look and the call
+            loop.call_soon_threadsafe(self._collect, change)
+
+    def _collect(self, change: tuple[str, bool]) -> None:
+        if self._loop is None:
+            return
+        if not self._changed:
+            self._loop.call_later(COALESCE, self._tell)
+        self._changed[change] = None
+
+    def _tell(self) -> None:
+        changes, self._changed = self._changed, {}
+        for name, is_list in changes:
+            if is_list:
+                self._send(tuple(self._by_list[name]), subscriptions.list_changed, name)
+            else:
+                told = self._send(tuple(self._by_uri.get(name, ())), subscriptions.updated, name)
+                if self.told is not None and told:
+                    self.told(name, told)
+
+    def _send(self, watchers: tuple[Watcher, ...], build: Callable[[str, subscriptions.Tag], bytes], name: str) -> int:
+        plain: bytes | None = None  # every session gets the same bytes
+
+        def message(tag: subscriptions.Tag) -> bytes:
+            nonlocal plain
+            if tag is not None:
+                return build(name, tag)
+            if plain is None:
+                plain = build(name, None)
+            return plain
+
+        return sum(watcher.tell(message) for watcher in watchers)

@@ -1,0 +1,233 @@
+"""A server's peer on a byte stream: reads lines, runs one task per request, writes once per turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from wharfinger.errors import InternalError
+from wharfinger.protocol.exchange import Pieces, Request, no_such_method, told
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.lines import LineBuffer
+from wharfinger.protocol.peer import Answer, Cancelled, Notification, Refusal, ServerPeer
+
+__all__ = ["StreamServer"]
+
+log = logging.getLogger("wharfinger.transports.stream")
+
+TICK = 1.0
+"""Seconds between two looks at deadlines: one sweeper per connection, since a timer per request costs 1.8 µs."""
+LATE = -1
+"""`Request.born` of a request whose deadline has passed."""
+
+
+class StreamServer(asyncio.Protocol):
+    """Serves one connection of newline-delimited messages: stdio, a pipe, a socket.
+
+    `ended` is done when the connection is over and everything that was read is answered, or cancelled.
+    """
+
+    def __init__(self, service: Service, *, principal: str = "") -> None:
+        self.service = service
+        self.peer = ServerPeer(Session(principal, self.send_apart), service.stamps, service.limits)
+        self.lines = LineBuffer(service.limits.message)
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self.loop.create_future()
+        self.transport: asyncio.WriteTransport | None = None
+        self.out: list[bytes] = []
+        """Small messages of this turn of the loop; one write takes them all."""
+        self.parked: deque[bytes | Iterator[bytes | memoryview]] = deque()
+        """What waits for the reader, behind a large message or above the high-water mark."""
+        self.parked_bytes = 0
+        self.blocked = False
+        self.tick = 0
+        self.draining = False
+        self.sweeper = self.loop.call_later(TICK, self.sweep)
+
+    # -- reading
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; each request starts one task."""
+        # A chunk of whole lines, which nearly every one is, needs no buffer.
+        whole = not self.lines.unfinished and data.endswith(b"\n")
+        for line in data.split(b"\n") if whole else self.lines.feed(data):
+            if not line:
+                continue
+            event = self.peer.receive(line)
+            if type(event) is Request:
+                event.channel = self
+                event.born = self.tick
+                event.task = self.loop.create_task(self.serve(event))
+            elif event is not None:
+                self.settle(event)  # type: ignore[arg-type]  # mypy does not narrow by `type() is`
+
+    def settle(self, event: Refusal | Cancelled | Notification | Answer) -> None:
+        """Do what an event other than a request asks for."""
+        match event:
+            case Refusal(data):
+                self.write(data)
+            case Cancelled(request):
+                request.task.cancel()
+            case Notification(method, params):
+                if taker := self.service.notified.get(method):
+                    taker(self.peer.session, params)
+            case Answer(token, message):
+                if not token.done():
+                    token.set_result(message)
+
+    def eof_received(self) -> bool:
+        """The client sends no more: what was read is answered, then `ended` is set; the write side stays open."""
+        self.drain()
+        return True
+
+    # -- serving
+
+    async def serve(self, request: Request) -> None:
+        """Run the handler; the only place where its exception becomes an error on the wire."""
+        try:
+            handler = self.service.handlers.get(request.method) if request.row is not None else None
+            if handler is None:
+                raise no_such_method(request)
+            data = self.peer.respond(request, await handler(request))
+        except asyncio.CancelledError as error:
+            data = self.stopped(request, error)
+        except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
+            data = self.failed(request, error)
+        if data is not None:
+            self.write(data)
+        if self.draining and not self.peer.in_flight:
+            self.finish()
+
+    def failed(self, request: Request, error: BaseException) -> bytes | None:
+        """The error answer; what was not raised on purpose goes to the log under a reference."""
+        reference = os.urandom(4).hex()
+        answer = told(error, reference)
+        if answer is not error:
+            log.error("%s failed (reference %s)", request.method, reference, exc_info=error)
+        return self.peer.fail(request, answer)
+
+    def stopped(self, request: Request, error: asyncio.CancelledError) -> bytes | None:
+        """A cancelled handler: no answer where the client cancelled or is gone, else the deadline's."""
+        if self.peer.in_flight.get(request.id) is not request:
+            return None
+        if request.born == LATE:
+            seconds = self.service.limits.handler_time
+            return self.peer.fail(
+                request, InternalError(f"The request was cancelled: it took longer than {seconds:g} s.")
+            )
+        # The handler cancelled itself: its caller still waits.
+        return self.failed(request, error)
+
+    def sweep(self) -> None:
+        """Cancel what is over its deadline."""
+        self.tick += 1
+        oldest = self.tick - self.service.limits.handler_time / TICK
+        for request in self.peer.in_flight.values():
+            if request.born < oldest and not (request.row is not None and request.row.long):
+                request.born = LATE
+                request.task.cancel()
+        self.sweeper = self.loop.call_later(TICK, self.sweep)
+
+    # -- writing
+
+    def send(self, request: Request, message: bytes) -> bool:
+        """`Channel`: a notification on the request's stream; dropped when the request is over, or the reader slow."""
+        return self.peer.in_flight.get(request.id) is request and self.send_apart(message)
+
+    def send_apart(self, message: bytes) -> bool:
+        """`Outlet`: a notification that belongs to no request; dropped when the reader is too slow."""
+        if self.parked_bytes > self.service.limits.backlog or self.ended.done():
+            return False
+        self.write(message)
+        return True
+
+    def write(self, data: bytes | Pieces) -> None:
+        """Send one message, after those before it; small ones are collected and written once per turn of the loop."""
+        if self.blocked or self.parked or type(data) is not bytes:
+            self.park(data)
+            return
+        self.out.append(data)
+        if len(self.out) == 1:
+            self.loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what this turn of the loop collected."""
+        if self.out and self.transport is not None:
+            self.out.append(b"")
+            self.transport.write(b"\n".join(self.out))
+        self.out.clear()
+
+    def park(self, data: bytes | Pieces) -> None:
+        """Keep the order: a large message is written piece by piece, as fast as the reader takes it."""
+        self.flush()
+        self.parked_bytes += len(data)
+        if type(data) is bytes:
+            self.parked.append(data + b"\n")
+        else:
+            self.parked.append(iter(data))  # type: ignore[arg-type]  # a Pieces here
+            self.parked.append(b"\n")
+        if not self.blocked:
+            self.pump()
+
+    def pump(self) -> None:
+        """Write what is parked until the reader is behind."""
+        while self.parked and not self.blocked and self.transport is not None:
+            head = self.parked[0]
+            chunk: Any = head if isinstance(head, bytes) else next(head, None)
+            if chunk is None or head is chunk:
+                self.parked.popleft()
+            if chunk is not None:
+                self.parked_bytes -= len(chunk)
+                self.transport.write(chunk)
+        if not self.parked:
+            self.parked_bytes = 0
+            if self.draining and not self.peer.in_flight:
+                self.finish()
+
+    def pause_writing(self) -> None:
+        """The reader is behind."""
+        self.blocked = True
+
+    def resume_writing(self) -> None:
+        """The reader has caught up."""
+        self.blocked = False
+        self.pump()
+
+    # -- beginning and end
+
+    def connection_made(self, transport: Any) -> None:
+        """Both directions of a socket; for two pipes `transport` is set by hand."""
+        self.transport = transport
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Nobody reads any more: everything in flight is cancelled."""
+        self.finish()
+
+    def drain(self) -> None:
+        """No new request comes: answer what was read, within `Limits.drain` seconds, then end."""
+        if self.draining:
+            return
+        self.draining = True
+        for request in [
+            request for request in self.peer.in_flight.values() if request.row is not None and request.row.long
+        ]:
+            del self.peer.in_flight[request.id]
+            request.task.cancel()
+        if self.peer.in_flight:
+            self.loop.call_later(self.service.limits.drain, self.finish)
+        else:
+            self.finish()
+
+    def finish(self) -> None:
+        """Cancel what is left, write what is collected, and set `ended`."""
+        self.sweeper.cancel()
+        for request in self.peer.close():
+            request.task.cancel()
+        self.flush()
+        if not self.ended.done() and not self.parked:
+            self.ended.set_result(None)

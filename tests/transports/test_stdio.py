@@ -1,0 +1,254 @@
+"""stdio as real processes: pipes, sockets, files, the null device and a terminal; nothing else reaches the wire."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FIXTURE = [sys.executable, str(Path(__file__).with_name("stdio_fixture.py"))]
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+
+
+def read(id: Any, uri: str) -> bytes:
+    params = {"uri": uri, "_meta": META}
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": "resources/read", "params": params}).encode() + b"\n"
+
+
+def answers(data: bytes) -> dict[Any, Any]:
+    return {message.get("id"): message for message in map(json.loads, data.splitlines())}
+
+
+def text(message: Any) -> str:
+    return str(message["result"]["contents"][0]["text"])
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    running = subprocess.Popen(FIXTURE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    yield running
+    if running.poll() is None:
+        running.kill()
+    running.communicate()
+
+
+def ask(process: subprocess.Popen[bytes], id: Any, uri: str) -> Any:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(read(id, uri))
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def test_what_was_read_is_answered_at_the_end_of_input_and_the_process_exits() -> None:
+    done = subprocess.run(
+        FIXTURE, input=read(1, "fix://plain") + read(2, "fix://slow"), capture_output=True, timeout=10
+    )
+    assert {id: text(m) for id, m in answers(done.stdout).items()} == {1: "plain", 2: "slow"}
+    assert done.returncode == 0
+
+
+def test_a_request_that_does_not_end_holds_up_nothing_after_the_end_of_input() -> None:
+    done = subprocess.run(
+        FIXTURE, input=read(1, "fix://never") + read(2, "fix://plain"), capture_output=True, timeout=10
+    )
+    assert set(answers(done.stdout)) == {2}
+    assert done.returncode == 0
+
+
+def test_a_blocking_thread_holds_up_nothing_after_the_end_of_input() -> None:
+    """security L18"""
+    done = subprocess.run(FIXTURE, input=read(1, "fix://blocks"), capture_output=True, timeout=10)
+    assert (done.stdout, done.returncode) == (b"", 0)
+
+
+def test_half_a_message_at_the_end_is_not_run() -> None:
+    """security S03"""
+    done = subprocess.run(
+        FIXTURE, input=read(1, "fix://plain") + read(2, "fix://plain")[:-3], capture_output=True, timeout=10
+    )
+    assert set(answers(done.stdout)) == {1}
+
+
+def test_a_socket_serves_as_stdin_and_stdout() -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        process = subprocess.Popen(FIXTURE, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL)
+        theirs.close()
+        ours.sendall(read(1, "fix://plain"))
+        assert text(json.loads(ours.makefile().readline())) == "plain"
+        ours.shutdown(socket.SHUT_WR)
+        assert process.wait(10) == 0
+
+
+def test_files_serve_as_stdin_and_stdout(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(read(1, "fix://plain") + read(2, "fix://blob/300000"))
+    with (tmp_path / "in").open("rb") as given, (tmp_path / "out").open("wb") as taken:
+        assert subprocess.run(FIXTURE, stdin=given, stdout=taken, stderr=subprocess.DEVNULL, timeout=10).returncode == 0
+    got = answers((tmp_path / "out").read_bytes())
+    assert text(got[1]) == "plain"
+    assert base64.b64decode(got[2]["result"]["contents"][0]["blob"]) == b"\xff" * 300_000
+
+
+def test_the_null_device_as_stdin_ends_at_once() -> None:
+    done = subprocess.run(FIXTURE, stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+def test_a_terminal_serves_as_stdin_and_stdout() -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(FIXTURE, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE)
+    os.close(theirs)
+    os.write(ours, read(1, "fix://plain"))
+    got = b""
+    while b'"text":"plain"' not in got:
+        got += os.read(ours, 65536)
+    os.write(ours, b"\x04")  # Ctrl-D
+    assert process.wait(10) == 0
+    os.close(ours)
+    process.communicate()
+
+
+def test_one_ctrl_c_ends_without_a_traceback(process: subprocess.Popen[bytes]) -> None:
+    ask(process, 1, "fix://plain")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert errors == b"started\n"
+
+
+def test_ctrl_c_ends_while_a_thread_blocks(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    process.stdin.write(read(1, "fix://blocks"))
+    ask(process, 2, "fix://plain")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+
+
+def test_sigterm_ends_with_what_is_in_flight_answered(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    process.stdin.write(read(1, "fix://slow"))
+    ask(process, 2, "fix://plain")
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=10)
+    assert text(answers(out)[1]) == "slow"
+    assert process.returncode == 0
+
+
+def test_the_server_ends_when_its_parent_dies(tmp_path: Path) -> None:
+    """security S10: somebody else holds the pipe open, so that there is no end of input."""
+    reader, writer = os.pipe()
+    code = (
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen({FIXTURE!r}, stdin={reader}, stderr=subprocess.DEVNULL)\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[reader]
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    os.write(writer, read(1, "fix://plain"))
+    assert text(json.loads(parent.stdout.readline())) == "plain"
+    watched = os.pidfd_open(pid)
+    parent.kill()
+    import select
+
+    assert select.select([watched], [], [], 10)[0]
+    os.close(watched)
+    os.close(reader)
+    os.close(writer)
+    parent.communicate()
+
+
+@pytest.mark.parametrize("uri", ["fix://prints", "fix://child"])
+def test_stray_output_does_not_touch_the_wire(process: subprocess.Popen[bytes], uri: str) -> None:
+    """security S01, S02: print, a write to descriptor 1, a child that prints and one that reads."""
+    assert "result" in ask(process, 1, uri)
+    assert text(ask(process, 2, "fix://plain")) == "plain"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "fix://exits",
+        "fix://exits-in-thread",
+        "fix://recursion",
+        "fix://surrogate",
+        "fix://raises",
+        "fix://cancels-itself",
+    ],
+)
+def test_a_handler_can_do_nothing_to_the_server(process: subprocess.Popen[bytes], uri: str) -> None:
+    """security F05, F06, F07, S07: that call's error, told by a reference, and nobody else's."""
+    failed = ask(process, 1, uri)
+    assert failed["error"]["code"] == -32603
+    assert "hunter2" not in json.dumps(failed)
+    assert text(ask(process, 2, "fix://plain")) == "plain"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=10)
+    reference = failed["error"]["message"].split("reference ")[1][:8]
+    assert reference.encode() in errors
+
+
+def test_a_reader_that_is_slow_gets_everything_in_order(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(
+        b"".join(read(n, f"fix://blob/{n * 100_000}") + read(1000 + n, "fix://plain") for n in range(1, 20))
+    )
+    process.stdin.flush()
+    process.stdin.close()
+    process.stdin = None
+    got = answers(process.stdout.read())
+    assert [len(base64.b64decode(got[n]["result"]["contents"][0]["blob"])) for n in range(1, 20)] == [
+        n * 100_000 for n in range(1, 20)
+    ]
+    assert all(text(got[1000 + n]) == "plain" for n in range(1, 20))
+
+
+def test_an_overlong_message_is_answered_and_the_next_one_served(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(b"x" * (3 << 20) + b"\n" + read(1, "fix://plain"))
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["error"]["code"] == -32600
+    assert text(json.loads(process.stdout.readline())) == "plain"
+
+
+def test_bytes_one_at_a_time_make_the_same_messages(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    for byte in read(1, "fix://plain"):
+        process.stdin.write(bytes([byte]))
+        process.stdin.flush()
+    assert text(json.loads(process.stdout.readline())) == "plain"
+
+
+def test_two_thousand_calls_at_once_are_each_answered_once(process: subprocess.Popen[bytes]) -> None:
+    """security L21"""
+    assert process.stdin is not None
+    process.stdin.write(b"".join(read(n, "fix://plain") for n in range(2000)))
+    process.stdin.close()
+    process.stdin = None
+    assert process.stdout is not None
+    lines = process.stdout.read().splitlines()
+    assert len(lines) == 2000
+    assert set(answers(b"\n".join(lines))) == set(range(2000))
+
+
+def test_a_broken_output_pipe_ends_the_server(process: subprocess.Popen[bytes]) -> None:
+    """security S05"""
+    assert process.stdin is not None and process.stdout is not None
+    ask(process, 1, "fix://plain")
+    process.stdout.close()
+    process.stdin.write(read(2, "fix://plain"))
+    process.stdin.flush()
+    assert process.wait(10) is not None
+    process.stdout = None
