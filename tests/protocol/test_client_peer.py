@@ -183,7 +183,8 @@ def test_notification_for_no_request_of_ours_is_ignored(method: str, params: dic
 
 
 @pytest.mark.parametrize(
-    "data", [b"INFO starting", b"\xff\xfe\x00", b"[1]", b"42", b'"x"', b"{}", b'{"jsonrpc":"1.0","id":1}', b"{", b"null"]
+    "data",
+    [b"INFO starting", b"\xff\xfe\x00", b"[1]", b"42", b'"x"', b"{}", b'{"jsonrpc":"1.0","id":1}', b"{", b"null"],
 )
 def test_what_is_no_message_is_garbage(data: bytes) -> None:
     """Security C03, C04, C16: a line of a log, in whatever encoding, ends nothing."""
@@ -224,7 +225,9 @@ def test_batch_is_read_only_in_the_revision_that_has_it() -> None:
     """2025-03-26: batches must be received."""
     asked = peer("2025-03-26")
     first, second = ask(asked, "one"), ask(asked, "two")
-    batch = json.dumps([json.loads(wire(id=second, result={})), json.loads(wire(id=first, result={})), [[]], 3]).encode()
+    batch = json.dumps(
+        [json.loads(wire(id=second, result={})), json.loads(wire(id=first, result={})), [[]], 3]
+    ).encode()
     assert [event.waiter for event in asked.receive(batch) if type(event) is Answer] == ["two", "one"]
     other = peer("2025-06-18")
     ask(other, "one")

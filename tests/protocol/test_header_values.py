@@ -51,7 +51,9 @@ def test_every_text_comes_back(text: str) -> None:
     assert decode_value(value) == text
 
 
-@pytest.mark.parametrize("value", [b"=?base64?SGVsbG8?=", b"=?base64?SGVs!!!bG8=?=", b"=?base64?/w==?=", b"=?base64?YQ==YQ==?=", b"\xff"])
+@pytest.mark.parametrize(
+    "value", [b"=?base64?SGVsbG8?=", b"=?base64?SGVs!!!bG8=?=", b"=?base64?/w==?=", b"=?base64?YQ==YQ==?=", b"\xff"]
+)
 def test_value_that_is_not_exact_is_refused(value: bytes) -> None:
     with pytest.raises(HeaderMismatch):
         decode_value(value)

@@ -74,7 +74,9 @@ def test_header_that_decides_may_not_repeat(name: bytes) -> None:
     refused(400, read_headers, [(name, b"a"), (name, b"a")])
 
 
-@pytest.mark.parametrize("name", [b"mcp-method", b"mcp-name", b"mcp-protocol-version", b"mcp-session-id", b"mcp-param-x"])
+@pytest.mark.parametrize(
+    "name", [b"mcp-method", b"mcp-name", b"mcp-protocol-version", b"mcp-session-id", b"mcp-param-x"]
+)
 def test_routing_header_may_not_repeat(name: bytes) -> None:
     """Security H38: an intermediary may read the other one."""
     assert isinstance(refused(400, read_headers, [(name, b"a"), (b"host", b"h"), (name, b"a")]), HeaderMismatch)
@@ -98,7 +100,9 @@ def knock(doors: Doors, host: str | None, origin: str | None = None) -> int:
     return status
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]", "[::1]:8000", " localhost:8000 "])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]", "[::1]:8000", " localhost:8000 "]
+)
 def test_loopback_names_are_hosts_on_any_port(host: str) -> None:
     assert knock(Doors("127.0.0.1"), host) == 200
 
@@ -125,7 +129,19 @@ def test_other_hosts_are_forbidden(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    [None, "", "a b", "localhost:80:80", "localhost:x", "localhost:123456", "[::1", "[::1]x", "u@localhost", "localhost/x", "loc\xe4lhost"],
+    [
+        None,
+        "",
+        "a b",
+        "localhost:80:80",
+        "localhost:x",
+        "localhost:123456",
+        "[::1",
+        "[::1]x",
+        "u@localhost",
+        "localhost/x",
+        "loc\xe4lhost",
+    ],
 )
 def test_missing_or_malformed_host_is_a_bad_request(host: str | None) -> None:
     """Security H05."""
@@ -199,7 +215,8 @@ def test_refusal_names_the_setting_and_repeats_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"allow_hosts": ["a b"]}, {"allow_origins": ["a.test"]}, {"public_url": "a.test"}, {"allow_hosts": ["https://a"]}]
+    "settings",
+    [{"allow_hosts": ["a b"]}, {"allow_origins": ["a.test"]}, {"public_url": "a.test"}, {"allow_hosts": ["https://a"]}],
 )
 def test_setting_that_cannot_be_right_is_an_error_at_the_start(settings: Any) -> None:
     with pytest.raises(ValueError, match="is not a"):
@@ -324,7 +341,12 @@ def test_post_that_does_not_take_json_is_not_acceptable() -> None:
         ({}, "initialize", {}, "opening"),
         ({VERSION: b"2025-06-18"}, "initialize", {}, "opening"),
         ({SESSION: b"s"}, "x", {"uri": "io.modelcontextprotocol/protocolVersion"}, "session"),
-        ({SESSION: b"s"}, "x", {"_meta": {"progressToken": 1}, "a": {"io.modelcontextprotocol/protocolVersion": 1}}, "session"),
+        (
+            {SESSION: b"s"},
+            "x",
+            {"_meta": {"progressToken": 1}, "a": {"io.modelcontextprotocol/protocolVersion": 1}},
+            "session",
+        ),
         ({SESSION: b"s"}, "x", {"_meta": None, "a": "protocolVersion"}, "session"),
     ],
 )

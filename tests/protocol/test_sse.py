@@ -1,4 +1,4 @@
-"""The event-stream codec: what is written is read back, however the bytes are cut, and nothing grows without a bound."""
+"""The event-stream codec: what is written is read back, however it is cut, and nothing grows without a bound."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def test_line_end_cut_in_two_is_one_line_end() -> None:
     assert data(b"data: a\r", b"\ndata: b\r", b"\n", b"\r", b"\n") == [b"a\nb"]
 
 
-events = st.binary(max_size=40) | st.sampled_from([b"", b"\n", b"\r\n", b"\r", b"data: x", b"\n\nevent: forged\ndata: y"])
+events = st.binary(max_size=40) | st.sampled_from(
+    [b"", b"\n", b"\r\n", b"\r", b"data: x", b"\n\nevent: forged\ndata: y"]
+)
 bodies = st.lists(events, max_size=5)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,6 +14,17 @@ from tests.types.schemas import Node, differences, is_struct, load_schemas, ours
 from wharfinger import errors, types
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.revisions import REVISIONS as RULES
+
+
+def test_without_the_schemas_nothing_is_compared_except_in_ci(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A bare clone has no schemas; where they are expected, their absence is a failure."""
+    monkeypatch.setattr("tests.types.schemas.SPEC", tmp_path / "none")
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="published schemas are not at"):
+        load_schemas()
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(pytest.fail.Exception, match="published schemas are not at"):
+        load_schemas()
 
 
 @pytest.fixture(scope="module")

@@ -96,9 +96,6 @@ _decode_routing = msgspec.json.Decoder(_Routing).decode
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
 """The id of an answer that is too hostile to decode; a wrong guess harms only a call to the server that sent it."""
 
-_UNASKED: tuple[bytes, ...] = ()
-"""Answers hold documents, whose members `id` and `method` occur as often as they like."""
-
 _NOTHING: tuple[Any, ...] = ()
 
 
@@ -134,7 +131,7 @@ class ClientPeer(Generic[W]):
     def receive(self, data: bytes) -> tuple[Event[W], ...]:
         """What one incoming message means; several events only for a batch (2025-03-26)."""
         try:
-            message = decode(data, self._limits, _UNASKED)
+            message = decode(data, self._limits, from_server=True)
         except ProtocolError as error:
             return self._unreadable(data, error)
         if message.method is UNSET:

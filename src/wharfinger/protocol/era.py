@@ -66,6 +66,7 @@ class GiveUp(msgspec.Struct, frozen=True):
 Step = Discover | Initialize
 Verdict = Discover | Initialize | Stateless | GiveUp
 
+
 class _Supported(msgspec.Struct):
     """What counts in the data of an error -32022."""
 

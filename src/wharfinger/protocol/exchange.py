@@ -93,7 +93,10 @@ def open_request(message: Message, session: Session | None, principal: str = "")
     try:
         params = (_UNKNOWN_METHOD if row is None else row).decode_params(raw)
     except msgspec.ValidationError as error:
-        raise _invalid_params(error) from None
+        params = None if row is None else _params_of_another_revision(row, raw, session)
+        if params is None:
+            raise _invalid_params(error) from None
+        row = None
     except msgspec.DecodeError:
         raise InvalidRequest("A string of the params has an invalid escape.") from None
     # One ladder without helpers: each call here costs every request of every client.
@@ -118,10 +121,10 @@ def open_request(message: Message, session: Session | None, principal: str = "")
             fields, names = fields + 1, 2  # the client's own "name" is one more
         caller = Caller(rules, info, meta.client_capabilities, principal)
         if bytes(raw).count(_META_MEMBER) > fields:
-            refuse_duplicates(bytes(raw))
+            refuse_duplicates(bytes(raw), message.id)  # type: ignore[arg-type]
     if row is not None:
         if row.routed and bytes(raw).count(row.routed) > names:
-            refuse_duplicates(bytes(raw))
+            refuse_duplicates(bytes(raw), message.id)  # type: ignore[arg-type]
         if not row.first <= caller.rules.order <= row.last:
             row = None
         elif session is not None and method == "initialize":
@@ -131,6 +134,19 @@ def open_request(message: Message, session: Session | None, principal: str = "")
 
 
 _UNKNOWN_METHOD = Method("", "client", t.RequestParams)
+
+
+def _params_of_another_revision(row: Method, raw: msgspec.Raw, session: Session | None) -> Any:
+    """Read only `_meta` where the caller's revision has no such method, whose params cannot be wrong; else None."""
+    try:
+        params = _UNKNOWN_METHOD.decode_params(raw)
+    except msgspec.ValidationError:
+        return None
+    if params.meta is not UNSET and params.meta.protocol_version is not UNSET:
+        rules = REVISIONS.get(params.meta.protocol_version)
+    else:
+        rules = None if session is None or session.phase is not Phase.OPEN else session.caller.rules
+    return None if rules is None or row.first <= rules.order <= row.last else params
 
 
 def _invalid_params(error: msgspec.ValidationError) -> ProtocolError:
@@ -177,28 +193,31 @@ def seal_result(request: Request, result: Any, stamps: Stamps) -> bytes | Pieces
     Raises:
         UnicodeEncodeError, TypeError, ValueError: the result has no JSON form in UTF-8.
     """
-    id = request.id
-    start = b'{"jsonrpc":"2.0","id":%b,"result":' % (b"%d" % id if type(id) is int else encode(id))
-    comma = b"{"
+    id = encode(request.id)
+    opening = b"{"
+    comma = b""
     if request.caller.rules.stamps_results:
         comma = b","
         own_meta = getattr(result, "meta", UNSET)
         if own_meta is UNSET:
             key = (request.row, request.ttl_ms, request.cache_scope)
-            start += stamps.openings.get(key) or stamps.opening(request)
+            opening = stamps.openings.get(key) or stamps.opening(request)
         else:
-            start += stamps.opening(request, own_meta)
+            opening = stamps.opening(request, own_meta)
             result = msgspec.structs.replace(result, meta=UNSET)
     if type(result) is t.ReadResourceResult:
         for content in result.contents:
             if type(content.blob) is bytes and len(content.blob) >= LARGE:
-                return _contents_in_pieces(start + comma, result)
+                return _contents_in_pieces(b'{"jsonrpc":"2.0","id":%b,"result":%b%b' % (id, opening, comma), result)
     body = bytes(result) if type(result) is Raw else encode(result)
+    if not comma and len(body) < LARGE:
+        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, body)
     if body == b"{}":
-        return start + (b"}}" if comma == b"," else b"{}}")
+        comma = b""
+    start = b'{"jsonrpc":"2.0","id":%b,"result":%b%b' % (id, opening, comma)
     if len(body) < LARGE:
-        return b"%b%b%b}" % (start, comma, body[1:])
-    return Pieces((start + comma, memoryview(body)[1:], b"}"))
+        return b"%b%b}" % (start, body[1:])
+    return Pieces((start, memoryview(body)[1:], b"}"))
 
 
 def _contents_in_pieces(start: bytes, result: t.ReadResourceResult) -> Pieces:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 
@@ -28,7 +28,7 @@ _EXACT = 2**53 - 1
 
 
 def encode_value(text: str) -> bytes:
-    """Write a text as a header value: as it is where that is safe, else in the base64 form (2026-07-28, header encoding)."""
+    """Write a text as a header value: as it is where that is safe, else in base64 (2026-07-28, header encoding)."""
     plain = text.isascii() and text.isprintable() and text == text.strip(" ")
     if plain and not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return text.encode()
@@ -75,19 +75,27 @@ def find_mirrors(schema: Mapping[str, Any]) -> tuple[Mirror, ...]:
     stack: list[tuple[Any, tuple[str, ...], bool]] = [(schema, (), True)]
     while stack:
         node, path, reachable = stack.pop()
-        if isinstance(node, Mapping):
+        if _is_object(node):
             if "x-mcp-header" in node:
                 found.append(_mirror(node, path, reachable))
             for key, value in node.items():
-                if key == "properties" and isinstance(value, Mapping):
+                if key == "properties" and _is_object(value):
                     stack.extend((child, (*path, name), reachable) for name, child in value.items())
                 elif key not in ("x-mcp-header", "const", "enum", "default", "examples"):
                     stack.append((value, path, False))
-        elif isinstance(node, list):
+        elif _is_array(node):
             stack.extend((child, path, False) for child in node)
     if len({mirror.header for mirror in found}) != len(found):
         raise InvalidHeaderAnnotation("Two properties use the same x-mcp-header name.")
     return tuple(sorted(found, key=lambda mirror: mirror.header))
+
+
+def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _is_array(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def _mirror(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> Mirror:
@@ -118,9 +126,10 @@ def check_params(mirrors: Sequence[Mirror], headers: Mapping[bytes, bytes], argu
 
 
 def _value_at(arguments: Any, path: Sequence[str]) -> Any:
+    value = arguments
     for name in path:
-        arguments = arguments.get(name) if isinstance(arguments, Mapping) else None
-    return arguments
+        value = value.get(name) if _is_object(value) else None
+    return value
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The rules of Streamable HTTP as pure functions of headers and messages, in the order of the checks; knows no socket and no ASGI.
+"""The rules of Streamable HTTP as pure functions of headers and messages, in their order; knows no socket and no ASGI.
 
 The order (2026-07-28, Streamable HTTP): `read_headers` → `Doors.check` → credentials → HTTP method → `check_post` →
 body → JSON → `find_era` → `open_request` → `check_mirrors` (or `rank`, where it failed) → method → handler. Everything
@@ -65,7 +65,7 @@ CLOSE: Pairs = ((b"connection", b"close"),)
 
 
 class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one HTTP server beside those of the service; each is a setting. Times are in seconds, sizes in bytes."""
+    """Bounds of one HTTP server beside those of its service; each is a setting. Times in seconds, sizes in bytes."""
 
     header_size: int = 32 * 1024
     """Request line and headers."""
@@ -188,7 +188,7 @@ class Doors:
         public_url: str = "",
     ) -> None:
         """Raises ValueError for a setting that cannot be a host, an origin or a URL."""
-        hosts = {(name, None) for name in LOOPBACK}
+        hosts: set[tuple[str, int | None]] = {(name, None) for name in LOOPBACK}
         if bind:
             hosts.add(_setting_host(f"[{bind}]" if ":" in bind and not bind.startswith("[") else bind))
         self._any_host = self._any_origin = False
@@ -222,6 +222,16 @@ class Doors:
         origin = headers.get(b"origin")
         if origin is not None and (host, origin) not in self._known_pairs:
             self._check_origin(origin, host or b"")
+
+    def shared_with(self, headers: Headers) -> bytes:
+        """The origin whose pages may read the answer, as Access-Control-Allow-Origin says it: only one of a setting.
+
+        A page of this server needs no such header, and every other one was refused by `check`.
+        """
+        origin = headers.get(b"origin", b"").strip(b" \t")
+        if self._any_origin:
+            return b"*"
+        return origin if _parse_origin(origin.decode("latin-1")) in self._origins else b""
 
     def _check_host(self, value: bytes | None) -> None:
         parsed = None if value is None else _parse_host(value.decode("latin-1"))
@@ -461,7 +471,7 @@ def check_version(headers: Headers) -> None:
 
 
 def check_mirrors(headers: Headers, request: _Opened) -> None:
-    """Compare the version, the method and the name in the headers with the body: an intermediary may have acted on them.
+    """Compare version, method and name in the headers with the body: an intermediary may have acted on them.
 
     Raises HeaderMismatch (2026-07-28, Streamable HTTP, standard headers).
     """
@@ -476,7 +486,7 @@ def check_mirrors(headers: Headers, request: _Opened) -> None:
         name: str = getattr(request.params, row.named_by)
         value = headers.get(NAME)
         # An encoded value is never equal to its text, and a text that looks encoded must be encoded.
-        if value != name.encode() or value.startswith(b"=?"):
+        if value is None or value != name.encode() or value.startswith(b"=?"):
             _compare_name(value, name)
 
 

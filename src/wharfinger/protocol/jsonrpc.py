@@ -46,9 +46,6 @@ encode = msgspec.json.Encoder().encode
 _decode_message = msgspec.json.Decoder(Message).decode
 _decode_id = msgspec.json.Decoder(_OnlyId).decode
 
-ROUTED = (b'"method"', b'"id"', b'"params"')
-"""What a message is routed on: two of one kind, and two readers may see two different messages (security: J07, J08)."""
-
 LARGEST_ID = 2**63 - 1
 
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
@@ -57,11 +54,12 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
-def decode(data: bytes, limits: Limits, routed: tuple[bytes, ...] = ROUTED) -> Message:
+def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message:
     """Decode one message strictly; `params`, `result` and `error` stay raw, but are known to be well-formed UTF-8 JSON.
 
-    The screens cost nanoseconds on a plain message; only a hit takes the slow path. `routed` names the members, as
-    they stand in the bytes, that may not occur twice.
+    No member that a message is routed on may stand there twice, or two readers may see two messages (security: J07,
+    J08). The screens cost nanoseconds on a plain message; only a hit takes the slow path. What comes `from_server` is
+    not screened: answers hold documents, whose members have any name, and there is nobody to be deceived.
 
     Raises:
         ParseError: not JSON, not UTF-8, or not within the depth.
@@ -82,19 +80,20 @@ def decode(data: bytes, limits: Limits, routed: tuple[bytes, ...] = ROUTED) -> M
     except (msgspec.DecodeError, RecursionError):
         raise ParseError from None
     id = message.id
-    for member in routed:
-        if data.count(member) > 1:
-            refuse_duplicates(data, _known(id))
-    # An escaped member name, as in "\u006dethod", would pass the screen above; all the names are ASCII.
-    if b"\\" in data and b"\\u00" in data:
-        refuse_duplicates(data, _known(id))
-    if (
-        (isinstance(id, str)
-        and len(id) > limits.id_length)
-        or (isinstance(id, int)
-        and not -LARGEST_ID <= id <= LARGEST_ID)
+    # Unrolled: three counts cost 0.3 µs, a loop over them twice that. An escaped member name, as in "\u006dethod",
+    # would pass them; all the names are ASCII.
+    if not from_server and (
+        data.count(b'"method"') > 1
+        or data.count(b'"id"') > 1
+        or data.count(b'"params"') > 1
+        or (b"\\" in data and b"\\u00" in data)
     ):
-        raise InvalidRequest(f"The id is longer than {limits.id_length} characters or 64 bits.")
+        refuse_duplicates(data, _known(id))
+    if type(id) is int:
+        if not -LARGEST_ID <= id <= LARGEST_ID:
+            raise InvalidRequest("An id may have 64 bits.")
+    elif type(id) is str and len(id) > limits.id_length:
+        raise InvalidRequest(f"An id may have {limits.id_length} characters.")
     if message.jsonrpc != "2.0":
         raise InvalidRequest(id=_known(id))
     if message.method is UNSET:

@@ -18,7 +18,7 @@ _LAST_HANDSHAKE = "2025-11-25"
 
 
 class Method:
-    """One method. `decode_params` and `decode_result` check and decode in one pass; their decoders are built on first use."""
+    """One method. `decode_params` and `decode_result` check and decode in one pass, by decoders built on first use."""
 
     __slots__ = ("capability", "decode_params", "decode_result", "first", "kept", "last", "long", "name", "named_by", "notification", "params", "result", "routed", "sender")  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Server-sent events as bytes, both directions, incremental and bounded; knows no HTTP and never reads the JSON inside."""
+"""Server-sent events as bytes, in both directions, incremental and bounded; never reads the JSON inside."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _fold(data: bytes) -> bytes:
 
 
 class EventDecoder:
-    """Reads an event stream from chunks cut anywhere. Linear in the bytes fed; holds at most `limit` bytes of one event."""
+    """Reads an event stream from chunks cut anywhere; linear in the bytes fed, holds `limit` bytes at most."""
 
     __slots__ = ("_data", "_event", "_held", "_limit", "_line", "_skip_lf", "_started", "last_id", "retry")
 

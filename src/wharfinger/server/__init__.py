@@ -1,1 +1,10 @@
-"""The server: features (tools, resources, templates, prompts) from plain functions and sources, served to every revision."""
+"""The server: features (tools, resources, templates, prompts) from functions and sources, for every revision."""
+
+from wharfinger.server.app import Includable, Server
+from wharfinger.server.completion import Complete
+from wharfinger.server.context import Context
+from wharfinger.server.resources import Content
+from wharfinger.server.source import Hit, Source
+from wharfinger.server.threads import Pool
+
+__all__ = ["Complete", "Content", "Context", "Hit", "Includable", "Pool", "Server", "Source"]

@@ -487,6 +487,7 @@ class Server:
                 self.watching.start(loop)
             except BaseException as error:
                 self._starting.set_exception(error)
+                self._starting.exception()  # whoever is first raises it here; nobody may be waiting for it there
                 raise
             self._starting.set_result(None)
         await asyncio.shield(self._starting)
@@ -535,11 +536,11 @@ class Server:
     def asgi(self, **options: Any) -> Any:
         """This server as an ASGI application, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
 
-        `options` are those of `transports.http_server.HttpServer`.
+        `options` are those of `transports.http_server.HttpApp`.
         """
-        from wharfinger.transports.http_server import HttpServer
+        from wharfinger.transports.http_server import HttpApp
 
-        return HttpServer(self, **options)
+        return HttpApp(self, **options)
 
 
 Value = TypeVar("Value")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from msgspec import UNSET
 
@@ -12,12 +12,18 @@ from wharfinger.protocol.exchange import Caller, Request, notify
 from wharfinger.protocol.jsonrpc import Id
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from wharfinger.server.app import Server
     from wharfinger.server.source import Hit
 
-__all__ = ["Context"]
+    State = TypeVar("State", default=Any)
+else:
+    from typing import TypeVar
 
-State = TypeVar("State")
+    State = TypeVar("State")
+
+__all__ = ["Context"]
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Syslog severities, least first (RFC 5424)."""

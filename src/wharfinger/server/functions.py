@@ -71,13 +71,14 @@ class Call:
         self._inline = inline
         self._timeout = timeout
         self.runs_async = is_async(function)
-        self._context: str | None = None
         self._converted: dict[str, Any] = {}
         self.completers: dict[str, Any] = {}
-        self._look_at(variables)
+        self._context = self._look_at(variables)
         self.plain = self.runs_async and not variables and self._context is None and timeout is None
 
-    def _look_at(self, variables: tuple[str, ...]) -> None:
+    def _look_at(self, variables: tuple[str, ...]) -> str | None:
+        """Settle what each parameter gets; the name of the one that takes the context, if there is one."""
+        context: str | None = None
         name = getattr(self.function, "__name__", repr(self.function))
         hints = _hints(self.function)
         taken: set[str] = set()
@@ -85,7 +86,7 @@ class Call:
         for parameter in inspect.signature(self.function).parameters.values():
             annotation, completer = _unwrap(hints.get(parameter.name, parameter.annotation))
             if (get_origin(annotation) or annotation) is Context:
-                self._context = parameter.name
+                context = parameter.name
             elif parameter.kind is parameter.VAR_KEYWORD:
                 takes_any = True
             elif parameter.name in variables:
@@ -99,6 +100,7 @@ class Call:
         missing = [variable for variable in variables if variable not in taken]
         if missing and not takes_any:
             raise TypeError(f"{name}() has no parameter for the URI's variable {missing[0]!r}.")
+        return context
 
     async def __call__(self, request: Request, values: Mapping[str, Any]) -> Any:
         """Call the function for a request.

@@ -331,24 +331,22 @@ def _choices(kind: Any) -> list[str]:
     return [value for value in values if isinstance(value, str)]
 
 
-_SECTION = re.compile(
-    r"(Args|Arguments|Parameters|Params|Returns?|Raises|Yields?|Examples?|Notes?|Warnings?|Attributes|See Also):\s*",
-    re.I,
-)
+_ARGUMENT_SECTIONS = frozenset(("args", "arguments", "parameters", "params"))
+_OTHER_SECTIONS = frozenset(("attributes", "example", "examples", "note", "notes", "raises", "return", "returns"))
+_SECTIONS = _ARGUMENT_SECTIONS | _OTHER_SECTIONS | {"warning", "warnings", "yield", "yields"}
 _ARGUMENT = r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)"
 
 
 def described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """The text of a docstring before its first section, and what its section `Args:` says of each parameter."""
     lines = inspect.cleandoc(getattr(function, "__doc__", None) or "").splitlines()
-    start = next((number for number, line in enumerate(lines) if re.fullmatch(_SECTION, line)), len(lines))
+    start = next((number for number, line in enumerate(lines) if _section(line)), len(lines))
     found: dict[str, str] = {}
     inside, name, depth = False, "", 0
     for line in lines[start:]:
         indent = len(line) - len(line.lstrip())
         if line and not indent:
-            section = re.fullmatch(_SECTION, line)
-            inside, name, depth = bool(section and section[1].lower()[:3] in ("arg", "par")), "", 0
+            inside, name, depth = _section(line) in _ARGUMENT_SECTIONS, "", 0
         elif inside and line.strip():
             depth = depth or indent
             argument = re.fullmatch(_ARGUMENT, line.strip()) if indent <= depth else None
@@ -358,6 +356,13 @@ def described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
             elif name:
                 found[name] = f"{found[name]} {line.strip()}".strip()
     return "\n".join(lines[:start]).strip(), found
+
+
+def _section(line: str) -> str:
+    """The name of the section that a line begins, in lower case; empty for any other line."""
+    name, colon, rest = line.partition(":")
+    name = name.lower()
+    return name if colon and not rest.strip() and name in _SECTIONS else ""
 
 
 def summary_of(function: Callable[..., Any]) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from wharfinger.protocol import subscriptions
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.handshake import Session
 
 __all__ = ["ListenWatcher", "SessionWatcher", "Watching"]
+
+log = logging.getLogger("wharfinger.server.watching")
 
 COALESCE = 0.05
 """Seconds in which changes of one URI or list become one notification."""
@@ -63,7 +66,8 @@ class Watching:
     """The watchers of each URI and of each list.
 
     `attach(uri)` is called before the first watcher of a URI is told anything, `detach(uri)` after the last one went;
-    with None they mean the list of resources. Both are called on the event loop.
+    with None they mean the list of resources. Both are called on the event loop; what they raise is logged, since the
+    watch stands without them too.
     """
 
     def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
@@ -83,8 +87,9 @@ class Watching:
         self._loop, self._thread = loop, threading.get_ident()
 
     def stop(self) -> None:
-        """Nothing is told any more."""
+        """Nothing is told any more, not even what was collected."""
         self._loop = None
+        self._changed = {}
 
     # -- who watches
 
@@ -95,7 +100,7 @@ class Watching:
         watchers[watcher] = None
         self._by_watcher.setdefault(watcher, set()).add(uri)
         if first:
-            self._attach(uri)
+            _quietly(self._attach, uri)
 
     def unwatch(self, watcher: Watcher, uri: str) -> None:
         """Remove a watcher of a URI; nothing changes where it is none."""
@@ -106,7 +111,7 @@ class Watching:
         self._by_watcher[watcher].discard(uri)
         if not watchers:
             del self._by_uri[uri]
-            self._detach(uri)
+            _quietly(self._detach, uri)
 
     def watch_list(self, watcher: Watcher, name: str) -> None:
         """Add a watcher of a list."""
@@ -114,7 +119,7 @@ class Watching:
         first = not watchers
         watchers[watcher] = None
         if first and name == "resources":
-            self._attach(None)
+            _quietly(self._attach, None)
 
     def drop(self, watcher: Watcher) -> None:
         """Remove a watcher from everything; its session or request is over."""
@@ -125,7 +130,7 @@ class Watching:
             if watcher in watchers:
                 del watchers[watcher]
                 if not watchers and name == "resources":
-                    self._detach(None)
+                    _quietly(self._detach, None)
 
     def count(self, watcher: Watcher) -> int:
         """How many URIs it watches."""
@@ -149,7 +154,7 @@ class Watching:
 
     def _note(self, change: tuple[str, bool]) -> None:
         loop = self._loop
-        if loop is None:
+        if loop is None or change in self._changed:  # what is collected is told later than now
             return
         if threading.get_ident() == self._thread:
             self._collect(change)
@@ -172,7 +177,7 @@ class Watching:
             else:
                 told = self._send(tuple(self._by_uri.get(name, ())), subscriptions.updated, name)
                 if self.told is not None and told:
-                    self.told(name, told)
+                    _quietly(self.told, name, told)
 
     def _send(self, watchers: tuple[Watcher, ...], build: Callable[[str, subscriptions.Tag], bytes], name: str) -> int:
         plain: bytes | None = None  # every session gets the same bytes
@@ -185,4 +190,13 @@ class Watching:
                 plain = build(name, None)
             return plain
 
-        return sum(watcher.tell(message) for watcher in watchers)
+        return sum(_quietly(watcher.tell, message) is True for watcher in watchers)
+
+
+def _quietly(function: Callable[..., Any], *args: Any) -> Any:
+    """Call what belongs to one watcher, source or onlooker; what it raises is nobody else's."""
+    try:
+        return function(*args)
+    except Exception:
+        log.exception("%s failed", getattr(function, "__qualname__", function))
+        return None

@@ -22,17 +22,20 @@ ORPHAN_CHECK = 1.0
 """Seconds between two looks at whether the parent process is still there."""
 
 
-def serve_stdio(service: Service) -> None:
-    """Serve until the end of input, Ctrl-C, SIGTERM, or the parent's death.
+def serve_stdio(service: Service) -> bool:
+    """Serve until the end of input, Ctrl-C, SIGTERM, or the parent's death; True where it was Ctrl-C.
 
     From here on `print` and child processes write to stderr, and nobody but the server reads stdin: what they would
     write or take is the protocol's (stdio: nothing but messages on stdout).
     """
     reader, writer = _take(0, os.O_RDONLY), _take(1, os.O_WRONLY)
     try:
-        # One Ctrl-C is a way to end, and no traceback.
-        with suppress(KeyboardInterrupt), asyncio.Runner() as runner:
+        with asyncio.Runner() as runner:
             runner.run(_serve(service, reader, writer))
+    except KeyboardInterrupt:  # one is a way to end, and no traceback
+        return True
+    else:
+        return False
     finally:
         # A thread may sit in read() or in a user's blocking function for ever: they are daemons, but flushing
         # stdio buffers at exit must not wait for them either.

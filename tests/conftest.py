@@ -1,0 +1,23 @@
+"""What every test shares: the folders of the project, and what an absent tool means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def absent(what: str) -> None:
+    """Skip the running test because `what` is not here; in CI (`CI=true`) nothing may be absent, and it fails."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what}: absent, and in CI nothing may be")
+    pytest.skip(f"{what}: absent")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The folder of the project."""
+    return ROOT
