@@ -1,0 +1,223 @@
+"""What a client's calls give back: lists in pages, contents of resources, results of tools; sends nothing."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidResponse
+
+__all__ = ["Listing", "ReadResult", "ToolResult", "convert"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+Page = tuple[Sequence[T], str | UnsetType]
+
+
+class Listing(Generic[T]):
+    """A list that the server gives in pages: `await` it for all of them, or go through it with `async for`.
+
+    Nothing is asked before that. Going through it asks for a page only when the one before is used up.
+    """
+
+    __slots__ = ("_most", "_page")
+
+    def __init__(self, page: Callable[[str | UnsetType], Awaitable[Page[T]]], most: int) -> None:
+        self._page = page
+        self._most = most
+
+    def __await__(self) -> Generator[Any, None, list[T]]:
+        return self._all().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        async for page in self.pages():
+            for item in page:
+                yield item
+
+    async def pages(self) -> AsyncIterator[Sequence[T]]:
+        """Each page as the server gives it.
+
+        Raises:
+            InvalidResponse: the list has no end: a cursor comes twice in a row, or there are more pages than allowed.
+        """
+        cursor: str | UnsetType = UNSET
+        for _ in range(self._most):
+            items, following = await self._page(cursor)
+            yield items
+            if following is UNSET:
+                return
+            if following == cursor:
+                raise InvalidResponse("The server's list has no end: a page names itself as the next one.")
+            cursor = following
+        raise InvalidResponse(f"The server's list has more than {self._most} pages; set a larger number of pages.")
+
+    async def _all(self) -> list[T]:
+        items: list[T] = []
+        async for page in self.pages():
+            items += page
+        return items
+
+
+class ReadResult:
+    """What is in a resource. Mostly it is one content; a directory, for instance, may have several."""
+
+    __slots__ = ("result", "uri")
+
+    def __init__(self, uri: str, result: t.ReadResourceResult) -> None:
+        self.uri = uri
+        """The URI that was read."""
+        self.result = result
+        """The whole result, with what it says on caching."""
+
+    def __repr__(self) -> str:
+        return f"<ReadResult {self.uri!r}: {len(self.contents)} contents>"
+
+    @property
+    def contents(self) -> list[t.ResourceContents]:
+        """Every content, as the server sent it."""
+        return self.result.contents
+
+    @property
+    def mime_type(self) -> str | None:
+        """What the server says the content is; None where it says nothing.
+
+        Raises:
+            ValueError: there are several contents, or none.
+        """
+        kind = self._only().mime_type
+        return None if isinstance(kind, UnsetType) else kind
+
+    @property
+    def text(self) -> str:
+        """The content as text; bytes are read as UTF-8.
+
+        Raises:
+            ValueError: there are several contents, or none, or it is not text.
+        """
+        content = self._only()
+        if isinstance(content.text, str):
+            return content.text
+        try:
+            return str(self.bytes, "utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.uri} is not text in UTF-8: use .bytes") from None
+
+    @property
+    def bytes(self) -> builtins.bytes:
+        """The content as bytes; text is given as UTF-8.
+
+        Raises:
+            ValueError: there are several contents, or none.
+        """
+        content = self._only()
+        if isinstance(content.blob, builtins.bytes):
+            return content.blob
+        return content.text.encode() if isinstance(content.text, str) else b""
+
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, type: type[U]) -> U: ...
+    def json(self, type: Any = Any) -> Any:
+        """The content read as JSON; with `type` decoded to it and checked.
+
+        Raises:
+            ValueError: there are several contents, or none, or it is not JSON of that type.
+        """
+        content = self._only()
+        data = content.text if isinstance(content.text, str) else self.bytes
+        try:
+            return convert(msgspec.json.decode(data), type) if hasattr(type, "model_validate") else _decode(data, type)
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"{self.uri} is not the JSON that was asked for: {error}") from None
+
+    def _only(self) -> t.ResourceContents:
+        contents = self.result.contents
+        if len(contents) != 1:
+            raise ValueError(f"{self.uri} has {len(contents)} contents: use .contents")
+        return contents[0]
+
+
+class ToolResult(Generic[T]):
+    """What a tool has answered: `data` is typed, `content` is what a model reads."""
+
+    __slots__ = ("data", "result")
+
+    def __init__(self, data: T, result: t.CallToolResult) -> None:
+        self.data = data
+        """The answer as the type that was asked for; without one the structured content, else the text."""
+        self.result = result
+        """The whole result."""
+
+    def __repr__(self) -> str:
+        return f"<ToolResult {self.data!r}>"
+
+    @property
+    def content(self) -> Sequence[t.Content]:
+        """Every block."""
+        return self.result.content
+
+    @property
+    def text(self) -> str:
+        """All blocks of text, one after the other."""
+        return text_of(self.result)
+
+    @property
+    def structured(self) -> Any:
+        """The structured content as JSON values; UNSET where the tool gave none, since null is a value."""
+        return self.result.structured_content
+
+
+def text_of(result: t.CallToolResult) -> str:
+    """All blocks of text, one after the other."""
+    return "\n".join(block.text for block in result.content if isinstance(block, t.TextContent))
+
+
+def data_of(result: t.CallToolResult, wanted: Any) -> Any:
+    """The data of a tool's result as `wanted`; UNSET stands for whatever there is.
+
+    Raises:
+        InvalidResponse: it is not of that type.
+    """
+    structured = result.structured_content
+    if wanted is UNSET:
+        return text_of(result) if structured is UNSET else structured
+    try:
+        if structured is not UNSET:
+            return _unwrapped(structured, wanted)
+        text = text_of(result)
+        return text if wanted is str else convert(msgspec.json.decode(text), wanted)
+    except (msgspec.MsgspecError, ValueError) as error:
+        name = getattr(wanted, "__name__", str(wanted))
+        raise InvalidResponse(f"The tool's result is no {name}: {error}") from None
+
+
+def _unwrapped(structured: Any, wanted: Any) -> Any:
+    """As it is; or what stands in `result`, where servers put what is no object: older revisions allow nothing else."""
+    try:
+        return convert(structured, wanted)
+    except (msgspec.MsgspecError, ValueError):
+        if not isinstance(structured, dict) or structured.keys() != {"result"}:
+            raise
+        return convert(structured["result"], wanted)
+
+
+def convert(value: Any, wanted: Any) -> Any:
+    """JSON values as `wanted`: a struct, dataclass, TypedDict, plain type, or a pydantic model.
+
+    Raises:
+        ValueError: they are not of that type.
+    """
+    if hasattr(wanted, "model_validate"):
+        return wanted.model_validate(value)
+    return msgspec.convert(value, wanted)
+
+
+def _decode(data: str | bytes, wanted: Any) -> Any:
+    return msgspec.json.decode(data, type=wanted)

@@ -1,0 +1,84 @@
+"""A client and a service in one process, joined without a pipe: the same bytes as over stdio, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from wharfinger.errors import ConnectionLost
+from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.limits import Limits
+from wharfinger.transports.stream import StreamServer
+from wharfinger.transports.stream_link import StreamLink
+
+__all__ = ["MemoryLink"]
+
+_joined: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+"""How many links each service has: its lifespan ends with the last one."""
+
+
+class MemoryLink(StreamLink):
+    """A `Link` to a service of this process; starts it if it is not running, and ends it with its last link."""
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        super().__init__(f"server {service.info.name!r}", limits)
+        self._service = service
+        self._server: StreamServer | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Start the service and join it."""
+        _joined[self._service] = _joined.get(self._service, 0) + 1
+        try:
+            await self._service.start()
+        except BaseException:
+            self._part()
+            raise
+        self._server = server = StreamServer(self._service)
+        server.connection_made(_ToClient(self, server))
+        self.write = server.data_received
+
+    async def close(self) -> None:
+        """Part from the service: what it does for this client is cancelled."""
+        if self._closing is None:
+            self._flush()
+            await super().close()
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._server is None:
+            return
+        self._server.connection_lost(None)
+        await asyncio.wait((self._server.ended,), timeout=self._service.limits.drain)
+        if self._part():
+            await self._service.close()
+
+    def _part(self) -> bool:
+        """One link less; True where it was the last one."""
+        left = _joined.pop(self._service) - 1
+        if left:
+            _joined[self._service] = left
+        return not left
+
+
+class _ToClient(asyncio.WriteTransport):
+    """The server's way to write: straight into the client's link, which never is behind."""
+
+    def __init__(self, link: StreamLink, server: StreamServer) -> None:
+        super().__init__()
+        self._link = link
+        self._server = server
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self._link.feed(data if isinstance(data, bytes) else bytes(data))
+
+    def is_closing(self) -> bool:
+        return self._link.is_lost
+
+    def close(self) -> None:
+        name = self._link.name
+        self._link.lose(lambda: ConnectionLost(f"The {name} ended the connection."))
+
+    abort = close

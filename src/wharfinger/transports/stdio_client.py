@@ -1,0 +1,280 @@
+"""A server as a child process: started in a group of its own, told to end politely, then made to; knows no method."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shlex
+import signal
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
+from wharfinger.protocol.limits import Limits
+from wharfinger.transports.stream_link import BLOCKED, StreamLink
+
+__all__ = ["StdioLink", "inherited"]
+
+logger = logging.getLogger("wharfinger.transports.stdio_client")
+
+_POSIX_NAMES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR")
+_WINDOWS_NAMES = (
+    "APPDATA",
+    "COMSPEC",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATHEXT",
+    "PROCESSOR_ARCHITECTURE",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "USERPROFILE",
+    "WINDIR",
+)
+INHERITED = frozenset(_POSIX_NAMES + _WINDOWS_NAMES)
+"""What a program needs in order to run at all. Everything else may be a secret of the host's (security: C21)."""
+
+COMMAND = 120
+"""Characters of a command in error messages."""
+STDERR_LINES = 20
+STDERR_LINE = 500
+"""What is kept of the child's standard error: lines, and bytes of each."""
+LAST_WORDS = 0.3
+"""Seconds in which the exit code and the ends of both outputs may follow the first of them."""
+GRACE = 2.0
+"""Seconds after closing the child's input, and again after SIGTERM, before the next step."""
+
+_POSIX = os.name == "posix"
+
+
+def inherited(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a child: what every program needs, and `extra`; nothing else of ours."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if (name.upper() in INHERITED or name.startswith("LC_")) and not value.startswith("()")  # a function of a shell
+    }
+    return kept | dict(extra or {})
+
+
+class StdioLink(StreamLink):
+    """A `Link` to a server that this process starts; ends with its whole process group."""
+
+    def __init__(self, command: Sequence[str], limits: Limits) -> None:
+        super().__init__(_on_one_line(command), limits)
+        self._command = list(command)
+        self._child = _Child(self)
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def stderr(self) -> str:
+        """The last lines that the child wrote on its standard error."""
+        return self._child.stderr
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, None before it was started."""
+        return self._child.pid
+
+    async def open(self, env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None) -> None:
+        """Start the child with `env` in addition to what every program needs.
+
+        Raises:
+            ConnectionFailed: there is no such command, or it may not be run.
+        """
+        flags: dict[str, Any] = {"start_new_session": True} if _POSIX else {"creationflags": _NEW_GROUP}
+        try:
+            await self._loop.subprocess_exec(
+                lambda: self._child,
+                *self._command,
+                env=inherited(env),
+                cwd=cwd,
+                close_fds=True,
+                **flags,
+            )
+        except FileNotFoundError as error:
+            missing = f"no such folder: {cwd}" if error.filename == cwd and cwd is not None else "no such command"
+            raise ConnectionFailed(f"Cannot start {self.name}: {missing}.") from None
+        except (OSError, ValueError) as error:
+            raise ConnectionFailed(f"Cannot start {self.name}: {getattr(error, 'strerror', None) or error}.") from None
+        self.write = self._child.stdin.write
+
+    async def close(self) -> None:
+        """Close the child's input, wait, then SIGTERM, wait, then SIGKILL, each for the whole group."""
+        if self._closing is None:
+            self._flush()
+            await super().close()
+            self._closing = self._loop.create_task(self._child.end())
+        # The end is the loop's business: a caller that is cancelled meanwhile does not leave a process behind.
+        await asyncio.shield(self._closing)
+
+    def why_lost(self) -> WharfingerError:
+        """What to tell callers when the child has ended, or has closed its output."""
+        code = self._child.exit_code
+        ended = "closed its output" if code is None else f"ended with {_told_code(code)}"
+        if self.garbage and self.rules is None:
+            return NotMCP(
+                f"{self.name} {ended} and is not MCP: the first bytes were {self.garbage[:80]!r}."
+                + (f"\n{self.stderr}" if self.stderr else "")
+            )
+        return ConnectionLost(f"{self.name} {ended}.", stderr=self.stderr)
+
+
+class _Child(asyncio.SubprocessProtocol):
+    """The child's three pipes and its exit."""
+
+    def __init__(self, link: StdioLink) -> None:
+        self._link = link
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._tail: deque[bytes] = deque(maxlen=STDERR_LINES)
+        self._rest = b""
+        self._exited: asyncio.Future[None] = self._loop.create_future()
+        self._open_pipes = {1, 2}
+        self._last_words: asyncio.TimerHandle | None = None
+        self.pid: int | None = None
+        self.exit_code: int | None = None
+
+    @property
+    def stdin(self) -> asyncio.WriteTransport:
+        assert self._transport is not None
+        return cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+
+    @property
+    def stderr(self) -> str:
+        lines = [*self._tail, self._rest[:STDERR_LINE]] if self._rest else [*self._tail]
+        return b"\n".join(lines).decode("utf-8", "backslashreplace")
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self.pid = self._transport.get_pid()
+        self.stdin.set_write_buffer_limits(high=BLOCKED)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self._link.feed(data)
+        else:
+            self._keep(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open_pipes.discard(fd)
+        if fd == 0:  # it reads no more, but may still be answering
+            self._link.resume_writing()
+            self._link.write = _drop
+            return
+        self._maybe_over(after=LAST_WORDS if fd == 1 else None)
+
+    def process_exited(self) -> None:
+        assert self._transport is not None
+        self.exit_code = self._transport.get_returncode()
+        if not self._exited.done():
+            self._exited.set_result(None)
+        # A grandchild may hold the pipes open for ever: what was written before the end is read, no more.
+        self._maybe_over(after=LAST_WORDS)
+
+    def pause_writing(self) -> None:
+        self._link.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._link.resume_writing()
+
+    # Inside.
+
+    def _maybe_over(self, after: float | None) -> None:
+        """Tell the callers once everything is known; at the latest in `after` seconds."""
+        if self._link.is_lost:
+            return
+        if self.exit_code is not None and not self._open_pipes:
+            self._over()
+        elif after is not None and self._last_words is None:
+            self._last_words = self._loop.call_later(after, self._over)
+
+    def _over(self) -> None:
+        if self._last_words is not None:
+            self._last_words.cancel()
+        self._link.lose(self._link.why_lost)
+
+    def _keep(self, data: bytes) -> None:
+        """Keep the last lines of standard error; linear and bounded, whatever is written there."""
+        *lines, rest = (self._rest + data[-STDERR_LINES * STDERR_LINE :]).split(b"\n")
+        self._rest = rest[:STDERR_LINE]
+        for line in lines:
+            self._tail.append(line.rstrip(b"\r")[:STDERR_LINE])
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s: %s", self._link.name, data.decode("utf-8", "backslashreplace")[:STDERR_LINE])
+
+    async def end(self) -> None:
+        """Take the child and whatever it has started away."""
+        if self._transport is None:
+            return
+        self.stdin.close()
+        if not await self._gone():
+            self._signal("SIGTERM")
+            if not await self._gone():
+                self._signal("SIGKILL")
+                await self._gone()
+        await self._end_group()
+        self._transport.close()
+
+    async def _gone(self) -> bool:
+        done, _ = await asyncio.wait((self._exited,), timeout=GRACE)
+        return bool(done)
+
+    async def _end_group(self) -> None:
+        """The child is gone; what it started is not to outlive it (security: C10)."""
+        if not _POSIX or not self._signal("SIGTERM"):
+            return
+        for _ in range(10):
+            await asyncio.sleep(0.02)
+            if not self._signal("0"):
+                return
+        self._signal("SIGKILL")
+
+    def _signal(self, name: str) -> bool:
+        """Signal the whole group; False where there is nobody left in it."""
+        assert self._transport is not None
+        if not _POSIX:
+            with contextlib.suppress(ProcessLookupError):
+                self._transport.kill()
+            return False
+        number = 0 if name == "0" else getattr(signal, name)
+        try:
+            os.killpg(cast("int", self.pid), number)
+        except (
+            ProcessLookupError,
+            PermissionError,
+        ):  # the second: all that is left are other users' or zombies (macOS)
+            return False
+        return True
+
+
+def _on_one_line(command: Sequence[str]) -> str:
+    text = " ".join(shlex.join(command).split())
+    return text if len(text) <= COMMAND else f"{text[: COMMAND - 1]}…"
+
+
+def _told_code(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"signal {signal.Signals(-code).name}"
+    return f"signal {-code}"
+
+
+def _drop(data: bytes) -> None:
+    """The child reads no more; whoever waits learns of it when its output ends."""
+
+
+_NEW_GROUP = 0x00000200 if sys.platform == "win32" else 0
+"""CREATE_NEW_PROCESS_GROUP."""

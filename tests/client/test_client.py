@@ -1,0 +1,448 @@
+"""The client against a server of ours, in every revision, in memory, over stdio and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypedDict
+
+import msgspec
+import pytest
+
+from tests.client.harbour import Berth, harbour
+from wharfinger import Client, Server, ToolError
+from wharfinger import types as t
+from wharfinger.client import Change
+from wharfinger.errors import (
+    ConnectionLost,
+    InvalidResponse,
+    RemoteError,
+    RemoteMethodNotFound,
+    RequestTimeout,
+    ResourceNotFound,
+)
+from wharfinger.protocol.revisions import SUPPORTED
+
+
+class Ship(TypedDict):
+    name: str
+    length: float
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+async def everything(client: Client, revision: str) -> None:
+    """List, read, complete, call, prompt, watch, fail."""
+    assert client.revision == revision
+    assert client.server_info == t.Implementation(name="harbour", version="3")
+    assert client.instructions == "Ships and tides."
+    assert client.capabilities.resources is not t.UNSET
+    await client.ping()
+
+    listed = [resource.uri async for resource in client.list_resources()]
+    assert listed == [resource.uri for resource in await client.list_resources()]
+    assert len(listed) == 11
+    assert [template.uri_template for template in await client.list_resource_templates()] == ["log://{vessel}/today"]
+    assert {tool.name for tool in await client.list_tools()} >= {"berth", "add", "sink"}
+    assert [prompt.name for prompt in await client.list_prompts()] == ["greet"]
+
+    note = await client.read_resource("notes://today")
+    assert (note.text, note.bytes, note.mime_type) == ("high tide ✓", "high tide ✓".encode(), "text/plain")
+    assert (await client.read_resource("notes://picture")).bytes == bytes(range(256)) * 1000
+    assert (await client.read_resource("notes://data")).json() == {"a": 1}
+    assert (await client.read_resource("notes://data")).json(dict[str, int]) == {"a": 1}
+    assert (await client.read_resource("log://mary/today")).text == "log of mary"
+    with pytest.raises(ResourceNotFound) as missing:
+        await client.read_resource("notes://none")
+    assert missing.value.uri == "notes://none"
+    assert isinstance(missing.value, RemoteError)
+
+    berth = await client.call_tool("berth", {"quay": 7}, returns=Berth)
+    assert berth.data == Berth(7, "Mary")
+    assert berth.structured == ({"quay": 7, "name": "Mary"} if revision >= "2025-06-18" else berth.structured)
+    assert (await client.call_tool("add", {"a": 2, "b": 3}, returns=int)).data == 5
+    with pytest.raises(ToolError, match="it leaks") as sunk:
+        await client.call_tool("sink")
+    assert sunk.value.result.is_error is True
+    prompt = await client.get_prompt("greet", {"name": "Mary"})
+    assert [message.content for message in prompt.messages] == [t.TextContent(text="Hello, Mary!")]
+
+    async with client.watch("notes://today") as changes:
+        await client.call_tool("change", {"uri": "notes://picture"})
+        await client.call_tool("change", {"uri": "notes://today"})
+        assert await anext(changes) == Change("resource", "notes://today")
+    with pytest.raises(ResourceNotFound, match="notes://none"):
+        await client.watch("notes://none")
+    async with client.watch_lists() as lists:
+        await client.call_tool("grow")
+        assert await anext(lists) == Change("resources")
+
+
+@pytest.mark.parametrize("revision", SUPPORTED)
+def test_in_memory_every_revision_gives_the_same(revision: str) -> None:
+    async def test() -> None:
+        async with Client(harbour(), revision=revision) as client:
+            await everything(client, revision)
+
+    run(test())
+
+
+PROGRAM = Path(__file__).with_name("harbour.py")
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-03-26"])
+def test_over_stdio_it_is_the_same(revision: str) -> None:
+    async def test() -> None:
+        async with Client(PROGRAM, revision=revision) as client:
+            await everything(client, revision)
+
+    run(test())
+
+
+@asynccontextmanager
+async def http_server() -> AsyncIterator[str]:
+    """A harbour over HTTP."""
+    from wharfinger.transports.http_runner import serve_http
+
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(serve_http(harbour(), port=0, on_ready=ready.set_result))
+    try:
+        yield f"{await ready}/mcp"
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+def test_over_http_it_is_the_same(revision: str) -> None:
+    async def test() -> None:
+        async with http_server() as url, Client(url, revision=revision) as client:
+            await everything(client, revision)
+
+    run(test())
+
+
+# Who may do what from where
+
+
+def test_it_may_be_opened_and_closed_in_different_tasks() -> None:
+    """A connection is the loop's: as a fixture of a test it is entered in one task and left in another."""
+
+    async def test() -> None:
+        client = Client(harbour())
+        await asyncio.create_task(client.open())
+        assert (await asyncio.create_task(_note(client))) == "high tide ✓"
+        call = asyncio.create_task(client.call_tool("wait"))
+        await asyncio.sleep(0)
+        await asyncio.create_task(client.close())
+        with pytest.raises(ConnectionLost):
+            await call
+        await client.close()
+
+    run(test())
+
+
+async def _note(client: Client) -> str:
+    return (await client.read_resource("notes://today")).text
+
+
+def test_closed_client_says_so_and_can_be_opened_again() -> None:
+    async def test() -> None:
+        client = Client(harbour())
+        for _ in range(2):
+            with pytest.raises(ConnectionLost, match="not open"):
+                await client.ping()
+            async with client:
+                await asyncio.gather(client.open(), client.open())
+                assert (await client.read_resource("notes://data")).json() == {"a": 1}
+
+    run(test())
+
+
+def test_cancelled_caller_gets_its_cancellation_and_others_their_answers() -> None:
+    async def test() -> None:
+        async with Client(harbour()) as client:
+            waiting = asyncio.create_task(client.call_tool("wait"))
+            reading = asyncio.create_task(_note(client))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert await reading == "high tide ✓"
+
+    run(test())
+
+
+def test_time_out_is_of_the_call_or_of_the_client() -> None:
+    async def test() -> None:
+        async with Client(harbour(), timeout=0.02) as client:
+            with pytest.raises(RequestTimeout, match=r"tools/call: no answer from server 'harbour' within 0\.02 s"):
+                await client.call_tool("wait")
+            with pytest.raises(TimeoutError, match=r"within 0\.01 s"):
+                await client.call_tool("wait", timeout=0.01)
+            await client.call_tool("add", {"a": 1, "b": 2}, timeout=math.inf)
+
+    run(test())
+
+
+def test_many_calls_share_a_connection() -> None:
+    async def test() -> None:
+        async with Client(harbour()) as client:
+            calls = (client.call_tool("add", {"a": n, "b": 1}, returns=int) for n in range(200))
+            assert [result.data for result in await asyncio.gather(*calls)] == list(range(1, 201))
+
+    run(test())
+
+
+# Results
+
+
+def test_tool_results_are_the_type_that_was_asked_for() -> None:
+    class Seen(msgspec.Struct):
+        structured: Any
+        text: str
+
+    server = Server("typed")
+    given: list[t.CallToolResult] = []
+
+    @server.tool
+    async def give() -> t.CallToolResult:
+        return given[0]
+
+    def result(structured: Any, text: str = "") -> None:
+        content = [t.TextContent(text=text)] if text else []
+        given[:] = [t.CallToolResult(content=content, structured_content=structured)]
+
+    async def test() -> None:
+        async with Client(server) as client:
+            result({"name": "Mary", "length": 3})
+            assert (await client.call_tool("give", returns=Ship)).data == Ship(name="Mary", length=3.0)
+            result({"result": [1, 2]})
+            assert (await client.call_tool("give", returns=list[int])).data == [1, 2]
+            result(t.UNSET, "[1, 2]")
+            assert (await client.call_tool("give", returns=list[int])).data == [1, 2]
+            result(t.UNSET, "plain")
+            assert (await client.call_tool("give", returns=str)).data == "plain"
+            assert (await client.call_tool("give")).data == "plain"
+            result(None, "null")
+            assert (await client.call_tool("give")).data is None
+            result({"name": 3})
+            with pytest.raises(InvalidResponse, match="no Ship"):
+                await client.call_tool("give", returns=Ship)
+
+    run(test())
+
+
+def test_several_contents_are_not_one_text() -> None:
+    server = Server("folder")
+
+    @server.resource("dir://x")
+    async def folder() -> t.ReadResourceResult:
+        return t.ReadResourceResult(
+            contents=[t.ResourceContents(uri="dir://x/a", text="a"), t.ResourceContents(uri="dir://x/b", blob=b"\xff")]
+        )
+
+    @server.resource("bin://x")
+    async def binary() -> bytes:
+        return b"\xff\x00"
+
+    async def test() -> None:
+        async with Client(server) as client:
+            read = await client.read_resource("dir://x")
+            assert [content.uri for content in read.contents] == ["dir://x/a", "dir://x/b"]
+            for wanted in ("text", "bytes", "mime_type"):
+                with pytest.raises(ValueError, match=r"dir://x has 2 contents: use \.contents"):
+                    getattr(read, wanted)
+            with pytest.raises(ValueError, match=r"not text in UTF-8: use \.bytes"):
+                (await client.read_resource("bin://x")).text
+            with pytest.raises(ValueError, match="not the JSON"):
+                (await client.read_resource("bin://x")).json()
+
+    run(test())
+
+
+def test_list_without_end_ends() -> None:
+    """A hostile server must not hold its client for ever."""
+    server = Server("endless")
+    answers: list[t.ListResourcesResult] = []
+
+    async def page(request: Any) -> t.ListResourcesResult:
+        cursor = request.params.cursor
+        return answers[0] if answers else t.ListResourcesResult(resources=[], next_cursor=f"{cursor}x")
+
+    server.handlers["resources/list"] = page
+
+    async def test() -> None:
+        async with Client(server, pages=50) as client:
+            with pytest.raises(InvalidResponse, match="more than 50 pages"):
+                await client.list_resources()
+            answers.append(t.ListResourcesResult(resources=[], next_cursor="same"))
+            with pytest.raises(InvalidResponse, match="has no end"):
+                await client.list_resources()
+
+    run(test())
+
+
+@pytest.mark.parametrize(("revision", "pages"), [("2025-11-25", 1), ("2026-07-28", 2)])
+def test_empty_cursor_is_one_in_the_stateless_era_only(revision: str, pages: int) -> None:
+    server = Server("empty")
+
+    async def page(request: Any) -> t.ListResourcesResult:
+        following = "" if request.params.cursor is t.UNSET else t.UNSET
+        return t.ListResourcesResult(resources=[t.Resource(uri="a:b", name="x")], next_cursor=following)
+
+    server.handlers["resources/list"] = page
+
+    async def test() -> None:
+        async with Client(server, revision=revision) as client:
+            assert len(await client.list_resources()) == pages
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"{}", b'{"contents":3}', b'{"contents":[{"uri":"a:b","blob":"***"}]}', b'{"contents":[],"resultType":"odd"}'],
+)
+def test_answer_of_the_wrong_shape_is_a_clean_error(raw: bytes) -> None:
+    """Security C17."""
+    server = Server("odd")
+
+    async def read(request: Any) -> msgspec.Raw:
+        return msgspec.Raw(raw)
+
+    server.handlers["resources/read"] = read
+
+    async def test() -> None:
+        async with Client(server, revision="2025-11-25") as client:
+            with pytest.raises(InvalidResponse, match="resources/read"):
+                await client.read_resource("a:b")
+
+    run(test())
+
+
+def test_content_of_unknown_type_is_kept() -> None:
+    server = Server("new")
+
+    async def call(request: Any) -> msgspec.Raw:
+        return msgspec.Raw(b'{"content":[{"type":"hologram","size":3},{"type":"text","text":"x"}]}')
+
+    server.handlers["tools/call"] = call
+
+    async def test() -> None:
+        async with Client(server, revision="2025-11-25") as client:
+            result = await client.call_tool("x")
+            assert result.content[0] == {"type": "hologram", "size": 3}
+            assert result.text == "x"
+
+    run(test())
+
+
+def test_method_that_is_not_there_is_said() -> None:
+    async def test() -> None:
+        async with Client(Server("bare")) as client:
+            with pytest.raises(RemoteMethodNotFound):
+                await client.list_tools()
+            with pytest.raises(RemoteMethodNotFound):
+                await client.watch_lists()
+
+    run(test())
+
+
+# Watches
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_changes_are_told_once_until_they_are_taken(revision: str) -> None:
+    """Security C14: what nobody takes is not piled up."""
+
+    async def test() -> None:
+        server = harbour()
+        async with (
+            Client(server, revision=revision) as client,
+            client.watch("notes://today", "notes://n1") as changes,
+        ):
+            for _ in range(3):
+                for uri in ("notes://today", "notes://n1", "notes://n2"):
+                    server.resource_updated(uri)
+                await client.ping()
+            first, second = await anext(changes), await anext(changes)
+            assert {first.uri, second.uri} == {"notes://today", "notes://n1"}
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_server_is_told_when_nobody_watches_any_more(revision: str) -> None:
+    """By close, by the end of `async with`, and by a loop that was left and forgotten."""
+
+    async def test() -> None:
+        server = harbour()
+        watched = server.watching._by_uri
+        async with Client(server, revision=revision) as client:
+            one, two = await client.watch("notes://today"), await client.watch("notes://today")
+            assert list(watched) == ["notes://today"]
+            await one.close()
+            assert list(watched) == ["notes://today"]
+            await two.close()
+            while watched:
+                await client.ping()
+            forgotten = await client.watch("notes://n1")
+            assert list(watched) == ["notes://n1"]
+            del forgotten
+            gc.collect()
+            while watched:
+                await client.ping()
+            with pytest.raises(StopAsyncIteration):
+                await anext(one)
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_watch_ends_with_its_client(revision: str) -> None:
+    async def test() -> None:
+        client = Client(harbour(), revision=revision)
+        await client.open()
+        changes = await client.watch("notes://today")
+        waiting = asyncio.ensure_future(anext(changes, None))
+        await asyncio.sleep(0)
+        await client.close()
+        assert await waiting is None
+        with pytest.raises(ConnectionLost):
+            await client.watch("notes://today")
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_watch_fails_with_its_connection(revision: str) -> None:
+    async def test() -> None:
+        async with Client(PROGRAM, revision=revision) as client:
+            changes = await client.watch("notes://today")
+            waiting = asyncio.ensure_future(anext(changes))
+            await asyncio.sleep(0)
+            link: Any = client._link
+            link._child._transport.kill()
+            with pytest.raises(ConnectionLost, match="SIGKILL"):
+                await waiting
+
+    run(test())
+
+
+def test_server_that_drains_ends_its_watches() -> None:
+    async def test() -> None:
+        server = harbour()
+        async with Client(server) as client:
+            changes = await client.watch("notes://today")
+            server.drain()
+            with pytest.raises(ConnectionLost, match="has ended the watch"):
+                await anext(changes)
+
+    run(test())

@@ -1,0 +1,385 @@
+"""How a client finds out what it speaks to: eras, fall-backs, and errors that say what to do (spec: §2.4, §2.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger.client import Client
+from wharfinger.client.opening import Target
+from wharfinger.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    NotAuthorized,
+    NotMCP,
+    RemoteError,
+    UnsupportedRevision,
+    WharfingerError,
+)
+from wharfinger.transports.stdio_client import StdioLink
+
+NEWEST, HANDSHAKE = "2026-07-28", "2025-11-25"
+
+PRELUDE = """
+import json, os, sys, time
+def read():
+    line = sys.stdin.buffer.readline()
+    if not line:
+        sys.exit(0)
+    return json.loads(line)
+def raw(data):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+def send(**members):
+    raw(json.dumps({"jsonrpc": "2.0", **members}).encode() + b"\\n")
+def answer(message, **result):
+    send(id=message["id"], result=result)
+def refuse(message, code, data=None):
+    send(id=message["id"], error={"code": code, "message": "refused", "data": data})
+def discovered(message, *supported):
+    info = {"io.modelcontextprotocol/serverInfo": {"name": "fake", "version": "7"}}
+    rest = {"instructions": "Hi.", "resultType": "complete", "_meta": info}
+    answer(message, supportedVersions=supported, capabilities={"tools": {}}, **rest)
+def initialized(message, version=None):
+    version = version or message["params"]["protocolVersion"]
+    answer(message, protocolVersion=version, capabilities={"resources": {}}, serverInfo={"name": "old", "version": "1"})
+def log(*what):
+    print(*what, file=sys.stderr, flush=True)
+"""
+LISTS = """
+    elif m["method"] == "tools/list":
+        answer(m, tools=[{"name": json.dumps(m["params"]), "inputSchema": {"type": "object"}}])
+    elif "id" in m: refuse(m, -32601)
+"""
+STATELESS = "while True:\n    m = read()\n    if m['method'] == 'server/discover': discovered(m, '2026-07-28')" + LISTS
+OLD = "while True:\n    m = read()\n    if m['method'] == 'initialize': initialized(m)" + LISTS
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+def client(code: str, **settings: Any) -> Client:
+    return Client([sys.executable, "-I", "-S", "-c", PRELUDE + code], **settings)
+
+
+def opened(code: str, **settings: Any) -> list[Any]:
+    """Revision, server's name and instructions, and the `_meta` that a call then carries."""
+
+    async def test() -> None:
+        async with client(code, **settings) as it:
+            info = it.server_info
+            found.extend([it.revision, info and info.name, it.instructions])
+            (tool,) = await it.list_tools()
+            found.append(json.loads(tool.name).get("_meta"))
+
+    found: list[Any] = []
+    run(test())
+    return found
+
+
+def fails(code: str, error: type[WharfingerError], words: str, **settings: Any) -> str:
+    async def test() -> None:
+        with pytest.raises(error, match=words) as caught:
+            await client(code, **settings).open()
+        assert type(caught.value) is error
+        said.append(str(caught.value))
+
+    said: list[str] = []
+    run(test())
+    return said[0]
+
+
+def test_stateless_server_is_spoken_to_statelessly() -> None:
+    revision, name, instructions, meta = opened(STATELESS)
+    assert (revision, name, instructions) == (NEWEST, "fake", "Hi.")
+    assert meta["io.modelcontextprotocol/protocolVersion"] == NEWEST
+    assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
+    assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "wharfinger"
+
+
+@pytest.mark.parametrize(
+    "reply", ["refuse(m, -32601)", "refuse(m, -32602)", "refuse(m, -32002)", "answer(m)", "answer(m, a=1)"]
+)
+def test_handshake_server_is_found_by_whatever_it_answers(reply: str) -> None:
+    """Spec §2.5: never by one code; `{}` for everything is a handshake server, too."""
+    revision, name, _, meta = opened("m = read()\n" + reply + "\n" + OLD)
+    assert (revision, name, meta) == (HANDSHAKE, "old", None)
+
+
+def test_silent_handshake_server_is_asked_in_its_own_way() -> None:
+    assert opened("read()\n" + OLD, probe_timeout=0.05)[:2] == [HANDSHAKE, "old"]
+
+
+def test_slow_stateless_server_is_taken_at_its_late_word() -> None:
+    """Both questions wait for it by then: the answer to the first one counts, the refusal of the second does not."""
+    code = "m = read(); i = read(); discovered(m, '2026-07-28')\n" + STATELESS
+    assert opened(code, probe_timeout=0.05)[:2] == [NEWEST, "fake"]
+
+
+def test_server_that_ends_at_an_unknown_first_message_is_started_again() -> None:
+    """Some handshake servers do; the second one is only told `initialize`."""
+    code = "m = read()\nif m['method'] != 'initialize': sys.exit(1)\ninitialized(m)\n" + OLD
+    assert opened(code)[:2] == [HANDSHAKE, "old"]
+    assert opened("time.sleep(0.2)\n" + code, probe_timeout=0.05)[:2] == [HANDSHAKE, "old"]
+
+
+def test_refused_revision_is_asked_once_more() -> None:
+    """Spec §2.4."""
+    refused = "refuse(read(), -32022, {'supported': ['2026-07-28'], 'requested': '2026-07-28'})\n"
+    assert opened(refused + STATELESS)[0] == NEWEST
+    fails(refused * 2 + "read()", UnsupportedRevision, "No revision in common: the server offers 2026-07-28")
+
+
+def test_stateless_server_that_names_its_revisions_to_initialize_is_found() -> None:
+    refused = "refuse(read(), -32022, {'supported': ['2026-07-28'], 'requested': '2025-11-25'})\n"
+    assert opened("answer(read())\n" + refused + STATELESS)[0] == NEWEST
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+def test_handshake_revision_can_be_pinned(revision: str) -> None:
+    assert (
+        opened("m = read(); assert m['method'] == 'initialize'; initialized(m)\n" + OLD, revision=revision)[0]
+        == revision
+    )
+    other = "2025-03-26" if revision != "2025-03-26" else "2024-11-05"
+    code = f"initialized(read(), {other!r}); read()"
+    fails(code, UnsupportedRevision, f"this client wants {revision}", revision=revision)
+
+
+def test_server_chooses_an_older_revision() -> None:
+    assert opened("answer(read()); initialized(read(), '2024-11-05')\n" + OLD)[0] == "2024-11-05"
+
+
+def test_pinned_stateless_revision_does_not_fall_back() -> None:
+    fails("refuse(read(), -32601); read()", UnsupportedRevision, "pinned revision 2026-07-28", revision=NEWEST)
+    fails("read(); read()", UnsupportedRevision, "pinned", revision=NEWEST, probe_timeout=0.05)
+
+
+def test_revision_nobody_knows_is_refused_before_anything_runs() -> None:
+    fails("", UnsupportedRevision, "Unknown revision '1900-01-01'", revision="1900-01-01")
+
+
+def test_server_of_1900_is_a_clean_error() -> None:
+    """Security C22."""
+    fails(
+        "answer(read()); initialized(read(), '1900-01-01'); read()", UnsupportedRevision, "chose revision '1900-01-01'"
+    )
+
+
+def test_server_that_refuses_initialize_is_told_as_it_said() -> None:
+    async def test() -> None:
+        with pytest.raises(RemoteError, match="refused") as caught:
+            await client("answer(read()); refuse(read(), -32603); read()").open()
+        assert caught.value.code == -32603
+
+    run(test())
+
+
+def test_answer_to_initialize_that_is_none_is_not_mcp() -> None:
+    fails("answer(read()); answer(read(), hello=1); read()", NotMCP, "no InitializeResult")
+
+
+def test_server_that_ends_at_once_is_told_with_its_last_words() -> None:
+    said = fails(
+        "log('first'); log('no such disk'); sys.exit(4)",
+        ConnectionFailed,
+        "ended with exit code 4, before it had answered",
+    )
+    assert said.endswith("first\nno such disk")
+    assert "-I -S -c" in said
+
+
+def test_silence_is_told_with_the_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Security C01, C02: and no process is left."""
+    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
+    code = "log('waiting for a lock', os.getpid()); read(); time.sleep(60)"
+    said = fails(code, ConnectionFailed, "gave no answer within 0.4 s", open_timeout=0.4, probe_timeout=0.1)
+    head, _, pid = said.rpartition(" ")
+    assert head.endswith("waiting for a lock")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+@pytest.mark.parametrize("end", ["", "; sys.exit(1)"])
+def test_what_is_not_mcp_is_told_by_its_first_bytes(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
+    code = f"raw(b'Usage: server [OPTIONS]\\nmore\\n'); log('oops'){end or '; time.sleep(60)'}"
+    said = fails(code, NotMCP, "first bytes were b'Usage: server", open_timeout=0.3, probe_timeout=0.1)
+    assert said.endswith("\noops")
+
+
+def test_64_mib_of_rubbish_first_is_a_prompt_error() -> None:
+    """Security C05: bounded, and far from quadratic."""
+    code = "read()\nfor _ in range(64): raw(b'x' * (1 << 20))\nraw(b'\\n'); m = read(); initialized(m)\n" + OLD
+    from wharfinger.protocol.limits import Limits
+
+    start = time.monotonic()
+    assert opened(code, limits=Limits(message=4 << 20))[0] == HANDSHAKE
+    assert time.monotonic() - start < 5
+
+
+def test_caller_that_gives_up_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
+    pids: list[int] = []
+    open_child = StdioLink.open
+
+    async def noted(self: StdioLink, *given: Any) -> None:
+        await open_child(self, *given)
+        assert self.pid is not None
+        pids.append(self.pid)
+
+    monkeypatch.setattr(StdioLink, "open", noted)
+
+    async def test() -> None:
+        it = client("read(); time.sleep(60)")
+        opening = asyncio.ensure_future(it.open())
+        while not pids:
+            await asyncio.sleep(0.01)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        with pytest.raises(ProcessLookupError):
+            os.kill(pids[0], 0)
+        with pytest.raises(ConnectionLost, match="not open"):
+            await it.ping()
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "target", ["server", "python server.py", "localhost:8000/mcp", "", [], [""][:0], ["x", 3], 7, None, object()]
+)
+def test_what_cannot_be_a_server_is_refused_with_what_would_do(target: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Client(target)
+
+
+def test_path_of_a_python_file_is_run(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(PRELUDE + STATELESS, encoding="utf-8")
+
+    async def test() -> None:
+        targets: list[Target] = [file, str(file), [sys.executable, file]]
+        for target in targets:
+            async with Client(target) as it:
+                assert it.revision == NEWEST
+
+    run(test())
+
+
+# HTTP
+
+
+def served(*replies: tuple[str, str, bytes], path: str = "/mcp", **settings: Any) -> tuple[Any, list[Any]]:
+    """What opening gives against these answers in turn (status, content type, body), and what was asked."""
+    asked: list[Any] = []
+    outcome: list[Any] = []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                size = int(head.partition("content-length:")[2].split("\r\n")[0])
+                message = json.loads(await reader.readexactly(size))
+                asked.append(message["method"])
+                status, kind, body = replies[min(len(asked), len(replies)) - 1]
+                body = body.replace(b"ID", str(message.get("id")).encode())
+                writer.write(
+                    f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+                )
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    async def test() -> None:
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        it = Client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{path}", **settings)
+        try:
+            await it.open()
+            outcome.append(it.revision)
+        except WharfingerError as error:
+            outcome.append(error)
+        await it.close()
+        server.close()
+
+    run(test())
+    return outcome[0], asked
+
+
+JSON, HTML = "application/json", "text/html"
+DISCOVERED = (
+    b'{"jsonrpc":"2.0","id":ID,"result":{"supportedVersions":["2026-07-28"],"capabilities":{},"resultType":"complete"}}'
+)
+INITIALIZED = (
+    b'{"jsonrpc":"2.0","id":ID,"result":'
+    b'{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}'
+)
+ACCEPTED = ("202 Accepted", JSON, b"")
+
+
+def refusal(code: int, data: bytes = b"null", id: bytes = b"ID") -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"no","data":%b}}' % (id, code, data)
+
+
+def test_http_stateless_server_is_found_with_one_request() -> None:
+    assert served(("200 OK", JSON, DISCOVERED)) == (NEWEST, ["server/discover"])
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        ("400 Bad Request", JSON, refusal(-32000, id=b"null")),
+        ("400 Bad Request", JSON, refusal(-32600)),
+        ("400 Bad Request", "text/plain", b""),
+        ("404 Not Found", JSON, refusal(-32601)),
+        ("405 Method Not Allowed", HTML, b"<html>"),
+        ("406 Not Acceptable", JSON, b'{"detail":"x"}'),
+        ("500 Oops", "text/plain", b"Traceback"),
+        ("200 OK", JSON, refusal(-32601)),
+        ("200 OK", JSON, b'{"jsonrpc":"2.0","id":ID,"result":{}}'),
+    ],
+)
+def test_http_handshake_server_is_found_by_whatever_it_answers(first: tuple[str, str, bytes]) -> None:
+    """Spec §2.5, HTTP: the body of a 4xx is read first; what is not the stateless era's leads to the handshake."""
+    assert served(first, ("200 OK", JSON, INITIALIZED), ACCEPTED) == (
+        "2025-06-18",
+        ["server/discover", "initialize", "notifications/initialized"],
+    )
+
+
+def test_http_stateless_error_keeps_the_era() -> None:
+    again = ("400 Bad Request", JSON, refusal(-32022, b'{"supported":["2026-07-28"],"requested":"2026-07-28"}'))
+    assert served(again, ("200 OK", JSON, DISCOVERED)) == (NEWEST, ["server/discover"] * 2)
+    error, asked = served(("400 Bad Request", JSON, refusal(-32020)))
+    assert (type(error), error.code, asked) == (RemoteError, -32020, ["server/discover"])
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "words"),
+    [
+        (
+            ("404 Not Found", HTML, b"<html>"),
+            ConnectionFailed,
+            r"^No MCP server here: .*404 Not Found.* Try http://.*/x/mcp\.$",
+        ),
+        (("405 Method Not Allowed", "text/plain", b""), ConnectionFailed, r"HTTP\+SSE of 2024-11-05"),
+        (("401 Unauthorized", "text/plain", b"token?"), NotAuthorized, "401 Unauthorized: token?"),
+        (("200 OK", HTML, b"<html>Welcome"), NotMCP, "first bytes were b'<html>Welcome'"),
+        (("503 Busy", "text/plain", b"later"), ConnectionFailed, "503 Busy: later"),
+    ],
+)
+def test_http_what_is_no_server_is_told_with_what_to_do(
+    reply: tuple[str, str, bytes], kind: type[Exception], words: str
+) -> None:
+    error, _ = served(reply, path="/x")
+    assert type(error) is kind or (kind is ConnectionFailed and isinstance(error, kind))
+    with pytest.raises(kind, match=words):
+        raise error

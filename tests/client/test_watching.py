@@ -1,0 +1,198 @@
+"""Watches against a server that is told what to send: what reaches whom, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from wharfinger import types as t
+from wharfinger.client import Change, Client
+from wharfinger.client.watching import MOST_PENDING
+from wharfinger.errors import (
+    ConnectionLost,
+    InvalidResponse,
+    RemoteMethodNotFound,
+    RequestTimeout,
+    ResourceNotFound,
+)
+from wharfinger.protocol.exchange import Request, notify
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.jsonrpc import encode_notification
+from wharfinger.server import Server
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+UPDATED = "notifications/resources/updated"
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 10))
+
+
+class Puppet(Server):
+    """A server whose watching is done by hand; `asked` is what came, in order."""
+
+    def __init__(self) -> None:
+        super().__init__("puppet")
+        self.asked: list[tuple[str, Any]] = []
+        self.session: Session | None = None
+        self.request: Request | None = None
+        self.grants = True
+        self.over: asyncio.Future[None] | None = None
+        self.handlers |= {
+            "subscriptions/listen": self.listen,
+            "resources/subscribe": self.noted,
+            "resources/unsubscribe": self.noted,
+        }
+
+    async def noted(self, request: Request) -> t.EmptyResult:
+        self.asked.append((request.method.partition("/")[2], request.params.uri))
+        self.session = request.session
+        if request.params.uri == "x:bad":
+            raise ResourceNotFound("x:bad")
+        return t.EmptyResult()
+
+    async def listen(self, request: Request) -> t.SubscriptionsListenResult:
+        self.asked.append(("listen", request.params.notifications))
+        self.request, self.over = request, asyncio.get_running_loop().create_future()
+        if self.grants:
+            self.tell(ACKNOWLEDGED, {"notifications": request.params.notifications})
+        await self.over
+        return t.SubscriptionsListenResult()
+
+    def tell(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification in the way of the era."""
+        if self.request is not None:
+            tag = {"io.modelcontextprotocol/subscriptionId": self.request.id}
+            notify(self.request, method, {**params, "_meta": tag})
+        else:
+            assert self.session is not None
+            self.session.send(encode_notification(method, params))
+
+
+def test_sub_resource_is_told_to_who_watches_what_is_above_it() -> None:
+    """Spec §2.11: the URI that is told may be a sub-resource of the one that is watched."""
+
+    async def test() -> None:
+        server = Puppet()
+        async with (
+            Client(server, revision="2025-11-25") as client,
+            client.watch("file:///a/b") as changes,
+            client.watch("file:///a/") as above,
+        ):
+            for uri in ("file:///a/b/c", "file:///a/bc", "file:///a/b#x", "file:///a", "other"):
+                server.tell(UPDATED, {"uri": uri})
+            await client.ping()
+            assert [(await anext(changes)).uri for _ in range(2)] == ["file:///a/b/c", "file:///a/b#x"]
+            assert [(await anext(above)).uri for _ in range(3)] == ["file:///a/b/c", "file:///a/bc", "file:///a/b#x"]
+
+    run(test())
+
+
+def test_uri_is_subscribed_once_for_many_and_unsubscribed_after_the_last() -> None:
+    async def test() -> None:
+        server = Puppet()
+        async with Client(server, revision="2025-11-25") as client:
+            one, two = await asyncio.gather(client.watch("a:b").start(), client.watch("a:b").start())
+            await one.close()
+            await two.close()
+            with pytest.raises(ResourceNotFound, match="x:bad"):
+                await client.watch("a:c", "x:bad")
+            while len(server.asked) < 5:
+                await client.ping()
+        assert server.asked == [
+            ("subscribe", "a:b"),
+            ("unsubscribe", "a:b"),
+            ("subscribe", "a:c"),
+            ("subscribe", "x:bad"),
+            ("unsubscribe", "a:c"),
+        ]
+
+    run(test())
+
+
+def test_unlike_changes_without_end_become_one_of_the_whole() -> None:
+    """Security C14: a flood of different URIs is bounded, too."""
+
+    async def test() -> None:
+        server = Puppet()
+        async with Client(server) as client, client.watch("a:root") as changes:
+            for number in range(MOST_PENDING + 1):
+                server.tell(UPDATED, {"uri": f"a:root/{number}"})
+            await client.ping()
+            assert [await anext(changes) for _ in range(2)] == [
+                Change("resource", "a:root"),
+                Change("resource", f"a:root/{MOST_PENDING}"),
+            ]
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_lists_are_told_by_name(revision: str) -> None:
+    async def test() -> None:
+        server = Puppet()
+        async with Client(server, revision=revision) as client:
+            if revision < "2026":
+                await client.watch("a:b")
+            async with client.watch_lists() as changes:
+                for name in ("tools", "resources", "prompts", "unheard_of"):
+                    server.tell(f"notifications/{name}/list_changed", {})
+                server.tell(UPDATED, {"uri": "a:b"})
+                await client.ping()
+                assert [(await anext(changes)).kind for _ in range(3)] == ["tools", "resources", "prompts"]
+
+    run(test())
+
+
+def test_watch_is_not_begun_before_it_is_acknowledged() -> None:
+    async def test() -> None:
+        server = Puppet()
+        server.grants = False
+        async with Client(server, timeout=0.05) as client:
+            with pytest.raises(RequestTimeout, match="did not acknowledge"):
+                await client.watch("a:b")
+            beginning = asyncio.ensure_future(client.watch("a:b").start())
+            while len(server.asked) < 2:
+                await asyncio.sleep(0)
+            server.tell(ACKNOWLEDGED, {"notifications": {"resourceSubscriptions": ["a:other"]}})
+            with pytest.raises(ResourceNotFound, match="a:b"):
+                await beginning
+            lists = asyncio.ensure_future(client.watch_lists().start())
+            while len(server.asked) < 3:
+                await asyncio.sleep(0)
+            server.tell(ACKNOWLEDGED, {"notifications": {}})
+            with pytest.raises(RemoteMethodNotFound):
+                await lists
+            odd = asyncio.ensure_future(client.watch("a:b").start())
+            while len(server.asked) < 4:
+                await asyncio.sleep(0)
+            server.tell(ACKNOWLEDGED, {"notifications": 3})
+            with pytest.raises(InvalidResponse, match="acknowledgement"):
+                await odd
+
+    run(test())
+
+
+@pytest.mark.parametrize("how", ["result", "cancelled"])
+def test_server_may_end_a_watch(how: str) -> None:
+    """Spec §2.12: by the final result, or by notifications/cancelled."""
+
+    async def test() -> None:
+        server = Puppet()
+        async with Client(server) as client, client.watch("a:b") as changes:
+            server.tell(UPDATED, {"uri": "a:b"})
+            assert server.over is not None
+            assert server.request is not None
+            if how == "result":
+                server.over.set_result(None)
+            else:
+                server.tell("notifications/cancelled", {"requestId": server.request.id})
+            await client.ping()
+            assert await anext(changes) == Change("resource", "a:b")
+            with pytest.raises(ConnectionLost, match="has ended the watch"):
+                await anext(changes)
+
+    run(test())

@@ -1,0 +1,414 @@
+"""A link to a child process, against real children that behave well and badly (security: C01-C24)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from wharfinger import types as t
+from wharfinger.errors import ConnectionFailed, ConnectionLost, InvalidResponse, RequestTimeout, WharfingerError
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.limits import Limits
+from wharfinger.transports import stdio_client
+from wharfinger.transports.stdio_client import StdioLink, inherited
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups and signals")
+
+LIMITS = Limits(message=1024 * 1024, depth=64)
+
+PRELUDE = """
+import json, os, signal, subprocess, sys, time
+def read():
+    line = sys.stdin.buffer.readline()
+    if not line:
+        sys.exit(0)
+    return json.loads(line)
+def raw(data):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+def send(**members):
+    raw(json.dumps({"jsonrpc": "2.0", **members}).encode() + b"\\n")
+def answer(message, **result):
+    send(id=message["id"], result=result)
+"""
+ECHO = "while True:\n    m = read()\n    if 'id' in m: answer(m, got=m['method'])\n"
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+@contextlib.asynccontextmanager
+async def child(code: str, limits: Limits = LIMITS, env: dict[str, str] | None = None) -> AsyncIterator[StdioLink]:
+    """A child that runs `code` after the prelude."""
+    link = StdioLink([sys.executable, "-I", "-S", "-c", PRELUDE + code], limits)
+    await link.open(env)
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+def ask(link: StdioLink, method: str = "x/y", timeout: float | None = 10.0) -> Coroutine[Any, Any, Message]:
+    return link.request(method, t.RequestParams(), timeout=timeout)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and is not buried yet does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except FileNotFoundError:
+        return False
+
+
+def got(message: Message) -> bytes:
+    """The result of an answer."""
+    assert isinstance(message.result, Raw)
+    return bytes(message.result)
+
+
+def test_answers_come_back_to_many_callers_at_once() -> None:
+    async def test() -> None:
+        async with child(ECHO) as link:
+            messages = await asyncio.gather(*(ask(link, f"m/{n}") for n in range(100)))
+            assert [got(message) for message in messages] == [b'{"got": "m/%d"}' % n for n in range(100)]
+
+    run(test())
+
+
+def test_missing_command_says_so() -> None:
+    async def test() -> None:
+        link = StdioLink(["/no/such/server", "--x"], LIMITS)
+        with pytest.raises(ConnectionFailed, match=r"^Cannot start /no/such/server --x: no such command\.$"):
+            await link.open()
+        await link.close()
+
+    run(test())
+
+
+def test_missing_folder_says_so() -> None:
+    async def test() -> None:
+        with pytest.raises(ConnectionFailed, match="no such folder: /no/such/folder"):
+            await StdioLink([sys.executable], LIMITS).open(cwd="/no/such/folder")
+
+    run(test())
+
+
+def test_silent_server_times_out_and_is_told_to_stop() -> None:
+    """Security C01, C02; the request is cancelled at the server."""
+
+    async def test() -> None:
+        code = "m = read()\nc = read()\nm = read()\nanswer(m, method=c['method'], id=c['params']['requestId'])\nread()"
+        async with child(code) as link:
+            with pytest.raises(RequestTimeout, match=r"x/y: no answer from .* within 0.05 s"):
+                await ask(link, timeout=0.05)
+            message = await ask(link)
+            assert got(message) == b'{"method": "notifications/cancelled", "id": 1}'
+
+    run(test())
+
+
+def test_deadlines_of_one_connection_are_kept_apart() -> None:
+    async def test() -> None:
+        async with child("while True: read()") as link:
+            long = asyncio.ensure_future(ask(link, timeout=60))
+            waits = [asyncio.ensure_future(ask(link, timeout=wait)) for wait in (0.06, 0.02, 0.04)]
+            start = time.monotonic()
+            await asyncio.wait(waits)
+            assert all(isinstance(wait.exception(), RequestTimeout) for wait in waits)
+            assert time.monotonic() - start < 2
+            assert not long.done()
+            long.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await long
+
+    run(test())
+
+
+def test_cancelling_the_caller_cancels_the_request() -> None:
+    async def test() -> None:
+        code = (
+            "m = read()\nc = read()\nn = read()\nanswer(m)\nanswer(n, told=c['params']['requestId'] == m['id'])\nread()"
+        )
+        async with child(code) as link:
+            task = asyncio.ensure_future(ask(link))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert got(await ask(link)) == b'{"told": true}'
+
+    run(test())
+
+
+def test_noise_on_stdout_is_skipped() -> None:
+    """Security C03, C04: log lines, in whatever encoding, blank lines, and lines of other protocols."""
+
+    async def test() -> None:
+        noise = r"raw(b'INFO starting\n\n\xff\xfe\n[]\n{\"a\":1}\r\n')"
+        code = noise + r"; m = read(); raw(b'debug\n'); answer(m, ok=1); read()"
+        async with child(code) as link:
+            assert got(await ask(link)) == b'{"ok": 1}'
+            assert link.garbage == b"INFO starting"
+
+    run(test())
+
+
+def test_line_over_the_limit_fails_who_waits_and_nobody_else() -> None:
+    """Security C05, C06: bounded memory, and the connection lives on."""
+
+    async def test() -> None:
+        code = "m = read(); raw(b'x' * 3_000_000 + b'\\n'); m = read(); answer(m, ok=1); read()"
+        async with child(code) as link:
+            with pytest.raises(InvalidResponse, match="limit of 1048576 bytes"):
+                await ask(link)
+            assert got(await ask(link)) == b'{"ok": 1}'
+
+    run(test())
+
+
+def test_large_line_is_read_in_linear_time() -> None:
+    """Security C05; 50 MiB in one line: under a second where the usual reader takes half a minute."""
+
+    async def test() -> None:
+        code = (
+            'm = read(); raw(b\'{"jsonrpc":"2.0","id":1,"result":{"t":"\' + b\'x\' * (50 << 20) + b\'"}}\\n\'); read()'
+        )
+        async with child(code, Limits(message=128 << 20, depth=64)) as link:
+            start = time.process_time()
+            message = await ask(link, timeout=15)
+            assert len(got(message)) > 50 << 20
+            assert time.process_time() - start < 3
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("read(); print('no disk', file=sys.stderr); sys.exit(3)", "ended with exit code 3"),
+        ("read(); os.kill(os.getpid(), signal.SIGKILL)", "ended with signal SIGKILL"),
+        ('m = read(); raw(b\'{"jsonrpc":"2.0","id":1,"res\'); sys.exit(0)', "ended with exit code 0"),
+        ("read(); os.close(1); time.sleep(9)", "closed its output"),
+    ],
+)
+def test_end_of_the_server_fails_every_call_at_once(code: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Security C07, C08: the error names the command and what it said last."""
+    monkeypatch.setattr(stdio_client, "GRACE", 0.1)
+
+    async def test() -> None:
+        async with child(code) as link:
+            calls = await asyncio.gather(ask(link), ask(link), return_exceptions=True)
+            assert [type(error) for error in calls] == [ConnectionLost, ConnectionLost]
+            assert reason in str(calls[0])
+            assert "-I -S -c" in str(calls[0])
+            if "no disk" in code:
+                assert str(calls[0]).endswith("\nno disk")
+            with pytest.raises(ConnectionLost, match=reason):
+                await ask(link)
+
+    run(test())
+
+
+def test_end_of_the_server_is_told_once() -> None:
+    async def test() -> None:
+        told: list[WharfingerError] = []
+        async with child("read()") as link:
+            link.lost = told.append
+            with pytest.raises(ConnectionLost):
+                await ask(link)
+        assert len(told) == 1
+
+    run(test())
+
+
+def test_grandchild_that_holds_the_pipes_does_not_hold_the_caller() -> None:
+    """Security C07, C10: the server is gone although its output is still open."""
+
+    async def test() -> None:
+        code = "read(); subprocess.Popen(['sleep', '60']); sys.exit(5)"
+        async with child(code) as link:
+            with pytest.raises(ConnectionLost, match="exit code 5"):
+                await ask(link)
+
+    run(test())
+
+
+def test_server_that_ignores_everything_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Security C09: end of input, then SIGTERM, then SIGKILL."""
+    monkeypatch.setattr(stdio_client, "GRACE", 0.1)
+
+    async def test() -> None:
+        code = "signal.signal(signal.SIGTERM, signal.SIG_IGN); m = read(); answer(m)\nwhile True: time.sleep(9)"
+        async with child(code) as link:
+            await ask(link)
+            pid = link.pid
+        assert pid is not None
+        assert not is_alive(pid)
+
+    run(test())
+
+
+def test_whole_group_is_gone_after_close() -> None:
+    """Security C10: what a server has started does not outlive it."""
+
+    async def test() -> None:
+        code = "p = subprocess.Popen(['sleep', '60'], stdout=2); m = read(); answer(m, pid=p.pid); read()"
+        async with child(code) as link:
+            result = got(await ask(link))
+            pid = int(result.split(b":")[1].rstrip(b"}"))
+            assert is_alive(pid)
+        assert not is_alive(pid)
+
+    run(test())
+
+
+def test_close_from_another_task_fails_what_waits() -> None:
+    async def test() -> None:
+        async with child("while True: read()") as link:
+            call = asyncio.ensure_future(ask(link))
+            await asyncio.sleep(0)
+            await asyncio.gather(link.close(), asyncio.create_task(link.close()))
+            with pytest.raises(ConnectionLost, match="closed by this client"):
+                await call
+            await link.close()
+
+    run(test())
+
+
+def test_what_was_sent_before_close_arrives() -> None:
+    async def test() -> None:
+        code = "m = read(); answer(m); n = read(); open(os.environ['OUT'], 'w').write(n['method'])"
+        path = f"/tmp/wharfinger-{os.getpid()}-{time.monotonic_ns()}"
+        async with child(code, env={"OUT": path}) as link:
+            await ask(link)
+            link.notify("notifications/x", t.UNSET)
+        with open(path, encoding="ascii") as file:
+            assert file.read() == "notifications/x"
+        os.unlink(path)
+
+    run(test())
+
+
+def test_other_ids_and_double_answers_are_ignored() -> None:
+    """Security C11, C12, C13."""
+
+    async def test() -> None:
+        code = """
+m = read()
+for id in (99, "1", None): send(id=id, result={"wrong": 1})
+send(id="s", method="sampling/createMessage", params={})
+send(id="p", method="ping")
+answers = [read(), read()]
+answer(m, got=[a.get("error", {}).get("code", 0) for a in answers]); answer(m, again=1)
+answer(read(), last=1); read()
+"""
+        async with child(code) as link:
+            assert got(await ask(link)) == b'{"got": [-32601, 0]}'
+            assert got(await ask(link)) == b'{"last": 1}'
+
+    run(test())
+
+
+def test_notifications_reach_who_they_belong_to() -> None:
+    async def test() -> None:
+        code = """
+m = read()
+token = m["params"]["_meta"]["progressToken"]
+send(method="notifications/progress", params={"progressToken": token, "progress": 1})
+send(method="notifications/progress", params={"progressToken": "other", "progress": 2})
+send(method="notifications/resources/updated", params={"uri": "a:b"})
+answer(m); read()
+"""
+        mine: list[Any] = []
+        apart: list[Any] = []
+        async with child(code) as link:
+            link.unasked = lambda message: apart.append(message.method)
+            await link.request(
+                "x/y", t.RequestParams(), timeout=9, notified=lambda message: mine.append(message.method)
+            )
+        assert mine == ["notifications/progress"]
+        assert apart == ["notifications/resources/updated"]
+
+    run(test())
+
+
+def test_stderr_is_read_always_and_kept_in_bounds() -> None:
+    """Security C23: 4 MiB of it block nobody, and only the end is kept."""
+
+    async def test() -> None:
+        code = "m = read(); os.write(2, b'y' * (4 << 20)); print('\\nlast words', file=sys.stderr); answer(m); read()"
+        async with child(code) as link:
+            await ask(link)
+        assert link.stderr.endswith("last words")
+        assert len(link.stderr) <= stdio_client.STDERR_LINES * (stdio_client.STDERR_LINE + 1)
+
+    run(test())
+
+
+def test_flood_of_pings_from_a_server_that_does_not_read_is_not_kept() -> None:
+    """Security C14: answers to it are dropped above a bound."""
+
+    async def test() -> None:
+        code = """
+m = read()
+block = b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\\n' % n for n in range(100_000))
+raw(block)
+answer(m); time.sleep(60)
+"""
+        async with child(code) as link:
+            await ask(link)
+            transport = link._child.stdin
+            assert transport.get_write_buffer_size() < 3 * 1024 * 1024
+            with pytest.raises(RequestTimeout, match="has not read what was sent before"):
+                await ask(link, timeout=0.05)
+            os.killpg(link.pid or 0, signal.SIGKILL)
+
+    run(test())
+
+
+def test_secrets_of_the_host_are_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Security C21: the child gets what it needs to run, what it was given, and no open file of ours."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    monkeypatch.setenv("LC_TIME", "C")
+    monkeypatch.setenv("HOME", "() { evil; }")
+    assert "AWS_SECRET_ACCESS_KEY" not in inherited()
+    assert "HOME" not in inherited()
+
+    async def test() -> None:
+        with open(__file__, encoding="utf-8") as mine:
+            os.set_inheritable(mine.fileno(), True)
+            code = "m = read(); answer(m, env=sorted(os.environ), fds=sorted(os.listdir('/proc/self/fd'))); read()"
+            async with child(code, env={"MINE": "1"}) as link:
+                result = got(await ask(link)).decode()
+        names = set(__import__("json").loads(result)["env"])
+        assert {"MINE", "LC_TIME", "PATH"} <= names
+        assert names <= {*stdio_client.INHERITED, "MINE"} | {name for name in names if name.startswith("LC_")}
+        assert len(__import__("json").loads(result)["fds"]) == 4
+
+    run(test())
+
+
+def test_cycles_leave_no_descriptors() -> None:
+    async def test() -> None:
+        async def cycle() -> None:
+            async with child(ECHO) as link:
+                await ask(link)
+
+        await cycle()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            await cycle()
+        assert len(os.listdir("/proc/self/fd")) <= before
+
+    run(test())
