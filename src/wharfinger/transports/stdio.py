@@ -216,6 +216,6 @@ async def _written(stream: StreamServer) -> None:
     """Wait until the transport has handed over what it was given, for as long as somebody reads."""
     transport: Any = stream.transport
     for _ in range(200):
-        if transport.get_write_buffer_size() == 0:
+        if transport is None or transport.get_write_buffer_size() == 0:
             return
         await asyncio.sleep(0.01)

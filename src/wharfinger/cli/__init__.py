@@ -1,0 +1,18 @@
+"""The `wharfinger` command: what the entry point calls; it refuses to know any sub-command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    0 done, 1 tool error or not found, 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C.
+    No exception leaves: each becomes one line on stderr.
+    """
+    from wharfinger.cli.app import run
+
+    return run(args)

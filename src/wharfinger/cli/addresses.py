@@ -1,0 +1,49 @@
+"""Where to listen: `HOST:PORT` read, and the address that a client uses; opens no socket."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+
+__all__ = ["DEFAULT", "Listen", "looks_like_address", "parse_listen", "reachable"]
+
+
+class Listen(NamedTuple):
+    """An address to listen on; `chosen` where a person named the port, which is then never exchanged."""
+
+    host: str
+    port: int
+    chosen: bool
+
+
+DEFAULT = Listen("127.0.0.1", 8000, False)
+
+
+def looks_like_address(word: str) -> bool:
+    """Tell whether a word after `--http` is its value, and not a folder to publish."""
+    port = word.rpartition(":")[2]
+    return port.isascii() and port.isdigit() and "/" not in word
+
+
+def parse_listen(text: str) -> Listen:
+    """Read `HOST:PORT`, `:PORT`, `PORT` or `HOST`; raises click.BadParameter."""
+    if not text:
+        return DEFAULT
+    host, colon, port = text.rpartition(":")
+    if (not colon and not text.isdigit()) or text.endswith("]"):
+        host, port = text, ""
+    if port and not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise click.BadParameter(f"{text!r}: write HOST:PORT, for example 127.0.0.1:8000.")
+    host = host.removeprefix("[").removesuffix("]")
+    return Listen(host or DEFAULT.host, int(port) if port else DEFAULT.port, bool(port))
+
+
+def reachable(url: str) -> str:
+    """Replace the name for every address, which is none to connect to, by this machine's own."""
+    scheme, _, rest = url.partition("://")
+    host, _, port = rest.rpartition(":")
+    return f"{scheme}://{OWN.get(host, host)}:{port}"
+
+
+OWN = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - names that are looked for

@@ -1,0 +1,103 @@
+"""The group of sub-commands, loaded by name when one is called; it refuses to know what any of them does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+from wharfinger.cli.failures import report
+from wharfinger.cli.options import Verbosity
+
+__all__ = ["Commands", "run", "wharfinger"]
+
+
+class Entry(NamedTuple):
+    """Where a sub-command is, and the line that `--help` shows without loading it."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS = {
+    "serve": Entry("wharfinger.cli.serve", "serve", "Publish folders as live MCP resources."),
+    "run": Entry("wharfinger.cli.run", "run", "Run your own server from a file or module."),
+    "ls": Entry("wharfinger.cli.ls", "ls", "List resources, templates, tools or prompts."),
+    "read": Entry("wharfinger.cli.read", "read", "Read a resource."),
+    "watch": Entry("wharfinger.cli.watch", "watch", "Print a line for each change of a resource or list."),
+    "call": Entry("wharfinger.cli.call", "call", "Call a tool."),
+    "add": Entry("wharfinger.cli.add", "add", "Put a server into a host's configuration."),
+    "completion": Entry("wharfinger.cli.completion", "completion", "Print the shell's completion script."),
+}
+
+EXAMPLES = """\b
+Examples:
+  wharfinger serve ./charts                      publish a folder
+  wharfinger ls http://127.0.0.1:8000/mcp        what a server offers
+  wharfinger add claude-desktop ./charts         let a host start it
+
+A TARGET is a URL, a folder, a Python file, or a command after `--`. Every option can also be
+set in the environment, for example WHARFINGER_TIMEOUT=5 or WHARFINGER_SERVE_HIDDEN=1.
+Exit codes: 0 done, 1 tool error or not found, 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C."""
+
+
+class Commands(click.Group):
+    """A group that imports a sub-command's module only when that sub-command is wanted."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name the sub-commands, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one sub-command, or None where there is no such name."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(import_module(entry.module), entry.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the sub-commands from the table, importing none."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Print the version and end."""
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        number = version("wharfinger")
+    except PackageNotFoundError:  # a source tree that was not installed
+        number = "unknown (not installed)"
+    click.echo(f"wharfinger {number}, Python {sys.version.split()[0]}")
+    ctx.exit()
+
+
+@click.group(
+    cls=Commands,
+    epilog=EXAMPLES,
+    context_settings={"auto_envvar_prefix": "WHARFINGER", "help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version, help="Print the version."
+)
+def wharfinger() -> None:
+    """Publish data to language models over the Model Context Protocol (MCP), and look at what others publish."""
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code; every failure is one line on stderr (a traceback with -v)."""
+    verbosity = Verbosity()
+    try:
+        outcome = wharfinger.main(args, prog_name="wharfinger", standalone_mode=False, obj=verbosity)
+    except BaseException as error:
+        return report(error, traceback=verbosity.level > 0)
+    return outcome if isinstance(outcome, int) else 0

@@ -1,0 +1,128 @@
+"""What a person needs to use a server that has just started, as one record shown twice: at the terminal and as a page.
+
+No I/O: whoever shows it has found out the facts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from wharfinger.cli.programs import shell
+from wharfinger.cli.words import printable
+
+__all__ = ["Address", "Card", "Published", "Row", "make_card", "page", "terminal"]
+
+
+class Published(NamedTuple):
+    """One thing that is published: what it is, and the facts about it."""
+
+    what: str
+    facts: str
+    verb: str = "Publishing"
+
+
+class Row(NamedTuple):
+    """One way to use the server: for whom, what to run or paste, and a remark."""
+
+    title: str
+    text: str
+    remark: str = ""
+
+
+class Address(NamedTuple):
+    """Where the server is: the URL for clients, the page, and the variable that holds the token (or empty)."""
+
+    mcp: str
+    page: str
+    token_env: str = ""
+
+
+class Card(NamedTuple):
+    """The whole card."""
+
+    name: str
+    published: tuple[Published, ...]
+    address: Address
+    rows: tuple[Row, ...]
+
+
+def make_card(
+    name: str,
+    published: Sequence[Published],
+    address: Address,
+    program: tuple[str, ...],
+    target: tuple[str, ...],
+    live: str,
+) -> Card:
+    """Lay out the card.
+
+    `program` is the absolute command that is this `wharfinger`, `target` what follows `add claude-desktop`, and
+    `live` a URI worth watching, empty where there is none.
+    """
+    url, token = address.mcp, address.token_env
+    claude = ("claude", "mcp", "add", "--transport", "http", name, url)
+    client = ("--token-env", token) if token else ()
+    rows = [
+        Row("Claude Code", shell(claude) + (f' --header "Authorization: Bearer ${token}"' if token else "")),
+        Row("VS Code", ".vscode/mcp.json " + compact({"servers": {name: http_entry(url, token, {"type": "http"})}})),
+        Row("Cursor, others", compact({"mcpServers": {name: http_entry(url, token, {})}})),
+        Row("Claude Desktop", shell((*program, "add", "claude-desktop", *target)), "(its file takes stdio only)"),
+    ]
+    if live:
+        rows.append(Row("See it live", shell((*program, "watch", *client, url, live))))
+    else:
+        rows.append(Row("See it", shell((*program, "ls", *client, url))))
+    return Card(name, tuple(published), address, tuple(rows))
+
+
+def http_entry(url: str, token_env: str, kind: dict[str, Any]) -> dict[str, Any]:
+    """Write the entry of a URL as VS Code and Cursor read it; both put in a variable for `${env:NAME}`."""
+    headers = {"headers": {"Authorization": f"Bearer ${{env:{token_env}}}"}} if token_env else {}
+    return {**kind, "url": url, **headers}
+
+
+def compact(value: Any) -> str:
+    """Write JSON on one line without blanks, to be pasted."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def terminal(card: Card, width: int = 16) -> str:
+    """Write the card for a terminal."""
+    lines = [f"{item.verb} {printable(item.what)}  {printable(item.facts)}".rstrip() for item in card.published]
+    lines.append(f"  MCP  {card.address.mcp}    page  {card.address.page}    Ctrl-C stops")
+    lines += [
+        f"  {row.title:<{width}}{printable(row.text)}" + (f"    {row.remark}" if row.remark else "")
+        for row in card.rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+STYLE = """:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.4rem}dt{font-weight:600;margin-top:1rem}dd{margin:0}
+code{display:block;overflow-x:auto;white-space:pre;padding:.5rem .7rem;border:1px solid #8886;border-radius:.3rem}"""
+
+
+def page(card: Card) -> str:
+    """Write the card as a small page without scripts; every fact is escaped: people choose the names of files."""
+    from html import escape
+
+    def item(title: str, text: str, remark: str) -> str:
+        after = f" {escape(remark)}" if remark else ""
+        return f"<dt>{escape(title)}{after}</dt><dd><code>{escape(printable(text))}</code></dd>"
+
+    heads = "".join(
+        f"<p>{escape(item.verb)} <strong>{escape(printable(item.what))}</strong> {escape(printable(item.facts))}</p>"
+        for item in card.published
+    )
+    rows = "\n".join(item(row.title, row.text, row.remark) for row in (Row("MCP", card.address.mcp), *card.rows))
+    title = escape(printable(card.name))
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{title}: MCP server</title>'
+        f"<style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n{heads}\n"
+        f"<p>This is a server of the Model Context Protocol. Applications connect to the MCP address below.</p>\n"
+        f"<dl>\n{rows}\n</dl></body></html>\n"
+    )

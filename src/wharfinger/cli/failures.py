@@ -1,0 +1,93 @@
+"""How a failure is told: one line on stderr that says what to do, and an exit code; it refuses to know the commands."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+__all__ = ["Failed", "report"]
+
+CTRL_C = 130
+STDERR_LINES = 5
+
+
+class Failed(click.ClickException):
+    """A command could not do what was asked (exit code 1)."""
+
+    exit_code = 1
+
+
+def report(error: BaseException, *, traceback: bool) -> int:
+    """Tell `error` on stderr in one line and return the exit code; with `traceback` also where it came from."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, (click.exceptions.Abort, KeyboardInterrupt, EOFError)):
+        return CTRL_C
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return 2
+    if isinstance(error, BrokenPipeError):
+        silence_stdout()
+        return 1
+    origin = error.__cause__ if isinstance(error, click.ClickException) else error
+    if traceback and origin is not None:
+        import traceback as tracebacks
+
+        tracebacks.print_exception(origin)
+    line, code = describe(error)
+    first, *rest = line.split("\n")
+    say(f"wharfinger: {first}")
+    for more in rest[-STDERR_LINES:]:  # what a child process said last: the reason is usually there
+        say(f"  | {more}")
+    return code
+
+
+def describe(error: BaseException) -> tuple[str, int]:
+    """Turn an exception into the line that is told and the exit code."""
+    if isinstance(error, click.UsageError):
+        return usage_line(error), 2
+    if isinstance(error, click.ClickException):
+        return error.format_message(), error.exit_code
+    from wharfinger.errors import ConnectionFailed, NotAuthorized, WharfingerError
+
+    if isinstance(error, NotAuthorized):
+        return f"{error} Give the token with --token-env NAME.", error.exit_code
+    if isinstance(error, ConnectionFailed) and not error.stderr and "://" in str(error):
+        return f"{error} Is the server running, and is this its address?", error.exit_code
+    if isinstance(error, WharfingerError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError):
+        name = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror or error}{name}", 1
+    return f"unexpected {type(error).__name__}: {error} (run again with -v for the traceback)", 1
+
+
+def usage_line(error: click.UsageError) -> str:
+    """Say what is wrong with the arguments, and where the right ones are listed."""
+    message = error.format_message().rstrip()
+    if error.ctx is None:
+        return message
+    if not message.endswith((".", "!", "?", ")")):
+        message += "."
+    return f"{message} See `{error.ctx.command_path} --help`."
+
+
+def say(line: str) -> None:
+    """Print on stderr, on one line, with nothing in it that a terminal would obey."""
+    from wharfinger.cli.words import printable
+
+    try:
+        sys.stderr.write(printable(line.replace("\n", " ")) + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):  # stderr is closed: nobody listens
+        pass
+
+
+def silence_stdout() -> None:
+    """Keep the interpreter from complaining at exit about a reader that went away (`wharfinger ls … | head`)."""
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)

@@ -1,0 +1,109 @@
+"""`wharfinger read`: a resource's content to stdout or a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wharfinger.cli.options import TargetCommand, Verbosity, connection_options, json_option, verbosity_options
+from wharfinger.cli.targets import split_words
+
+if TYPE_CHECKING:
+    from wharfinger.client import Client
+    from wharfinger.types import ResourceContents
+
+__all__ = ["read"]
+
+
+@click.command(
+    cls=TargetCommand,
+    epilog="""\b
+Examples:
+  wharfinger read http://127.0.0.1:8000/mcp file:///charts/tides.log
+  wharfinger read -o map.png http://127.0.0.1:8000/mcp file:///charts/map.png
+  wharfinger read file:///charts/tides.log -- wharfinger serve ./charts""",
+)
+@click.argument("words", nargs=-1, metavar="TARGET URI")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE.")
+@json_option
+@connection_options
+@verbosity_options
+@click.pass_context
+def read(ctx: click.Context, /, words: tuple[str, ...], output: Path | None, as_json: bool, **options: Any) -> None:
+    """Read the resource URI.
+
+    Text and bytes come out as they are; several contents, such as those of a directory, each with a line before them
+    that names it. Binary content is not shown at a terminal: use -o FILE.
+    """
+    target, (uri, *more) = split_words(ctx, words, ("URI",))
+    if more:
+        raise click.UsageError(f"One URI only: {more[0]!r} is too much.", ctx)
+    from wharfinger.cli.connecting import connecting, with_client
+
+    async def work(client: Client) -> Any:
+        return (await client.read_resource(uri)).result
+
+    result = with_client(ctx, target, connecting(options), work)
+    if as_json:
+        save(ctx, output, json_bytes(result)) if output else show_json(result)
+    elif output:
+        save(ctx, output, only(ctx, result.contents))
+    else:
+        show(ctx, result.contents)
+
+
+def octets(content: ResourceContents) -> bytes:
+    """Take the bytes of a content; text as UTF-8."""
+    if isinstance(content.blob, bytes):
+        return content.blob
+    return content.text.encode("utf-8", "surrogatepass") if isinstance(content.text, str) else b""
+
+
+def only(ctx: click.Context, contents: list[ResourceContents]) -> bytes:
+    """Take the bytes of the only content."""
+    if len(contents) != 1:
+        raise click.UsageError(f"It has {len(contents)} contents, which are no one file: use --json.", ctx)
+    return octets(contents[0])
+
+
+def show(ctx: click.Context, contents: list[ResourceContents]) -> None:
+    """Print the contents."""
+    from wharfinger.cli.output import print_bytes, print_text, to_terminal
+    from wharfinger.cli.words import printable, size
+
+    for content in contents:
+        kind = content.mime_type if isinstance(content.mime_type, str) else "no MIME type"
+        amount = size(len(octets(content)))
+        if len(contents) > 1:
+            click.echo(printable(f"--- {content.uri}  {kind}  {amount}"))
+        if isinstance(content.text, str):
+            print_text(content.text + ("\n" if len(contents) > 1 and not content.text.endswith("\n") else ""))
+        elif not to_terminal():
+            print_bytes(octets(content))
+        elif len(contents) == 1:
+            raise click.UsageError(f"It is binary ({kind}, {amount}): write it to a file with -o FILE.", ctx)
+
+
+def save(ctx: click.Context, output: Path, data: bytes) -> None:
+    """Write the file and say so."""
+    from wharfinger.cli.words import size
+
+    output.write_bytes(data)
+    if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+        click.echo(f"Wrote {output} ({size(len(data))}).", err=True)
+
+
+def json_bytes(result: Any) -> bytes:
+    """Encode a result."""
+    import msgspec
+
+    return msgspec.json.encode(result) + b"\n"
+
+
+def show_json(result: Any) -> None:
+    """Print a result as JSON."""
+    from wharfinger.cli.output import print_json
+
+    print_json(result)

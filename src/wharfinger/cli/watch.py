@@ -1,0 +1,122 @@
+"""`wharfinger watch`: a line for each change, until Ctrl-C."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wharfinger.cli.options import TargetCommand, Verbosity, connection_options, json_option, verbosity_options
+from wharfinger.cli.targets import split_words
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from wharfinger.client import Change, Client, Watch
+
+__all__ = ["watch"]
+
+
+@click.command(
+    cls=TargetCommand,
+    epilog="""\b
+Examples:
+  wharfinger watch http://127.0.0.1:8000/mcp file:///charts/tides.log
+  wharfinger watch --read http://127.0.0.1:8000/mcp file:///charts/tides.log
+  wharfinger watch --lists --json http://127.0.0.1:8000/mcp
+  wharfinger watch --count 1 file:///charts/tides.log -- wharfinger serve ./charts""",
+)
+@click.argument("words", nargs=-1, metavar="TARGET [URI…]")
+@click.option("--lists", is_flag=True, help="Watch the lists of resources, tools and prompts (default without URI).")
+@click.option("--read", "reads", is_flag=True, help="Print the new content after each change of a resource.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N changes.")
+@json_option
+@connection_options
+@verbosity_options
+@click.pass_context
+def watch(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    lists: bool,
+    reads: bool,
+    count: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print a line for each change of the resources URI, until Ctrl-C.
+
+    A line is the local time and what changed. A server says that something changed, never what: --read reads it.
+    """
+    target, uris = split_words(ctx, words, ())
+    from wharfinger.cli.connecting import connecting, with_client
+
+    quiet = isinstance(ctx.obj, Verbosity) and ctx.obj.quiet
+
+    async def work(client: Client) -> None:
+        watches = [client.watch(*uris)] if uris else []
+        if lists or not uris:
+            watches.append(client.watch_lists())
+        for begun in watches:
+            await begun.start()
+        if not quiet:
+            click.echo(f"Watching {', '.join(uris) or 'the lists'}: Ctrl-C stops.", err=True)
+        left = count
+        async for change in merged(watches):
+            await tell(client, change, reads, as_json)
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+    with_client(ctx, target, connecting(options), work)
+
+
+async def merged(watches: list[Watch]) -> AsyncIterator[Change]:
+    """Yield the changes of several watches as they come; ends, or fails, with the first that does."""
+    import asyncio
+
+    if len(watches) == 1:
+        async for change in watches[0]:
+            yield change
+        return
+    waiting = {asyncio.ensure_future(anext(watch)): watch for watch in watches}
+    try:
+        while True:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                watch = waiting.pop(task)
+                try:
+                    change = task.result()
+                except StopAsyncIteration:
+                    return
+                waiting[asyncio.ensure_future(anext(watch))] = watch
+                yield change
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+async def tell(client: Client, change: Change, reads: bool, as_json: bool) -> None:
+    """Print one change, and what is there now if that was asked for."""
+    import time
+
+    from wharfinger.cli.output import print_json, print_text
+    from wharfinger.cli.words import printable
+    from wharfinger.errors import ResourceNotFound
+
+    result = None
+    gone = False
+    if reads and change.uri:
+        try:
+            result = (await client.read_resource(change.uri)).result
+        except ResourceNotFound:
+            gone = True
+    if as_json:
+        print_json({"kind": change.kind, "uri": change.uri or None, **({"result": result} if result else {})})
+        return
+    what = change.uri or f"the list of {change.kind}"
+    click.echo(f"{time.strftime('%H:%M:%S')} changed {printable(what)}{'  (gone)' if gone else ''}")
+    for content in result.contents if result else ():
+        if isinstance(content.text, str):
+            print_text(content.text)

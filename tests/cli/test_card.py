@@ -1,0 +1,188 @@
+"""The card that `serve` prints at a terminal: each of its lines is run or parsed, and does what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import ENVIRONMENT, Terminal
+from wharfinger import Client
+from wharfinger.cli.card import Address, Published, make_card, page, terminal
+
+LOG = "file:///charts/tides.log"
+
+
+@pytest.fixture(scope="module")
+def shown(charts: Path) -> Iterator[Terminal]:
+    """A server on a terminal of its own that has printed its card."""
+    one = Terminal("serve", "--http", "127.0.0.1:0", str(charts), cwd=charts.parent)
+    one.wait_for("See it live")
+    one.wait_for(".log\n")
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def lines(shown: Terminal) -> list[str]:
+    """The lines of the card."""
+    return shown.shown.split("\n")[:7]
+
+
+@pytest.fixture(scope="module")
+def url(lines: list[str]) -> str:
+    """The address that the card names."""
+    return lines[1].split()[1]
+
+
+def text_of(line: str) -> str:
+    """What a row says beside its title."""
+    return line[18:].split("    (")[0]
+
+
+def listed(url: str | list[str]) -> set[str]:
+    """List what a server offers."""
+
+    async def work() -> set[str]:
+        async with Client(url) as client:
+            return {resource.uri async for resource in client.list_resources()}
+
+    return asyncio.run(work())
+
+
+def test_the_card_has_the_shape_that_was_promised(lines: list[str], url: str, charts: Path) -> None:
+    folder = re.escape(str(charts))
+    expected = [
+        rf"Publishing {folder}  4 files, \d+ B \(1 ignored by \.gitignore, 2 hidden\), watched by \w+.*",
+        r"  MCP  (http://127\.0\.0\.1:\d+/mcp)    page  http://127\.0\.0\.1:\d+/    Ctrl-C stops",
+        rf"  Claude Code     claude mcp add --transport http charts {url}",
+        rf'  VS Code         \.vscode/mcp\.json {{"servers":{{"charts":{{"type":"http","url":"{url}"}}}}}}',
+        rf'  Cursor, others  {{"mcpServers":{{"charts":{{"url":"{url}"}}}}}}',
+        rf"  Claude Desktop  /\S+( -m wharfinger)? add claude-desktop {folder}    \(its file takes stdio only\)",
+        rf"  See it live     /\S+( -m wharfinger)? watch {url} {LOG}",
+    ]
+    for pattern, line in zip(expected, lines, strict=True):
+        assert re.fullmatch(pattern, line), line
+
+
+def test_the_line_for_claude_code_is_its_command(lines: list[str]) -> None:
+    words = shlex.split(text_of(lines[2]))
+    assert words[:6] == ["claude", "mcp", "add", "--transport", "http", "charts"]
+    assert LOG in listed(words[6])
+
+
+def test_the_line_for_vs_code_is_its_file(lines: list[str]) -> None:
+    file, _, text = text_of(lines[3]).partition(" ")
+    assert file == ".vscode/mcp.json"
+    entry = json.loads(text)["servers"]["charts"]
+    assert entry["type"] == "http"
+    assert LOG in listed(entry["url"])
+
+
+def test_the_line_for_cursor_is_its_file(lines: list[str]) -> None:
+    assert LOG in listed(json.loads(text_of(lines[4]))["mcpServers"]["charts"]["url"])
+
+
+def test_the_line_for_claude_desktop_adds_a_server_that_works(lines: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        text_of(lines[5]), shell=True, env={**ENVIRONMENT, "HOME": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    (file,) = (path for path in tmp_path.rglob("claude_desktop_config.json"))
+    entry = json.loads(file.read_text())["mcpServers"]["charts"]
+    assert LOG in listed([entry["command"], *entry["args"]])
+
+
+def test_the_line_to_see_it_live_shows_a_change_and_so_does_the_server(
+    shown: Terminal, lines: list[str], charts: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    watching = start(command=shlex.split(text_of(lines[6])))
+    assert watching.stderr is not None
+    assert watching.stdout is not None
+    assert watching.stderr.readline() == f"Watching {LOG}: Ctrl-C stops.\n"
+    with (charts / "tides.log").open("a") as log:
+        log.write("high\n")
+    assert re.fullmatch(rf"\d\d:\d\d:\d\d changed {LOG}\n", watching.stdout.readline())
+    assert re.search(rf"^\d\d:\d\d:\d\d changed {LOG}  told 1 watcher$", shown.wait_for("told 1 watcher"), re.MULTILINE)
+
+
+def test_each_read_and_client_is_a_line(shown: Terminal, url: str) -> None:
+    async def work() -> None:
+        async with Client(url) as client:
+            await client.read_resource("file:///charts/notes.md")
+
+    asyncio.run(work())
+    shown.wait_until(lambda: bool(re.search(r"notes\.md.*\n", shown.shown)), "a line for the read")
+    assert re.search(
+        r"^\d\d:\d\d:\d\d read    file:///charts/notes\.md  8 B  [\d.]+ m?s  wharfinger \S+$", shown.shown, re.MULTILINE
+    )
+    assert re.search(r"^\d\d:\d\d:\d\d client  wharfinger \S+  2026-07-28$", shown.shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", ["/", "/mcp"])
+def test_the_page_is_the_same_card_for_a_browser(lines: list[str], url: str, path: str) -> None:
+    from html import unescape
+
+    request = urllib.request.Request(url.removesuffix("/mcp") + path, headers={"Accept": "text/html,*/*"})
+    with urllib.request.urlopen(request) as answer:
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        text = answer.read().decode()
+    assert "<script" not in text
+    shown = unescape(text)
+    for line in lines[2:]:
+        assert text_of(line) in shown
+    assert url in shown
+    assert lines[0].partition("  ")[2] in shown
+
+
+def test_ctrl_c_ends_it_at_once_without_a_traceback(terminal: Callable[..., Terminal], charts: Path) -> None:
+    one = terminal("serve", str(charts))
+    one.wait_for("Ctrl-C stops")
+    one.wait_for(".log\n")
+    one.press("\x03")
+    assert one.end() == 130
+    assert "Traceback" not in one.shown
+
+
+def test_names_that_are_markup_or_shell_are_quoted() -> None:
+    """People choose the names of folders and files, and not always kindly."""
+    odd = "/tmp/<b>&'$(x) \x1b[2J"
+    card = make_card(
+        "charts",
+        [Published(odd, "1 file")],
+        Address("http://127.0.0.1:1/mcp", "http://127.0.0.1:1/", "TOKEN"),
+        ("/bin/w",),
+        (odd,),
+        "",
+    )
+    assert "<b>" not in page(card)
+    assert "\x1b" not in page(card) + terminal(card)
+    assert shlex.split(card.rows[3].text) == ["/bin/w", "add", "claude-desktop", odd]
+
+
+def test_a_token_is_named_and_never_shown() -> None:
+    address = Address("http://h/mcp", "http://h/", "CHARTS_TOKEN")
+    card = make_card("charts", [], address, ("/bin/w",), ("/charts",), LOG)
+    claude, code, cursor, _, live = (row.text for row in card.rows)
+    assert claude.endswith(' --header "Authorization: Bearer $CHARTS_TOKEN"')
+    reference = {"headers": {"Authorization": "Bearer ${env:CHARTS_TOKEN}"}}
+    assert json.loads(code.partition(" ")[2])["servers"]["charts"] == {
+        "type": "http",
+        "url": "http://h/mcp",
+        **reference,
+    }
+    assert json.loads(cursor)["mcpServers"]["charts"] == {"url": "http://h/mcp", **reference}
+    assert shlex.split(live) == ["/bin/w", "watch", "--token-env", "CHARTS_TOKEN", "http://h/mcp", LOG]
+
+
+def test_the_executable_in_the_card_exists(lines: list[str]) -> None:
+    for line in lines[5:]:
+        assert os.access(shlex.split(text_of(line))[0], os.X_OK)

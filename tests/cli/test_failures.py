@@ -1,0 +1,63 @@
+"""A failure is one line and an exit code; where it came from is shown to who asks."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from wharfinger.cli.failures import Failed, report
+from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, ResourceNotFound, ToolError
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (Failed("it did not work"), 1, "wharfinger: it did not work"),
+        (ToolError("never"), 1, "wharfinger: never"),
+        (ResourceNotFound("a://b"), 1, "wharfinger: Resource not found: a://b"),
+        (RequestTimeout("too slow"), 1, "wharfinger: too slow"),
+        (click.UsageError("wrong"), 2, "wharfinger: wrong"),
+        (ConnectionFailed("no"), 3, "wharfinger: no"),
+        (
+            ConnectionFailed("Cannot connect to http://a/mcp."),
+            3,
+            "wharfinger: Cannot connect to http://a/mcp. Is the server running, and is this its address?",
+        ),
+        (NotAuthorized("Who?"), 4, "wharfinger: Who? Give the token with --token-env NAME."),
+        (FileNotFoundError(2, "No such file or directory", "/a"), 1, "wharfinger: No such file or directory: /a"),
+        (ToolError("red \x1b[31m"), 1, "wharfinger: red \\x1b[31m"),
+        (
+            ValueError("odd"),
+            1,
+            "wharfinger: unexpected ValueError: odd (run again with -v for the traceback)",
+        ),
+    ],
+)
+def test_a_failure_is_one_line(error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(error, traceback=False) == code
+    assert capsys.readouterr().err == line + "\n"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.exceptions.Abort()])
+def test_ctrl_c_is_130_and_silent(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(error, traceback=False) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_the_last_words_of_a_child_follow(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "\n".join(str(number) for number in range(9))
+    assert report(ConnectionFailed("It ended.", stderr=words), traceback=False) == 3
+    assert capsys.readouterr().err == "wharfinger: It ended.\n  | 4\n  | 5\n  | 6\n  | 7\n  | 8\n"
+
+
+def test_a_traceback_is_shown_to_who_asks(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        try:
+            raise RuntimeError("the reason")
+        except RuntimeError as error:
+            raise Failed("it did not work") from error
+    except Failed as failed:
+        assert report(failed, traceback=True) == 1
+    told = capsys.readouterr().err
+    assert "RuntimeError: the reason" in told
+    assert told.endswith("wharfinger: it did not work\n")

@@ -1,0 +1,96 @@
+"""`wharfinger run` as a process: a user's server over stdio and HTTP, and started anew when its code changes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Terminal
+from wharfinger import Client
+
+SERVER = """
+import sys
+from wharfinger import Server
+
+print("printed while importing")
+server = Server("harbour")
+
+@server.resource("harbour://berths")
+def berths() -> str:
+    print("printed while reading")
+    return "north"
+
+@server.resource("harbour://broken")
+def broken() -> str:
+    raise RuntimeError("the reason is secret")
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A user's server."""
+    path = tmp_path / "harbour.py"
+    path.write_text(SERVER)
+    return path
+
+
+def read(target: str | list[str], uri: str = "harbour://berths") -> str:
+    """Read a resource."""
+
+    async def work() -> str:
+        async with Client(target) as client:
+            return (await client.read_resource(uri)).text
+
+    return asyncio.run(work())
+
+
+def test_stray_prints_do_not_touch_the_wire(file: Path, executable: str) -> None:
+    assert read([executable, "run", str(file)]) == "north"
+
+
+def test_at_a_terminal_it_shows_a_card(terminal: Callable[..., Terminal], file: Path) -> None:
+    one = terminal("run", "--http", "127.0.0.1:0", "harbour.py")
+    one.wait_for("Serving harbour")
+    one.wait_for("harbour://berths\n")
+    assert re.search(rf"Serving harbour  2 resources, .*from {re.escape(str(file))}\n", one.shown)
+    assert f"add claude-desktop {file}" in one.shown
+    url = re.search(r"MCP  (\S+)", one.shown)
+    assert url is not None
+    assert read(url[1]) == "north"
+    one.wait_for("printed while reading")
+    one.press("\x03")
+    assert one.end() == 130
+
+
+def test_an_error_is_one_line_and_with_dev_the_whole_story(
+    start: Callable[..., subprocess.Popen[str]], file: Path
+) -> None:
+    for options, told in (((), False), (("--dev",), True)):
+        process = start("run", "--http", "127.0.0.1:0", *options, str(file))
+        assert process.stdout is not None
+        url = next(found[1] for line in process.stdout if (found := re.search(r"MCP  (\S+)", line)))
+        with pytest.raises(Exception, match="Internal error") as caught:
+            read(url, "harbour://broken")
+        assert "secret" not in str(caught.value)
+        process.terminate()
+        errors = process.communicate(timeout=20)[1]
+        assert "RuntimeError: the reason is secret" in errors
+        assert ("Traceback" in errors) is told
+
+
+def test_reload_starts_anew_when_the_code_changes(terminal: Callable[..., Terminal], file: Path) -> None:
+    one = terminal("run", "--reload", "--http", "127.0.0.1:0", "harbour.py")
+    one.wait_for("harbour://berths\n")
+    file.write_text(SERVER + "\nbroken code(\n")
+    one.wait_for("SyntaxError")
+    file.write_text(SERVER.replace('"harbour"', '"quay"'))
+    one.wait_for("Serving quay")
+    one.wait_for("harbour://berths\n")
+    one.press("\x03")
+    assert one.end() == 130
+    assert "Traceback" not in one.shown
