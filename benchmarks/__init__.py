@@ -1,0 +1,1 @@
+"""Benchmarks: ours beside its peers and beside the floors, in one run."""

@@ -1,0 +1,1 @@
+"""The harness: environments, load generator, measurement, tables and verdicts."""

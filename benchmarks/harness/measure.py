@@ -1,0 +1,185 @@
+"""The measurements: peers take turns within each workload, in fresh processes each round; it prints no table."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import environments
+from .load import Client, StdioClient, Stuck
+from .peers import Peer, serve_command
+from .process import SERVER_CORE, environment, settle
+from .workloads import Workload
+
+Row = dict[str, Any]
+"""mode, workload, peer, turn and the figures; or `failed` in their place. Rows of one turn are neighbours in time."""
+TURNS = 3
+"""Visits of one workload to one server in one round."""
+
+
+def say(text: str) -> None:
+    """Progress, kept apart from the tables."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def requests(
+    mode: str, peers: Sequence[Peer], workloads: Sequence[Workload], number: int, seconds: float, warm: float
+) -> list[Row]:
+    """Round `number` of one mode: all servers are started, checked and warmed, then each workload visits them in turn.
+
+    `seconds` are for one workload of one server, `warm` for its warm-up.
+    """
+    rows: list[Row] = []
+    clients: dict[str, Client] = {}
+    try:
+        for peer in peers:
+            try:
+                clients[peer.name] = client = peer.connect(mode)
+                client.handshake()
+                check(client, workloads)
+                warm_up(client, workloads, warm * peer.warm)
+            except (Stuck, OSError) as error:
+                rows += [_failed(mode, "start", peer.name, number, error)]
+                _drop(clients, peer.name)
+        first = number % len(workloads)  # no workload is always the first after the warm-up
+        for workload in [*workloads[first:], *workloads[:first]]:
+            for turn in range(number * TURNS, (number + 1) * TURNS):
+                for name, client in list(clients.items()):
+                    try:
+                        row = {"mode": mode, "workload": workload.name, "peer": name, "turn": turn}
+                        rows.append({**row, **figures(client, workload, seconds / TURNS)})
+                        say(_line(rows[-1]))
+                    except (Stuck, OSError) as error:
+                        rows += [_failed(mode, workload.name, name, turn, error)]
+                        _drop(clients, name)
+    finally:
+        for name in list(clients):
+            _drop(clients, name)
+    return rows
+
+
+def check(client: Client, workloads: Iterable[Workload]) -> None:
+    """Every answer is looked at in full before any is timed. Raises `Stuck` for a wrong one."""
+    for workload in workloads:
+        for params in workload.params[:3]:
+            result = client.ask(workload.method, params)
+            if not workload.check(result, params):
+                raise Stuck(f"{workload.name}: wrong answer {str(result)[:300]}")
+
+
+def warm_up(client: Client, workloads: Sequence[Workload], seconds: float) -> None:
+    """Spread over what is asked often; a blob of 50 MiB warms nothing that one read did not."""
+    light = [workload for workload in workloads if workload.mib < 50]
+    for _ in range(2):
+        for workload in light:
+            client.run(workload, seconds / 2 / len(light))
+
+
+def figures(client: Client, workload: Workload, seconds: float) -> Row:
+    """Measure one workload on a warm client."""
+    driver, server = time.process_time(), client.process.cpu()
+    began = time.perf_counter()
+    run = client.run(workload, seconds)
+    elapsed = time.perf_counter() - began
+    driver, server = time.process_time() - driver, client.process.cpu() - server
+    count, latencies = len(run.latencies), sorted(run.latencies)
+    return {
+        "requests": count,
+        "rate": count / run.seconds,
+        "mib_s": count * workload.mib / run.seconds,
+        "cpu_us": server / count * 1e6,
+        "p50_us": latencies[count // 2] / 1e3,
+        "p99_us": latencies[count * 99 // 100] / 1e3,
+        "driver_busy": driver / elapsed,
+        "server_busy": server / elapsed,
+        "errors": run.errors,
+    }
+
+
+def start(peers: Sequence[Peer], turn: int) -> list[Row]:
+    """What a server costs before its first request: import, spawn to first answer on stdio, idle memory."""
+    rows: list[Row] = []
+    for peer in peers:
+        row = {"mode": "start", "peer": peer.name, "turn": turn}
+        try:
+            if peer.imports:
+                rows.append({**row, "workload": "import", **_import(peer, peer.imports)})
+            if "stdio" in peer.modes:
+                rows.append({**row, "workload": "spawn", **_spawn(peer.argv("stdio"), peer.name)})
+            if peer.name == environments.OURS:
+                rows.append({**row, "workload": "client", **_import(peer, "from wharfinger import Client")})
+                with tempfile.TemporaryDirectory() as folder:
+                    Path(folder, "tides.txt").write_text("high water 10:31\n")
+                    rows.append({**row, "workload": "serve", **_spawn(serve_command(folder), "serve")})
+        except (Stuck, OSError) as error:
+            rows.append(_failed("start", "start", peer.name, turn, error))
+        else:
+            say(f"start      {peer.name}")
+    return rows
+
+
+def _import(peer: Peer, statement: str) -> Row:
+    # From the environment's own folder: Node resolves packages from where it runs.
+    done = subprocess.run(
+        peer.import_argv(statement),
+        cwd=environments.HOME / peer.environment,
+        env=environment(),
+        preexec_fn=lambda: settle(SERVER_CORE),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode:
+        raise Stuck(f"import failed: {done.stderr[-600:]}")
+    ms, mib = done.stdout.split()
+    return {"ms": float(ms), "mib": float(mib)}
+
+
+def _spawn(argv: Sequence[str], name: str) -> Row:
+    client = StdioClient(argv, f"{name}-spawn")
+    try:
+        client.handshake()
+        ms = (client.arrived / 1e9 - client.process.spawned) * 1e3
+        cpu = client.process.cpu() * 1e3
+        time.sleep(0.1)  # what follows the first answer settles before memory is read
+        return {"ms": ms, "cpu_ms": cpu, "mib": client.process.rss()}
+    finally:
+        client.close()
+
+
+def machine() -> Row:
+    """What the figures depend on."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "cpu": (model or ["unknown"])[0],
+        "cores": os.cpu_count(),
+        "python": sys.version.split()[0],
+        "load": os.getloadavg()[0],
+    }
+
+
+def _drop(clients: dict[str, Client], name: str) -> None:
+    if client := clients.pop(name, None):
+        client.close()
+
+
+def _failed(mode: str, workload: str, peer: str, turn: int, error: Exception) -> Row:
+    say(f"{mode:10} {peer} failed at {workload}: {error}")
+    return {"mode": mode, "workload": workload, "peer": peer, "turn": turn, "failed": str(error)}
+
+
+def _line(row: Row) -> str:
+    wrong = f"  {row['errors']} WRONG" if row["errors"] else ""
+    name = f"{row['mode']:10} {row['workload']:10} {row['peer']:10}"
+    busy = f"busy: driver {row['driver_busy']:.2f} server {row['server_busy']:.2f}"
+    return (
+        f"{name} {row['rate']:>10,.1f}/s  {row['cpu_us']:>10,.1f} µs CPU  p99 {row['p99_us']:>8,.0f} µs  {busy}{wrong}"
+    )

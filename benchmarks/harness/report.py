@@ -1,0 +1,257 @@
+"""Rows in, text out: medians, one table per mode, and the verdicts; it measures nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from .peers import MODES, PEERS
+from .workloads import WORKLOADS
+
+OURS, START = "ours", "start"
+CPU, HOT = "cpu_us", "static-32"
+COMPARED = ("rate", CPU)
+SATURATED = 0.9
+"""Above this share of its core the driver may have been the limit, and a rate only says "at least"."""
+
+Key = tuple[str, str, str]
+Medians = Mapping[Key, Mapping[str, float]]
+"""(mode, workload, peer) -> figure -> median over the turns."""
+Figure = Callable[[Medians], float | None]
+
+
+def medians(rows: Iterable[Mapping[str, Any]]) -> Medians:
+    """The median over the turns of every figure that was measured, and of ours against each peer in the same turn.
+
+    What disturbs the machine for a while disturbs neighbours alike: their ratio is steadier than either of them. Of
+    starts the least is taken: they have no neighbour, and what disturbs one only ever adds.
+    """
+    turns: dict[Key, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        if "failed" not in row:
+            turns[row["mode"], row["workload"], row["peer"]][row["turn"]] = row
+    known: dict[Key, Mapping[str, float]] = {}
+    for key, measured in turns.items():
+        names = [name for name, value in next(iter(measured.values())).items() if not isinstance(value, str)]
+        middle = min if key[0] == START else median
+        figures = {name: middle(row[name] for row in measured.values()) for name in names}
+        ours = turns.get((*key[:2], OURS), {})
+        for name in COMPARED:
+            ratios = [
+                _times_better(name, ours[turn], row) for turn, row in measured.items() if name in row and turn in ours
+            ]
+            if ratios:
+                figures[f"ours in {name}"] = median(ratios)
+        known[key] = figures
+    return known
+
+
+def _times_better(figure: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> float:
+    return ours[figure] / theirs[figure] if figure == "rate" else theirs[figure] / ours[figure]
+
+
+def advantage(known: Medians, mode: str, workload: str, peer: str, figure: str) -> float | None:
+    """How many times better ours is than `peer`: a higher rate, or less CPU; None where it was not measured."""
+    return known.get((mode, workload, peer), {}).get(f"ours in {figure}")
+
+
+# Verdicts
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is asked of us: a figure and its bound. An aim that is missed is reported, a requirement fails the run."""
+
+    text: str
+    figure: Figure
+    bound: float
+    unit: str = "x"
+    at_most: bool = False
+    required: bool = False
+
+    def verdict(self, known: Medians) -> str:
+        """`holds`, `missed` or `not measured`."""
+        value = self.figure(known)
+        if value is None:
+            return "not measured"
+        return "holds" if (value <= self.bound if self.at_most else value >= self.bound) else "missed"
+
+
+def times(mode: str, workload: str, peer: str, figure: str = "rate") -> Figure:
+    return lambda known: advantage(known, mode, workload, peer, figure)
+
+
+def plain(mode: str, workload: str, figure: str, scale: float = 1) -> Figure:
+    def read(known: Medians) -> float | None:
+        value = known.get((mode, workload, OURS), {}).get(figure)
+        return None if value is None else value * scale
+
+    return read
+
+
+RULES = (
+    Rule("stdio, requests/s over mcp 2.3.0", times("stdio", HOT, "mcp2"), 30, required=True),
+    Rule("stdio, CPU under mcp 2.3.0", times("stdio", HOT, "mcp2", CPU), 30, required=True),
+    Rule("stdio, requests/s over TypeScript 1.32", times("stdio", HOT, "ts1"), 1, required=True),
+    Rule("stdio, CPU under TypeScript 1.32", times("stdio", HOT, "ts1", CPU), 1, required=True),
+    Rule(
+        "stateless HTTP, requests/s over mcp 2.3.0 at its fastest",
+        times("stateless", HOT, "mcp2-fast"),
+        5.5,
+        required=True,
+    ),
+    Rule(
+        "stateless HTTP, CPU under mcp 2.3.0 at its fastest",
+        times("stateless", HOT, "mcp2-fast", CPU),
+        5.5,
+        required=True,
+    ),
+    Rule("`wharfinger serve DIR`, spawn to first answer", plain(START, "serve", "ms"), 150, "ms", True, True),
+    Rule("stdio, requests/s of the floor's", times("stdio", HOT, "floor"), 0.30),
+    Rule("stdio, CPU against the floor's", times("stdio", HOT, "floor", CPU), 0.30),
+    Rule("stateless HTTP, requests/s of the floor's", times("stateless", HOT, "floor"), 0.55),
+    Rule("stateless HTTP, CPU against the floor's", times("stateless", HOT, "floor", CPU), 0.55),
+    Rule("HTTP sessions, requests/s over mcp 2.3.0", times("session", HOT, "mcp2"), 10),
+    Rule("HTTP sessions, requests/s of the floor's", times("session", HOT, "floor"), 0.45),
+    Rule("HTTP sessions, CPU against the floor's", times("session", HOT, "floor", CPU), 0.45),
+    *(Rule(f"{mode}, list of 1,000, rate of the floor's", times(mode, "list", "floor"), 1) for mode in MODES),
+    *(Rule(f"{mode}, 1 MiB, MB/s of the floor's", times(mode, "blob-1", "floor"), 0.8) for mode in MODES),
+    *(Rule(f"{mode}, 50 MiB, MB/s of the floor's", times(mode, "blob-50", "floor"), 0.8) for mode in MODES),
+    Rule("stdio, a read of 50 MiB", plain("stdio", "blob-50", "p50_us", 1e-6), 1, "s", True),
+    Rule("import of Server, time", plain(START, "import", "ms"), 100, "ms", True),
+    Rule("import of Server, memory", plain(START, "import", "mib"), 30, "MiB", True),
+    Rule("import of Client, time", plain(START, "client", "ms"), 100, "ms", True),
+    Rule("import of Client, memory", plain(START, "client", "mib"), 30, "MiB", True),
+)
+
+
+def kept(known: Medians) -> bool:
+    """No requirement that was measured is missed."""
+    return not any(rule.required and rule.verdict(known) == "missed" for rule in RULES)
+
+
+def verdicts(known: Medians) -> str:
+    """One line per rule that was measured, and how many were not."""
+    measured = [(rule, value) for rule in RULES if (value := rule.figure(known)) is not None]
+    lines = [f"{'':8} {'':58} {'bound':>11} {'measured':>11}"] if measured else []
+    for rule, value in measured:
+        bound, figure = (f"{number(x)}{'' if rule.unit == 'x' else ' '}{rule.unit}" for x in (rule.bound, value))
+        sign, note = "<=" if rule.at_most else ">=", "  required" if rule.required else ""
+        lines.append(f"{rule.verdict(known):8} {rule.text:58} {f'{sign} {bound}':>11} {figure:>11}{note}")
+    if left := len(RULES) - len(measured):
+        lines.append(f"{left} of {len(RULES)} ratios were not measured in this run.")
+    return "\n".join(lines)
+
+
+# Tables
+
+
+def number(value: float) -> str:
+    """Three significant digits at least, thousands apart."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value < 10 else f"{value:.1f}"
+
+
+def table(corner: str, columns: Sequence[str], lines: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Text aligned in columns; a line without cells is a heading."""
+    rows = [(corner, list(columns)), *((name, list(cells)) for name, cells in lines)]
+    first = max(len(name) for name, _ in rows)
+    wide = max((len(cell) for _, cells in rows for cell in cells), default=0)
+    return "\n".join(
+        (f"{name:<{first}}" + "".join(f"  {cell:>{wide}}" for cell in cells)).rstrip() for name, cells in rows
+    )
+
+
+def mode_table(known: Medians, mode: str) -> str:
+    """All workloads of one mode, with ours against every column."""
+    here = {key: figures for key, figures in known.items() if key[0] == mode}
+    peers = [peer.name for peer in PEERS if any(key[2] == peer.name for key in here)]
+    lines: list[tuple[str, Sequence[str]]] = []
+    for workload in WORKLOADS:
+        cells = [here.get((mode, workload.name, peer), {}) for peer in peers]
+        if not any(cells):
+            continue
+        lines += [(f"{workload.name}: {workload.about}", ())]
+        unit, figure = ("MB/s", "mib_s") if workload.mib else ("requests/s", "rate")
+        scale = 1.048576 if workload.mib else 1
+        lines += [
+            (f"  {unit}", [_rate(cell, figure, scale) for cell in cells]),
+            ("  CPU µs/request", [_cell(cell, CPU) for cell in cells]),
+            ("  driver_busy", [f"{cell['driver_busy']:.2f}" if cell else "-" for cell in cells]),
+        ]
+        for label, name in (("  ours, in rate", "rate"), ("  ours, in CPU", CPU)):
+            ratios = [_versus(known, mode, workload.name, peer, name) for peer in peers]
+            if any(ratio not in ("", "-") for ratio in ratios):
+                lines.append((label, ratios))
+    return table(MODES[mode], peers, lines)
+
+
+def _versus(known: Medians, mode: str, workload: str, peer: str, figure: str) -> str:
+    if peer == OURS:
+        return ""
+    ratio = advantage(known, mode, workload, peer, figure)
+    return "-" if ratio is None else f"{number(ratio)}x"
+
+
+def _rate(cell: Mapping[str, float], figure: str, scale: float) -> str:
+    if not cell:
+        return "-"
+    return number(cell[figure] * scale) + ("*" if cell["driver_busy"] > SATURATED else "")
+
+
+def _cell(cell: Mapping[str, float], figure: str) -> str:
+    return number(cell[figure]) if figure in cell else "-"
+
+
+STARTS = (
+    ("import, ms", "import", "ms"),
+    ("import, MiB resident", "import", "mib"),
+    ("import of Client, ms", "client", "ms"),
+    ("import of Client, MiB resident", "client", "mib"),
+    ("spawn to first answer, ms", "spawn", "ms"),
+    ("  CPU of it, ms", "spawn", "cpu_ms"),
+    ("idle, MiB resident", "spawn", "mib"),
+    ("serve DIR to first answer, ms", "serve", "ms"),
+    ("serve DIR idle, MiB resident", "serve", "mib"),
+)
+
+
+def start_table(known: Medians) -> str:
+    """What a server costs before its first request (its 1,000 resources are registered by then)."""
+    peers = [peer.name for peer in PEERS if any(key[0] == START and key[2] == peer.name for key in known)]
+    lines = []
+    for label, workload, figure in STARTS:
+        cells = [_cell(known.get((START, workload, peer), {}), figure) for peer in peers]
+        if any(cell != "-" for cell in cells):
+            lines.append((label, cells))
+    return table(START, peers, lines)
+
+
+def render(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Everything, as it is printed at the end of a run."""
+    known = medians(rows)
+    modes = [mode for mode in MODES if any(key[0] == mode for key in known)]
+    parts = [mode_table(known, mode) for mode in modes]
+    if modes:
+        parts.append(
+            f'* the driver was busy for more than {SATURATED:.0%} of the time: the rate says "at least", CPU is exact.'
+        )
+    if any(key[0] == START for key in known):
+        parts.append(start_table(known))
+    if any(key[2] == OURS for key in known):
+        parts.append(verdicts(known))
+    wrong = [
+        f"{row['peer']}, {row['mode']} {row['workload']}: {row['errors']} wrong answers"
+        for row in rows
+        if row.get("errors")
+    ]
+    failed = [
+        f"{row['peer']}, {row['mode']} {row['workload']}: {row['failed'].splitlines()[0]}"
+        for row in rows
+        if "failed" in row
+    ]
+    if wrong or failed:
+        parts.append("\n".join(["FAILED", *wrong, *failed]))
+    return "\n\n".join(parts)

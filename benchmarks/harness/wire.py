@@ -1,0 +1,91 @@
+"""The wire as bytes: what the load generator sends, and how answers are recognised; it opens no connection.
+
+A request is prebuilt as a pair around its id, which always has nine digits: sending one costs a concatenation, and
+its length never changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
+FIRST_ID = 100_000_000
+CLIENT = {"name": "bench", "version": "1.0"}
+META = {
+    "io.modelcontextprotocol/protocolVersion": STATELESS,
+    "io.modelcontextprotocol/clientInfo": CLIENT,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+INITIALIZE = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": CLIENT}
+NAME_FIELD = {"resources/read": "uri"}
+
+Pair = tuple[bytes, bytes]
+
+
+class Message(msgspec.Struct):
+    """Enough of a message to know what it is; its result is skipped over, not built."""
+
+    id: int | str | None = None
+    method: str | None = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def ok(self) -> bool:
+        return self.result is not msgspec.UNSET
+
+
+decode = msgspec.json.Decoder(Message).decode
+encode = msgspec.json.encode
+
+
+def request(method: str, params: dict[str, Any], era: str) -> Pair:
+    """A request, without its id: (before, after)."""
+    if era == STATELESS:
+        params = {**params, "_meta": META}
+    return b'{"jsonrpc":"2.0","id":', b"," + encode({"method": method, "params": params})[1:]
+
+
+def notification(method: str) -> bytes:
+    return encode({"jsonrpc": "2.0", "method": method})
+
+
+def head(host: str, method: str, params: dict[str, Any], era: str, session: bytes, length: int) -> bytes:
+    """The head of one POST."""
+    lines = [
+        "POST /mcp HTTP/1.1",
+        f"Host: {host}",
+        "User-Agent: bench/1",
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+    ]
+    if era == STATELESS:
+        lines += [f"MCP-Protocol-Version: {STATELESS}", f"Mcp-Method: {method}"]
+        if method in NAME_FIELD:
+            lines.append(f"Mcp-Name: {params[NAME_FIELD[method]]}")
+    elif method != "initialize":
+        lines.append(f"MCP-Protocol-Version: {HANDSHAKE}")
+    if session:
+        lines.append(f"Mcp-Session-Id: {session.decode()}")
+    return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
+
+
+def post(host: str, method: str, params: dict[str, Any], era: str, session: bytes) -> Pair:
+    """A whole HTTP request, without its id: (before, after)."""
+    before, after = request(method, params, era)
+    return head(host, method, params, era, session, len(before) + 9 + len(after)) + before, after
+
+
+def answer(body: bytes, id: int) -> Message | None:
+    """The answer to `id` in a body of JSON or of events; None where there is none."""
+    if body[:1] == b"{":
+        message = decode(body)
+        return message if message.id == id else None
+    for line in body.split(b"\n"):
+        if line.startswith(b"data:") and line[5:].strip():
+            message = decode(line[5:])
+            if message.id == id and message.method is None:
+                return message
+    return None

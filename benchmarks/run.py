@@ -1,0 +1,114 @@
+"""Ours beside its peers and beside the floors, in one run and interleaved.
+
+    python benchmarks/run.py --quick                                  everything, roughly
+    python benchmarks/run.py                                          everything, medians of three rounds
+    python benchmarks/run.py --only stdio,static-32 --peers floor,ours,mcp2
+    python benchmarks/run.py --only start --peers ours
+
+The first run builds one environment per peer under .bench/. Progress goes to stderr, the tables to stdout. The exit
+status is 1 where a required ratio was missed or an answer of ours was wrong. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from benchmarks.harness import environments, measure, report
+from benchmarks.harness.peers import BY_NAME, MODES, PEERS, Peer
+from benchmarks.harness.process import settle_driver
+from benchmarks.harness.workloads import WORKLOADS, Workload
+
+
+def options(argv: list[str] | None = None) -> argparse.Namespace:
+    """The parsed command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--quick", action="store_true", help="one short round of everything: a couple of minutes")
+    add(
+        "--only",
+        type=_words,
+        default=[],
+        metavar="A,B",
+        help=f"of the modes {', '.join(MODES)} and {report.START}, and of the workloads "
+        + ", ".join(workload.name for workload in WORKLOADS),
+    )
+    add("--peers", type=_words, default=list(BY_NAME), metavar="A,B", help=f"of {', '.join(BY_NAME)} (default: all)")
+    add("--rounds", type=int, metavar="N", help="fresh processes each (default: 3, --quick: 1)")
+    add(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="for one workload of one server, in three visits (default: 1, --quick: 0.5)",
+    )
+    add(
+        "--warm",
+        type=float,
+        metavar="S",
+        help="warm-up of a server, Node four times as long (default: 2, --quick: 0.5)",
+    )
+    add("--json", type=Path, metavar="OUT", help="write every measurement to this file")
+    chosen = parser.parse_args(argv)
+    known = {*MODES, report.START, *(workload.name for workload in WORKLOADS)}
+    for flag, unknown in (("--only", set(chosen.only) - known), ("--peers", set(chosen.peers) - set(BY_NAME))):
+        if unknown:
+            parser.error(f"{flag}: unknown: {', '.join(sorted(unknown))}")
+    for name, quick, usual in (("rounds", 1, 3), ("seconds", 0.5, 1.0), ("warm", 0.5, 2.0)):
+        if getattr(chosen, name) is None:
+            setattr(chosen, name, quick if chosen.quick else usual)
+    return chosen
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def choose(only: list[str]) -> tuple[list[str], list[Workload], bool]:
+    """(modes, workloads, whether starts are measured): a kind that `only` does not name is taken whole."""
+    named = [workload for workload in WORKLOADS if workload.name in only]
+    modes = [mode for mode in MODES if mode in only]
+    if only and not modes and not named:
+        return [], [], True
+    return modes or list(MODES), named or list(WORKLOADS), not only or report.START in only
+
+
+def prepare(names: list[str]) -> list[Peer]:
+    """The peers asked for whose environment could be built."""
+    ready = []
+    for peer in (peer for peer in PEERS if peer.name in names):
+        try:
+            environments.build(peer.environment)
+            ready.append(peer)
+        except environments.SetupFailed as error:
+            measure.say(f"without {peer.name}: {error}")
+    return ready
+
+
+def main() -> int:
+    chosen = options()
+    peers = prepare(chosen.peers)
+    modes, workloads, starts = choose(chosen.only)
+    settle_driver()
+    about = {"machine": measure.machine(), "options": {k: v for k, v in vars(chosen).items() if k != "json"}}
+    rows: list[dict[str, Any]] = []
+    for number in range(chosen.rounds):
+        for mode in modes:
+            taking_part = [peer for peer in peers if mode in peer.modes]
+            rows += measure.requests(mode, taking_part, workloads, number, chosen.seconds, chosen.warm)
+        for turn in range(measure.TURNS if starts else 0):
+            rows += measure.start(peers, number * measure.TURNS + turn)
+    if chosen.json:
+        chosen.json.write_text(json.dumps({**about, "rows": rows}, indent=1))
+    print(report.render(rows))
+    ours_wrong = any(row["peer"] == report.OURS and (row.get("errors") or "failed" in row) for row in rows)
+    return int(ours_wrong or not report.kept(report.medians(rows)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""What every server under test serves, and how it is started; `spec.mjs` says the same for Node.
+
+    bench://static      text, 1 KiB
+    bench://item/{id}   a template, small JSON text
+    bench://blob/1      1 MiB, base64 made anew at every read
+    bench://blob/50     50 MiB, likewise
+    bench://entry/{n}   fills resources/list up to 1,000 (the template is not in it)
+
+Functions are `async def` everywhere: a plain `def` sends some peers through a thread pool and others not, and that
+would measure the pool. Where a peer has a class for fixed content it is used, as that is its cheapest way. Logging is
+at WARNING and access logs are off, since the floors log nothing.
+"""
+
+import json
+import sys
+from functools import cache
+
+NAME, VERSION = "bench", "1.0"
+STATIC_URI, ITEM_TEMPLATE = "bench://static", "bench://item/{id}"
+BLOB_URI, BIG_BLOB_URI = "bench://blob/1", "bench://blob/50"
+TEXT, JSON, BINARY = "text/plain", "application/json", "application/octet-stream"
+STATIC_TEXT = ("The quick brown fox jumps over the lazy dog. " * 40)[:1024]
+BLOB = bytes(range(256)) * 4096
+ENTRIES = [(f"bench://entry/{n}", f"entry {n}") for n in range(997)]
+
+
+@cache
+def big_blob() -> bytes:
+    """Made at its first read: idle memory is measured without it."""
+    return BLOB * 50
+
+
+def item_text(id: str) -> str:
+    return json.dumps({"id": id, "name": f"item {id}", "price": 12.5, "tags": ["a", "b"], "stock": 3})
+
+
+def arguments() -> tuple[int | None, str]:
+    """(port, or None for stdio; era) of `FILE stdio` and `FILE http PORT session|stateless`."""
+    return (int(sys.argv[2]), sys.argv[3]) if sys.argv[1:2] == ["http"] else (None, "session")

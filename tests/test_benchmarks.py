@@ -1,0 +1,205 @@
+"""The benchmark harness's own parts, without a server: bytes on the wire, choices, tables, verdicts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from benchmarks import run
+from benchmarks.harness import environments, report, wire
+from benchmarks.harness.peers import BY_NAME, MODES, PEERS
+from benchmarks.harness.workloads import WORKLOADS
+
+READ = {"uri": "bench://static"}
+
+
+def row(peer: str, mode: str = "stdio", workload: str = "static-32", turn: int = 0, **figures: float) -> dict[str, Any]:
+    usual = {"rate": 100.0, "mib_s": 0.0, "cpu_us": 10.0, "driver_busy": 0.1, "errors": 0}
+    return {"mode": mode, "workload": workload, "peer": peer, "turn": turn, **usual, **figures}
+
+
+# Wire
+
+
+@pytest.mark.parametrize("era", [wire.HANDSHAKE, wire.STATELESS])
+def test_a_request_around_its_id_is_one_json_rpc_message(era: str) -> None:
+    before, after = wire.request("resources/read", READ, era)
+    message = json.loads(before + b"%d" % wire.FIRST_ID + after)
+    assert (message["jsonrpc"], message["id"], message["method"]) == ("2.0", wire.FIRST_ID, "resources/read")
+    assert message["params"]["uri"] == READ["uri"]
+    assert ("_meta" in message["params"]) == (era == wire.STATELESS)
+
+
+def test_a_post_announces_the_length_that_it_has() -> None:
+    before, after = wire.post("localhost:1", "resources/read", READ, wire.STATELESS, b"")
+    head, body = (before + b"%d" % wire.FIRST_ID + after).split(b"\r\n\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head.split(b"\r\n")
+
+
+def test_a_stateless_post_repeats_version_method_and_name_in_its_head() -> None:
+    head = wire.head("localhost:1", "resources/read", READ, wire.STATELESS, b"", 2).decode().split("\r\n")
+    assert {"MCP-Protocol-Version: 2026-07-28", "Mcp-Method: resources/read", "Mcp-Name: bench://static"} <= set(head)
+
+
+def test_a_session_post_carries_its_session_and_initialize_no_version() -> None:
+    assert b"Mcp-Session-Id: abc\r\n" in wire.head("localhost:1", "ping", {}, wire.HANDSHAKE, b"abc", 2)
+    assert b"MCP-Protocol-Version" not in wire.head("localhost:1", "initialize", {}, wire.HANDSHAKE, b"", 2)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":7,"result":{}}',
+        b'data: {"jsonrpc":"2.0","method":"notifications/message"}\n\ndata: {"id":7,"result":{}}\r\n\r\n',
+    ],
+    ids=["json", "events"],
+)
+def test_an_answer_is_found_by_its_id(body: bytes) -> None:
+    message = wire.answer(body, 7)
+    assert message is not None
+    assert message.ok
+    assert wire.answer(body, 8) is None
+
+
+def test_an_error_is_no_result() -> None:
+    message = wire.answer(b'{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"no"}}', 7)
+    assert message is not None
+    assert not message.ok
+
+
+# Peers and choices
+
+
+def test_every_peer_is_pinned_to_names_and_versions() -> None:
+    for peer in PEERS:
+        if peer.environment != environments.OURS:
+            text, package = (environments.PINS / f"{peer.environment}{suffix}" for suffix in (".txt", ".json"))
+            pins = (
+                text.read_text().splitlines()
+                if text.exists()
+                else [f"{name}=={version}" for name, version in json.loads(package.read_text())["dependencies"].items()]
+            )
+            assert pins
+            assert all(pin.count("==") == 1 and "/" not in pin.split("==")[1] for pin in pins), peer.name
+
+
+def test_every_server_file_is_there() -> None:
+    for peer in PEERS:
+        for face in ("stdio", "asgi"):
+            folder = environments.BENCHMARKS / "servers" if peer.node else environments.BENCHMARKS
+            assert (folder / peer.server.format(face=face)).exists()
+
+
+def test_everything_is_measured_unless_something_is_named() -> None:
+    assert run.choose([]) == (list(MODES), list(WORKLOADS), True)
+
+
+def test_naming_one_kind_takes_the_other_kind_whole() -> None:
+    modes, workloads, starts = run.choose(["static-32"])
+    assert (modes, [w.name for w in workloads], starts) == (list(MODES), ["static-32"], False)
+    modes, workloads, starts = run.choose(["stdio"])
+    assert (modes, workloads, starts) == (["stdio"], list(WORKLOADS), False)
+
+
+def test_naming_the_start_alone_measures_no_request() -> None:
+    assert run.choose(["start"]) == ([], [], True)
+
+
+def test_quick_changes_only_what_was_not_given() -> None:
+    chosen = run.options(["--quick", "--rounds", "5"])
+    assert (chosen.rounds, chosen.seconds) == (5, 0.5)
+
+
+@pytest.mark.parametrize("flags", [["--only", "nothing"], ["--peers", "nobody"]])
+def test_an_unknown_name_is_a_usage_error(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        run.options(flags)
+    assert stopped.value.code == 2
+    assert "unknown" in capsys.readouterr().err
+
+
+def test_workloads_know_right_answers_from_wrong_ones() -> None:
+    item = next(workload for workload in WORKLOADS if workload.name == "item")
+    params = item.params[7]
+    assert item.check({"contents": [{"text": '{"id": "007"}'}]}, params)
+    assert not item.check({"contents": [{"text": '{"id": "008"}'}]}, params)
+
+
+# Report
+
+
+def test_the_median_of_the_turns_is_told_and_failures_are_left_out() -> None:
+    rows = [row("ours", turn=turn, rate=rate) for turn, rate in enumerate((10, 30, 20))]
+    failure = {"mode": "stdio", "workload": "static-32", "peer": "ours", "turn": 3, "failed": "gone"}
+    assert report.medians([*rows, failure])["stdio", "static-32", "ours"]["rate"] == 20
+
+
+def test_an_advantage_is_above_one_where_ours_is_better() -> None:
+    known = report.medians([row("ours", rate=300, cpu_us=5), row("mcp2", rate=10, cpu_us=200)])
+    assert report.advantage(known, "stdio", "static-32", "mcp2", "rate") == 30
+    assert report.advantage(known, "stdio", "static-32", "mcp2", "cpu_us") == 40
+    assert report.advantage(known, "stdio", "static-32", "ts1", "rate") is None
+
+
+def test_ours_is_compared_with_its_neighbours_in_time() -> None:
+    ours = [row("ours", turn=turn, rate=rate) for turn, rate in enumerate((100, 50))]  # the machine was disturbed once
+    theirs = [row("mcp2", turn=turn, rate=rate) for turn, rate in enumerate((10, 5, 10))]
+    assert report.advantage(report.medians([*ours, *theirs]), "stdio", "static-32", "mcp2", "rate") == 10
+
+
+def test_the_least_of_the_starts_is_told() -> None:
+    rows = [row("ours", "start", "spawn", turn, ms=ms) for turn, ms in enumerate((95, 90, 160))]
+    assert report.medians(rows)["start", "spawn", "ours"]["ms"] == 90
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(300.0, "holds"), (299.0, "missed")])
+def test_a_bound_is_kept_from_the_bound_on(rate: float, verdict: str) -> None:
+    rule = report.RULES[0]
+    known = report.medians([row("ours", rate=rate), row("mcp2", rate=10)])
+    assert (rule.required, rule.bound, rule.verdict(known)) == (True, 30, verdict)
+
+
+def test_what_was_not_measured_is_said_to_be_so_and_breaks_nothing() -> None:
+    assert {rule.verdict({}) for rule in report.RULES} == {"not measured"}
+    assert report.kept({})
+
+
+def test_only_a_missed_requirement_breaks_the_run() -> None:
+    slow_list = [row("ours", workload="list", rate=1), row("floor", workload="list", rate=100)]
+    assert report.kept(report.medians(slow_list))
+    slow_start = {"mode": "start", "workload": "serve", "peer": "ours", "turn": 0, "ms": 151.0}
+    assert not report.kept(report.medians([slow_start]))
+
+
+def test_rules_name_peers_modes_and_workloads_that_exist() -> None:
+    rows = [
+        row(peer, mode, w.name, rate=1e9, mib_s=1, p50_us=1) for peer in BY_NAME for mode in MODES for w in WORKLOADS
+    ]
+    rows += [row("ours", "start", workload, ms=1, mib=1) for workload in ("import", "client", "serve")]
+    known = report.medians(rows)
+    assert "not measured" not in {rule.verdict(known) for rule in report.RULES}
+
+
+def test_the_report_shows_rates_ratios_verdicts_and_who_failed() -> None:
+    failure = {"mode": "stdio", "workload": "start", "peer": "ts1", "turn": 0, "failed": "no node\nmore"}
+    text = report.render([row("ours", rate=3200), row("mcp2", rate=100), row("floor", driver_busy=0.99), failure])
+    assert "3,200" in text
+    assert "32.0x" in text
+    assert "100*" in text
+    assert "holds    stdio, requests/s over mcp 2.3.0" in text
+    assert f"{len(report.RULES) - 4} of {len(report.RULES)} ratios were not measured" in text
+    assert "ts1, stdio start: no node" in text
+
+
+def test_blobs_are_told_in_megabytes() -> None:
+    text = report.render([row("ours", workload="blob-50", rate=2, mib_s=100)])
+    assert "MB/s" in text
+    assert "105" in text
+
+
+def test_columns_stand_under_each_other() -> None:
+    lines = report.table("x", ["ours", "mcp2"], [("heading of some length", ()), ("rate", ("1", "22"))]).splitlines()
+    assert [len(line) for line in lines] == [34, 22, 34]
+    assert lines[2].endswith("     1    22")
