@@ -1,0 +1,79 @@
+"""How a path below a root is written in a URI and read back, byte for byte; knows no file system.
+
+Parts are file names as `os.fsdecode` gives them: bytes that are not UTF-8 are lone surrogates.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+__all__ = ["LONGEST", "UnreadableUri", "join_parts", "quote", "split_path", "unquote"]
+
+LONGEST = 32_768
+"""Characters of a URI's path that are read at all: PATH_MAX of Linux is 4,096 bytes, each at most `%XX`."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@]*").fullmatch  # pchar (RFC 3986, §3.3)
+_ESCAPES = tuple(chr(byte) if _PLAIN(chr(byte)) else f"%{byte:02X}" for byte in range(256))
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
+_DRIVE_TRICKS = re.compile(
+    r'[\\:<>"|?*]|[. ]$|^(?:con|prn|aux|nul|conin\$|conout\$|com\d|lpt\d)(?:\.|$)', re.IGNORECASE
+)
+
+
+class UnreadableUri(ValueError):
+    """This text names no file: an escape is bad, or a part is not a file name."""
+
+
+def quote(name: str) -> str:
+    """Write one file name as a part of a URI's path."""
+    if _PLAIN(name):
+        return name
+    return "".join([_ESCAPES[byte] for byte in os.fsencode(name)])
+
+
+def unquote(part: str) -> str:
+    """Read one part of a URI's path as a file name; escapes are decoded once.
+
+    Raises:
+        UnreadableUri: a bad escape, a lone surrogate, or what is no file name (empty, `.`, `..`, with `/` or NUL).
+    """
+    try:
+        raw = part.encode()
+    except UnicodeEncodeError:
+        raise UnreadableUri("a lone surrogate") from None
+    if b"%" in raw:
+        raw = _ESCAPE.sub(_decode_escape, raw)
+    if raw in (b"", b".", b"..") or b"/" in raw or b"\0" in raw:
+        raise UnreadableUri("not a file name")
+    name = os.fsdecode(raw)
+    if os.name == "nt" and _DRIVE_TRICKS.search(name):
+        raise UnreadableUri("not a plain Windows file name")
+    return name
+
+
+def _decode_escape(match: re.Match[bytes]) -> bytes:
+    digits = match[1]
+    if digits is None:
+        raise UnreadableUri("a bad escape")
+    return bytes((int(digits, 16),))
+
+
+def join_parts(parts: tuple[str, ...]) -> str:
+    """Write file names as a URI's path, without a slash in front."""
+    return "/".join([quote(part) for part in parts])
+
+
+def split_path(path: str) -> tuple[tuple[str, ...], bool]:
+    """Read a URI's path into file names, and whether it ends with a slash, which only a directory may.
+
+    Raises:
+        UnreadableUri: a part is no file name, the path is too long, or there is a query or a fragment.
+    """
+    if len(path) > LONGEST or "?" in path or "#" in path:
+        raise UnreadableUri("too long, or more than a path")
+    slashed = path.endswith("/")
+    inner = path[:-1] if slashed else path
+    if not inner:
+        return (), slashed
+    return tuple([unquote(part) for part in inner.split("/")]), slashed

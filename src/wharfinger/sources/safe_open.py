@@ -1,0 +1,119 @@
+"""Opening what is below a root, part by part from a directory handle, so that no link or race leads out of it.
+
+Never follows a symbolic link below the root, and opens regular files and directories only. It refuses to know which of
+them are published. Hard links and mount points inside the root are files and directories like any other.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+
+__all__ = ["NOT_HERE", "NotServed", "holds", "open_directory", "open_file", "open_root", "stat_entry"]
+
+NOT_HERE = frozenset(
+    {
+        errno.EACCES,
+        errno.EINVAL,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENODEV,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ENXIO,
+        errno.EPERM,
+        errno.ESTALE,
+    }
+)
+"""What the system says where there is nothing, or nothing for us: told alike, so that neither can be probed for."""
+
+HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and os.scandir in os.supports_fd
+"""Whether this platform opens relative to a directory handle; without it paths are checked, then opened (Windows)."""
+
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+# A FIFO without a writer, or a device, would make a plain open wait for ever.
+_FILE = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOFOLLOW", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
+
+Handle = int | str
+"""A directory: a file descriptor, or its path where the platform knows no better."""
+
+
+class NotServed(Exception):
+    """There is nothing here that may be served; why is nobody's business."""
+
+
+@contextmanager
+def holds() -> Generator[None, None, None]:
+    """Turn the system's many ways to say no into NotServed; what is not a no (EIO, EMFILE) passes through."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NOT_HERE:
+            raise NotServed from None
+        raise
+    except ValueError:  # an embedded NUL
+        raise NotServed from None
+
+
+def open_root(path: str) -> Handle:
+    """Open the root itself; the path to it is the operator's and trusted, and may be recreated meanwhile."""
+    if HANDLES:
+        return os.open(path, _DIRECTORY)
+    return path
+
+
+def open_directory(parent: Handle, name: str) -> Handle:
+    """Open a directory in a directory; a link is not one."""
+    if isinstance(parent, int):
+        return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=parent)
+    path = _checked(parent, name)
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return path
+
+
+def open_file(parent: Handle, name: str) -> int:
+    """Open a regular file in a directory, for reading.
+
+    It is looked at before it is opened, because opening a FIFO or a device already does something to it, and again on
+    the descriptor, because it may have been replaced between the two.
+    """
+    if not stat.S_ISREG(stat_entry(parent, name).st_mode):
+        raise NotServed
+    if isinstance(parent, int):
+        descriptor = os.open(name, _FILE, dir_fd=parent)
+    else:
+        descriptor = os.open(_checked(parent, name), _FILE)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotServed
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def stat_entry(parent: Handle, name: str) -> os.stat_result:
+    """Look at an entry of a directory, at a link rather than through it."""
+    if isinstance(parent, int):
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    return os.lstat(_checked(parent, name))
+
+
+def close(handle: Handle) -> None:
+    """Close a directory."""
+    if isinstance(handle, int):
+        os.close(handle)
+
+
+def _checked(parent: str, name: str) -> str:
+    """The path of an entry, where its parent still is where it seems to be (junctions, links, short names)."""
+    path = os.path.join(parent, name)
+    if os.path.normcase(os.path.realpath(path)) != os.path.normcase(path):
+        raise NotServed
+    return path

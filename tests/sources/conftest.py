@@ -1,0 +1,72 @@
+"""A small real folder, and someone who is told of its changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from wharfinger.sources.folder import Folder, files
+
+
+class Told:
+    """Collects what a source tells, and waits for it."""
+
+    def __init__(self) -> None:
+        self.changes: list[str | None] = []
+        self._more = threading.Condition()
+
+    def __call__(self, uri: str | None) -> None:
+        with self._more:
+            self.changes.append(uri)
+            self._more.notify_all()
+
+    def wait_for(self, *uris: str | None, timeout: float = 10) -> None:
+        """Wait until all of these were told, and forget what was told until then."""
+        with self._more:
+            told = self._more.wait_for(lambda: set(uris) <= set(self.changes), timeout)
+            assert told, f"{uris} were not told: {self.changes}"
+            self.changes.clear()
+
+
+@pytest.fixture
+def charts(tmp_path: Path) -> Path:
+    """A folder with a little of everything that is published."""
+    root = tmp_path / "charts"
+    (root / "harbours" / "north").mkdir(parents=True)
+    (root / "README.md").write_text("# Charts\n\nSoundings in fathoms.\n")
+    (root / "empty.txt").write_text("")
+    (root / "tides.csv").write_text("port,high\nHull,6.1\n")
+    (root / "harbours" / "hull.ts").write_text("export const depth = 4;\n")
+    (root / "harbours" / "north" / "buoy.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    return root
+
+
+@pytest.fixture
+def source(charts: Path) -> Iterator[Folder]:
+    folder = files(charts)
+    yield folder
+    folder._watch.close()
+    folder._watch.join()
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def publish() -> Iterator[Callable[..., Folder]]:
+    """`files()`, with what it makes closed at the end."""
+    made: list[Folder] = []
+
+    def make(*arguments: object, **options: object) -> Folder:
+        made.append(files(*arguments, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for folder in made:
+        folder._watch.close()
+        folder._watch.join()

@@ -1,0 +1,78 @@
+"""Which folders may be published, and what they are called."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from wharfinger.errors import WharfingerError
+from wharfinger.sources.folder import files
+from wharfinger.sources.labels import LabelledPath, UnusableFolder, label_paths, parse_path_argument, resolve_root
+
+
+def test_a_path_may_be_given_a_name() -> None:
+    assert parse_path_argument("maps=/srv/charts") == LabelledPath("/srv/charts", "maps")
+    assert parse_path_argument("/srv/charts") == LabelledPath("/srv/charts", None)
+
+
+def test_a_path_that_exists_is_a_path_whatever_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b").mkdir()
+    assert parse_path_argument("a=b") == LabelledPath("a=b", None)
+
+
+def test_every_path_gets_a_label_of_its_own() -> None:
+    labelled = label_paths(["/one/docs", "/two/docs", "docs-2=/three", "/four/docs"])
+    assert [label for _, label in labelled] == ["docs", "docs-3", "docs-2", "docs-4"]
+
+
+def test_a_name_chosen_twice_is_refused() -> None:
+    with pytest.raises(UnusableFolder, match="given twice"):
+        label_paths(["a=/x", "a=/y"])
+
+
+def test_a_missing_folder_is_shown_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnusableFolder, match=str(tmp_path / "gone")) as caught:
+        files("gone")
+    assert isinstance(caught.value, WharfingerError)
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_is_no_folder(charts: Path) -> None:
+    with pytest.raises(UnusableFolder, match="not a folder"):
+        files(charts / "README.md")
+
+
+def test_the_home_folder_must_be_given_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    inside = tmp_path / "project"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    for relative in ("..", "../..", os.path.relpath("/", inside)):
+        with pytest.raises(UnusableFolder, match="in full"):
+            resolve_root(relative)
+    assert resolve_root(".") == str(inside)
+    assert resolve_root(str(tmp_path)) == str(tmp_path)
+    monkeypatch.chdir("/")
+    with pytest.raises(UnusableFolder, match=r"'\.' is /"):
+        resolve_root(".")
+    assert resolve_root("/") == "/"
+
+
+def test_a_link_to_a_folder_is_that_folder(charts: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(charts)
+    assert resolve_root(tmp_path / "link") == str(charts)
+
+
+@pytest.mark.parametrize("label", ["", ".", "..", "a/b", "a\0"])
+def test_a_label_that_a_uri_cannot_hold_is_refused(charts: Path, label: str) -> None:
+    with pytest.raises(UnusableFolder):
+        files(charts, label=label)
+
+
+def test_one_pattern_in_place_of_several_is_a_clear_error(charts: Path) -> None:
+    with pytest.raises(TypeError, match=r"include=\['\*.md'\]"):
+        files(charts, include="*.md")
