@@ -15,6 +15,7 @@ import pytest
 import wharfinger
 from wharfinger.server.app import Server
 from wharfinger.transports import stdio
+from wharfinger.transports import stream as stream_module
 from wharfinger.transports.stream import StreamServer
 
 PACKAGE = str(Path(wharfinger.__file__).parent)
@@ -61,14 +62,15 @@ async def _trace(first: bytes, message: bytes) -> dict[str, Any]:
     calls: list[FrameType] = []
     tasks: list[Any] = []
     threads = threading.active_count()
-    make = loop.create_task
-    loop.create_task = lambda *a, **k: tasks.append(1) or make(*a, **k)  # type: ignore[method-assign,assignment,func-returns-value]
+    make = stream_module.new_task
+    stream_module.new_task = lambda *a, **k: tasks.append(1) or make(*a, **k)
     got: asyncio.Future[bytes] = loop.create_future()
     loop.add_reader(to_client, lambda: got.done() or got.set_result(os.read(to_client, 65536)))
     os.write(from_client, message)
     sys.setprofile(lambda frame, event, _: calls.append(frame) if event == "call" else None)
     reply = await got
     sys.setprofile(None)
+    stream_module.new_task = make
     loop.remove_reader(to_client)
     extra = threading.active_count() - threads
     os.close(from_client)

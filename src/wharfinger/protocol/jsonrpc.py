@@ -70,8 +70,13 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
     # msgspec checks no UTF-8 in parts that stay raw.
     if not data.isascii():
         refuse_bad_utf8(data)
-    # No more brackets than the limit: it cannot be deeper. msgspec's own limit is the interpreter's stack.
-    if data.count(b"[") + data.count(b"{") > limits.depth and depth(data) > limits.depth:
+    # What is shorter than its closing brackets, or has no more of them than the limit, cannot be deeper. msgspec's own
+    # limit is the interpreter's stack.
+    if (
+        len(data) > 2 * limits.depth
+        and data.count(b"[") + data.count(b"{") > limits.depth
+        and depth(data) > limits.depth
+    ):
         raise InvalidRequest(f"The message nests deeper than {limits.depth} arrays and objects.")
     try:
         message = _decode_message(data)

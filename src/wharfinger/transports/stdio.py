@@ -17,7 +17,8 @@ from wharfinger.transports.stream import StreamServer
 
 __all__ = ["serve_stdio"]
 
-READ = 256 * 1024
+READ = 64 * 1024
+"""Bytes read at a time: what a pipe holds. From 128 KiB on, each read would map and unmap memory, which takes 10 µs."""
 ORPHAN_CHECK = 1.0
 """Seconds between two looks at whether the parent process is still there."""
 
@@ -107,7 +108,9 @@ def _one_socket(reader: int, writer: int) -> bool:
 
 async def _connect_reader(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
     if _is_pipe(descriptor):
-        await loop.connect_read_pipe(lambda: _Reading(stream), os.fdopen(descriptor, "rb", 0))
+        transport: Any
+        transport, _ = await loop.connect_read_pipe(lambda: _Reading(stream), os.fdopen(descriptor, "rb", 0))
+        transport.max_size = READ  # asyncio's own name for it, on the loops that read in Python; ignored elsewhere
     else:  # a file, a terminal, a null device: nothing the loop can wait for
         threading.Thread(target=_read, args=(loop, stream, descriptor), name="wharfinger-stdin", daemon=True).start()
 
