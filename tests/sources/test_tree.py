@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wharfinger.server.mime import DIRECTORY
 from wharfinger.sources import tree as trees
 from wharfinger.sources.folder import Folder, files
 from wharfinger.sources.ignore import Choice
-from wharfinger.sources.mime import DIRECTORY
 from wharfinger.sources.safe_open import NotServed
 from wharfinger.sources.tree import DEEPEST, Names, Position, Tree, read_key, write_key
 from wharfinger.types import Resource

@@ -1,19 +1,357 @@
-"""What kind of content some bytes are."""
+"""Which MIME type content has, by its first bytes, its name, and whether it is text; never by this machine's tables."""
 
 from __future__ import annotations
 
-__all__ = ["is_text", "sniff"]
+import codecs
+
+__all__ = [
+    "DIRECTORY",
+    "OCTETS",
+    "PDF",
+    "SNIFFED",
+    "TEXT",
+    "Decoded",
+    "begins_text",
+    "by_name",
+    "by_signature",
+    "classify",
+    "decode_text",
+    "is_text",
+    "sniff",
+]
+
+DIRECTORY = "inode/directory"
+OCTETS = "application/octet-stream"
+TEXT = "text/plain"
+PDF = "application/pdf"
+SNIFFED = 4_096  # bytes that are enough to tell
+
+_TABLE = """
+text/plain                    txt text log out err lst nfo cfg conf ini properties env lock srt
+text/plain                    editorconfig gitignore gitattributes dockerignore npmignore
+text/markdown                 md markdown mdown mkd mdx qmd rmd
+text/x-rst                    rst rest
+text/asciidoc                 adoc asciidoc
+text/org                      org
+text/csv                      csv
+text/tab-separated-values     tsv tab
+text/html                     html htm
+application/xhtml+xml         xhtml
+text/css                      css
+text/x-scss                   scss
+text/x-sass                   sass
+text/x-less                   less
+text/javascript               js mjs cjs
+text/jsx                      jsx
+text/x-typescript             ts mts cts
+text/tsx                      tsx
+text/x-vue                    vue
+text/x-svelte                 svelte
+text/x-python                 py pyi pyw pyx pxd
+text/x-rust                   rs
+text/x-go                     go
+text/x-java                   java
+text/x-kotlin                 kt kts
+text/x-scala                  scala sc
+text/x-groovy                 groovy gradle
+text/x-clojure                clj cljs cljc edn
+text/x-c                      c h
+text/x-c++                    cc cpp cxx hh hpp hxx ino
+text/x-csharp                 cs csx
+text/x-fsharp                 fs fsi fsx
+text/x-objective-c            m mm
+text/x-swift                  swift
+text/x-dart                   dart
+text/x-ruby                   rb rake gemspec
+text/x-php                    php phtml
+text/x-perl                   pl pm
+text/x-lua                    lua
+text/x-r                      r
+text/x-julia                  jl
+text/x-haskell                hs lhs
+text/x-ocaml                  ml mli
+text/x-elm                    elm
+text/x-elixir                 ex exs
+text/x-erlang                 erl hrl
+text/x-lisp                   lisp lsp el scm rkt
+text/x-fortran                f f90 f95 for
+text/x-pascal                 pas
+text/x-ada                    adb ads
+text/x-asm                    s asm
+text/x-zig                    zig
+text/x-nim                    nim
+text/x-crystal                cr
+text/x-d                      d
+text/x-verilog                v sv
+text/x-vhdl                   vhd vhdl
+text/x-glsl                   glsl vert frag
+text/x-wgsl                   wgsl
+text/x-solidity               sol
+text/x-nix                    nix
+text/x-terraform              tf tfvars hcl
+text/x-protobuf               proto
+text/x-thrift                 thrift
+text/x-cmake                  cmake
+text/x-makefile               mk mak make
+text/x-dockerfile             dockerfile
+text/x-shellscript            sh bash zsh fish ksh
+text/x-powershell             ps1 psm1 psd1
+text/x-batch                  bat cmd
+text/x-diff                   diff patch
+text/x-tex                    tex sty cls ltx
+text/x-bibtex                 bib
+text/vtt                      vtt
+text/calendar                 ics
+text/vcard                    vcf
+application/json              json json5 jsonc webmanifest map har
+application/geo+json          geojson
+application/ld+json           jsonld
+application/x-ndjson          jsonl ndjson
+application/x-ipynb+json      ipynb
+application/schema+json       schema
+application/yaml              yaml yml
+application/toml              toml
+application/xml               xml xsd xsl xslt plist wsdl
+application/rss+xml           rss
+application/atom+xml          atom
+application/graphql           graphql gql
+application/sql               sql ddl dml
+application/rtf               rtf
+application/pdf               pdf
+application/postscript        ps eps ai
+application/epub+zip          epub
+application/zip               zip
+application/gzip              gz tgz
+application/x-bzip2           bz2 tbz2
+application/x-xz              xz txz
+application/zstd              zst
+application/x-7z-compressed   7z
+application/vnd.rar           rar
+application/x-tar             tar
+application/java-archive      jar war
+application/vnd.sqlite3       sqlite sqlite3 db3
+application/vnd.apache.parquet parquet
+application/vnd.apache.arrow.file arrow feather
+application/avro              avro
+application/x-hdf5            h5 hdf5
+application/x-numpy           npy npz
+application/wasm              wasm
+application/vnd.ms-excel      xls
+application/msword            doc
+application/vnd.ms-powerpoint ppt
+application/vnd.openxmlformats-officedocument.spreadsheetml.sheet xlsx
+application/vnd.openxmlformats-officedocument.wordprocessingml.document docx
+application/vnd.openxmlformats-officedocument.presentationml.presentation pptx
+application/vnd.oasis.opendocument.text odt
+application/vnd.oasis.opendocument.spreadsheet ods
+application/vnd.oasis.opendocument.presentation odp
+application/x-executable      elf
+application/vnd.microsoft.portable-executable exe dll
+application/octet-stream      bin dat pyc pyo class o a so dylib pkl pickle
+image/png                     png
+image/jpeg                    jpg jpeg jpe
+image/gif                     gif
+image/webp                    webp
+image/avif                    avif
+image/heic                    heic heif
+image/bmp                     bmp
+image/tiff                    tif tiff
+image/x-icon                  ico
+image/svg+xml                 svg
+image/vnd.adobe.photoshop     psd
+audio/mpeg                    mp3
+audio/wav                     wav
+audio/flac                    flac
+audio/ogg                     ogg oga opus
+audio/mp4                     m4a
+audio/midi                    mid midi
+video/mp4                     mp4 m4v
+video/quicktime               mov
+video/webm                    webm
+video/x-matroska              mkv
+video/x-msvideo               avi
+video/mpeg                    mpg mpeg
+font/woff                     woff
+font/woff2                    woff2
+font/ttf                      ttf
+font/otf                      otf
+"""
+_BY_EXTENSION = {extension: row[0] for row in map(str.split, _TABLE.strip().splitlines()) for extension in row[1:]}
+_BY_NAME = {
+    "makefile": "text/x-makefile", "gnumakefile": "text/x-makefile", "dockerfile": "text/x-dockerfile",
+    "containerfile": "text/x-dockerfile", "cmakelists.txt": "text/x-cmake", "gemfile": "text/x-ruby",
+    "rakefile": "text/x-ruby", "jenkinsfile": "text/x-groovy", "pipfile": "application/toml",
+    "readme": TEXT, "license": TEXT, "licence": TEXT, "copying": TEXT, "authors": TEXT, "changelog": TEXT,
+    "notice": TEXT, "todo": TEXT, "go.mod": TEXT, "go.sum": TEXT, "cargo.lock": "application/toml",
+    "poetry.lock": "application/toml", "uv.lock": "application/toml", "package-lock.json": "application/json",
+}  # fmt: skip
+
+# Where, what, and what it then is; the first that fits. Each is long enough that no text begins so by accident.
+_SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF87a", "image/gif"),
+    (0, b"GIF89a", "image/gif"),
+    (0, b"%PDF-", "application/pdf"),
+    (0, b"PK\x03\x04", "application/zip"),
+    (0, b"PK\x05\x06", "application/zip"),
+    (0, b"\x1f\x8b\x08", "application/gzip"),
+    (0, b"BZh", "application/x-bzip2"),
+    (0, b"\xfd7zXZ\x00", "application/x-xz"),
+    (0, b"\x28\xb5\x2f\xfd", "application/zstd"),
+    (0, b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    (0, b"Rar!\x1a\x07", "application/vnd.rar"),
+    (257, b"ustar", "application/x-tar"),
+    (0, b"SQLite format 3\x00", "application/vnd.sqlite3"),
+    (0, b"PAR1", "application/vnd.apache.parquet"),
+    (0, b"ARROW1\x00\x00", "application/vnd.apache.arrow.file"),
+    (0, b"Obj\x01", "application/avro"),
+    (0, b"\x89HDF\r\n\x1a\n", "application/x-hdf5"),
+    (0, b"\x93NUMPY", "application/x-numpy"),
+    (0, b"\x00asm", "application/wasm"),
+    (0, b"\x7fELF", "application/x-executable"),
+    (0, b"\xcf\xfa\xed\xfe", "application/x-mach-binary"),
+    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
+    (4, b"ftypavif", "image/avif"),
+    (4, b"ftypheic", "image/heic"),
+    (4, b"ftypheix", "image/heic"),
+    (4, b"ftypqt  ", "video/quicktime"),
+    (4, b"ftypM4A ", "audio/mp4"),
+    (4, b"ftyp", "video/mp4"),
+    (0, b"II*\x00", "image/tiff"),
+    (0, b"MM\x00*", "image/tiff"),
+    (0, b"\x00\x00\x01\x00", "image/x-icon"),
+    (0, b"8BPS\x00\x01", "image/vnd.adobe.photoshop"),
+    (0, b"ID3", "audio/mpeg"),
+    (0, b"\xff\xfb", "audio/mpeg"),
+    (0, b"fLaC", "audio/flac"),
+    (0, b"OggS", "audio/ogg"),
+    (0, b"MThd\x00", "audio/midi"),
+    (0, b"\x1a\x45\xdf\xa3", "video/x-matroska"),
+    (0, b"wOFF", "font/woff"),
+    (0, b"wOF2", "font/woff2"),
+    (0, b"\x00\x01\x00\x00\x00", "font/ttf"),
+    (0, b"OTTO\x00", "font/otf"),
+)
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
+# A signature that only says how the content is packed; a name that is known to be packed so knows better.
+_CONTAINERS = frozenset(
+    {
+        "application/zip", "application/gzip", "application/x-ole-storage", "application/x-tar", "audio/ogg",
+        "video/mp4", "video/x-matroska", "image/tiff",
+    }
+)  # fmt: skip
+# What is not `text/…` and may be text all the same.
+_TEXTUAL = frozenset(
+    {
+        "application/atom+xml", "application/geo+json", "application/graphql", "application/json",
+        "application/ld+json", "application/postscript", "application/rss+xml", "application/rtf",
+        "application/schema+json", "application/sql", "application/toml", "application/x-ipynb+json",
+        "application/x-ndjson", "application/xhtml+xml", "application/xml", "application/yaml", "image/svg+xml",
+    }
+)  # fmt: skip
+_SHEBANGS = (
+    (b"python", "text/x-python"), (b"node", "text/javascript"), (b"ruby", "text/x-ruby"), (b"perl", "text/x-perl"),
+    (b"sh", "text/x-shellscript"),
+)  # fmt: skip
+_MARKS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+Decoded = tuple[str, str]
+"""Text, and the encoding it was in."""
+
+
+def by_name(name: str) -> str:
+    """The type that a file's name promises; empty where it promises none."""
+    lower = name.lower()
+    return _BY_NAME.get(lower) or _BY_EXTENSION.get(lower.rpartition(".")[2] if "." in lower else "", "")
+
+
+def by_signature(head: bytes) -> str:
+    """The type that the first bytes prove; empty where they prove none."""
+    for offset, mark, mime in _SIGNATURES:
+        if head.startswith(mark, offset):
+            return "" if mime == "application/x-bzip2" and not head[3:4].isdigit() else mime
+    if head.startswith(b"RIFF"):
+        return _RIFF.get(head[8:12], "")
+    if head.startswith(b"BM") and head[6:10] == b"\0\0\0\0":
+        return "image/bmp"
+    if head[:1] == b"\x47" and head[188:189] == b"\x47" and head[376:377] == b"\x47":
+        return "video/mp2t"
+    return ""
+
+
+def classify(name: str, head: bytes, text: bool) -> str:
+    """The type of content, given its first bytes and whether it is text: what is there outweighs what it is called.
+
+    Without a signature, binary content of a textual name keeps it if it may be text in another encoding (no NUL).
+    """
+    promised = by_name(name)
+    if text:
+        if head.startswith(b"%PDF-"):  # the one binary format that may be valid text, and useless as such
+            return PDF
+        if promised.startswith("text/") or promised in _TEXTUAL:
+            return promised
+        return _shebang(head) or TEXT
+    found = by_signature(head)
+    if found:
+        return promised if found in _CONTAINERS and promised and not _is_textual(promised) else found
+    if not promised or (_is_textual(promised) and b"\0" in head):
+        return OCTETS
+    return promised
 
 
 def sniff(data: bytes) -> str:
-    """A MIME type for bytes of which nothing is known."""
+    """The type of content of which nothing else is known."""
+    return classify("", data[:SNIFFED], decode_text(data) is not None)
+
+
+_TEXT_ENDINGS = ("+json", "+xml", "+yaml", "/javascript", "/typescript")
+
+
+def is_text(mime: str) -> bool:
+    """Whether content that somebody declares to be of this type is sent as text."""
+    essence = mime.partition(";")[0].rstrip().lower()
+    return _is_textual(essence) or essence.endswith(_TEXT_ENDINGS)
+
+
+def _is_textual(mime: str) -> bool:
+    return mime.startswith("text/") or mime in _TEXTUAL
+
+
+def _shebang(head: bytes) -> str:
+    if not head.startswith(b"#!"):
+        return ""
+    line = head[:128].partition(b"\n")[0]
+    return next((mime for word, mime in _SHEBANGS if word in line), TEXT)
+
+
+def decode_text(data: bytes) -> Decoded | None:
+    """Read content as text: valid UTF-8 without NUL as it is, or UTF-16 with its byte order mark; else None.
+
+    Nothing is changed: line ends stay, and so does a UTF-8 byte order mark.
+    """
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return _decoded(data[2:], encoding)
+    return None if b"\0" in data else _decoded(data, "utf-8")
+
+
+def _decoded(data: bytes, encoding: str) -> Decoded | None:
     try:
-        data.decode()
+        text = data.decode(encoding)
     except UnicodeDecodeError:
-        return "application/octet-stream"
-    return "application/octet-stream" if b"\0" in data else "text/plain"
+        return None
+    return None if "\0" in text else (text, encoding)
 
 
-def is_text(mime_type: str) -> bool:
-    """Whether contents of this type are sent as text."""
-    return mime_type.startswith("text/") or mime_type.endswith(("/json", "+json", "/xml", "+xml", "/yaml", "/toml", "/javascript"))
+def begins_text(head: bytes) -> bool:
+    """Whether the first bytes of content may begin a text; a character may be cut at their end."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return decode_text(head[: len(head) & ~1]) is not None
+    if b"\0" in head:
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True

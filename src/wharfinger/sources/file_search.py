@@ -7,7 +7,7 @@ import re
 import time
 from typing import NamedTuple
 
-from wharfinger.sources.mime import SNIFFED, by_name, by_signature, decode_text
+from wharfinger.server.mime import SNIFFED, by_name, by_signature, decode_text
 from wharfinger.sources.safe_open import NotServed, holds, open_file
 from wharfinger.sources.tree import Entry, Parts, Tree
 

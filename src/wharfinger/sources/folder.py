@@ -14,8 +14,8 @@ from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server import mime
 from wharfinger.server.source import Changed, Hit, Source
-from wharfinger.sources import mime
 from wharfinger.sources.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.ignore import Choice, Verdict
 from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root

@@ -15,7 +15,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidParams, ResourceNotFound, ToolError
 from wharfinger.server.context import Context
 from wharfinger.server.functions import owner_of
-from wharfinger.sources.mime import DIRECTORY
+from wharfinger.server.mime import DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

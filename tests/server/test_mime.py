@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wharfinger.sources import mime
+from wharfinger.server import mime
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
