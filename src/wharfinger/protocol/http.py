@@ -25,7 +25,6 @@ __all__ = [
     "ENDPOINTS",
     "EVENT_STREAM",
     "JSON",
-    "LOOPBACK",
     "METHOD",
     "NAME",
     "SESSION",
@@ -34,7 +33,6 @@ __all__ = [
     "TAKES_EVENTS",
     "TAKES_JSON",
     "VERSION",
-    "Doors",
     "Era",
     "HttpLimits",
     "Refused",
@@ -44,7 +42,6 @@ __all__ = [
     "check_stream",
     "check_version",
     "find_era",
-    "is_loopback",
     "rank",
     "read_headers",
     "takes",
@@ -57,8 +54,6 @@ Pairs = tuple[tuple[bytes, bytes], ...]
 VERSION, METHOD, NAME, SESSION = b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"mcp-session-id"
 JSON, EVENT_STREAM = b"application/json", b"text/event-stream"
 ENDPOINTS = frozenset({"/mcp", "/mcp/"})
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""Names of this machine as they stand in a Host header."""
 
 CLOSE: Pairs = ((b"connection", b"close"),)
 """For refusals that leave a body unread: the rest of it must not be taken for the next request."""
@@ -158,163 +153,6 @@ def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
     return headers
 
 
-# --- who may knock ---------------------------------------------------------------------------------------------------
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this bind address is reached from this machine only."""
-    name = host.strip("[]").lower()
-    if name in ("localhost", "::1"):
-        return True
-    parts = name.split(".")
-    return len(parts) == 4 and parts[0] == "127" and all(part.isdigit() and int(part) < 256 for part in parts)
-
-
-class Doors:
-    """Host and Origin checks, which are always on: they are what keeps a web page off a local server (DNS rebinding).
-
-    By default the names of the loopback interface and the literal bind address are hosts, on any port, since a port
-    may be forwarded; a page may call its own origin only. `*` among the hosts or origins allows every one.
-    """
-
-    __slots__ = ("_any_host", "_any_origin", "_hosts", "_known_hosts", "_known_pairs", "_origins")
-
-    def __init__(
-        self,
-        bind: str = "",
-        *,
-        allow_hosts: Iterable[str] = (),
-        allow_origins: Iterable[str] = (),
-        public_url: str = "",
-    ) -> None:
-        """Raises ValueError for a setting that cannot be a host, an origin or a URL."""
-        hosts: set[tuple[str, int | None]] = {(name, None) for name in LOOPBACK}
-        if bind:
-            hosts.add(_setting_host(f"[{bind}]" if ":" in bind and not bind.startswith("[") else bind))
-        self._any_host = self._any_origin = False
-        for text in allow_hosts:
-            if text == "*":
-                self._any_host = True
-            else:
-                hosts.add(_setting_host(text))
-        origins: set[tuple[str, str, int]] = set()
-        for text in allow_origins:
-            if text == "*":
-                self._any_origin = True
-            else:
-                origins.add(_setting_origin(text))
-        if public_url:
-            scheme, found, rest = public_url.partition("://")
-            origin = _setting_origin(f"{scheme}{found}{rest.partition('/')[0]}")
-            origins.add(origin)
-            hosts.add((origin[1], None))
-        self._hosts = frozenset(hosts)
-        self._origins = frozenset(origins)
-        # Exact header values that passed before; only allowed ones get in, and no more than a few.
-        self._known_hosts: set[bytes] = set()
-        self._known_pairs: set[tuple[bytes, bytes]] = set()
-
-    def check(self, headers: Headers) -> None:
-        """Raises Refused: 400 for no or a malformed Host, 403 for a Host or Origin that is not allowed."""
-        host = headers.get(b"host")
-        if host not in self._known_hosts:
-            self._check_host(host)
-        origin = headers.get(b"origin")
-        if origin is not None and (host, origin) not in self._known_pairs:
-            self._check_origin(origin, host or b"")
-
-    def shared_with(self, headers: Headers) -> bytes:
-        """The origin whose pages may read the answer, as Access-Control-Allow-Origin says it: only one of a setting.
-
-        A page of this server needs no such header, and every other one was refused by `check`.
-        """
-        origin = headers.get(b"origin", b"").strip(b" \t")
-        if self._any_origin:
-            return b"*"
-        return origin if _parse_origin(origin.decode("latin-1")) in self._origins else b""
-
-    def _check_host(self, value: bytes | None) -> None:
-        parsed = None if value is None else _parse_host(value.decode("latin-1"))
-        if value is None or parsed is None:
-            raise Refused(400, "The request needs one well-formed Host header.", CLOSE)
-        if not self._any_host and parsed not in self._hosts and (parsed[0], None) not in self._hosts:
-            raise Refused(
-                403,
-                "This Host is not allowed. If it is a name of this server, allow it: --allow-host NAME "
-                "or --public-url URL (allow_hosts=, public_url=).",
-                CLOSE,
-            )
-        if len(self._known_hosts) < 64:
-            self._known_hosts.add(value)
-
-    def _check_origin(self, value: bytes, host: bytes) -> None:
-        origin = _parse_origin(value.decode("latin-1"))
-        allowed = self._any_origin or origin in self._origins or (origin is not None and _same_server(origin, host))
-        if not allowed:
-            raise Refused(
-                403,
-                "This Origin is not allowed. If the page is yours, allow it: --allow-origin ORIGIN (allow_origins=).",
-                CLOSE,
-            )
-        if len(self._known_pairs) < 64:
-            self._known_pairs.add((host, value))
-
-
-_HOST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")
-_PORTS = {"http": 80, "https": 443}
-
-
-def _parse_host(text: str) -> tuple[str, int | None] | None:
-    """(name, port or None) of a Host header; None where it is malformed."""
-    text = text.strip(" \t").lower()
-    if text.startswith("["):
-        name, bracket, rest = text.partition("]")
-        name += bracket
-        if not bracket or not set(name[1:-1]) <= set("0123456789abcdef:.") or (rest and not rest.startswith(":")):
-            return None
-        port = rest[1:]
-    else:
-        name, _, port = text.partition(":")
-        if not name or not _HOST_CHARACTERS.issuperset(name):
-            return None
-    if not port:
-        return (name, None)
-    return (name, int(port)) if port.isascii() and port.isdigit() and len(port) <= 5 else None
-
-
-def _parse_origin(text: str) -> tuple[str, str, int] | None:
-    """(scheme, host, port) of an Origin header (RFC 6454 §6.2); None for `null` and whatever is malformed."""
-    scheme, found, rest = text.strip(" \t").lower().partition("://")
-    parsed = _parse_host(rest) if found else None
-    if parsed is None or not scheme.replace("-", "").replace("+", "").replace(".", "").isalnum():
-        return None
-    port = parsed[1] if parsed[1] is not None else _PORTS.get(scheme, 0)
-    return (scheme, parsed[0], port)
-
-
-def _same_server(origin: tuple[str, str, int], host: bytes) -> bool:
-    parsed = _parse_host(host.decode("latin-1"))
-    if parsed is None or origin[0] not in _PORTS:
-        return False
-    name, port = parsed
-    same_name = origin[1] == name or (origin[1] in LOOPBACK and name in LOOPBACK)
-    return same_name and origin[2] == (_PORTS[origin[0]] if port is None else port)
-
-
-def _setting_host(text: str) -> tuple[str, int | None]:
-    parsed = _parse_host(text)
-    if parsed is None:
-        raise ValueError(f"{text!r} is not a host: write a name or an address, with or without :PORT, or *.")
-    return parsed
-
-
-def _setting_origin(text: str) -> tuple[str, str, int]:
-    parsed = _parse_origin(text.rstrip("/"))
-    if parsed is None:
-        raise ValueError(f"{text!r} is not an origin: write SCHEME://HOST or SCHEME://HOST:PORT, or *.")
-    return parsed
-
-
 # --- what may come ---------------------------------------------------------------------------------------------------
 
 TAKES_JSON, TAKES_EVENTS = 1, 2
@@ -365,7 +203,7 @@ def check_post(headers: Headers, limit: int) -> int:
 
 def too_large(limit: int) -> Refused:
     """The refusal of a body beyond the limit."""
-    return Refused(413, f"The body has more than {limit} bytes, the limit of this server (limits.message).", CLOSE)
+    return Refused(413, f"The body has more than {limit} bytes, the limit of this server (--limit message).", CLOSE)
 
 
 def _is_json(kind: bytes | None) -> bool:

@@ -125,7 +125,7 @@ class _Reading(asyncio.Protocol):
     def eof_received(self) -> None:
         self.stream.eof_received()
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self.stream.drain()
 
 
@@ -161,8 +161,8 @@ class _Writing(asyncio.BaseProtocol):
         self.resume_writing = stream.resume_writing  # type: ignore[method-assign]
         self.stream = stream
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self.stream.connection_lost(error)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.stream.connection_lost(exc)
 
 
 class _BlockingWriter(asyncio.WriteTransport):

@@ -24,8 +24,10 @@ log = logging.getLogger("wharfinger.transports.stream")
 
 TICK = 1.0
 """Seconds between two looks at deadlines: one sweeper per connection, since a timer per request costs 1.8 µs."""
-new_task: Any = partial(asyncio.Task, name="request", **({"eager_start": True} if sys.version_info >= (3, 12) else {}))
+new_task: Any = partial(asyncio.Task, name="request")
 """Starts the one task of a request; at once where Python can, so that what never waits costs no turn of the loop."""
+if sys.version_info >= (3, 12):
+    new_task = partial(new_task, eager_start=True)
 FLUSH = 16
 """Small messages that are written together at most: the reader works on them while we go on with the rest."""
 LATE = -1
@@ -219,7 +221,7 @@ class StreamServer(asyncio.Protocol):
         """Both directions of a socket; for two pipes `transport` is set by hand."""
         self.transport = transport
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         """Nobody reads any more: everything in flight is cancelled, and what waits for the reader is thrown away."""
         self.out.clear()
         self.parked.clear()

@@ -1,0 +1,265 @@
+"""Our own run of uvicorn's server: binding, signals, one sweeper for deadlines, and an end that comes in time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import signal
+from collections.abc import Callable, Generator, Iterable, Mapping
+from email.utils import formatdate
+from time import time
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.server import Server as UvicornServer
+
+from wharfinger.errors import WharfingerError
+from wharfinger.protocol.doors import is_loopback
+from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.interfaces import Service, Verify
+from wharfinger.transports.http_connection import Connection
+from wharfinger.transports.http_server import HttpApp, Page
+
+__all__ = ["AddressInUse", "CannotListen", "UnsafeBind", "run_http", "serve_http"]
+
+log = logging.getLogger("wharfinger.transports.http")
+
+
+class CannotListen(WharfingerError):
+    """The address cannot be bound; the message says which one and why."""
+
+    exit_code = 3
+
+
+class AddressInUse(CannotListen):
+    """Something listens on this port already."""
+
+
+class UnsafeBind(WharfingerError):
+    """Everybody who reaches this address could use the server, and nobody said that this is meant."""
+
+    exit_code = 2
+
+
+async def serve_http(
+    service: Service,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    verify: Verify | None = None,
+    insecure: bool = False,
+    allow_hosts: Iterable[str] = (),
+    allow_origins: Iterable[str] = (),
+    public_url: str = "",
+    tls_cert: str = "",
+    tls_key: str = "",
+    limits: HttpLimits | None = None,
+    pages: Mapping[str, Page] | None = None,
+    on_ready: Callable[[str], None] | None = None,
+) -> signal.Signals | None:
+    """Serve until SIGINT or SIGTERM, and give that signal; a second one ends everything at once.
+
+    `on_ready` gets the base URL, with the real port where `port` is 0, when connections are accepted. Cancelling the
+    task ends the server in the same graceful way.
+
+    Raises:
+        UnsafeBind: `host` is reached from other machines, and there is neither `verify` nor `insecure`.
+        AddressInUse, CannotListen: the address cannot be bound, or the certificate not be read.
+        ValueError: a host, origin or URL that cannot be one.
+    """
+    if verify is None and not insecure and not is_loopback(host):
+        raise UnsafeBind(
+            f"{host or 'every address'} is reached from other machines: "
+            "set a token with --token-env NAME, or say --insecure to let everybody in."
+        )
+    host = host.removeprefix("[").removesuffix("]")
+    limits = limits or HttpLimits()
+    app = HttpApp(
+        service,
+        bind=host,
+        allow_hosts=allow_hosts,
+        allow_origins=allow_origins,
+        public_url=public_url,
+        verify=verify,
+        limits=limits,
+        pages=pages,
+    )
+    server = HttpServer(app, host, port, limits, tls_cert, tls_key)
+    await server.listen()
+    try:
+        return await server.run_until_signal(on_ready)
+    finally:
+        await server.end()
+
+
+def run_http(service: Service, host: str = "127.0.0.1", port: int = 8000, **settings: Any) -> signal.Signals | None:
+    """`serve_http` in a loop of its own: uvloop's where that is installed."""
+    with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
+        return runner.run(serve_http(service, host, port, **settings))
+
+
+def find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it is installed, else None for asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+class HttpServer(UvicornServer):
+    """uvicorn's server: one sweeper for every connection's deadlines, and an end within `limits.drain`."""
+
+    def __init__(self, app: HttpApp, host: str, port: int, limits: HttpLimits, tls_cert: str, tls_key: str) -> None:
+        super().__init__(
+            Config(
+                app,
+                host=host,
+                port=port,
+                http=Connection,
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                loop="none",
+                log_config=None,
+                proxy_headers=False,  # a header must not choose the address that streams are counted by
+                server_header=False,
+                ssl_certfile=tls_cert or None,
+                ssl_keyfile=tls_key or None,
+            )
+        )
+        self.app = app
+        self.limits = limits
+        self.now = 0.0
+        """The loop's time at the last tick."""
+        self.date = b""
+        """The Date header as a line."""
+        self.stopped: asyncio.Future[signal.Signals | None] = asyncio.get_running_loop().create_future()
+        self.forced = asyncio.Event()
+        self._ticking: asyncio.TimerHandle | None = None
+
+    @property
+    def url(self) -> str:
+        """The base URL of this server, with its real port."""
+        host = self.config.host
+        port = self.servers[0].sockets[0].getsockname()[1]
+        return f"{'https' if self.config.is_ssl else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    async def listen(self) -> None:
+        """Bind and accept. Raises AddressInUse or CannotListen."""
+        config = self.config
+        where = f"{config.host or '*'}:{config.port}"
+        try:
+            config.load()
+        except OSError as error:
+            raise CannotListen(f"The certificate or its key cannot be read: {error.strerror or error}.") from None
+        self.tick()
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                self.connection, config.host or None, config.port, ssl=config.ssl, backlog=self.limits.backlog
+            )
+        except OSError as error:
+            self.untick()
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUse(f"Something listens on {where} already: choose another port.") from None
+            raise CannotListen(f"Cannot listen on {where}: {_reason(error)}.") from None
+        self.servers = [server]
+        self.started = True
+
+    def connection(self) -> Connection:
+        """The protocol of one new connection."""
+        return Connection(self.config, self.server_state, self, self.limits)
+
+    async def run_until_signal(self, on_ready: Callable[[str], None] | None = None) -> signal.Signals | None:
+        """Wait for SIGINT or SIGTERM; whoever is told that the server is ready may send one."""
+        with self.capture_signals():
+            try:
+                if on_ready is not None:
+                    on_ready(self.url)
+                return await asyncio.shield(self.stopped)
+            finally:
+                # Signals are still ours until the streams have ended: the second one cuts it short.
+                await self.end()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Take the signals from the loop, and give back what was there before."""
+        loop = asyncio.get_running_loop()
+        signals = [s for s in (signal.SIGINT, signal.SIGTERM) if _can_handle(s)]
+        before = {s: signal.getsignal(s) for s in signals}
+        for number in signals:
+            try:
+                loop.add_signal_handler(number, self.stop, number)
+            except NotImplementedError:  # Windows
+                signal.signal(number, lambda n, _: loop.call_soon_threadsafe(self.stop, signal.Signals(n)))
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                with contextlib.suppress(NotImplementedError):
+                    loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def stop(self, number: signal.Signals | None = None) -> None:
+        """Begin to end; the second call ends at once."""
+        if not self.stopped.done():
+            self.stopped.set_result(number)
+        else:
+            self.forced.set()
+
+    async def end(self) -> None:
+        """Refuse what is new, end streams with a final result, let requests finish, and cut what is left."""
+        if not self.started:
+            return
+        self.started = False
+        for server in self.servers:
+            server.close()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.limits.drain
+        connections = self.server_state.connections
+        closing = loop.create_task(self.app.drain(self.limits.drain * 0.8))
+        for connection in list(connections):
+            connection.shutdown()
+        # Connections close one by one, and none of them signals the last.
+        while (connections or not closing.done()) and loop.time() < deadline and not self.forced.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        for connection in list(connections):
+            connection.transport.abort()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        closing.cancel()
+        await self._close_app()
+        self.untick()
+
+    async def _close_app(self) -> None:
+        closing = asyncio.get_running_loop().create_task(self.app.aclose(0))
+        await asyncio.wait({closing}, timeout=0 if self.forced.is_set() else None)
+
+    def tick(self) -> None:
+        """Look at every connection's deadlines, and keep the Date header right."""
+        loop = asyncio.get_running_loop()
+        self.now = loop.time()
+        self.date = b"date: %b\r\n" % formatdate(time(), usegmt=True).encode()
+        for connection in list(self.server_state.connections):
+            connection.sweep(self.now)  # type: ignore[union-attr]
+        self._ticking = loop.call_later(self.limits.sweep_time, self.tick)
+
+    def untick(self) -> None:
+        """Stop the sweeper."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+
+
+def _can_handle(number: signal.Signals) -> bool:
+    """Only the main thread may; and where somebody else ignores a signal (nohup), it stays ignored."""
+    import threading
+
+    return threading.current_thread() is threading.main_thread() and signal.getsignal(number) is not signal.SIG_IGN
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

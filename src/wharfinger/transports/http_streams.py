@@ -1,0 +1,157 @@
+"""One answer to one HTTP call, as JSON or as an event stream over ASGI; knows bytes and bounds, no method."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+from wharfinger.protocol.exchange import Pieces
+from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
+
+__all__ = ["JSON_TYPE", "STREAM_HEADERS", "EventStream", "send_body", "send_empty", "send_json"]
+
+Pair = tuple[bytes, bytes]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON_TYPE: Pair = (b"content-type", b"application/json")
+STREAM_HEADERS: tuple[Pair, ...] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+)
+_JOINED = 64 * 1024
+_CUT = 256 * 1024
+"""Bytes of a large part that are copied at a time."""
+_HINTS = (b"/updated", b"list_changed")
+
+
+async def send_json(send: Send, status: int, body: bytes | Pieces, headers: Iterable[Pair] = ()) -> None:
+    """Answer with one JSON body; a large one goes piece by piece, as fast as the connection takes it."""
+    await send_body(send, status, body, (JSON_TYPE, *headers))
+
+
+async def send_body(send: Send, status: int, body: bytes | Pieces, headers: tuple[Pair, ...]) -> None:
+    """Answer with one body of these headers."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [*headers, (b"content-length", b"%d" % len(body))],
+        }
+    )
+    if not isinstance(body, bytes):
+        for piece in body:
+            for start in range(0, len(piece), _CUT):
+                part = bytes(piece[start : start + _CUT])
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        body = b""
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_empty(send: Send, status: int, headers: Iterable[Pair] = ()) -> None:
+    """Answer without a body."""
+    length = () if status == 204 else ((b"content-length", b"0"),)
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+class EventStream:
+    """Events on their way to one client. Pushing never waits: a slow reader costs `limit` bytes, then they are dropped.
+
+    There is a task only while something waits to be written, so that an idle stream costs none.
+    """
+
+    __slots__ = (
+        "_headers",
+        "_hints",
+        "_limit",
+        "_queue",
+        "_send",
+        "_size",
+        "_started",
+        "_writer",
+        "closed",
+        "quiet_since",
+    )
+
+    def __init__(self, send: Send, limit: int, now: float, headers: Iterable[Pair] = ()) -> None:
+        self._send = send
+        self._limit = limit
+        self._headers = (*STREAM_HEADERS, *headers)
+        self._queue: list[bytes] = []
+        self._hints: set[bytes] = set()
+        self._size = 0  # bytes that the connection has not taken yet
+        self._started = False
+        self._writer: asyncio.Task[None] | None = None
+        self.closed = False
+        """Nothing more is taken: the stream is finished, or its reader gone."""
+        self.quiet_since = now
+
+    def open(self) -> None:
+        """Send the headers now, so that the client sees an open stream before its first event."""
+        self._wake()
+
+    def push(self, message: bytes, now: float) -> bool:
+        """Send one message as an event; False where it was dropped. A change notice that still waits is not doubled."""
+        if self.closed or self._size > self._limit:
+            return False
+        if message in self._hints:
+            return True
+        if any(hint in message[:100] for hint in _HINTS):
+            self._hints.add(message)
+        self._put(encode_event(message), now)
+        return True
+
+    def comment(self, now: float) -> None:
+        """Show proxies that the stream is alive."""
+        if not self.closed and not self._queue:
+            self._put(COMMENT, now)
+
+    def _put(self, event: bytes, now: float) -> None:
+        self.quiet_since = now
+        self._queue.append(event)
+        self._size += len(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        try:
+            await self._start()
+            while self._queue:
+                data = b"".join(self._queue)
+                self._queue.clear()
+                self._hints.clear()
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+                self._size -= len(data)
+        except OSError:  # how servers other than uvicorn say that the client is gone
+            self.closed = True
+        finally:
+            self._writer = None
+
+    async def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
+
+    async def finish(self, message: bytes | Pieces | None) -> None:
+        """Send what waits, then the final message, if there is one, and end the stream."""
+        self.closed = True
+        while self._writer is not None:
+            await asyncio.wait((self._writer,))
+        await self._start()
+        events = () if message is None else encode_pieces((message,) if isinstance(message, bytes) else message)
+        held: list[bytes] = []
+        size = 0
+        for piece in events:
+            held.append(piece)
+            size += len(piece)
+            if size >= _JOINED:
+                await self._send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
+                held.clear()
+                size = 0
+        await self._send({"type": "http.response.body", "body": b"".join(held)})

@@ -1,0 +1,418 @@
+"""A small service behind a real HTTP server on its own thread, and a client that sends the bytes it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import UNSET, Raw
+
+from wharfinger import types as t
+from wharfinger.errors import ResourceNotFound
+from wharfinger.protocol import lifecycle, subscriptions
+from wharfinger.protocol.exchange import Request, Stamps, notify
+from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.interfaces import Handler, Notified
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.revisions import Revision
+from wharfinger.transports.http_runner import find_loop_factory, serve_http
+from wharfinger.transports.http_server import HttpApp
+
+STATELESS = "2026-07-28"
+HANDSHAKE = "2025-11-25"
+META = {
+    "io.modelcontextprotocol/protocolVersion": STATELESS,
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+BIG = bytes(range(256)) * 4096
+
+
+class Harbour:
+    """Resources `test://<name>`: what each name does is said by `read`."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.info = t.Implementation(name="harbour", version="1")
+        self.instructions: str | None = None
+        self.limits = limits or Limits()
+        self.stamps = Stamps(self.info)
+        self.handlers: dict[str, Handler] = lifecycle.handlers(self)
+        self.handlers |= {
+            "resources/read": self.read,
+            "resources/subscribe": self.subscribe,
+            "subscriptions/listen": self.listen,
+        }
+        self.notified: dict[str, Notified] = {}
+        self.starts = self.closes = 0
+        self.fail_start = False
+        self.arrived = threading.Semaphore(0)
+        """Released by each read of `test://wait`."""
+        self.left = threading.Semaphore(0)
+        """Released when such a read is cancelled."""
+        self.gates: list[asyncio.Event] = []
+        self.ends: set[asyncio.Future[None]] = set()
+        self.listeners: dict[int, Request] = {}
+        self.sessions: list[Any] = []
+
+    def capabilities(self, rules: Revision) -> t.ServerCapabilities:
+        return t.ServerCapabilities(resources=t.ResourcesCapability(subscribe=True))
+
+    async def start(self) -> None:
+        if self.fail_start:
+            raise RuntimeError("secret reason")
+        self.starts += 1
+
+    def drain(self) -> None:
+        for end in self.ends:
+            if not end.done():
+                end.set_result(None)
+
+    async def close(self) -> None:
+        self.closes += 1
+
+    async def read(self, request: Request) -> Any:
+        uri: str = request.params.uri
+        match uri.removeprefix("test://"):
+            case "missing":
+                raise ResourceNotFound(uri)
+            case "exit":
+                raise SystemExit(3)
+            case "boom":
+                raise ValueError("secret /etc/path")
+            case "cancel":
+                raise asyncio.CancelledError
+            case "surrogate":
+                return text(uri, "\ud800")
+            case "big":
+                return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, blob=BIG)])
+            case "lines":
+                return Raw(b'{"contents":\n[]\r\n}')
+            case "progress" | "progress-exit":
+                for step in range(3):
+                    notify(
+                        request, "notifications/progress", {"progressToken": 1, "progress": step, "message": "a\n\nb"}
+                    )
+                if uri.endswith("exit"):
+                    raise SystemExit
+                await asyncio.sleep(0)
+            case "wait" | "wait-progress":
+                await self.wait(request)
+            case "principal":
+                return text(uri, request.caller.principal)
+        return text(uri, uri)
+
+    async def wait(self, request: Request) -> None:
+        if request.params.uri.endswith("progress"):
+            notify(request, "notifications/progress", {"progressToken": 1, "progress": 1})
+        gate = asyncio.Event()
+        self.gates.append(gate)
+        self.arrived.release()
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            self.left.release()
+            raise
+
+    async def subscribe(self, request: Request) -> t.EmptyResult:
+        self.sessions.append(request.session)
+        return t.EmptyResult()
+
+    async def listen(self, request: Request) -> Any:
+        tag = subscriptions.tag(request.id)
+        uris = request.params.notifications.resource_subscriptions
+        honoured = subscriptions.acknowledgement([], [] if uris is UNSET else uris)
+        notify(request, "notifications/subscriptions/acknowledged", {"notifications": honoured, "_meta": tag})
+        end = asyncio.get_running_loop().create_future()
+        self.ends.add(end)
+        self.listeners[id(request)] = request
+        self.arrived.release()
+        try:
+            await end
+        finally:
+            self.ends.discard(end)
+            del self.listeners[id(request)]
+            self.left.release()
+        return subscriptions.listen_result(request.id)
+
+    def tell(self, uri: str) -> list[bool]:
+        """Tell every listener; call it on the loop."""
+        return [r.channel.send(r, subscriptions.updated(uri, subscriptions.tag(r.id))) for r in self.listeners.values()]
+
+
+def text(uri: str, value: str) -> t.ReadResourceResult:
+    return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type="text/plain", text=value)])
+
+
+class Quay:
+    """A service behind a real socket."""
+
+    def __init__(self, service: Harbour | None = None, **settings: Any) -> None:
+        self.service = service or Harbour()
+        self.settings = settings
+        self.ready = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.port = 0
+        self.stopped = False
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
+                runner.run(self.serve())
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ready.set()
+
+    async def serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.task = asyncio.create_task(
+            serve_http(self.service, "127.0.0.1", 0, on_ready=self.listening, **self.settings)
+        )
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+
+    def listening(self, url: str) -> None:
+        self.port = int(url.rpartition(":")[2])
+        self.ready.set()
+
+    def call(self, function: Any, *arguments: Any) -> Any:
+        """Run a plain function on the server's loop."""
+
+        async def run() -> Any:
+            return function(*arguments)
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+
+    def open_gates(self) -> None:
+        self.call(lambda: [gate.set() for gate in self.service.gates])
+
+    def __enter__(self) -> Quay:
+        self.thread.start()
+        self.ready.wait(10)
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def stop(self) -> None:
+        if not self.stopped:
+            self.stopped = True
+            self.loop.call_soon_threadsafe(self.task.cancel)
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+        assert self.error is None, self.error
+
+    def wire(self) -> Wire:
+        return Wire(self.port)
+
+
+def find_app(quay: Quay) -> HttpApp:
+    """The application behind a quay, which nothing else has a way to."""
+    import gc
+
+    (app,) = [o for o in gc.get_objects() if isinstance(o, HttpApp) and o.service is quay.service]
+    return app
+
+
+class Reply:
+    """One HTTP response."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def json(self) -> Any:
+        assert self.headers["content-type"] == "application/json"
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> int:
+        code: int = self.json["error"]["code"]
+        return code
+
+    @property
+    def text(self) -> str:
+        value: str = self.json["result"]["contents"][0]["text"]
+        return value
+
+    @property
+    def events(self) -> list[Any]:
+        assert self.headers["content-type"] == "text/event-stream"
+        blocks = [block for block in self.body.split(b"\n\n") if block and not block.startswith(b":")]
+        return [json.loads(block.partition(b"data: ")[2].replace(b"\ndata: ", b"\n")) for block in blocks]
+
+
+class Wire:
+    """One TCP connection that sends what it is told and reads responses."""
+
+    def __init__(self, port: int, timeout: float = 10) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.port = port
+        self.held = b""
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def write(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def more(self) -> bytes:
+        data = self.socket.recv(1 << 16)
+        self.held += data
+        return data
+
+    def until(self, mark: bytes) -> bytes:
+        """The bytes up to and with `mark`."""
+        while mark not in self.held:
+            if not self.more():
+                raise EOFError(self.held)
+        found, _, self.held = self.held.partition(mark)
+        return found + mark
+
+    def exactly(self, size: int) -> bytes:
+        while len(self.held) < size:
+            if not self.more():
+                raise EOFError(self.held)
+        found, self.held = self.held[:size], self.held[size:]
+        return found
+
+    def closed(self) -> bool:
+        """Wait for the server to close; False where it sends something instead."""
+        try:
+            return not self.held and not self.socket.recv(1)
+        except ConnectionResetError:
+            return True
+
+    def head(self) -> tuple[int, dict[str, str]]:
+        lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        headers = {}
+        for line in lines[1:-2]:
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        return int(lines[0].split(" ")[1]), headers
+
+    def chunk(self) -> bytes:
+        size = int(self.until(b"\r\n"), 16)
+        data = self.exactly(size)
+        self.until(b"\r\n")
+        return data
+
+    def chunks(self) -> Iterator[bytes]:
+        while data := self.chunk():
+            yield data
+
+    def event(self) -> Any:
+        """The next event of a stream, without comments; None at its end."""
+        while b"\n\n" not in self.unread:
+            data = self.chunk()
+            if not data:
+                return None
+            self.unread += data
+        block, _, self.unread = self.unread.partition(b"\n\n")
+        if block.startswith(b":"):
+            self.comments += 1
+            return self.event()
+        return json.loads(block.partition(b"data: ")[2])
+
+    unread = b""
+    comments = 0
+
+    def reply(self) -> Reply:
+        status, headers = self.head()
+        if headers.get("transfer-encoding") == "chunked":
+            body = b"".join(self.chunks())
+        else:
+            body = self.exactly(int(headers.get("content-length", 0)))
+        return Reply(status, headers, body)
+
+    def request(self, verb: str, path: str = "/mcp", body: bytes | None = None, **headers: str | None) -> None:
+        """Send one request; a header that is None is left out, `_` stands for `-`."""
+        sent: dict[str, str | None] = {"host": f"127.0.0.1:{self.port}"}
+        if body is not None:
+            sent |= {
+                "content-type": "application/json",
+                "accept": "application/json, text/event-stream",
+                "content-length": str(len(body)),
+            }
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        lines = [f"{verb} {path} HTTP/1.1", *(f"{n}: {v}" for n, v in sent.items() if v is not None)]
+        self.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (body or b""))
+
+    def ask(self, verb: str, path: str = "/mcp", body: bytes | None = None, **headers: str | None) -> Reply:
+        self.request(verb, path, body, **headers)
+        return self.reply()
+
+    def post(self, message: Any, **headers: str | None) -> None:
+        self.request("POST", body=message if isinstance(message, bytes) else json.dumps(message).encode(), **headers)
+
+    def stateless(self, method: str, params: Any = None, id: Any = 1, **headers: str | None) -> None:
+        params = {**(params or {}), "_meta": META}
+        mirrors = {"mcp_protocol_version": STATELESS, "mcp_method": method}
+        if method == "resources/read":
+            mirrors["mcp_name"] = params["uri"]
+        self.post({"jsonrpc": "2.0", "id": id, "method": method, "params": params}, **{**mirrors, **headers})
+
+    def call(self, method: str, params: Any = None, id: Any = 1, **headers: str | None) -> Reply:
+        self.stateless(method, params, id, **headers)
+        return self.reply()
+
+    def read(self, name: str, id: Any = 1, **headers: str | None) -> Reply:
+        return self.call("resources/read", {"uri": f"test://{name}"}, id, **headers)
+
+    def listen(self, *uris: str, id: Any = 1, **headers: str | None) -> Any:
+        """Open a listen stream and give its acknowledgement."""
+        self.stateless("subscriptions/listen", {"notifications": {"resourceSubscriptions": list(uris)}}, id, **headers)
+        status, sent = self.head()
+        assert (status, sent["content-type"]) == (200, "text/event-stream")
+        return self.event()
+
+    # the handshake era
+
+    def initialize(self, **headers: str | None) -> str:
+        """Open a session and give its id."""
+        reply = self.in_session("", "initialize", INITIALIZE, 0, **headers)
+        assert reply.status == 200, reply.body
+        session = reply.headers["mcp-session-id"]
+        self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, mcp_session_id=session, **headers)
+        assert self.reply().status == 202
+        return session
+
+    def send_in_session(
+        self, session: str, method: str, params: Any = None, id: Any = 1, **headers: str | None
+    ) -> None:
+        named = {} if not session else {"mcp_session_id": session, "mcp_protocol_version": HANDSHAKE}
+        self.post({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}, **{**named, **headers})
+
+    def in_session(self, session: str, method: str, params: Any = None, id: Any = 1, **headers: str | None) -> Reply:
+        self.send_in_session(session, method, params, id, **headers)
+        return self.reply()
+
+    def read_in_session(self, session: str, name: str, id: Any = 1) -> Reply:
+        return self.in_session(session, "resources/read", {"uri": f"test://{name}"}, id)
+
+    def open_stream(self, session: str) -> None:
+        self.request("GET", accept="text/event-stream", mcp_session_id=session)
+        status, headers = self.head()
+        assert (status, headers["content-type"]) == (200, "text/event-stream")
+
+
+INITIALIZE = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+SHORT = HttpLimits(header_time=0.2, body_time=0.2, keep_alive=0.2)

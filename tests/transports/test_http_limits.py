@@ -1,0 +1,272 @@
+"""What a hostile or broken client may cost: heads and bodies are bounded in size, count and time."""
+
+from __future__ import annotations
+
+import json
+import select
+from collections.abc import Iterator
+
+import pytest
+
+from tests.transports.http_support import META, Harbour, Quay, Wire, find_app
+from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.limits import Limits
+
+HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+DISCOVER = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}).encode()
+MIRRORS = b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: server/discover\r\n"
+QUICK = HttpLimits(header_time=0.05, body_time=0.05, keep_alive=0.05, sweep_time=0.01, watch_after=0.01)
+
+
+@pytest.fixture(scope="module")
+def quay() -> Iterator[Quay]:
+    with Quay(Harbour(Limits(message=100_000))) as quay:
+        yield quay
+
+
+@pytest.fixture
+def wire(quay: Quay) -> Iterator[Wire]:
+    with quay.wire() as wire:
+        yield wire
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[Quay]:
+    with Quay(limits=QUICK) as quay:
+        yield quay
+
+
+def test_body_that_is_too_long_is_refused_before_it_is_sent(wire: Wire) -> None:
+    """Security H12; the answer survives although the client sends on."""
+    wire.write(HEAD + b"Content-Length: 67108864\r\n\r\n")
+    reply = wire.reply()
+    assert (reply.status, reply.error) == (413, -32600)
+    assert reply.headers["connection"] == "close"
+    assert "100000" in reply.json["error"]["message"]
+    assert wire.closed()
+
+
+def test_client_that_sends_on_still_reads_its_refusal(wire: Wire) -> None:
+    wire.write(HEAD + b"Content-Length: 67108864\r\n\r\n")
+    for _ in range(20):
+        wire.write(b"x" * 50_000)
+    assert wire.reply().status == 413
+
+
+def test_chunked_body_is_cut_at_the_limit(wire: Wire) -> None:
+    """Security H13."""
+    wire.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    for _ in range(3):
+        wire.write(b"c350\r\n" + b"x" * 50_000 + b"\r\n")
+    assert wire.reply().status == 413
+
+
+def test_chunked_body_within_the_limit_is_served(wire: Wire) -> None:
+    wire.write(HEAD + MIRRORS + b"Transfer-Encoding: chunked\r\n\r\n")
+    for part in (DISCOVER[:50], DISCOVER[50:]):
+        wire.write(b"%x\r\n%b\r\n" % (len(part), part))
+    wire.write(b"0\r\n\r\n")
+    assert wire.reply().status == 200
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        b"Content-Length: 5\r\nContent-Length: 6\r\n",
+        b"Content-Length: 5\r\nContent-Length: 5\r\n",
+        b"Content-Length: -5\r\n",
+        b"Content-Length: 5x\r\n",
+        b"Content-Length: 99999999999999999999999\r\n",
+        b"Transfer-Encoding: gzip\r\n",
+    ],
+)
+def test_lengths_that_contradict_are_refused_and_the_connection_is_closed(wire: Wire, lengths: bytes) -> None:
+    """Security H14: no second request may hide in the body."""
+    wire.write(HEAD + lengths + b"\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    reply = wire.reply()
+    assert (reply.status, reply.error) == (400, -32600)
+    assert wire.closed()
+
+
+def test_body_that_never_ends_is_given_up(quick: Quay) -> None:
+    """Security H15."""
+    with quick.wire() as wire:
+        wire.write(HEAD + b"Content-Length: 100\r\n\r\n{")
+        reply = wire.reply()
+        assert (reply.status, reply.error) == (408, -32600)
+        assert wire.closed()
+
+
+def test_body_that_never_begins_is_given_up(quick: Quay) -> None:
+    with quick.wire() as wire:
+        wire.write(HEAD + b"Content-Length: 100\r\n\r\n")
+        assert wire.reply().status == 408
+
+
+@pytest.mark.parametrize("start", [b"P", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: y"])
+def test_head_that_never_ends_is_given_up(quick: Quay, start: bytes) -> None:
+    """Security H16."""
+    with quick.wire() as wire:
+        wire.write(start)
+        reply = wire.reply()
+        assert (reply.status, reply.error) == (408, -32600)
+        assert wire.closed()
+
+
+def test_connection_without_a_request_is_closed(quick: Quay) -> None:
+    with quick.wire() as wire:
+        assert wire.closed()
+
+
+def test_idle_connection_is_closed(quick: Quay) -> None:
+    with quick.wire() as wire:
+        assert wire.ask("GET", "/healthz").status == 200
+        assert wire.closed()
+
+
+def test_half_open_heads_do_not_hold_up_a_real_client(quay: Quay) -> None:
+    """Security H17."""
+    wires = [quay.wire() for _ in range(300)]
+    for half in wires:
+        half.write(b"POST /mcp HT")
+    with quay.wire() as wire:
+        assert wire.read("a").status == 200
+    for half in wires:
+        half.close()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"".join(b"X-%d: y\r\n" % number for number in range(5000)),
+        b"X: " + b"y" * 131_072 + b"\r\n",
+        b"X" * 131_072 + b": y\r\n",
+        b"".join(b"X-%d: %b\r\n" % (number, b"y" * 500) for number in range(90)),
+    ],
+)
+@pytest.mark.parametrize("finished", [True, False])
+def test_head_that_is_too_large_is_refused(wire: Wire, headers: bytes, finished: bool) -> None:
+    """Security H18."""
+    if not finished:
+        headers = headers.removesuffix(b"\r\n") + b"y" * 300_000
+    wire.write(
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n" + headers + (b"Content-Length: 0\r\n\r\n" if finished else b"")
+    )
+    reply = wire.reply()
+    assert (reply.status, reply.error) == (431, -32600)
+
+
+def test_url_that_is_too_large_is_refused(wire: Wire) -> None:
+    wire.write(b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert wire.reply().status == 431
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"\x16\x03\x01\x02\x00",
+        b"GET\r\n\r\n",
+        b"BREW /mcp HTTP/1.1\r\n\r\n",
+        b"GET /mcp HTTP/9.9\r\n\r\n",
+        b"CONNECT x:1 HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_is_refused_in_json(wire: Wire, request_line: bytes) -> None:
+    """Security H19, H47."""
+    wire.write(request_line)
+    reply = wire.reply()
+    assert 400 <= reply.status < 500
+    assert reply.error == -32600
+
+
+def test_absolute_form_is_checked_like_any_other(wire: Wire) -> None:
+    """Security H20."""
+    wire.write(b"POST http://evil.test/mcp HTTP/1.1\r\nHost: evil.test\r\nContent-Length: 0\r\n\r\n")
+    assert wire.reply().status == 403
+
+
+def test_upgrade_is_not_taken(wire: Wire) -> None:
+    """Some clients offer HTTP/2 with their first request: it is served as it is."""
+    wire.write(
+        HEAD + MIRRORS + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (len(DISCOVER), DISCOVER)
+    )
+    assert wire.reply().status == 200
+
+
+def test_client_may_ask_before_it_sends_its_body(wire: Wire) -> None:
+    wire.write(HEAD + MIRRORS + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(DISCOVER))
+    assert wire.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    wire.write(DISCOVER)
+    assert wire.reply().status == 200
+
+
+def test_client_that_asks_first_is_refused_before_it_sends_its_body(wire: Wire) -> None:
+    wire.write(HEAD + b"Expect: 100-continue\r\nContent-Length: 67108864\r\n\r\n")
+    assert wire.reply().status == 413
+
+
+def test_pipelined_requests_are_answered_in_order(wire: Wire) -> None:
+    """Security H51."""
+    requests = b""
+    for number in range(50):
+        body = DISCOVER.replace(b'"id": 1', b'"id": %d' % number)
+        requests += HEAD + MIRRORS + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    wire.write(requests)
+    assert [wire.reply().json["id"] for _ in range(50)] == list(range(50))
+
+
+def test_unfinished_bodies_share_one_budget() -> None:
+    """Security X06."""
+    with Quay(limits=HttpLimits(unfinished=300_000)) as quay:
+        wires = [quay.wire() for _ in range(10)]
+        for wire in wires:
+            wire.write(HEAD + b"Content-Length: 1000000\r\n\r\n" + b"x" * 100_000)
+        (readable, *_), _, _ = select.select([wire.socket for wire in wires], [], [], 10)
+        (refused,) = [wire for wire in wires if wire.socket is readable]
+        reply = refused.reply()
+        assert (reply.status, reply.error) == (503, -32603)
+        assert quay.call(lambda: find_app(quay)._unfinished) <= 300_000 + 256 * 1024
+        for wire in wires:
+            wire.close()
+        with quay.wire() as wire:
+            assert wire.read("a").status == 200
+            while quay.call(lambda: find_app(quay)._unfinished):
+                pass
+
+
+def test_connections_are_bounded() -> None:
+    with (
+        Quay(limits=HttpLimits(connections=2)) as quay,
+        quay.wire() as first,
+        quay.wire() as second,
+        quay.wire() as third,
+    ):
+        assert first.ask("GET", "/healthz").status == 200
+        assert second.ask("GET", "/healthz").status == 200
+        reply = third.reply()
+        assert (reply.status, reply.error) == (503, -32603)
+
+
+def test_client_that_takes_no_bytes_is_cut() -> None:
+    service = Harbour()
+    with Quay(service, limits=HttpLimits(stalled_time=0.05, sweep_time=0.01)) as quay, quay.wire() as wire:
+        for number in range(20):
+            wire.stateless("resources/read", {"uri": "test://big"}, id=number)
+        with pytest.raises((EOFError, ConnectionResetError)):
+            wait_for_the_cut(quay, wire)
+
+
+def wait_for_the_cut(quay: Quay, wire: Wire) -> None:
+    """Read nothing until the server has no connection left, then see that the rest is missing."""
+    import gc
+
+    from wharfinger.transports.http_runner import HttpServer
+
+    (server,) = [o for o in gc.get_objects() if isinstance(o, HttpServer) and o.app.service is quay.service]
+    while server.server_state.connections:
+        pass
+    for _ in range(20):
+        wire.reply()

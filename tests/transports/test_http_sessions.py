@@ -1,0 +1,342 @@
+"""The handshake era over a real socket: sessions belong to their principal, and work belongs to its session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.transports.http_support import HANDSHAKE, INITIALIZE, Harbour, Quay, Wire, find_app
+from wharfinger.auth import static_token
+from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.limits import Limits
+
+
+@pytest.fixture(scope="module")
+def quay() -> Iterator[Quay]:
+    with Quay() as quay:
+        yield quay
+
+
+@pytest.fixture
+def wire(quay: Quay) -> Iterator[Wire]:
+    with quay.wire() as wire:
+        yield wire
+
+
+def test_initialize_opens_a_session_that_serves(wire: Wire) -> None:
+    reply = wire.in_session("", "initialize", INITIALIZE, "i")
+    assert reply.status == 200
+    assert reply.json["id"] == "i"
+    assert reply.json["result"]["protocolVersion"] == HANDSHAKE
+    session = reply.headers["mcp-session-id"]
+    reply = wire.read_in_session(session, "a", id=2)
+    assert reply.json == {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "result": {"contents": [{"uri": "test://a", "mimeType": "text/plain", "text": "test://a"}]},
+    }
+    assert wire.in_session(session, "ping").json["result"] == {}
+
+
+def test_ids_are_unguessable_and_in_no_order(wire: Wire) -> None:
+    """Security H24."""
+    ids = [wire.initialize() for _ in range(50)]
+    assert len(set(ids)) == 50
+    assert all(len(id) >= 32 and id.isascii() and id.isprintable() for id in ids)
+    assert len({id[:4] for id in ids}) > 40
+
+
+def test_version_header_is_optional_but_must_be_known(wire: Wire) -> None:
+    session = wire.initialize()
+    for version, status in [(None, 200), ("2025-03-26", 200), ("1999-01-01", 400), ("2026-07-28", 400)]:
+        assert wire.in_session(session, "ping", mcp_protocol_version=version).status == status
+
+
+@pytest.mark.parametrize("session", ["unknown", "x" * 8000, "<script>", "../../x", "' OR 1=1"])
+def test_unknown_session_is_not_found_and_not_repeated(wire: Wire, session: str) -> None:
+    """Security H22, H23: an id from outside is never adopted."""
+    for reply in (
+        wire.in_session(session, "ping"),
+        wire.in_session(session, "initialize", INITIALIZE),
+        wire.ask("GET", accept="text/event-stream", mcp_session_id=session),
+        wire.ask("DELETE", mcp_session_id=session),
+    ):
+        assert (reply.status, reply.error) == (404, -32600)
+        assert session.encode() not in reply.body
+
+
+def test_request_without_a_session_is_refused(wire: Wire) -> None:
+    """Security H21, L01."""
+    for reply in (wire.in_session("", "resources/read", {"uri": "test://a"}), wire.ask("GET"), wire.ask("DELETE")):
+        assert (reply.status, reply.error) == (400, -32600)
+
+
+def test_second_initialize_does_not_renegotiate(wire: Wire) -> None:
+    """Security L03."""
+    session = wire.initialize()
+    reply = wire.in_session(session, "initialize", INITIALIZE | {"protocolVersion": "2024-11-05"})
+    assert (reply.status, reply.error) == (400, -32600)
+    assert "result" in wire.in_session(session, "ping").json
+
+
+@pytest.mark.parametrize("params", [{}, {"protocolVersion": 1}, []])
+def test_refused_initialize_leaves_nothing_behind(wire: Wire, params: Any) -> None:
+    """Security L05, H50."""
+    reply = wire.in_session("", "initialize", params)
+    assert reply.status in (200, 400)
+    assert reply.error in (-32602, -32600)
+    assert "mcp-session-id" not in reply.headers
+
+
+def test_deleted_session_is_gone(wire: Wire) -> None:
+    """Security H25."""
+    session = wire.initialize()
+    assert wire.ask("DELETE", mcp_session_id=session).status == 204
+    assert wire.in_session(session, "ping").status == 404
+    assert wire.ask("DELETE", mcp_session_id=session).status == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("missing", -32002), ("exit", -32603), ("boom", -32603), ("surrogate", -32603)]
+)
+def test_failure_of_a_request_does_not_look_like_the_end_of_its_session(wire: Wire, name: str, code: int) -> None:
+    """Security H32: a 404 would tell the client to start anew."""
+    session = wire.initialize()
+    reply = wire.read_in_session(session, name)
+    assert (reply.status, reply.error, reply.json["id"]) == (200, code, 1)
+    reply = wire.in_session(session, "no/such")
+    assert (reply.status, reply.error) == (200, -32601)
+    assert wire.read_in_session(session, "a").text == "test://a"
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', b'{"id":1,"method":"ping"}']
+)
+def test_body_that_is_no_message_is_a_bad_request(wire: Wire, body: bytes) -> None:
+    session = wire.initialize()
+    assert wire.ask("POST", body=body, mcp_session_id=session).status == 400
+    assert wire.in_session(session, "ping").status == 200
+
+
+def test_notification_and_late_answer_are_taken(wire: Wire) -> None:
+    session = wire.initialize()
+    for message in ({"method": "notifications/roots/list_changed"}, {"id": 7, "result": {}}, {"method": "x/y"}):
+        wire.post({"jsonrpc": "2.0", **message}, mcp_session_id=session)
+        reply = wire.reply()
+        assert (reply.status, reply.body) == (202, b"")
+
+
+def test_first_notification_turns_the_answer_into_a_stream(wire: Wire) -> None:
+    session = wire.initialize()
+    *notifications, answer = wire.read_in_session(session, "progress").events
+    assert [n["params"]["progress"] for n in notifications] == [0, 1, 2]
+    assert answer["result"]["contents"][0]["text"] == "test://progress"
+
+
+def test_messages_of_no_request_come_on_the_session_s_stream(quay: Quay, wire: Wire) -> None:
+    session = wire.initialize()
+    assert wire.in_session(session, "resources/subscribe", {"uri": "test://a"}).status == 200
+    ours = quay.service.sessions[-1]
+    assert quay.call(ours.send, b'{"n":0}')  # before there is a stream: kept for it
+    with quay.wire() as stream:
+        stream.open_stream(session)
+        assert quay.call(ours.send, b'{"n":1}')
+        assert [stream.event(), stream.event()] == [{"n": 0}, {"n": 1}]
+
+
+def test_session_has_one_stream_and_another_one_after_it(quay: Quay, wire: Wire) -> None:
+    """Security H26, H27."""
+    session = wire.initialize()
+    with quay.wire() as stream:
+        stream.open_stream(session)
+        reply = wire.ask("GET", accept="text/event-stream", mcp_session_id=session)
+        assert (reply.status, reply.error) == (409, -32600)
+    for _ in range(1000):  # the first one's end has to travel
+        with quay.wire() as stream:
+            stream.request("GET", accept="text/event-stream", mcp_session_id=session)
+            if stream.head()[0] == 200:
+                return
+    pytest.fail("the session's stream was never free again")
+
+
+@pytest.mark.parametrize("last", ["1", "x" * 5000, "<script>", "0/../1"])
+def test_last_event_id_brings_nothing_of_anybody(quay: Quay, wire: Wire, last: str) -> None:
+    """Security H29, H30: streams cannot be resumed yet."""
+    session = wire.initialize()
+    with quay.wire() as stream:
+        stream.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last)
+        assert stream.head()[0] == 200
+        assert wire.ask("DELETE", mcp_session_id=session).status == 204
+        assert stream.event() is None
+
+
+def test_stream_needs_a_client_that_takes_events(wire: Wire) -> None:
+    session = wire.initialize()
+    assert wire.ask("GET", accept="application/json", mcp_session_id=session).status == 406
+
+
+def test_messages_kept_for_a_stream_are_bounded(quay: Quay, wire: Wire) -> None:
+    session = wire.initialize()
+    wire.in_session(session, "resources/subscribe", {"uri": "test://a"})
+    ours = quay.service.sessions[-1]
+    told = quay.call(lambda: [ours.send(b"%d" % number) for number in range(1000)])
+    assert told.count(True) == 64
+
+
+def test_delete_ends_the_stream_and_what_runs(quay: Quay) -> None:
+    with Quay() as quay, quay.wire() as wire, quay.wire() as stream, quay.wire() as waiting:
+        session = wire.initialize()
+        stream.open_stream(session)
+        waiting.send_in_session(session, "resources/read", {"uri": "test://wait"})
+        assert quay.service.arrived.acquire(timeout=5)
+        assert wire.ask("DELETE", mcp_session_id=session).status == 204
+        assert quay.service.left.acquire(timeout=5)
+        assert stream.event() is None
+        assert waiting.reply().status == 202
+
+
+def test_client_that_leaves_does_not_cancel() -> None:
+    """Before 2026-07-28 a disconnect is no cancellation. Security H35."""
+    with Quay() as quay, quay.wire() as wire:
+        session = wire.initialize()
+        with quay.wire() as leaving:
+            leaving.send_in_session(session, "resources/read", {"uri": "test://wait-progress"}, id=9)
+            assert quay.service.arrived.acquire(timeout=5)
+        assert wire.read_in_session(session, "a").text == "test://a"
+        reply = wire.read_in_session(session, "a", id=9)
+        assert (reply.status, reply.error) == (400, -32600)  # still in flight
+        quay.open_gates()
+        assert not quay.service.left.acquire(blocking=False)
+        assert wire.in_session(session, "ping").status == 200
+
+
+def test_cancelled_request_ends_without_an_answer(quay: Quay, wire: Wire) -> None:
+    """Security L11."""
+    session = wire.initialize()
+    with quay.wire() as waiting:
+        waiting.send_in_session(session, "resources/read", {"uri": "test://wait"}, id="w")
+        assert quay.service.arrived.acquire(timeout=5)
+        wire.post(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}},
+            mcp_session_id=session,
+        )
+        assert wire.reply().status == 202
+        assert quay.service.left.acquire(timeout=5)
+        reply = waiting.reply()
+        assert (reply.status, reply.body) == (202, b"")
+
+
+def test_session_cannot_cancel_for_another(quay: Quay, wire: Wire) -> None:
+    """Security H28."""
+    mine, other = wire.initialize(), wire.initialize()
+    with quay.wire() as waiting:
+        waiting.send_in_session(mine, "resources/read", {"uri": "test://wait"}, id="w")
+        assert quay.service.arrived.acquire(timeout=5)
+        wire.post(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}}, mcp_session_id=other
+        )
+        assert wire.reply().status == 202
+        quay.open_gates()
+        assert waiting.reply().text == "test://wait"
+
+
+def test_id_in_flight_is_refused_without_it(quay: Quay, wire: Wire) -> None:
+    """Security J18, J19: the first keeps its answer, and 1 is not "1"."""
+    session = wire.initialize()
+    with quay.wire() as waiting:
+        waiting.send_in_session(session, "resources/read", {"uri": "test://wait"}, id=1)
+        assert quay.service.arrived.acquire(timeout=5)
+        reply = wire.read_in_session(session, "a", id=1)
+        assert (reply.status, reply.error, "id" in reply.json) == (400, -32600, False)
+        assert wire.read_in_session(session, "a", id="1").json["id"] == "1"
+        quay.open_gates()
+        assert waiting.reply().json["id"] == 1
+
+
+def test_request_over_its_time_is_cancelled_and_answered() -> None:
+    service = Harbour(Limits(handler_time=0.1))
+    with Quay(service, limits=HttpLimits(sweep_time=0.02)) as quay, quay.wire() as wire:
+        session = wire.initialize()
+        reply = wire.read_in_session(session, "wait")
+        assert (reply.status, reply.error) == (200, -32603)
+
+
+def test_idle_session_expires_but_not_one_with_a_stream() -> None:
+    limits = HttpLimits(session_time=0.05, sweep_time=0.01, keep_alive=5)
+    with Quay(limits=limits) as quay, quay.wire() as wire, quay.wire() as stream:
+        idle, busy = wire.initialize(), wire.initialize()
+        stream.open_stream(busy)
+        app = find_app(quay)
+        while len(app.sessions) > 1:
+            pass
+        assert wire.in_session(idle, "ping").status == 404
+        assert wire.in_session(busy, "ping").status == 200
+
+
+def test_sessions_are_bounded_and_the_spare_one_goes() -> None:
+    """Security H49, X01."""
+    limits = HttpLimits(sessions=2, session_spare=0.0)
+    with Quay(limits=limits) as quay, quay.wire() as wire, quay.wire() as stream:
+        first, second = wire.initialize(), wire.initialize()
+        stream.open_stream(first)
+        wire.in_session(second, "ping")
+        reply = wire.in_session("", "initialize", INITIALIZE)
+        assert (reply.status, reply.error) == (503, -32603)  # the one idle longest is in use
+        wire.in_session(first, "ping")
+        third = wire.initialize()
+        assert wire.in_session(second, "ping").status == 404
+        assert wire.in_session(first, "ping").status == 200
+        assert wire.in_session(third, "ping").status == 200
+
+
+ALICE, BOB = "alice-0123456789", "bob-0123456789ab"
+
+
+def test_session_belongs_to_its_principal() -> None:
+    """Security A09, A10."""
+
+    def verify(headers: Any) -> str:
+        for name, token in (("alice", ALICE), ("bob", BOB)):
+            if headers.get(b"authorization", b"").endswith(token.encode()):
+                return static_token(token, name)(headers)
+        return static_token(ALICE)(headers)
+
+    with Quay(verify=verify) as quay, quay.wire() as wire:
+        session = wire.initialize(authorization=f"Bearer {ALICE}")
+        read = {"uri": "test://principal"}
+        assert wire.in_session(session, "resources/read", read, authorization=f"Bearer {ALICE}").text == "alice"
+        assert wire.in_session(session, "ping", authorization=f"Bearer {BOB}").status == 404
+        assert wire.ask("DELETE", mcp_session_id=session, authorization=f"Bearer {BOB}").status == 404
+        assert wire.in_session(session, "ping").status == 401
+        with quay.wire() as other:
+            assert other.in_session(session, "ping", authorization=f"Bearer {ALICE}").status == 200
+
+
+def test_new_request_is_refused_while_draining() -> None:
+    with Quay() as quay, quay.wire() as wire, quay.wire() as other:
+        session = wire.initialize()
+        assert other.ask("GET", "/healthz").status == 200
+        wire.send_in_session(session, "resources/read", {"uri": "test://wait"})
+        assert quay.service.arrived.acquire(timeout=5)
+        app = find_app(quay)
+        quay.call(lambda: (setattr(app, "draining", True), app.sessions.drain()))
+        for reply in (other.read_in_session(session, "a", id=2), other.read("a")):
+            assert (reply.status, reply.error) == (503, -32603)
+            other = quay.wire()
+        quay.open_gates()
+        assert wire.reply().status == 200
+
+
+def test_drain_ends_streams_and_lets_requests_finish() -> None:
+    with Quay() as quay, quay.wire() as wire, quay.wire() as stream:
+        session = wire.initialize()
+        stream.open_stream(session)
+        wire.send_in_session(session, "resources/read", {"uri": "test://wait"})
+        assert quay.service.arrived.acquire(timeout=5)
+        quay.stop()
+        assert stream.event() is None
+        quay.open_gates()
+        assert json.loads(wire.reply().body)["result"]
