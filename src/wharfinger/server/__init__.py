@@ -4,7 +4,7 @@ from wharfinger.server.app import Includable, Server
 from wharfinger.server.completion import Complete
 from wharfinger.server.context import Context
 from wharfinger.server.resources import Content
-from wharfinger.server.source import Hit, Source
+from wharfinger.server.source import Hit, Hits, Source
 from wharfinger.server.threads import Pool
 
-__all__ = ["Complete", "Content", "Context", "Hit", "Includable", "Pool", "Server", "Source"]
+__all__ = ["Complete", "Content", "Context", "Hit", "Hits", "Includable", "Pool", "Server", "Source"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidParams, ResourceNotFound
+from wharfinger.errors import InvalidParams, Overloaded, ResourceNotFound
 from wharfinger.protocol import lifecycle, subscriptions
 from wharfinger.protocol.exchange import Request, Stamps, notify
 from wharfinger.protocol.handshake import Session
@@ -23,14 +24,17 @@ from wharfinger.protocol.uri_template import UriTemplate
 from wharfinger.server.completion import Completions
 from wharfinger.server.cursors import Keys
 from wharfinger.server.functions import Call, is_async
+from wharfinger.server.life import Life
 from wharfinger.server.prompts import Prompts
 from wharfinger.server.resources import ResourceFeature, Resources, check_uri
 from wharfinger.server.source import Source
 from wharfinger.server.threads import Pool
 from wharfinger.server.tools import Tools
-from wharfinger.server.watching import ListenWatcher, SessionWatcher, Watching
+from wharfinger.server.watching import ListenWatcher, SessionWatcher, Watching, follow, quietly
 
 __all__ = ["Includable", "Lifespan", "Server"]
+
+log = logging.getLogger("wharfinger.server")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
@@ -93,11 +97,11 @@ class Server:
         self.handlers["subscriptions/listen"] = self.listen
         self.notified: dict[str, Notified] = {"notifications/initialized": self._initialized}
         self._lifespan = lifespan
-        self._entered: AbstractAsyncContextManager[Any] | None = None
-        self._starting: asyncio.Future[None] | None = None
+        self._life: Life | None = None
         self._listens: dict[Any, set[asyncio.Future[None]]] = {}
         self._followers: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
-        self._following: dict[str, asyncio.Future[None]] = {}
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._attached: dict[str | None, list[Source]] = {}
 
     # -- resources
 
@@ -240,6 +244,8 @@ class Server:
         """
 
         def register(function: Function) -> Function:
+            if not is_async(function):
+                raise TypeError(f"{getattr(function, '__name__', function)}() must be an async function.")
             self._followers.add(UriTemplate(template), function)
             return function
 
@@ -366,10 +372,11 @@ class Server:
         """
         uri, watcher = request.params.uri, self._session_watcher(request)
         check_uri(uri)
-        if self.watching.count(watcher) >= self.limits.watched:
-            raise InvalidParams(f"A session may watch {self.limits.watched} resources: unsubscribe from some.")
         if not await self.resources.exists(request, uri):
             raise ResourceNotFound(uri)
+        if self.watching.count(watcher) >= self.limits.watched:
+            raise InvalidParams(f"A session may watch {self.limits.watched} resources: unsubscribe from some.")
+        self._end_with(watcher)
         self.watching.watch(watcher, uri)
         return t.EmptyResult()
 
@@ -385,9 +392,14 @@ class Server:
     def _initialized(self, session: Session | None, params: Any) -> None:
         assert session is not None
         watcher = SessionWatcher(session)
-        session.on_close.append(lambda _: self.watching.drop(watcher))
+        self._end_with(watcher)
         for name in self._listed():
             self.watching.watch_list(watcher, name)
+
+    def _end_with(self, watcher: SessionWatcher) -> None:
+        """Drop the watcher when its session ends; one may subscribe before it has confirmed the handshake."""
+        if not self.watching.knows(watcher):
+            watcher.session.on_close.append(lambda _: self.watching.drop(watcher))
 
     async def listen(self, request: Request) -> t.SubscriptionsListenResult:
         """The handler of `subscriptions/listen`: acknowledges what it honours, then stays open until one end ends it.
@@ -407,9 +419,7 @@ class Server:
         watcher = ListenWatcher(request)
         try:
             lists = [name for name in subscriptions.lists_of(wanted) if name in self._listed()]
-            honoured = [
-                uri for uri in uris if "resources/read" in self.handlers and await self.resources.exists(request, uri)
-            ]
+            honoured = [uri for uri in uris if await self._may_watch(request, uri)]
             for name in lists:
                 self.watching.watch_list(watcher, name)
             for uri in honoured:
@@ -417,7 +427,8 @@ class Server:
             granted = t.SubscriptionsAcknowledgedNotificationParams(
                 meta=watcher.tag, notifications=subscriptions.acknowledgement(lists, honoured)
             )
-            notify(request, "notifications/subscriptions/acknowledged", granted)
+            if not notify(request, "notifications/subscriptions/acknowledged", granted):
+                raise Overloaded("The stream is too far behind for a subscription: read from it first.")
             await ended
             # A stream is told twice: the cancellation page wants the notification, the subscriptions page the result.
             if getattr(request.channel, "tells_end", False):
@@ -430,20 +441,29 @@ class Server:
             if not open_here:
                 self._listens.pop(request.channel, None)
 
+    async def _may_watch(self, request: Request, uri: str) -> bool:
+        if "resources/read" not in self.handlers:
+            return False
+        try:
+            return await self.resources.exists(request, uri)
+        except Exception:  # one of many, which fail for themselves
+            log.exception("Cannot tell whether %s exists", uri)
+            return False
+
     def _listed(self) -> list[str]:
         return [name for name in subscriptions.LISTS if f"{name}/list" in self.handlers]
 
     def _attach(self, uri: str | None) -> None:
-        sources = self.resources.sources if uri is None else [s for s in (self.resources.source_of(uri),) if s]
+        sources = list(self.resources.sources) if uri is None else [s for s in (self.resources.source_of(uri),) if s]
+        self._attached[uri] = sources
         for source in sources:
-            source.attach(uri, self._source_changed)
+            quietly(source.attach, uri, self._source_changed)
         if uri is not None and (found := self._followers.find(uri)):
-            self._following[uri] = asyncio.ensure_future(found[0](uri))
+            self._following[uri] = asyncio.get_running_loop().create_task(follow(found[0], uri))
 
     def _detach(self, uri: str | None) -> None:
-        sources = self.resources.sources if uri is None else [s for s in (self.resources.source_of(uri),) if s]
-        for source in sources:
-            source.detach(uri)
+        for source in self._attached.pop(uri, ()):
+            quietly(source.detach, uri)
         if uri is not None and (task := self._following.pop(uri, None)):
             task.cancel()
 
@@ -470,27 +490,54 @@ class Server:
     def adapt(self, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         """A source's method as something to await: `(owner, *arguments)`; plain functions run in the pool."""
         if is_async(method):
-            return lambda owner, *arguments: method(*arguments)
-        return lambda owner, *arguments: self.pool.run(owner, method, *arguments)
+
+            async def called(owner: str, *arguments: Any) -> Any:
+                return await method(*arguments)
+        else:
+
+            async def called(owner: str, *arguments: Any) -> Any:
+                return await self.pool.run(owner, method, *arguments)
+
+        return called
 
     async def start(self) -> None:
-        """Enter the lifespan and start the sources; whoever comes second waits for the first."""
-        if self._starting is None:
-            loop = asyncio.get_running_loop()
-            self._starting = loop.create_future()
+        """Enter the lifespan and start the sources; whoever comes second waits for the first.
+
+        A start that failed may be tried again.
+        """
+        if self._life is None:
+            self._life = Life(self._running())
+        life = self._life
+        try:
+            await life.begun()
+        except BaseException:
+            if life.failed and self._life is life:
+                self._life = None
+            raise
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            if self._lifespan is not None:
+                self.state = await stack.enter_async_context(self._lifespan(self))
+            stack.push_async_callback(self._end)
+            for source in self.resources.sources:
+                await source.start()
+            self.watching.start(asyncio.get_running_loop())
+            yield
+
+    async def _end(self) -> None:
+        following = list(self._following.values())
+        self._following.clear()
+        for task in following:
+            task.cancel()
+        if following:
+            await asyncio.wait(following, timeout=self.limits.drain)
+        for source in self.resources.sources:
             try:
-                if self._lifespan is not None:
-                    self._entered = self._lifespan(self)
-                    self.state = await self._entered.__aenter__()
-                for source in self.resources.sources:
-                    await source.start()
-                self.watching.start(loop)
-            except BaseException as error:
-                self._starting.set_exception(error)
-                self._starting.exception()  # whoever is first raises it here; nobody may be waiting for it there
-                raise
-            self._starting.set_result(None)
-        await asyncio.shield(self._starting)
+                await source.close()
+            except Exception:  # the others, and the lifespan, end all the same
+                log.exception("%s did not close", type(source).__qualname__)
 
     def drain(self) -> None:
         """End every open listen with its final result."""
@@ -501,20 +548,15 @@ class Server:
 
     async def close(self) -> None:
         """Stop telling changes, end the sources, leave the lifespan; does nothing the second time."""
-        if self._starting is None:
+        life, self._life = self._life, None
+        if life is None:
             return
-        self._starting = None
         self.drain()
         self.watching.stop()
-        for task in self._following.values():
-            task.cancel()
-        self._following.clear()
-        for source in self.resources.sources:
-            await source.close()
-        entered, self._entered = self._entered, None
-        if entered is not None:
-            await entered.__aexit__(None, None, None)
-        self.pool.close()
+        try:
+            await life.end()
+        finally:
+            self.pool.close()
 
     # -- being run
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, cast
 
+import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.protocol.exchange import Caller, Request, notify
-from wharfinger.protocol.jsonrpc import Id
+from wharfinger.errors import PermissionDenied, ResourceNotFound
+from wharfinger.protocol.exchange import Caller, Request
+from wharfinger.protocol.jsonrpc import Id, encode_notification
+from wharfinger.protocol.methods import METHODS
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from wharfinger.server.app import Server
-    from wharfinger.server.source import Hit
+    from wharfinger.server.source import Hits
 
     State = TypeVar("State", default=Any)
 else:
@@ -23,7 +29,7 @@ else:
 
     State = TypeVar("State")
 
-__all__ = ["Context"]
+__all__ = ["Context", "reading"]
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Syslog severities, least first (RFC 5424)."""
@@ -35,12 +41,14 @@ class Context(Generic[State]):
     `Context[S]` types `state`, which is what the server's `lifespan` yielded.
     """
 
-    __slots__ = ("_progress", "request", "server")
+    __slots__ = ("_loop", "_progress", "_thread", "request", "server")
 
     def __init__(self, server: Server, request: Request) -> None:
         self.server = server
         self.request = request
         self._progress: float | None = None
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
 
     @property
     def state(self) -> State:
@@ -89,7 +97,7 @@ class Context(Generic[State]):
         if least is None or LEVELS.index(level) < LEVELS.index(least):
             return
         params = t.LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)
-        notify(self.request, "notifications/message", params)
+        self._notify("notifications/message", params)
 
     def _least_level(self) -> str | None:
         if not self.request.caller.rules.logs_by_request:
@@ -113,7 +121,16 @@ class Context(Generic[State]):
             total=UNSET if total is None else total,
             message=message if message is not None and self.request.caller.rules.progress_message else UNSET,
         )
-        notify(self.request, "notifications/progress", params)
+        self._notify("notifications/progress", params)
+
+    def _notify(self, method: str, params: Any) -> None:
+        """Send on the request's stream, which is the loop's; a plain function runs in a thread."""
+        request, message = self.request, encode_notification(method, params)
+        if threading.get_ident() == self._thread:
+            request.channel.send(request, message)
+            return
+        with suppress(RuntimeError):  # the server has ended, and the thread goes on
+            self._loop.call_soon_threadsafe(request.channel.send, request, message)
 
     # -- using the server's own features, as this caller
 
@@ -123,19 +140,38 @@ class Context(Generic[State]):
         Raises:
             ResourceNotFound: there is none, or the caller may not know of it.
         """
-        return await self.server.resources.read(self._derived("resources/read", t.ReadResourceRequestParams(uri=uri)))
+        try:
+            return await self.server.resources.read(reading(self.request, uri))
+        except PermissionDenied:
+            raise ResourceNotFound(uri) from None
 
     async def list_resources(self, cursor: str | None = None) -> t.ListResourcesResult:
         """One page of this server's resources, as the caller would see it."""
-        return await self.server.resources.page(cursor)
+        return await self.server.resources.page(self.request, cursor)
 
-    async def search(self, query: str, limit: int = 20) -> list[Hit]:
-        """Search every source and the registered resources; best first."""
+    async def search(self, query: str, limit: int = 20) -> Hits:
+        """Search every source and the registered resources; best first, and `cut` says why there may be more."""
         return await self.server.resources.search(self.request, query, limit)
 
-    def _derived(self, method: str, params: Any) -> Request:
-        request = self.request
-        derived = Request(request.id, method, request.row, params, request.raw_params, request.caller, request.session)
-        derived.channel = request.channel
-        derived.headers = request.headers
-        return derived
+
+def reading(request: Request, uri: str) -> Request:
+    """A `resources/read` on behalf of another request: the same caller and stream, but no progress of its own."""
+    meta = request.params.meta
+    params = t.ReadResourceRequestParams(
+        uri=uri, meta=meta if meta is UNSET else msgspec.structs.replace(meta, progress_token=UNSET)
+    )
+    return msgspec.structs.replace(
+        request, method="resources/read", row=METHODS["resources/read"], params=params, channel=_Stream(request)
+    )
+
+
+class _Stream:
+    """The stream of the request that a nested one works for: a transport knows no other."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def send(self, request: Request, message: bytes) -> bool:
+        return self._request.channel.send(self._request, message)

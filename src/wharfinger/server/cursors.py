@@ -13,8 +13,8 @@ __all__ = ["Keys"]
 
 MAC = 12
 """Bytes of the seal: 96 bits, for something that opens no door but the next page."""
-LONGEST = 8192
-"""Characters of a cursor that are looked at."""
+LONGEST = 48 * 1024
+"""Characters of a cursor that are looked at: one that holds the longest URI has fewer."""
 
 
 class Keys:

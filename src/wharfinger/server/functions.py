@@ -68,9 +68,9 @@ class Call:
     ) -> None:
         self.function = function
         self._server = server
-        self._inline = inline
         self._timeout = timeout
         self.runs_async = is_async(function)
+        self._inline = inline or inspect.isasyncgenfunction(function)  # calling one runs nothing of it
         self._converted: dict[str, Any] = {}
         self.completers: dict[str, Any] = {}
         self._context = self._look_at(variables)
@@ -84,15 +84,18 @@ class Call:
         taken: set[str] = set()
         takes_any = False
         for parameter in inspect.signature(self.function).parameters.values():
-            annotation, completer = _unwrap(hints.get(parameter.name, parameter.annotation))
+            whole = hints.get(parameter.name, parameter.annotation)
+            annotation, completer = _unwrap(whole)
             if (get_origin(annotation) or annotation) is Context:
                 context = parameter.name
             elif parameter.kind is parameter.VAR_KEYWORD:
                 takes_any = True
             elif parameter.name in variables:
                 taken.add(parameter.name)
-                if annotation not in (str, Any, inspect.Parameter.empty):
-                    self._converted[parameter.name] = annotation
+                if parameter.kind is parameter.POSITIONAL_ONLY:
+                    raise TypeError(f"{name}() must take {parameter.name!r} by name.")
+                if annotation not in (str, Any, inspect.Parameter.empty) or _is_bounded(whole):
+                    self._converted[parameter.name] = whole
                 if completer is not None:
                     self.completers[parameter.name] = completer
             elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
@@ -101,6 +104,11 @@ class Call:
         if missing and not takes_any:
             raise TypeError(f"{name}() has no parameter for the URI's variable {missing[0]!r}.")
         return context
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function may look at its request."""
+        return self._context is not None
 
     async def __call__(self, request: Request, values: Mapping[str, Any]) -> Any:
         """Call the function for a request.
@@ -113,7 +121,7 @@ class Call:
         for name, annotation in self._converted.items():
             if name in arguments:
                 try:
-                    arguments[name] = msgspec.convert(arguments[name], annotation, strict=False)
+                    arguments[name] = msgspec.convert(arguments[name], annotation, strict=False, dec_hook=_made)
                 except msgspec.ValidationError:
                     raise ResourceNotFound(request.params.uri) from None
         return await self.invoke(request, arguments)
@@ -130,10 +138,13 @@ class Call:
             running = self._server.pool.run(owner_of(request), functools.partial(self.function, **arguments))
         if self._timeout is None:
             return await running
+        scope = asyncio.timeout(self._timeout)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with scope:
                 return await running
         except TimeoutError:
+            if not scope.expired():  # the function's own, which says something else
+                raise
             raise InternalError(f"The handler took longer than {self._timeout:g} s.") from None
 
 
@@ -141,6 +152,16 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     from wharfinger.server.signature import annotations_of  # which needs completers, which need `owner_of`
 
     return annotations_of(function)
+
+
+def _is_bounded(annotation: Any) -> bool:
+    extras = get_args(annotation) if get_origin(annotation) is Annotated else ()
+    return any(isinstance(extra, msgspec.Meta) for extra in extras)
+
+
+def _made(kind: Any, text: Any) -> Any:
+    """What msgspec does not know is made from the text, such as a `Path`; a refusal means that there is none."""
+    return kind(text)
 
 
 def _unwrap(annotation: Any) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec import UNSET, Raw
 
@@ -12,6 +12,7 @@ from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.cursors import Keys
 from wharfinger.server.features import Feature, Features
+from wharfinger.server.functions import owner_of
 
 __all__ = ["Listing", "Provider"]
 
@@ -20,8 +21,8 @@ KEPT = 64
 
 F = TypeVar("F", bound=Feature)
 
-Provider = Callable[[Any, int], Awaitable[tuple[Sequence[Any], Any]]]
-"""`(key of the last one or None, limit)` to the definitions behind it and the key of the next page, or None."""
+Provider = Callable[[str, Any, int], Awaitable[tuple[Sequence[Any], Any]]]
+"""`(owner of the call, key or None, limit)` to the definitions behind the key and the key of the next page, or None."""
 
 
 class Listing(Generic[F]):
@@ -35,16 +36,19 @@ class Listing(Generic[F]):
         self.shown: Callable[[F], Any] = lambda feature: feature.definition
         """What a list shows of a feature; a list with computed definitions is not kept."""
         self.computed = False
+        self.ttl_ms = 0
+        self.cache_scope = "private"
         self._keys = keys
         self._result = result
         self._kept: dict[int, tuple[int, Raw]] = {}
 
     async def serve(self, request: Request) -> Any:
         """The handler of the list's method."""
-        return await self.page(request.params.cursor)
+        request.ttl_ms, request.cache_scope = self.ttl_ms, self.cache_scope
+        return await self.page(request.params.cursor, owner_of(request))
 
-    async def page(self, cursor: Any = UNSET) -> Any:
-        """One page; kept ones are `Raw`, ready to be sent.
+    async def page(self, cursor: Any = UNSET, owner: str = "") -> Any:
+        """One page; kept ones are `Raw`, ready to be sent. `owner` is whose share of the threads it uses.
 
         Raises:
             InvalidParams: the cursor is none of this list.
@@ -56,11 +60,11 @@ class Listing(Generic[F]):
                 return kept[1]
             version = self.features.version
             page = Raw(encode(await self.build(number, key)))
-            if len(self._kept) >= KEPT:
+            if len(self._kept) >= KEPT and key not in self._kept:
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = (version, page)
             return page
-        return await self.build(number, key)
+        return await self.build(number, key, owner)
 
     def _position(self, cursor: str) -> tuple[int, Any]:
         position = self._keys.open(self.name, cursor)
@@ -69,22 +73,22 @@ class Listing(Generic[F]):
             raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
         return number, key
 
-    async def build(self, number: int, key: Any) -> Any:
-        """Fill one page, from the place `key` of provider `number` on; 0 is the registered features."""
+    async def build(self, number: int, after: Any, owner: str = "") -> Any:
+        """Fill one page, from the place `after` of provider `number` on; 0 is the registered features."""
         shown: list[Any] = []
         while True:
             room = self.size - len(shown)
             if number == 0:
-                features, key = self.features.page(key, room)
+                features, after = self.features.page(cast("int", after), room)
                 shown.extend(map(self.shown, features))
             else:
-                more, key = await self.providers[number - 1](key, room)
+                more, after = await self.providers[number - 1](owner, after, room)
                 shown.extend(more)
-            if key is not None:
+            if after is not None:
                 break
             number += 1
             if number > len(self.providers):
                 return self._result(shown, UNSET)
             if len(shown) >= self.size:
                 break
-        return self._result(shown, self._keys.seal(self.name, [number, key]))
+        return self._result(shown, self._keys.seal(self.name, [number, after]))

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidParams, ResourceNotFound
+from wharfinger.errors import InvalidParams, PermissionDenied, ResourceNotFound
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.template_index import TemplateIndex
 from wharfinger.protocol.uri_template import UriTemplate
+from wharfinger.server.context import reading
 from wharfinger.server.features import Features
 from wharfinger.server.functions import Call, owner_of
-from wharfinger.server.lists import Listing
+from wharfinger.server.lists import Listing, Provider
 from wharfinger.server.mime import is_text, sniff
-from wharfinger.server.source import Hit, Source
+from wharfinger.server.source import Hit, Hits, Source
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
 
 __all__ = ["Content", "ResourceFeature", "Resources"]
 
+log = logging.getLogger("wharfinger.server.resources")
+
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f]*\Z")
 """RFC 3986, §3: a scheme and something; the rest is opaque and compared as given."""
 LONGEST_URI = 8192
+MARKS, MARKS_LENGTH = 16, 4096
+"""URIs, and their characters, that a cursor keeps of a catalogue: the last shown, so that any but all may go."""
 
 
 class Content:
@@ -79,10 +85,14 @@ class ResourceFeature:
         self.completers: Mapping[str, Any] = call.completers
 
     def shown(self) -> t.Resource | t.ResourceTemplate:
-        """The definition with its annotations computed now."""
+        """The definition with its annotations computed now; one that fails is left out, not the list."""
         if self.annotate is None:
             return self.definition
-        return msgspec.structs.replace(self.definition, annotations=self.annotate())
+        try:
+            return msgspec.structs.replace(self.definition, annotations=self.annotate())
+        except Exception:
+            log.exception("The annotations of %r could not be computed", self.definition.name)
+            return self.definition
 
 
 class Resources:
@@ -100,6 +110,7 @@ class Resources:
         self.templates_listing = Listing("templates", self.templates, server.keys, size, _templates_result)
         for listing in (self.listing, self.templates_listing):
             listing.shown = ResourceFeature.shown
+            listing.ttl_ms, listing.cache_scope = server.ttl_ms, server.cache_scope
 
     # -- registering
 
@@ -113,6 +124,8 @@ class Resources:
         if isinstance(definition, t.Resource):
             self.static.add(definition.uri, feature)
         else:
+            if self._index.get(definition.uri_template) is not None:
+                raise ValueError(f"The resource template {definition.uri_template!r} is registered already.")
             self._index.add(feature.template or UriTemplate(definition.uri_template), feature)
             if listed:
                 self.templates.add(definition.uri_template, feature)
@@ -127,21 +140,29 @@ class Resources:
         """
         if uri in self.static.by_key:
             self.static.remove(uri)
-        else:
-            self.templates.remove(uri)
+        elif uri in self.templates.by_key:
             self._index.remove(uri)
+            self.templates.remove(uri)
+        elif self._index.get(uri) is not None:
+            self._index.remove(uri)
+        else:
+            raise KeyError(f"There is no resource {uri!r}.")
 
     def add_source(self, source: Source) -> None:
         """Add a source behind everything that is there."""
         self.sources.append(source)
-        page = self._server.adapt(source.page)
-        self.listing.providers.append(lambda key, limit: page("", key, limit))
+        self.listing.providers.append(self._server.adapt(source.page))
         if source.templates:
             self.templates_listing.providers.append(_all_at_once(source.templates))
+        self._server.list_changed("resources")
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
         """List what an async generator yields behind everything that is there."""
-        self.listing.providers.append(_catalogue(function))
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
+        by_key = "after" in inspect.signature(function).parameters
+        self.listing.providers.append(_keyed_catalogue(function) if by_key else _catalogue(function))
+        self._server.list_changed("resources")
 
     # -- reading
 
@@ -158,7 +179,8 @@ class Resources:
             call = feature.call
             value = await call.function() if call.plain else await call(request, {})
         else:
-            found = self._index.find(uri) if len(uri) <= LONGEST_URI else None
+            check_uri(uri)
+            found = self._index.find(uri)
             if found is None:
                 return await self._read_source(request, uri)
             feature, values = found
@@ -170,7 +192,7 @@ class Resources:
         return await self._result(request, uri, value, feature.mime_type)
 
     async def _read_source(self, request: Request, uri: str) -> t.ReadResourceResult:
-        check_uri(uri)
+        request.ttl_ms, request.cache_scope = self._server.ttl_ms, self._server.cache_scope
         for source in self.sources:
             if source.claims(uri):
                 result = await self._server.adapt(source.read)(owner_of(request), uri)
@@ -179,8 +201,11 @@ class Resources:
 
     async def _result(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ReadResourceResult:
         if isinstance(value, t.ReadResourceResult):
+            for contents in value.contents:
+                t.check_contents(contents)
             return _era_free(request, value)
-        several = value if isinstance(value, list) and value and all(isinstance(v, Content) for v in value) else [value]
+        values = cast("list[Any]", value if isinstance(value, list) else [])
+        several = values if values and all(isinstance(v, Content) for v in values) else [cast("Any", value)]
         return t.ReadResourceResult(contents=[await self._contents(request, uri, v, mime_type) for v in several])
 
     async def _contents(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ResourceContents:
@@ -189,29 +214,38 @@ class Resources:
             uri, mime_type = value.uri or uri, value.mime_type or mime_type
             meta, value = value.meta or UNSET, value.data
         if isinstance(value, t.ResourceContents):
+            t.check_contents(value)
             return value
         if isinstance(value, Path):
-            value = await self._server.pool.run(owner_of(request), value.read_bytes)
+            try:
+                value = await self._server.pool.run(owner_of(request), value.read_bytes)
+            except FileNotFoundError:
+                raise ResourceNotFound(uri) from None
         elif hasattr(value, "__aiter__"):
             value = await _joined(value)
         text, data, mime_type = _text_or_bytes(value, mime_type)
         return t.ResourceContents(uri=uri, mime_type=mime_type, text=text, blob=data, meta=meta)
 
     async def exists(self, request: Request, uri: str) -> bool:
-        """Whether the caller could read this URI, so that it may be watched."""
-        if uri in self.static.by_key:
+        """Whether the caller could read this URI, so that it may be watched.
+
+        A template's function is called, and a resource's that looks at its request: nothing else can tell.
+        """
+        feature, values = self.static.by_key.get(uri), {}
+        if feature is not None and not feature.call.takes_context:
             return True
         try:
-            check_uri(uri)
-            found = self._index.find(uri)
-            if found is not None:
-                await found[0].call(request, found[1])
+            if feature is None:
+                check_uri(uri)
+                feature, values = self._index.find(uri) or (None, {})
+            if feature is not None:
+                await feature.call(reading(request, uri), values)
                 return True
             for source in self.sources:
                 if source.claims(uri):
                     await self._server.adapt(source.stat)(owner_of(request), uri)
                     return True
-        except (ResourceNotFound, InvalidParams, PermissionError):
+        except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
             return False
         return False
 
@@ -221,15 +255,15 @@ class Resources:
 
     # -- listing and searching
 
-    async def page(self, cursor: str | None = None) -> t.ListResourcesResult:
+    async def page(self, request: Request, cursor: str | None = None) -> t.ListResourcesResult:
         """One page of the list as a struct."""
-        page = await self.listing.page(UNSET if cursor is None else cursor)
+        page = await self.listing.page(UNSET if cursor is None else cursor, owner_of(request))
         return msgspec.json.decode(page, type=t.ListResourcesResult) if isinstance(page, msgspec.Raw) else page
 
-    async def search(self, request: Request, query: str, limit: int) -> list[Hit]:
+    async def search(self, request: Request, query: str, limit: int) -> Hits:
         """Registered resources whose name, title, description or URI holds the words, then each source's hits."""
         words = query.casefold().split()
-        hits: list[Hit] = []
+        hits = Hits()
         for feature in self.static:
             shown: Any = feature.definition
             text = " ".join(
@@ -239,8 +273,11 @@ class Resources:
                 hits.append(Hit(uri=shown.uri, title=shown.title or shown.name, resource=shown))
         for source in self.sources:
             if len(hits) < limit:
-                hits += await self._server.adapt(source.search)(owner_of(request), query, limit - len(hits))
-        return hits[:limit]
+                found = await self._server.adapt(source.search)(owner_of(request), query, limit - len(hits))
+                hits += found
+                hits.cut = hits.cut or getattr(found, "cut", "")
+        del hits[limit:]
+        return hits
 
 
 def check_uri(uri: str) -> None:
@@ -256,12 +293,14 @@ def check_uri(uri: str) -> None:
 
 
 def _era_free(request: Request, result: t.ReadResourceResult) -> t.ReadResourceResult:
-    """Move caching hints from a result to its request: only the stateless era may see them."""
-    if result.ttl_ms is UNSET and result.cache_scope is UNSET:
+    """Move what only the stateless era may see from a result to its request."""
+    if result.ttl_ms is UNSET and result.cache_scope is UNSET and result.result_type is UNSET:
         return result
-    request.ttl_ms = result.ttl_ms or request.ttl_ms
-    request.cache_scope = result.cache_scope or request.cache_scope
-    return msgspec.structs.replace(result, ttl_ms=UNSET, cache_scope=UNSET)
+    if result.ttl_ms is not UNSET:
+        request.ttl_ms = result.ttl_ms
+    if result.cache_scope is not UNSET:
+        request.cache_scope = result.cache_scope
+    return msgspec.structs.replace(result, ttl_ms=UNSET, cache_scope=UNSET, result_type=UNSET)
 
 
 def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
@@ -271,7 +310,7 @@ def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
     if isinstance(value, str):
         return value, UNSET, "text/plain" if mime_type is UNSET else mime_type
     if isinstance(value, (bytes, bytearray, memoryview)):
-        data = bytes(value)
+        data = bytes(cast("bytes", value))
         mime_type = sniff(data) if mime_type is UNSET else mime_type
         text = _decoded(data) if is_text(mime_type) else None
         return (UNSET, data, mime_type) if text is None else (text, UNSET, mime_type)
@@ -299,38 +338,91 @@ def _templates_result(shown: list[Any], next_cursor: Any) -> t.ListResourceTempl
     return t.ListResourceTemplatesResult(resource_templates=shown, next_cursor=next_cursor)
 
 
-def _all_at_once(definitions: Any) -> Callable[[Any, int], Awaitable[tuple[list[Any], Any]]]:
-    async def page(key: Any, limit: int) -> tuple[list[Any], Any]:
+def _all_at_once(definitions: Any) -> Provider:
+    async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
         start = key or 0
         return list(definitions[start : start + limit]), start + limit if start + limit < len(definitions) else None
 
     return page
 
 
-def _catalogue(
-    function: Callable[..., AsyncIterator[t.Resource]],
-) -> Callable[[Any, int], Awaitable[tuple[list[Any], Any]]]:
-    """Pages of an async generator; the key of a page is the URI of its last resource, and how many came before."""
-    by_key = "after" in inspect.signature(function).parameters
+def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
+    """Pages of an async generator that goes on behind a URI."""
 
-    async def page(key: Any, limit: int) -> tuple[list[Any], Any]:
-        last, count = key or (None, 0)
-        resources = function(after=last) if by_key else function()
-        shown: list[t.Resource] = []
-        behind = last is None or by_key
-        seen: list[t.Resource] = []  # should the last one be gone, the count says where to go on
-        async for resource in resources:
-            if not behind:
-                behind = resource.uri == last
-                if len(seen) < limit + 1 and not behind and (count := count - 1) < 0:
-                    seen.append(resource)
-                continue
-            shown.append(resource)
-            if len(shown) > limit:
-                break
-        shown = shown if behind else seen
-        more = len(shown) > limit
-        shown = shown[:limit]
-        return shown, (shown[-1].uri, (key or (None, 0))[1] + len(shown)) if more else None
+    async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
+        shown = await _first(function(after=key), limit + 1)
+        return shown[:limit], shown[limit - 1].uri if len(shown) > limit else None
 
     return page
+
+
+def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
+    """Pages of an async generator that knows no position; the key is how many were shown, and the last of them.
+
+    A page goes on behind the last mark that is still there: what came or went before it moves nothing.
+    """
+
+    async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
+        count, marks = cast("tuple[int, list[str]]", key or (0, []))
+        shown = await _first(_behind(function(), marks, count, limit + 1), limit + 1)
+        if len(shown) <= limit:
+            return shown, None
+        shown.pop()
+        return shown, (count + limit, _marks(marks + [resource.uri for resource in shown]))
+
+    return page
+
+
+async def _behind(
+    resources: AsyncIterator[t.Resource], marks: list[str], count: int, most: int
+) -> AsyncIterator[t.Resource]:
+    """What stands behind the last of `marks` that is there; with none, behind as many as are not marked of `count`."""
+    left: set[str] = set(marks)
+    skip = count - len(marks)
+    behind: list[t.Resource] = []
+    try:
+        async for resource in resources:
+            if resource.uri in left:
+                skip, behind = 0, []
+                if resource.uri == marks[-1]:
+                    left = set()
+            elif not left:
+                yield resource
+            elif skip > 0:
+                skip -= 1
+            elif len(behind) < most:
+                behind.append(resource)
+        for resource in behind:
+            yield resource
+    finally:
+        await _close(resources)
+
+
+async def _first(resources: AsyncIterator[t.Resource], number: int) -> list[t.Resource]:
+    """At most so many; a generator is closed then, and what it has open."""
+    shown: list[t.Resource] = []
+    try:
+        async for resource in resources:
+            shown.append(resource)
+            if len(shown) == number:
+                break
+    finally:
+        await _close(resources)
+    return shown
+
+
+async def _close(resources: AsyncIterator[t.Resource]) -> None:
+    if isinstance(resources, AsyncGenerator):
+        await resources.aclose()
+
+
+def _marks(uris: list[str]) -> list[str]:
+    """The last of these URIs, at least one, within what a cursor may hold."""
+    kept: list[str] = []
+    length = 0
+    for uri in reversed(uris[-MARKS:]):
+        length += len(uri)
+        if kept and length > MARKS_LENGTH:
+            break
+        kept.append(uri)
+    return kept[::-1]

@@ -13,7 +13,7 @@ from wharfinger.errors import ResourceNotFound
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
 
-__all__ = ["Changed", "Hit", "Source"]
+__all__ = ["Changed", "Hit", "Hits", "Source"]
 
 Changed = Callable[[str | None], None]
 """Told from any thread: a URI whose content changed, or None where the list did."""
@@ -26,6 +26,12 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     snippet: str = ""
     resource: t.Resource | None = None
+
+
+class Hits(list[Hit]):
+    """What a search found; `cut` says in a sentence why there may be more, and is empty where there is not."""
+
+    cut: str = ""
 
 
 class Source:
@@ -70,7 +76,7 @@ class Source:
         return []
 
     def search(self, query: str, limit: int) -> Any:
-        """At most `limit` `Hit`s, best first."""
+        """At most `limit` `Hit`s, best first; as `Hits` where a bound of time or size may have left some out."""
         return []
 
     def attach(self, uri: str | None, changed: Changed) -> None:

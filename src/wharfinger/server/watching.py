@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from wharfinger.protocol import subscriptions
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.handshake import Session
 
-__all__ = ["ListenWatcher", "SessionWatcher", "Watching"]
+__all__ = ["ListenWatcher", "SessionWatcher", "Watching", "follow", "quietly"]
 
 log = logging.getLogger("wharfinger.server.watching")
 
@@ -100,7 +100,7 @@ class Watching:
         watchers[watcher] = None
         self._by_watcher.setdefault(watcher, set()).add(uri)
         if first:
-            _quietly(self._attach, uri)
+            quietly(self._attach, uri)
 
     def unwatch(self, watcher: Watcher, uri: str) -> None:
         """Remove a watcher of a URI; nothing changes where it is none."""
@@ -111,7 +111,7 @@ class Watching:
         self._by_watcher[watcher].discard(uri)
         if not watchers:
             del self._by_uri[uri]
-            _quietly(self._detach, uri)
+            quietly(self._detach, uri)
 
     def watch_list(self, watcher: Watcher, name: str) -> None:
         """Add a watcher of a list."""
@@ -119,7 +119,7 @@ class Watching:
         first = not watchers
         watchers[watcher] = None
         if first and name == "resources":
-            _quietly(self._attach, None)
+            quietly(self._attach, None)
 
     def drop(self, watcher: Watcher) -> None:
         """Remove a watcher from everything; its session or request is over."""
@@ -130,7 +130,11 @@ class Watching:
             if watcher in watchers:
                 del watchers[watcher]
                 if not watchers and name == "resources":
-                    _quietly(self._detach, None)
+                    quietly(self._detach, None)
+
+    def knows(self, watcher: Watcher) -> bool:
+        """Whether it watches anything."""
+        return watcher in self._by_watcher or any(watcher in watchers for watchers in self._by_list.values())
 
     def count(self, watcher: Watcher) -> int:
         """How many URIs it watches."""
@@ -177,7 +181,7 @@ class Watching:
             else:
                 told = self._send(tuple(self._by_uri.get(name, ())), subscriptions.updated, name)
                 if self.told is not None and told:
-                    _quietly(self.told, name, told)
+                    quietly(self.told, name, told)
 
     def _send(self, watchers: tuple[Watcher, ...], build: Callable[[str, subscriptions.Tag], bytes], name: str) -> int:
         plain: bytes | None = None  # every session gets the same bytes
@@ -190,13 +194,21 @@ class Watching:
                 plain = build(name, None)
             return plain
 
-        return sum(_quietly(watcher.tell, message) is True for watcher in watchers)
+        return sum(quietly(watcher.tell, message) is True for watcher in watchers)
 
 
-def _quietly(function: Callable[..., Any], *args: Any) -> Any:
+def quietly(function: Callable[..., Any], *args: Any) -> Any:
     """Call what belongs to one watcher, source or onlooker; what it raises is nobody else's."""
     try:
         return function(*args)
     except Exception:
         log.exception("%s failed", getattr(function, "__qualname__", function))
         return None
+
+
+async def follow(function: Callable[[str], Awaitable[None]], uri: str) -> None:
+    """Run what looks after a watched URI; should it fail, the watch stands without it."""
+    try:
+        await function(uri)
+    except Exception:
+        log.exception("The watcher of %s failed", uri)

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server import mime
-from wharfinger.server.source import Changed, Hit, Source
+from wharfinger.server.source import Changed, Hit, Hits, Source
 from wharfinger.sources.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.ignore import Choice, Verdict
 from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root
@@ -23,7 +23,7 @@ from wharfinger.sources.safe_open import Handle, NotServed, holds, open_file, st
 from wharfinger.sources.tree import Entry, Listing, Parts, Place, Position, Tree, read_key, write_key
 from wharfinger.sources.watch import Watch
 
-__all__ = ["CHILDREN", "Count", "Folder", "Hits", "UnusableFolder", "files", "size_text"]
+__all__ = ["CHILDREN", "Count", "Folder", "UnusableFolder", "files", "size_text"]
 
 MIB = 1 << 20
 CHILDREN = 1_000
@@ -35,12 +35,6 @@ ENCODING = "wharfinger/encoding"
 """In `_meta` of a text that was not UTF-8: what it was decoded from."""
 SUMMARY = "wharfinger/summary"
 """In `_meta` of a directory's child: its text says what the child is, and is not its content."""
-
-
-class Hits(list[Hit]):
-    """What a search found; `cut` says why there may be more, and is empty where there is not."""
-
-    cut: str = ""
 
 
 class Count(NamedTuple):

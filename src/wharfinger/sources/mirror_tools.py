@@ -153,6 +153,8 @@ async def search(query: str, ctx: Context[Any]) -> SearchResults:
         query: Words that must all occur, in any order and case.
     """
     hits = await ctx.search(query, RESULTS)
+    if hits.cut:
+        ctx.warning(hits.cut)
     return SearchResults(results=[SearchResult(id=hit.uri, title=hit.title, url=hit.uri) for hit in hits])
 
 

@@ -1,0 +1,212 @@
+"""Ways to drive a real server without a transport of its own: one request at a time, or a stream of lines."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from wharfinger.errors import ProtocolError
+from wharfinger.protocol.exchange import Request, no_such_method, open_request, seal_error, seal_result, told
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.jsonrpc import decode
+from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.server.app import Server
+from wharfinger.transports.stream import StreamServer
+
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+STATELESS = "2026-07-28"
+ALL = (*HANDSHAKE, STATELESS)
+ERAS = ("2025-11-25", STATELESS)
+META = "io.modelcontextprotocol/"
+
+
+def looped(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an async test on a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 20))
+
+    return run
+
+
+def line(method: str, params: dict[str, Any] | None = None, id: Any = None, revision: str = STATELESS) -> bytes:
+    """One message as a client of this revision writes it; a notification without an id."""
+    params = dict(params or {})
+    if revision == STATELESS and id is not None:
+        own = {f"{META}protocolVersion": STATELESS, f"{META}clientCapabilities": {}}
+        params["_meta"] = own | params.get("_meta", {})
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
+    if id is not None:
+        message["id"] = id
+    return json.dumps(message).encode() + b"\n"
+
+
+def hello(revision: str) -> dict[str, Any]:
+    """The params of `initialize`."""
+    return {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+class Recorder:
+    """A channel that keeps what a handler sends before its answer; `full` refuses it."""
+
+    def __init__(self, full: bool = False) -> None:
+        self.full = full
+        self.sent: list[Any] = []
+
+    def send(self, request: Request, message: bytes) -> bool:
+        """Keep the message, decoded."""
+        if not self.full:
+            self.sent.append(json.loads(message))
+        return not self.full
+
+
+def session_of(server: Server, revision: str, principal: str = "") -> Session:
+    """A session that has shaken hands."""
+    session = Session(principal)
+    open_request(decode(line("initialize", hello(revision), 0, revision), server.limits), session, principal)
+    session.advance("notifications/initialized")
+    return session
+
+
+def opened(
+    server: Server,
+    method: str,
+    params: dict[str, Any] | None = None,
+    revision: str = STATELESS,
+    *,
+    id: Any = 1,
+    principal: str = "",
+    channel: Any = None,
+) -> Request:
+    """A request as a transport opens it."""
+    session = None if revision == STATELESS else session_of(server, revision, principal)
+    request = open_request(decode(line(method, params, id, revision), server.limits), session, principal)
+    request.channel = Recorder() if channel is None else channel
+    assert request.caller.rules is REVISIONS[revision]
+    return request
+
+
+async def ask(
+    server: Server, method: str, params: dict[str, Any] | None = None, revision: str = STATELESS, **options: Any
+) -> Any:
+    """The whole answer, decoded: with `result`, or with `error`."""
+    request = opened(server, method, params, revision, **options)
+    try:
+        handler = server.handlers.get(method) if request.row is not None else None
+        if handler is None:
+            raise no_such_method(request)
+        answer = seal_result(request, await handler(request), server.stamps)
+    except ProtocolError as error:
+        answer = seal_error(request, error)
+    except Exception as error:
+        answer = seal_error(request, told(error, "0"))
+    return json.loads(b"".join(answer) if not isinstance(answer, bytes) else answer)
+
+
+async def read(server: Server, uri: str, revision: str = STATELESS, **options: Any) -> Any:
+    """The contents of a resource, or the error."""
+    answer = await ask(server, "resources/read", {"uri": uri}, revision, **options)
+    return answer["result"]["contents"] if "result" in answer else answer["error"]
+
+
+async def listed(server: Server, method: str = "resources/list", revision: str = STATELESS) -> list[Any]:
+    """Every page of a list."""
+    member = {"resources/list": "resources", "resources/templates/list": "resourceTemplates"}[method]
+    shown: list[Any] = []
+    params: dict[str, Any] = {}
+    while True:
+        result = (await ask(server, method, params, revision))["result"]
+        shown += result[member]
+        if "nextCursor" not in result:
+            return shown
+        params = {"cursor": result["nextCursor"]}
+
+
+class Wire(asyncio.WriteTransport):
+    """A client of one revision on the other end of a `StreamServer`: lines in, lines out, nothing in between."""
+
+    def __init__(self, server: Server, revision: str = STATELESS, principal: str = "") -> None:
+        super().__init__()
+        self.revision = revision
+        self.stream = StreamServer(server, principal=principal)
+        self.stream.connection_made(self)
+        self.chunks: list[bytes] = []
+        """What each write was given."""
+        self.answers: dict[Any, Any] = {}
+        self.notices: list[Any] = []
+        """Notifications, in the order in which they came."""
+        self._came = asyncio.Event()
+        self._begun = b""
+        self._next = 100
+
+    async def __aenter__(self) -> Wire:
+        if self.revision != STATELESS:
+            await self.ask("initialize", hello(self.revision))
+            self.tell("notifications/initialized")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [request.task for request in self.stream.peer.in_flight.values()]
+        self.stream.connection_lost(None)
+        await asyncio.gather(self.stream.ended, *tasks, return_exceptions=True)
+
+    def write(self, data: Any) -> None:
+        """Take bytes of the server."""
+        self.chunks.append(bytes(data))
+        *lines, self._begun = (self._begun + bytes(data)).split(b"\n")
+        for message in map(json.loads, lines):
+            if "method" in message:
+                self.notices.append(message)
+            else:
+                key = message.get("id")
+                self.answers[type(key), key] = message
+        self._came.set()
+
+    def tell(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Send a notification."""
+        self.stream.data_received(line(method, params, None, self.revision))
+
+    def put(self, method: str, params: dict[str, Any] | None = None, id: Any = None) -> Any:
+        """Send a request; its id."""
+        if id is None:
+            self._next += 1
+            id = self._next
+        self.stream.data_received(line(method, params, id, self.revision))
+        return id
+
+    async def ask(self, method: str, params: dict[str, Any] | None = None, id: Any = None) -> Any:
+        """Send a request and wait for its answer."""
+        id = self.put(method, params, id)
+        return await self.answer(id)
+
+    async def answer(self, id: Any) -> Any:
+        """Wait for the answer to an id."""
+        await self.until(lambda: (type(id), id) in self.answers)
+        return self.answers[type(id), id]
+
+    async def notice(self, number: int = 1) -> list[Any]:
+        """Wait until so many notifications came in all."""
+        await self.until(lambda: len(self.notices) >= number)
+        return self.notices
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait until something is true of what came."""
+        while not true():
+            self._came.clear()
+            await self._came.wait()
+
+    async def watch(self, *uris: str, lists: tuple[str, ...] = (), id: Any = None) -> Any:
+        """Watch in the way of the revision's era; a listen's id once it is acknowledged, else the answers."""
+        if self.revision != STATELESS:
+            return [await self.ask("resources/subscribe", {"uri": uri}) for uri in uris]
+        wanted: dict[str, Any] = {f"{name}ListChanged": True for name in lists}
+        if uris:
+            wanted["resourceSubscriptions"] = list(uris)
+        before = len(self.notices)
+        id = self.put("subscriptions/listen", {"notifications": wanted}, id)
+        await self.notice(before + 1)
+        return id

@@ -1,0 +1,329 @@
+"""A server from its description to its end: one lifespan, what it declares, and that it can be started again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, hello, looped, read
+from wharfinger import types as t
+from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
+from wharfinger.server.app import Server
+from wharfinger.server.context import Context
+from wharfinger.server.source import Source
+
+
+class Events(list[str]):
+    """What happened, in order; makes lifespans and sources that write here."""
+
+    def lifespan(self, fails: str = "") -> Any:
+        @asynccontextmanager
+        async def lifespan(server: Server) -> AsyncIterator[dict[str, str]]:
+            if fails == "start":
+                raise RuntimeError("no database")
+            self.append("enter")
+            try:
+                yield {"server": server.info.name}
+            finally:
+                self.append("leave")
+            if fails == "end":
+                raise RuntimeError("no end")
+
+        return lifespan
+
+    def source(self, name: str, fails: str = "") -> Source:
+        events = self
+
+        class Recorded(Source):
+            def claims(self, uri: str) -> bool:
+                return False
+
+            async def start(self) -> None:
+                if fails == "start":
+                    raise RuntimeError("no source")
+                events.append(f"start {name}")
+
+            async def close(self) -> None:
+                events.append(f"close {name}")
+                if fails == "close":
+                    raise RuntimeError("no close")
+
+        return Recorded()
+
+
+# -- lifespan
+
+
+@looped
+async def test_the_lifespan_is_entered_once_whoever_starts_and_left_once() -> None:
+    events = Events()
+    server = Server("s", lifespan=events.lifespan())
+    server.include(events.source("a"))
+    await server.close()
+    await asyncio.gather(server.start(), server.start(), server.start())
+    await server.start()
+    assert server.state == {"server": "s"}
+    assert events == ["enter", "start a"]
+    await asyncio.gather(server.close(), server.close())
+    await server.close()
+    assert events == ["enter", "start a", "close a", "leave"]
+
+
+@looped
+async def test_state_is_what_the_lifespan_yielded() -> None:
+    server = Server("s", lifespan=Events().lifespan())
+
+    @server.resource("a:async")
+    async def in_loop(ctx: Context[dict[str, str]]) -> str:
+        return ctx.state["server"]
+
+    @server.resource("a:{x}")
+    def in_thread(x: str, ctx: Context[dict[str, str]]) -> str:
+        return ctx.state["server"]
+
+    await server.start()
+    assert (await read(server, "a:async"))[0]["text"] == "s"
+    assert (await read(server, "a:sync"))[0]["text"] == "s"
+    await server.close()
+
+
+@looped
+async def test_the_lifespan_begins_and_ends_in_one_task() -> None:
+    """Task groups and cancel scopes that it opens must be closed by the task that opened them."""
+    tasks: list[Any] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        tasks.append(asyncio.current_task())
+        async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+            background = group.create_task(asyncio.Event().wait())
+            yield
+            background.cancel()
+        tasks.append(asyncio.current_task())
+
+    server = Server("s", lifespan=lifespan)
+    await asyncio.create_task(server.start())
+    await asyncio.create_task(server.close())
+    assert tasks[0] is tasks[1]
+
+
+@looped
+async def test_a_caller_that_gives_up_while_the_server_starts_takes_nobody_with_it() -> None:
+    go = asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[str]:
+        await go.wait()
+        yield "up"
+
+    server = Server("s", lifespan=lifespan)
+    first = asyncio.create_task(server.start())
+    second = asyncio.create_task(server.start())
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    go.set()
+    await second
+    assert server.state == "up"
+    await server.close()
+
+
+@looped
+async def test_a_lifespan_that_fails_is_told_to_everyone_who_starts_and_may_be_tried_again() -> None:
+    events = Events()
+    server = Server("s", lifespan=events.lifespan("start"))
+    failed = await asyncio.gather(server.start(), server.start(), return_exceptions=True)
+    assert [str(error) for error in failed] == ["no database"] * 2
+    await server.close()
+    server._lifespan = events.lifespan()
+    await server.start()
+    assert events == ["enter"]
+    await server.close()
+
+
+@looped
+async def test_a_source_that_does_not_start_ends_what_has_begun() -> None:
+    events = Events()
+    server = Server("s", lifespan=events.lifespan())
+    server.include(events.source("a"))
+    server.include(events.source("b", "start"))
+    with pytest.raises(RuntimeError, match="no source"):
+        await server.start()
+    assert events == ["enter", "start a", "close a", "close b", "leave"]
+
+
+@looped
+async def test_a_source_that_does_not_close_is_in_nobodys_way(caplog: pytest.LogCaptureFixture) -> None:
+    events = Events()
+    server = Server("s", lifespan=events.lifespan())
+    server.include(events.source("a", "close"))
+    server.include(events.source("b"))
+    await server.start()
+    await server.close()
+    assert events[3:] == ["close a", "close b", "leave"]
+    assert ["did not close" in record.getMessage() for record in caplog.records] == [True]
+
+
+@looped
+async def test_a_lifespan_that_fails_to_end_tells_who_ends_it() -> None:
+    server = Server("s", lifespan=Events().lifespan("end"))
+    await server.start()
+    with pytest.raises(RuntimeError, match="no end"):
+        await server.close()
+    await server.close()
+
+
+def test_a_server_runs_again_on_another_loop() -> None:
+    events = Events()
+    server = Server("s", lifespan=events.lifespan())
+    server.add_resource("a:b", lambda: "text")
+
+    async def run() -> None:
+        await server.start()
+        async with Wire(server) as wire:
+            answer = await wire.ask("resources/read", {"uri": "a:b"})
+            assert answer["result"]["contents"][0]["text"] == "text"
+        await server.close()
+
+    for _ in range(3):
+        asyncio.run(asyncio.wait_for(run(), 10))
+    assert events == ["enter", "leave"] * 3
+
+
+# -- what is declared
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_server_says_who_it_is_and_what_it_has(revision: str) -> None:
+    server = Server(
+        "harbour",
+        version="1.2",
+        title="Harbour",
+        description="Ships.",
+        instructions="Ask for tides.",
+        website_url="https://example.test",
+        icons=[t.Icon(src="https://example.test/i.png")],
+    )
+    identity = {
+        "name": "harbour",
+        "version": "1.2",
+        "title": "Harbour",
+        "description": "Ships.",
+        "websiteUrl": "https://example.test",
+        "icons": [{"src": "https://example.test/i.png"}],
+    }
+    stateless = revision == STATELESS
+
+    async def opening() -> Any:
+        if stateless:
+            return (await ask(server, "server/discover", {}, revision))["result"]
+        wire = Wire(server, revision)
+        result = (await wire.ask("initialize", hello(revision)))["result"]
+        wire.stream.connection_lost(None)
+        return result
+
+    always: dict[str, Any] = {} if stateless else {"logging": {}}
+    result = await opening()
+    assert result["capabilities"] == always
+    assert result["instructions"] == "Ask for tides."
+    if stateless:
+        assert result["supportedVersions"] == list(SUPPORTED)
+        assert result["_meta"] == {"io.modelcontextprotocol/serverInfo": identity}
+    else:
+        assert (result["protocolVersion"], result["serverInfo"]) == (revision, identity)
+    server.add_resource("a:b", lambda: "")
+    server.add_tool(lambda: "", name="t")
+    server.add_prompt(lambda: "", name="p")
+    assert (await opening())["capabilities"] == {
+        **always,
+        "completions": {},
+        "resources": {"subscribe": True, "listChanged": True},
+        "tools": {"listChanged": True},
+        "prompts": {"listChanged": True},
+    }
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_what_is_added_at_run_time_is_served_at_once(revision: str) -> None:
+    server = Server("s")
+    await server.start()
+    async with Wire(server, revision) as wire:
+        assert (await wire.ask("resources/list"))["error"]["code"] == -32601
+        server.add_resource("a:b", lambda: "text")
+        assert len((await wire.ask("resources/list"))["result"]["resources"]) == 1
+        server.remove_resource("a:b")
+        assert (await wire.ask("resources/list"))["result"]["resources"] == []
+    await server.close()
+
+
+@pytest.mark.parametrize("revision", ERAS)
+def test_every_method_belongs_to_its_era(revision: str) -> None:
+    server = Server("s")
+    server.add_resource("a:b", lambda: "")
+
+    async def run() -> None:
+        other = "subscriptions/listen" if revision != STATELESS else "resources/subscribe"
+        params: dict[str, Any] = {"notifications": {}} if revision != STATELESS else {"uri": "a:b"}
+        assert (await ask(server, other, params, revision))["error"]["code"] == -32601
+
+    asyncio.run(run())
+
+
+# -- tools as they are registered here
+
+
+@looped
+async def test_a_fallback_tool_gives_way_to_the_authors() -> None:
+    server = Server("s")
+    server.add_tool(lambda: "fallback", name="search", fallback=True)
+    server.add_tool(lambda: "own", name="search")
+    server.add_tool(lambda: "late", name="search", fallback=True)
+    tools = (await ask(server, "tools/list"))["result"]["tools"]
+    assert [tool["name"] for tool in tools] == ["search"]
+    called = await ask(server, "tools/call", {"name": "search", "arguments": {}})
+    assert called["result"]["content"] == [{"type": "text", "text": "own"}]
+
+
+def test_decorators_return_the_function_itself() -> None:
+    server = Server("s")
+
+    def function() -> str:
+        return ""
+
+    async def rows() -> AsyncIterator[t.Resource]:
+        yield t.Resource(uri="a:b", name="b")
+
+    async def follow(uri: str) -> None: ...
+
+    pairs: list[tuple[Any, Any]] = [
+        (function, server.resource("a:b")),
+        (function, server.tool),
+        (function, server.tool(name="other")),
+        (function, server.prompt),
+        (function, server.prompt(name="other")),
+        (function, server.read_resource("c:d")),
+        (rows, server.list_resources),
+        (follow, server.watcher("a:{x}")),
+    ]
+    for decorated, decorator in pairs:
+        assert decorator(decorated) is decorated
+
+
+def test_nothing_is_logged_or_printed_by_a_server_that_is_made(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG, "wharfinger")
+    Server("s").add_resource("a:b", lambda: "")
+    assert (caplog.records, capfd.readouterr()) == ([], ("", ""))
+    assert not logging.getLogger("wharfinger").handlers
+
+
+def test_supported_revisions_are_those_that_are_tested() -> None:
+    assert set(ALL) == set(REVISIONS)

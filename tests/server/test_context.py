@@ -1,0 +1,241 @@
+"""What a handler may ask of its request: who calls, what to tell them, and the server's own resources."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ALL, HANDSHAKE, META, STATELESS, Recorder, Wire, ask, looped, opened
+from wharfinger.errors import PermissionDenied, ResourceNotFound
+from wharfinger.server.app import Server
+from wharfinger.server.context import LEVELS, Context
+
+
+async def messages(
+    server: Server, uri: str, revision: str, meta: dict[str, Any] | None = None, level: str | None = None
+) -> list[Any]:
+    """What was sent before the answer."""
+    recorder = Recorder()
+    request = opened(server, "resources/read", {"uri": uri, "_meta": meta or {}}, revision, channel=recorder)
+    if request.session is not None:
+        request.session.log_level = level
+    await server.handlers["resources/read"](request)
+    await asyncio.sleep(0)
+    return [(sent["method"].removeprefix("notifications/"), sent["params"]) for sent in recorder.sent]
+
+
+def chatty() -> Server:
+    server = Server("s")
+
+    @server.resource("log:async")
+    async def in_loop(ctx: Context) -> str:
+        ctx.debug("d")
+        ctx.info({"i": 1}, logger="tides")
+        ctx.warning(None)
+        ctx.error("e")
+        return ""
+
+    @server.resource("log:all")
+    async def all_levels(ctx: Context) -> str:
+        for level in LEVELS:
+            ctx.log(level, 1)  # type: ignore[arg-type]
+        return ""
+
+    @server.resource("progress:x")
+    async def progress(ctx: Context) -> str:
+        ctx.report_progress(1, 3, "one")
+        ctx.report_progress(1)
+        ctx.report_progress(0.5)
+        ctx.report_progress(2.5)
+        return ""
+
+    return server
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@looped
+async def test_a_session_is_told_everything_until_it_sets_a_level(revision: str) -> None:
+    server = chatty()
+    assert await messages(server, "log:async", revision) == [
+        ("message", {"level": "debug", "data": "d"}),
+        ("message", {"level": "info", "data": {"i": 1}, "logger": "tides"}),
+        ("message", {"level": "warning", "data": None}),
+        ("message", {"level": "error", "data": "e"}),
+    ]
+    for place, level in enumerate(LEVELS):
+        told = await messages(server, "log:all", revision, level=level)
+        assert [params["level"] for _, params in told] == list(LEVELS[place:])
+
+
+@looped
+async def test_a_stateless_request_is_told_what_it_asks_for() -> None:
+    server = chatty()
+    assert await messages(server, "log:all", STATELESS) == []
+    told = await messages(server, "log:all", STATELESS, {f"{META}logLevel": "error"})
+    assert [params["level"] for _, params in told] == ["error", "critical", "alert", "emergency"]
+
+
+@pytest.mark.parametrize("revision", ALL)
+@pytest.mark.parametrize("token", [7, "seven"])
+@looped
+async def test_progress_grows_and_is_told_to_who_asked(revision: str, token: Any) -> None:
+    server = chatty()
+    assert await messages(server, "progress:x", revision) == []
+    text = {} if revision == "2024-11-05" else {"message": "one"}
+    assert await messages(server, "progress:x", revision, {"progressToken": token}) == [
+        ("progress", {"progressToken": token, "progress": 1, "total": 3, **text}),
+        ("progress", {"progressToken": token, "progress": 2.5}),
+    ]
+
+
+@looped
+async def test_a_plain_function_tells_from_its_thread_and_everything_comes_before_its_answer() -> None:
+    """The stream belongs to the loop: what a thread sends must be handed over."""
+    server = Server("s")
+    senders: set[bool] = set()
+
+    @server.resource("log:sync")
+    def in_thread(ctx: Context) -> str:
+        for number in range(200):
+            ctx.report_progress(number)
+            ctx.info(number)
+        return "done"
+
+    async with Wire(server, "2025-11-25") as wire:
+        write = wire.stream.write
+
+        def seen(data: Any) -> None:
+            senders.add(threading.current_thread() is threading.main_thread())
+            write(data)
+
+        wire.stream.write = seen  # type: ignore[method-assign]
+        answer = await wire.ask("resources/read", {"uri": "log:sync", "_meta": {"progressToken": 1}})
+        assert answer["result"]["contents"][0]["text"] == "done"
+        assert [n["params"].get("progress", n["params"].get("data")) for n in wire.notices] == [
+            number for number in range(200) for _ in (1, 2)
+        ]
+        assert wire.chunks[-1].endswith(b'"done"}]}}\n')
+    assert senders == {True}
+    server.pool.close()
+
+
+@looped
+async def test_what_is_told_after_the_answer_goes_nowhere() -> None:
+    server = Server("s")
+    kept: list[Context] = []
+
+    @server.resource("a:b")
+    async def keep(ctx: Context) -> str:
+        kept.append(ctx)
+        return ""
+
+    async with Wire(server, "2025-11-25") as wire:
+        await wire.ask("resources/read", {"uri": "a:b"})
+        kept[0].info("late")
+        await asyncio.to_thread(kept[0].info, "later")
+        await wire.ask("resources/read", {"uri": "a:b"})
+        assert wire.notices == []
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_context_knows_its_caller_and_its_headers(revision: str) -> None:
+    server = Server("s")
+    seen: list[Any] = []
+
+    @server.resource("a:b")
+    async def look(ctx: Context) -> str:
+        seen.extend([ctx.caller.principal, ctx.caller.rules.name, ctx.headers, ctx.state, ctx.server is server])
+        return ""
+
+    await ask(server, "resources/read", {"uri": "a:b"}, revision, principal="ann")
+    assert seen == ["ann", revision, {}, None, True]
+    request = opened(server, "resources/read", {"uri": "a:b"}, revision)
+    request.headers = {b"x-who": b"bob"}
+    await server.handlers["resources/read"](request)
+    assert seen[7] == {b"x-who": b"bob"}
+
+
+# -- the server's own resources
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_reading_within_a_request_is_reading_as_its_caller(revision: str) -> None:
+    server = Server("s")
+
+    @server.resource("in:{x}")
+    def inner(x: str, ctx: Context) -> str:
+        ctx.report_progress(99)
+        ctx.error("inner")
+        return f"{x} {ctx.caller.principal} {ctx.request.peer} {ctx.request.method}"
+
+    @server.resource("secret:x")
+    async def secret() -> str:
+        raise PermissionDenied("not for you")
+
+    @server.resource("out:x")
+    async def outer(ctx: Context) -> str:
+        ctx.report_progress(1)
+        for uri in ("secret:x", "gone:x"):
+            with pytest.raises(ResourceNotFound):
+                await ctx.read_resource(uri)
+        page = await ctx.list_resources()
+        result = await ctx.read_resource("in:a")
+        ctx.report_progress(2)
+        return f"{result.contents[0].text} {[resource.uri for resource in page.resources]}"
+
+    recorder = Recorder()
+    meta = {"progressToken": 1} | ({f"{META}logLevel": "info"} if revision == STATELESS else {})
+    request = opened(
+        server, "resources/read", {"uri": "out:x", "_meta": meta}, revision, principal="ann", channel=recorder
+    )
+    request.peer = "192.0.2.1"
+    result = await server.handlers["resources/read"](request)
+    assert result.contents[0].text == "a ann 192.0.2.1 resources/read ['secret:x', 'out:x']"
+    told = [sent["params"].get("progress", sent["params"].get("data")) for sent in recorder.sent]
+    assert told == [1, "inner", 2]
+    server.pool.close()
+
+
+@looped
+async def test_what_a_nested_read_tells_reaches_the_caller_over_a_stream() -> None:
+    server = Server("s")
+
+    @server.resource("in:x")
+    async def inner(ctx: Context) -> str:
+        ctx.info("inner")
+        return ""
+
+    @server.tool
+    async def look(ctx: Context) -> str:
+        await ctx.read_resource("in:x")
+        hits = await ctx.search("in")
+        return hits[0].uri
+
+    async with Wire(server, "2025-11-25") as wire:
+        answer = await wire.ask("tools/call", {"name": "look", "arguments": {}})
+        assert answer["result"]["content"] == [{"type": "text", "text": "in:x"}]
+        assert [notice["params"]["data"] for notice in wire.notices] == ["inner"]
+
+
+@looped
+async def test_the_pages_of_a_context_are_those_of_a_client() -> None:
+    server = Server("s", page_size=1)
+    seen: list[str] = []
+    for x in "abc":
+        server.add_resource(f"{x}:x", lambda: "")
+
+    @server.tool
+    async def everything(ctx: Context) -> None:
+        page = await ctx.list_resources()
+        while page.next_cursor:
+            seen.append(page.resources[0].uri)
+            page = await ctx.list_resources(page.next_cursor)
+        seen.append(page.resources[0].uri)
+
+    await ask(server, "tools/call", {"name": "everything", "arguments": {}})
+    assert seen == ["a:x", "b:x", "c:x"]

@@ -1,0 +1,63 @@
+"""Cursors are sealed: whoever has none of ours gets nowhere, and a shared secret is all that processes need."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wharfinger.errors import InvalidParams
+from wharfinger.server.cursors import Keys
+from wharfinger.server.resources import LONGEST_URI
+
+KEYS = Keys("secret")
+
+
+@given(st.recursive(st.none() | st.integers(-(2**53), 2**53) | st.text(), st.lists, max_leaves=8))
+@settings(max_examples=50, deadline=None)
+def test_what_is_sealed_opens(position: object) -> None:
+    assert KEYS.open("list", KEYS.seal("list", position)) == position
+
+
+@given(st.text() | st.from_regex(r"[A-Za-z0-9_-]*", fullmatch=True))
+@settings(max_examples=100, deadline=None)
+def test_what_was_made_up_does_not_open(text: str) -> None:
+    with pytest.raises(InvalidParams):
+        KEYS.open("list", text)
+
+
+def test_no_bit_of_a_cursor_can_be_changed() -> None:
+    sealed = base64.urlsafe_b64decode(KEYS.seal("list", [1, "abc"]) + "==")
+    for place in range(len(sealed)):
+        changed = sealed[:place] + bytes([sealed[place] ^ 1]) + sealed[place + 1 :]
+        with pytest.raises(InvalidParams):
+            KEYS.open("list", base64.urlsafe_b64encode(changed).rstrip(b"=").decode())
+
+
+def test_a_cursor_belongs_to_its_list_and_its_secret() -> None:
+    cursor = KEYS.seal("list", 1)
+    for keys, purpose in ((KEYS, "other"), (Keys("other"), "list"), (Keys(), "list")):
+        with pytest.raises(InvalidParams):
+            keys.open(purpose, cursor)
+    assert Keys(b"secret").open("list", cursor) == 1
+
+
+def test_processes_share_the_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WHARFINGER_SECRET", raising=False)
+    with pytest.raises(InvalidParams):
+        Keys().open("list", Keys().seal("list", 1))
+    monkeypatch.setenv("WHARFINGER_SECRET", "shared")
+    assert Keys().open("list", Keys().seal("list", 1)) == 1
+    with pytest.raises(InvalidParams):
+        Keys("own").open("list", Keys().seal("list", 1))
+
+
+def test_a_cursor_may_hold_the_longest_uri_and_no_more_is_looked_at() -> None:
+    longest = "é" * LONGEST_URI
+    assert KEYS.open("list", KEYS.seal("list", [1, longest])) == [1, longest]
+    with pytest.raises(InvalidParams):
+        KEYS.open("list", KEYS.seal("list", "x" * 100_000))
+    with pytest.raises(InvalidParams):
+        KEYS.open("list", "A" * 4_000_000)

@@ -1,0 +1,228 @@
+"""Blocking functions run in threads: shared out, bounded, with their context, and nothing in one ends another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.server.driving import looped
+from wharfinger.errors import Overloaded
+from wharfinger.server.threads import Pool
+
+NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
+
+
+class Gate:
+    """Something to block on, and to wait for until so many threads do."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.blocked = threading.Semaphore(0)
+
+    def wait(self) -> str:
+        """Block until it opens."""
+        self.blocked.release()
+        assert self.open.wait(20)
+        return "through"
+
+    async def hold(self, number: int) -> None:
+        """Wait until so many more threads block here."""
+        for _ in range(number):
+            await asyncio.to_thread(self.blocked.acquire)
+
+
+@asynccontextmanager
+async def gated(**options: Any) -> AsyncIterator[tuple[Pool, Gate]]:
+    """A pool and a gate that opens in the end."""
+    pool, gate = Pool(**options), Gate()
+    try:
+        yield pool, gate
+    finally:
+        gate.open.set()
+        pool.close()
+
+
+def start(pool: Pool, owner: str, gate: Gate, number: int = 1) -> list[asyncio.Task[str]]:
+    return [asyncio.create_task(pool.run(owner, gate.wait)) for _ in range(number)]
+
+
+@looped
+async def test_a_call_has_its_arguments_and_its_callers_context() -> None:
+    async with gated() as (pool, _):
+        NAME.set("ann")
+        assert await pool.run("", lambda a, *, b: (a, b, NAME.get()), 1, b=2) == (1, 2, "ann")
+        token = NAME.set("bob")
+        assert await pool.run("", lambda: NAME.get()) == "bob"
+        NAME.reset(token)
+        await pool.run("", lambda: NAME.set("changed in the thread"))
+        assert NAME.get() == "ann"
+
+
+@looped
+async def test_one_owner_has_no_more_than_its_share() -> None:
+    """security H53, F09: sixty blocked calls of one client, and another's short one."""
+    async with gated(size=4, share=3, patience=20) as (pool, gate):
+        greedy = start(pool, "greedy", gate, 60)
+        await gate.hold(3)
+        assert await pool.run("modest", lambda: "served") == "served"
+        gate.open.set()
+        assert await asyncio.gather(*greedy) == ["through"] * 60
+
+
+@looped
+async def test_owners_that_wait_take_turns() -> None:
+    async with gated(size=1, share=1, patience=20) as (pool, gate):
+        order: list[str] = []
+        held = start(pool, "first", gate)
+        await gate.hold(1)
+        calls = [pool.run(name, order.append, name) for name in ("a", "a", "a", "b", "b", "c")]
+        waiting = [asyncio.create_task(call) for call in calls]
+        await asyncio.sleep(0)
+        gate.open.set()
+        await asyncio.gather(*held, *waiting)
+        assert order == ["a", "b", "c", "a", "b", "a"]
+
+
+@looped
+async def test_more_than_the_queue_holds_is_refused_at_once_and_what_was_given_up_does_not_count() -> None:
+    """security L22"""
+    async with gated(size=1, queue=2, patience=20) as (pool, gate):
+        held = start(pool, "", gate)
+        await gate.hold(1)
+        waiting = start(pool, "", gate, 2)
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await pool.run("", gate.wait)
+        assert pool._waiting.keys() == {""}
+        waiting[0].cancel()
+        await asyncio.wait(waiting[:1])
+        later = start(pool, "", gate)
+        await asyncio.sleep(0)
+        gate.open.set()
+        assert await asyncio.gather(*held, waiting[1], *later) == ["through"] * 3
+        assert pool._waiting == {}
+
+
+@looped
+async def test_a_call_that_waits_too_long_is_refused() -> None:
+    async with gated(size=1, patience=0.01) as (pool, gate):
+        held = start(pool, "", gate)
+        await gate.hold(1)
+        with pytest.raises(Overloaded):
+            await pool.run("", lambda: "never")
+        gate.open.set()
+        assert await asyncio.gather(*held) == ["through"]
+        assert await pool.run("", lambda: "free again") == "free again"
+
+
+@looped
+async def test_a_cancelled_call_is_replaced_at_once_and_counted_back_when_it_returns() -> None:
+    """security F10"""
+    async with gated(size=1, patience=20) as (pool, gate):
+        (lost,) = start(pool, "", gate)
+        await gate.hold(1)
+        waits = asyncio.create_task(pool.run("", lambda: "served"))
+        await asyncio.sleep(0)
+        lost.cancel()
+        assert await waits == "served"
+        assert (pool._lost.total(), pool._busy.total()) == (1, 0)
+        gate.open.set()
+        while pool._lost.total():
+            await pool.run("", lambda: None)
+        assert (pool._lost, pool._busy) == ({}, {})
+
+
+@looped
+async def test_an_owner_may_lose_half_of_the_threads_and_the_others_go_on() -> None:
+    async with gated(size=2, share=2, lost=4, patience=20) as (pool, gate):
+        for _ in range(2):
+            (task,) = start(pool, "bad", gate)
+            await gate.hold(1)
+            task.cancel()
+            await asyncio.wait([task])
+        with pytest.raises(Overloaded):
+            await pool.run("bad", lambda: None)
+        assert await pool.run("good", lambda: "served") == "served"
+        for _ in range(2):
+            (task,) = start(pool, "worse", gate)
+            await gate.hold(1)
+            task.cancel()
+            await asyncio.wait([task])
+        with pytest.raises(Overloaded):
+            await pool.run("good", lambda: None)
+        gate.open.set()
+        while pool._lost.total():
+            await asyncio.sleep(0)
+        assert await pool.run("bad", lambda: "served") == "served"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ValueError("no"), asyncio.CancelledError()])
+@looped
+async def test_what_a_function_raises_is_its_callers_and_the_thread_lives(error: BaseException) -> None:
+    """security F06"""
+
+    def fail() -> None:
+        raise error
+
+    async with gated(size=1) as (pool, _):
+        with pytest.raises(type(error)):
+            await pool.run("", fail)
+        assert await pool.run("", lambda: "alive") == "alive"
+        assert pool._threads == 1
+
+
+@looped
+async def test_stop_iteration_is_an_error_like_others() -> None:
+    async with gated() as (pool, _):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await pool.run("", lambda: next(iter(())))
+
+
+@looped
+async def test_closing_refuses_what_waits_and_does_not_wait_for_what_blocks() -> None:
+    async with gated(size=1, patience=20) as (pool, gate):
+        (held,) = start(pool, "", gate)
+        await gate.hold(1)
+        (waiting,) = start(pool, "", gate)
+        await asyncio.sleep(0)
+        pool.close()
+        with pytest.raises(Overloaded):
+            await waiting
+        assert await pool.run("", lambda: "begins anew") == "begins anew"
+        gate.open.set()
+        assert await held == "through"
+        assert pool._busy == {}
+
+
+def test_a_pool_serves_on_another_loop_after_the_first_is_gone() -> None:
+    pool, gate = Pool(size=2), Gate()
+
+    async def blocked() -> None:
+        start(pool, "", gate)
+        await gate.hold(1)
+        assert await pool.run("", lambda: 1) == 1
+        pool.close()
+
+    asyncio.run(blocked())
+
+    async def again() -> list[int]:
+        return await asyncio.wait_for(asyncio.gather(*(pool.run("", lambda: 1) for _ in range(5))), 5)
+
+    assert asyncio.run(again()) == [1] * 5
+    gate.open.set()
+    pool.close()
+
+
+@looped
+async def test_two_thousand_short_calls_need_no_more_threads_than_there_are() -> None:
+    async with gated(size=3, share=3, queue=2_000, patience=20) as (pool, _):
+        results = await asyncio.gather(*(pool.run(str(n % 7), lambda n=n: n) for n in range(2_000)))
+        assert results == list(range(2_000))
+        assert pool._threads <= 3
+        assert (pool._busy, pool._waiting) == ({}, {})
