@@ -204,8 +204,8 @@ class Resources:
             for contents in value.contents:
                 t.check_contents(contents)
             return _era_free(request, value)
-        values = cast("list[Any]", value if isinstance(value, list) else [])
-        several = values if values and all(isinstance(v, Content) for v in values) else [cast("Any", value)]
+        values = cast("list[object]", value if isinstance(value, list) else [])
+        several = values if values and all(isinstance(v, Content) for v in values) else [cast("object", value)]
         return t.ReadResourceResult(contents=[await self._contents(request, uri, v, mime_type) for v in several])
 
     async def _contents(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ResourceContents:

@@ -171,6 +171,7 @@ class Folder(Source):
                 position = read_key(after)
             except ValueError:
                 raise InvalidArgument("This cursor is not valid here: list again without one.") from None
+        self._watch.asked = time.monotonic()
         entries = self.tree.walk(position)
         try:
             for entry in entries:
@@ -182,6 +183,7 @@ class Folder(Source):
                     position = Position(entry.directory, entry.parts)
         finally:
             entries.close()
+            self._watch.asked = time.monotonic()
         return resources, None
 
     def children(

@@ -36,6 +36,8 @@ BURST = 4_096  # changes at once, with which some may have been lost
 QUICKLY_SEEN = 1_000  # directories that are all seen again at once; with more of them, what can be told is told first
 LISTED = 1_000  # entries of a directory whose times and sizes are part of its reading
 LIST_DELAY = 0.15  # seconds that a new watch of the list leaves to the first answers, before it walks the tree
+GIVE_WAY = 0.1  # seconds after a listing in which the walk of a tree leaves the interpreter to the next one
+PATIENCE = 3.0  # seconds that it gives way in all, so that an endless lister does not keep it from watching
 CLOCK_TICK = 20_000_000  # ns by which a file system's clock may be behind
 
 SYSTEM = {"linux": "inotify", "darwin": "FSEvents", "win32": "ReadDirectoryChangesW"}
@@ -96,6 +98,8 @@ class Watch:
         self._wake: _Wake | None = None
         self._thread: threading.Thread | None = None
         self.means = _polling(poll) if poll else _system()
+        self.asked = 0.0
+        """When somebody last asked for a page, by the monotonic clock: the walk of the tree gives way to who pages."""
 
     def attach(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed`, from a thread, when this URI or (None) the list changes from now on."""
@@ -217,9 +221,14 @@ class _Eye:
         found: dict[str, Identity] = {}
         marks: dict[str, int] = {}
         latest = 0
+        patience = PATIENCE
         for number, entry in enumerate(self.tree.walk_directories()):
             if number % 4 == 3 and self.wake.stopped.wait(0.001):  # lets go of the interpreter, for who serves
                 return self.directories
+            while patience > 0 and time.monotonic() - self.watch.asked < GIVE_WAY:
+                patience -= STEP / 1000
+                if self.wake.stopped.wait(STEP / 1000):
+                    return self.directories
             path = "/".join(entry.parts)
             status = os.stat(entry.handle)
             found[path] = (status.st_dev, status.st_ino)
