@@ -1,0 +1,71 @@
+"""Every code block of the README and of docs/ works as written (pages.py says how each kind is run)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PageRun, blocks_of
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md")))
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_code_block_of_the_page_works(page: Path, tmp_path: Path) -> None:
+    """We demand it: a reader who copies a block gets what the page shows."""
+    folder = tmp_path / "me"
+    if (ROOT / "examples").is_dir():
+        shutil.copytree(ROOT / "examples", folder / "examples")
+    folder.mkdir(exist_ok=True)
+    run = PageRun(folder, ROOT)
+    try:
+        for block in blocks_of(page):
+            run.run(block)
+    finally:
+        run.close()
+
+
+def test_a_console_block_that_is_wrong_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ echo one; echo two\none\nthree\n```\n")
+    with pytest.raises(AssertionError, match="and not"):
+        PageRun(tmp_path, ROOT).run(next(blocks_of(page)))
+
+
+def test_a_console_block_that_is_right_passes(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ echo one; echo two; echo three\no…\n…\n$ echo 8000 | wc -l\n1\n```\n")
+    PageRun(tmp_path, ROOT).run(next(blocks_of(page)))
+
+
+def test_times_and_durations_of_a_page_stand_for_any(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ echo 23:59:58 read 12 ms\n10:31:07 read 0.4 ms\n```\n")
+    PageRun(tmp_path, ROOT).run(next(blocks_of(page)))
+
+
+def test_what_a_command_in_the_background_prints_later_is_compared(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console background\n$ echo one; read word; echo $word; sleep 60\none\n```\n```text printed\nnever\n```\n"
+    )
+    run = PageRun(tmp_path, ROOT)
+    first, second = blocks_of(page)
+    try:
+        run.run(first)
+        os.write(run.background[-1].fd, b"never\n")
+        run.run(second)
+    finally:
+        run.close()
+
+
+def test_a_block_in_an_unknown_language_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```cobol\nSTOP RUN.\n```\n")
+    with pytest.raises(ValueError, match="cobol"):
+        PageRun(tmp_path, ROOT).run(next(blocks_of(page)))

@@ -1,0 +1,50 @@
+"""The headings of docs/errors.md are messages that the code can produce, word for word."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HEADING = re.compile(r"^### `(.+)`$", re.MULTILINE)
+
+
+def headings() -> list[str]:
+    page = ROOT / "docs" / "errors.md"
+    return HEADING.findall(page.read_text(encoding="utf-8")) if page.exists() else []
+
+
+def text_of(node: ast.AST) -> str | None:
+    """The text of a string expression, with `…` for what is put into it."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(part.value if isinstance(part, ast.Constant) else "…" for part in values)  # type: ignore[misc]
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return (text_of(left) or "…") + (text_of(right) or "…")
+    return None
+
+
+@cache
+def messages() -> str:
+    """Every string of the package, one a line."""
+    found: set[str] = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = text_of(node)
+            if text is not None:
+                found.add(text.replace("\n", " "))
+    return "\n".join(sorted(found))
+
+
+@pytest.mark.parametrize("heading", headings())
+def test_a_documented_message_exists(heading: str) -> None:
+    """We demand it: people look for the words that they saw. Each part between `…` stands in the code as it is."""
+    parts = [part.strip(" .,:") for part in heading.split("…")]
+    missing = [part for part in parts if len(part) > 2 and part not in messages()]
+    assert not missing, f"no message of the package has the words {missing}"
