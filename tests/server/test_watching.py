@@ -12,11 +12,13 @@ import pytest
 
 from tests.server.driving import ALL, ERAS, HANDSHAKE, META, Recorder, Wire, ask, hello, looped
 from wharfinger.errors import InvalidArgument, PermissionDenied, ResourceNotFound
+from wharfinger.protocol.handshake import Phase, Session
 from wharfinger.protocol.limits import Limits
 from wharfinger.server import watching
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.source import Changed, Source
+from wharfinger.server.watching import SessionWatcher
 
 UPDATED = "notifications/resources/updated"
 
@@ -611,3 +613,34 @@ async def test_a_reader_that_is_behind_does_not_hold_up_the_others(caplog: pytes
         assert 1 < len(slow.notices) < 5
     await server.close()
     assert caplog.records == []
+
+
+def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() -> None:
+    """What runs already must not need a restart for one more source."""
+
+    class Late(Source):
+        def __init__(self) -> None:
+            self.began: list[str] = []
+
+        def claims(self, uri: str) -> bool:
+            return False
+
+        async def start(self) -> None:
+            self.began.append("started")
+
+        def attach(self, uri: str | None, changed: Changed) -> None:
+            self.began.append(f"attached {uri}")
+
+    async def run() -> None:
+        server, late = Server("late"), Late()
+        server.add_resource("a:b", lambda: "x")
+        await server.start()
+        session = Session()
+        session.phase = Phase.OPEN
+        server.watching.watch_list(SessionWatcher(session), "resources")
+        server.include(late)
+        await asyncio.gather(*server._joining)
+        assert late.began == ["started", "attached None"]
+        await server.close()
+
+    asyncio.run(run())

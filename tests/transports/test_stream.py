@@ -409,3 +409,33 @@ async def test_many_requests_leave_nothing_behind() -> None:
         assert wire.stream.peer.in_flight == {}
         assert (wire.stream.out, len(wire.stream.parked)) == ([], 0)
         assert len(asyncio.all_tasks()) == 2  # the test's own and its guard
+
+
+# -- a client that does not read
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_a_client_that_reads_no_answers_is_refused_and_then_let_go(revision: str) -> None:
+    """Answers are never dropped, so that what waits to be read must be bounded by beginning nothing new."""
+    server, _ = make(unread=130_000)
+    aborted: list[bool] = []
+    async with Wire(server, revision) as wire:
+        wire.abort = lambda: aborted.append(True)  # type: ignore[method-assign]
+        wire.stream.pause_writing()
+        for number in range(3):
+            wire.stream.data_received(read("blob:60000", number, revision))
+        while len(wire.stream.parked) < 3:
+            await asyncio.sleep(0)
+        wire.stream.data_received(read("a:b", "late", revision))
+        wire.stream.resume_writing()
+        assert (await wire.answer("late"))["error"]["code"] == -32603
+        assert len((await wire.answer(2))["result"]["contents"][0]["blob"]) == 80_000
+        wire.stream.data_received(read("a:b", "again", revision))
+        assert text(await wire.answer("again")) == "quick"
+        assert not aborted
+        wire.stream.pause_writing()
+        for number in range(3, 7):
+            wire.stream.data_received(read("blob:60000", number, revision))
+        while not aborted:
+            await asyncio.sleep(0)

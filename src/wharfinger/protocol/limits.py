@@ -24,6 +24,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """URIs that one connection or one listen request may watch."""
     backlog: int = 1024 * 1024
     """Unsent bytes of one stream above which notifications are dropped; answers never are."""
+    unread: int = 64 * 1024 * 1024
+    """Unsent bytes of one stream from which new requests are refused; at twice as many the connection is ended."""
+    content: int = 256 * 1024 * 1024
+    """Bytes of one content that a handler streams or names by its path."""
     handler_time: float = 300.0
     """Seconds that a handler may take before its request is cancelled and answered with an error."""
     drain: float = 2.0

@@ -55,7 +55,7 @@ class ServerPeer:
     Receiving never raises on bad input: it answers, ignores what the protocol says to ignore, and carries on.
     """
 
-    __slots__ = ("_awaited", "_next_id", "in_flight", "limits", "session", "stamps")
+    __slots__ = ("_awaited", "_next_id", "in_flight", "limits", "refusing", "session", "stamps")
 
     def __init__(self, session: Session, stamps: Stamps, limits: Limits) -> None:
         self.session = session
@@ -63,6 +63,8 @@ class ServerPeer:
         self.limits = limits
         self.in_flight: dict[Id, Request] = {}
         """By id, with its type: 1 and "1" are two requests."""
+        self.refusing = False
+        """Whether its client does not read its answers, so that nothing new may be begun."""
         self._awaited: dict[Id, Any] = {}
         self._next_id = 0
 
@@ -89,6 +91,8 @@ class ServerPeer:
             # Refused without the id, which belongs to the first: its caller must get its own answer (security: J18).
             return Refusal(encode_error(None, InvalidRequest("This id is in flight: use another.")))
         try:
+            if self.refusing:
+                raise Overloaded("Answers are waiting to be read: read them first.")
             if len(self.in_flight) >= self.limits.in_flight:
                 raise Overloaded(f"{self.limits.in_flight} requests are in flight: wait for answers.")
             request = open_request(message, self.session, self.session.principal)

@@ -102,6 +102,7 @@ class Server:
         self._followers: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
         self._following: dict[str, asyncio.Task[None]] = {}
         self._attached: dict[str | None, list[Source]] = {}
+        self._joining: set[asyncio.Task[None]] = set()
 
     # -- resources
 
@@ -205,17 +206,21 @@ class Server:
         """
         self.resources.remove(uri)
 
-    def list_resources(
-        self, function: Callable[..., AsyncIterator[t.Resource]]
-    ) -> Callable[..., AsyncIterator[t.Resource]]:
+    @overload
+    def list_resources(self, function: Function, /) -> Function: ...
+    @overload
+    def list_resources(self) -> Callable[[Function], Function]: ...
+    def list_resources(self, function: Any = None) -> Any:
         """List what the decorated async generator yields behind the registered resources, in pages.
 
         With a parameter `after` it is given the URI of the last one shown (None at first) and yields those behind it;
-        without one it starts over for each page and must keep its order.
+        without one it starts over for each page and must keep its order. With or without parentheses.
         """
+        return _decorated(self._add_catalogue, function, {})
+
+    def _add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
         self.resources.add_catalogue(function)
         self._serve_resources()
-        return function
 
     def read_resource(self, template: str) -> Callable[[Function], Function]:
         """Read every URI that `template` matches by the decorated function; neither is listed."""
@@ -256,7 +261,17 @@ class Server:
         thing.include_into(self)
 
     def add_source(self, source: Source) -> None:
-        """Add a source's resources behind everything that is there."""
+        """Add a source's resources behind everything that is there.
+
+        A server that runs already starts the source at once; this must then be called on its event loop.
+
+        Raises:
+            RuntimeError: the server runs, and this is not its event loop's thread.
+        """
+        joining = None if self._life is None else asyncio.get_running_loop().create_task(self._join(source))
+        if joining is not None:
+            self._joining.add(joining)
+            joining.add_done_callback(self._joining.discard)
         self.resources.add_source(source)
         self._serve_resources()
 
@@ -452,6 +467,16 @@ class Server:
 
     def _listed(self) -> list[str]:
         return [name for name in subscriptions.LISTS if f"{name}/list" in self.handlers]
+
+    async def _join(self, source: Source) -> None:
+        """Start a source that came late, and have it watched where the list already is."""
+        try:
+            await source.start()
+        except Exception:
+            log.exception("%s did not start", type(source).__qualname__)
+        if None in self._attached:
+            self._attached[None].append(source)
+            quietly(source.attach, None, self._source_changed)
 
     def _attach(self, uri: str | None) -> None:
         sources = list(self.resources.sources) if uri is None else [s for s in (self.resources.source_of(uri),) if s]

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidParams, PermissionDenied, ResourceNotFound
+from wharfinger.errors import InvalidArgument, InvalidParams, PermissionDenied, ResourceNotFound
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.template_index import TemplateIndex
 from wharfinger.protocol.uri_template import UriTemplate
@@ -222,7 +222,7 @@ class Resources:
             except FileNotFoundError:
                 raise ResourceNotFound(uri) from None
         elif hasattr(value, "__aiter__"):
-            value = await _joined(value)
+            value = await _joined(value, self._server.limits.content)
         text, data, mime_type = _text_or_bytes(value, mime_type)
         return t.ResourceContents(uri=uri, mime_type=mime_type, text=text, blob=data, meta=meta)
 
@@ -326,8 +326,14 @@ def _decoded(data: bytes) -> str | None:
         return None
 
 
-async def _joined(chunks: AsyncIterator[bytes]) -> bytes:
-    return b"".join([chunk async for chunk in chunks])
+async def _joined(chunks: AsyncIterator[bytes], most: int) -> bytes:
+    parts: list[bytes] = []
+    async for chunk in chunks:
+        most -= len(chunk)
+        if most < 0:
+            raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
+        parts.append(chunk)
+    return b"".join(parts)
 
 
 def _resources_result(shown: list[Any], next_cursor: Any) -> t.ListResourcesResult:

@@ -190,6 +190,11 @@ class StreamServer(asyncio.Protocol):
             self.parked.append(b"\n")
         if not self.blocked:
             self.pump()
+        unread = self.service.limits.unread
+        self.peer.refusing = self.parked_bytes > unread
+        if self.parked_bytes > 2 * unread and self.transport is not None:
+            log.warning("A client reads none of its answers: the connection is ended.")
+            self.transport.abort()
 
     def pump(self) -> None:
         """Write what is parked until the reader is behind."""
@@ -201,6 +206,7 @@ class StreamServer(asyncio.Protocol):
             if chunk is not None:
                 self.parked_bytes -= len(chunk)
                 self.transport.write(chunk)
+        self.peer.refusing = self.parked_bytes > self.service.limits.unread
         if not self.parked:
             self.parked_bytes = 0
             if self.draining and not self.peer.in_flight:
