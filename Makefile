@@ -1,0 +1,121 @@
+# Each target brings what it needs on a machine that has Python 3.11 or newer and make. Stamps make a second run quick.
+#   make serve DIR=~/charts      PYTHON=python3.12 make test      make bench ARGS=...
+# An environment belongs to one interpreter: .venv is the default one's, .venv-python3.12 that of PYTHON=python3.12.
+
+SHELL := /bin/sh
+ifeq ($(origin PYTHON),undefined)
+VENV ?= .venv
+else
+VENV ?= .venv-$(notdir $(PYTHON))
+export PYTHON
+endif
+export VENV
+# Where it is set every command would be compiled anew at each start, and start-up times would measure the compiler.
+unexport PYTHONDONTWRITEBYTECODE
+
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet
+NPM := PATH="$(CURDIR)/.node/bin:$$PATH" npm ci --silent --no-audit --no-fund
+PROJECT := pyproject.toml constraints.txt
+TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic
+CHECK_TOOLS := ruff mypy pyright
+# What needs pip, servers of its own or the peers: not for the quick suite.
+ELSEWHERE := conformance docs interop test_package.py
+
+# What each environment holds; a stamp is newer than what it was built from.
+MADE := $(VENV)/.made
+RUNS := $(VENV)/.runs
+TESTS := $(VENV)/.tests
+CHECKS := $(VENV)/.checks
+WHEEL := $(VENV)/.wheel
+NODE := .node/.made
+SUITE := .conformance/.made
+PEERS := .interop/mcp1/.made .interop/mcp2/.made .interop/ts/.made
+
+.PHONY: help serve test check conformance interop bench clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make serve DIR=FOLDER   publish a folder as live MCP resources on http://127.0.0.1:8000/mcp (Ctrl-C stops)'
+	@echo 'make serve              the same with a temporary copy of examples/ and a log that grows'
+	@echo 'make test               every test but those of the next two   (ARGS="-k name" and the like reach pytest)'
+	@echo 'make check              ruff, mypy and pyright, also on the package as installed'
+	@echo 'make conformance        the official conformance suite against tests/conformance/server.py'
+	@echo 'make interop            the official Python and TypeScript SDKs against ours, both ways'
+	@echo 'make bench              our speed beside that of other implementations and the floor'
+	@echo 'make clean              remove everything that these made'
+	@echo 'PYTHON=python3.12 make test   with another interpreter, in an environment of its own'
+
+# Ctrl-C is how it ends: the shell outlives it, and make has no error to tell.
+serve: $(RUNS)
+	@trap : INT; $(BIN)/wharfinger serve $(if $(DIR),"$$DIR",examples --demo) --http $(ARGS) || [ $$? -eq 130 ]
+
+test: $(TESTS)
+	$(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 -q $(ARGS)
+	$(PY) -m pytest tests/docs tests/test_package.py -n 2 -q
+
+check: $(CHECKS) $(NODE) $(WHEEL)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PATH="$(CURDIR)/.node/bin:$$PATH" $(BIN)/pyright --pythonpath $(PY)
+	cd typing_tests && "$(CURDIR)/$(BIN)/mypy" --strict --python-executable "$(CURDIR)/$(VENV)/wheel/bin/python" --config-file mypy.ini .
+	cd typing_tests && PATH="$(CURDIR)/.node/bin:$$PATH" "$(CURDIR)/$(BIN)/pyright" --pythonpath "$(CURDIR)/$(VENV)/wheel/bin/python"
+
+conformance: $(TESTS) $(SUITE)
+	$(PY) -m pytest tests/conformance -q $(ARGS)
+
+interop: $(TESTS) $(PEERS)
+	$(PY) -m pytest tests/interop -q $(ARGS)
+
+bench: $(RUNS)
+	$(PY) benchmarks/run.py $(ARGS)
+
+clean:
+	rm -rf .venv .venv-* .node .conformance .interop .bench build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(MADE):
+	tools/venv.sh $(VENV)
+	@touch $@
+
+$(RUNS): $(MADE) $(PROJECT)
+	$(PIP) --editable '.[fast,schema,pretty]'
+	@touch $@
+
+$(TESTS): $(RUNS)
+	$(PIP) $(TEST_TOOLS)
+	@touch $@
+
+$(CHECKS): $(TESTS)
+	$(PIP) $(CHECK_TOOLS)
+	@touch $@
+
+# The package as its users get it, for the type tests.
+$(WHEEL): $(CHECKS) $(shell find src -name '*.py' -o -name py.typed)
+	rm -rf $(VENV)/dist
+	$(PY) -m pip wheel --quiet --no-deps --wheel-dir $(VENV)/dist .
+	tools/venv.sh $(VENV)/wheel
+	PIP_CONSTRAINT=constraints.txt $(VENV)/wheel/bin/python -m pip install --quiet $(VENV)/dist/*.whl
+	$(VENV)/wheel/bin/python -m pip install --quiet --no-deps --force-reinstall $(VENV)/dist/*.whl
+	@touch $@
+
+$(NODE): tools/node.sh | $(MADE)
+	tools/node.sh .node
+	@touch $@
+
+$(SUITE): $(NODE) tests/conformance/package-lock.json
+	mkdir -p .conformance && cp tests/conformance/package.json tests/conformance/package-lock.json .conformance/
+	cd .conformance && $(NPM)
+	@touch $@
+
+.interop/ts/.made: $(NODE) tests/interop/ts/package-lock.json
+	mkdir -p .interop/ts && cp tests/interop/ts/package.json tests/interop/ts/package-lock.json .interop/ts/
+	cd .interop/ts && $(NPM)
+	@touch $@
+
+.interop/mcp%/.made: tests/interop/mcp%.txt
+	tools/venv.sh .interop/mcp$*
+	.interop/mcp$*/bin/python -m pip install --quiet --requirement tests/interop/mcp$*.txt
+	@touch $@

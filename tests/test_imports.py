@@ -1,0 +1,211 @@
+"""The shape of the house: who imports whom, what the sans-IO core may not touch, and what an import loads."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "wharfinger"
+
+# Every layer may import those above it in this list (lower in the house), and itself. Siblings share a row.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"types", "errors"}),
+    frozenset({"protocol"}),
+    frozenset({"transports", "auth", "policy", "bus", "store"}),
+    frozenset({"server", "client"}),
+    frozenset({"sources", "host", "gateway", "browse"}),
+    frozenset({"", "cli", "__main__"}),
+)
+LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
+
+# Edges that are meant although the rows forbid them, each with its reason.
+MEANT = {
+    ("cli", ""): "the command says which version it is",
+    ("__main__", "cli"): "`python -m wharfinger` is the command",
+    ("client", ""): "only `__version__`, which a client says of itself",
+}
+
+# What a state machine has no use for. `time` and `random` would make it unrepeatable, the others are somebody's I/O.
+FORBIDDEN_IN_PROTOCOL = frozenset(
+    {
+        "aiohttp", "anyio", "asyncio", "concurrent", "http", "httptools", "io", "logging", "multiprocessing", "os",
+        "pathlib", "random", "secrets", "select", "selectors", "signal", "socket", "ssl", "subprocess", "tempfile",
+        "threading", "time", "uuid", "uvicorn", "uvloop",
+    }
+)  # fmt: skip
+
+# What is loaded by whoever uses it: each costs more than the rest of the package together.
+ONLY_ON_USE = frozenset(
+    {"aiohttp", "click", "httptools", "pathspec", "pybase64", "rich", "uvicorn", "uvloop", "watchfiles"}
+)
+
+
+def modules() -> list[tuple[str, Path]]:
+    return sorted(
+        (".".join(("wharfinger", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"), path)
+        for path in PACKAGE.rglob("*.py")
+    )
+
+
+def layer(module: str) -> str:
+    """`wharfinger.server.app` is of the layer `server`; the package's own `__init__` is of the layer ``."""
+    return [*module.split("."), ""][1]
+
+
+@cache
+def parsed(path: Path) -> list[ast.AST]:
+    """Every node of a file's code."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def imported(module: str, path: Path) -> Iterator[tuple[str, int]]:
+    """Every module that `path` imports, at whatever depth of its code, absolute, with its line."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in parsed(path):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join(
+                    [*package.split(".")[: len(package.split(".")) - node.level + 1], *filter(None, [base])]
+                )
+            for alias in node.names:
+                named = base == "wharfinger" and is_module(alias.name)
+                yield (f"{base}.{alias.name}" if named else base), node.lineno
+
+
+def is_module(name: str) -> bool:
+    """Whether `from wharfinger import name` imports a module rather than a name of the package."""
+    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
+
+
+def forbidden_edges() -> list[str]:
+    wrong: list[str] = []
+    for module, path in modules():
+        mine = layer(module)
+        for target, line in imported(module, path):
+            if not target.startswith("wharfinger"):
+                continue
+            theirs = layer(target)
+            if theirs == mine or (mine, theirs) in MEANT:
+                continue
+            if LEVEL[theirs] >= LEVEL[mine]:
+                wrong.append(
+                    f"{path.relative_to(ROOT)}:{line}: {mine or '__init__'} may not import {theirs or '__init__'}"
+                )
+    return wrong
+
+
+def test_imports_point_only_down() -> None:
+    """Siblings meet in protocol/interfaces.py and nowhere else."""
+    assert forbidden_edges() == []
+
+
+def test_every_module_is_of_a_known_layer() -> None:
+    assert {layer(module) for module, _ in modules()} <= LEVEL.keys()
+
+
+def test_protocol_touches_no_clock_socket_or_loop() -> None:
+    """The core is sans-IO: what it needs of the world is passed in."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {target}"
+        for module, path in modules()
+        if layer(module) in ("protocol", "types", "errors")
+        for target, line in imported(module, path)
+        if target.split(".")[0] in FORBIDDEN_IN_PROTOCOL
+    ]
+    assert wrong == []
+
+
+def test_types_import_no_other_part_of_the_package() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {target}"
+        for module, path in modules()
+        if layer(module) == "types"
+        for target, line in imported(module, path)
+        if target.startswith("wharfinger") and layer(target) != "types"
+    ]
+    assert wrong == []
+
+
+def test_only_the_command_prints_and_nobody_configures_logging() -> None:
+    """A library surprises nobody: no output, no handlers, no levels."""
+    wrong: list[str] = []
+    for module, path in modules():
+        for node in parsed(path):
+            if not isinstance(node, ast.Call):
+                continue
+            name = ast.unparse(node.func)
+            prints = name == "print" and layer(module) not in ("cli", "__main__")
+            if prints or name in ("logging.basicConfig", "logging.config.dictConfig", "logging.addLevelName"):
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
+    assert wrong == []
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that `code` loads in a fresh interpreter."""
+    program = (
+        "import sys; before = set(sys.modules)\n"
+        f"{code}\n"
+        "import json; print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(json.loads(done.stdout))
+
+
+# What an import may bring along, by top-level name: the standard library's light parts, msgspec and ourselves.
+MAY_LOAD = frozenset(
+    {
+        "wharfinger", "msgspec",
+        "atexit",
+        "decimal",
+        "platform",
+        "typing_extensions",  # msgspec: the last where it is installed
+        "ssl",  # asyncio
+        "abc", "annotationlib", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "codecs",
+        "collections", "concurrent", "contextlib", "contextvars", "copy", "copyreg", "dataclasses", "datetime", "dis",
+        "enum", "errno", "fnmatch", "functools", "genericpath", "hashlib", "heapq", "hmac", "importlib", "inspect",
+        "io", "itertools", "json", "keyword", "linecache", "locale", "logging", "math", "mimetypes", "ntpath",
+        "numbers", "opcode", "operator", "os", "pathlib", "posixpath", "random", "re", "reprlib", "secrets", "select",
+        "selectors", "shlex", "signal", "socket", "stat", "string", "struct", "subprocess", "tempfile", "textwrap",
+        "threading", "time", "token", "tokenize", "traceback", "types", "typing", "unicodedata", "urllib", "uuid",
+        "warnings", "weakref", "zlib", "queue", "ipaddress", "gc",
+        # C halves and what the standard library pulls in by itself
+        "zipfile", "zipimport", "bz2", "lzma", "shutil", "pwd", "grp", "fcntl", "posix", "resource",
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("code", ["import wharfinger", "from wharfinger import Server", "from wharfinger import Client",
+                                  "from wharfinger import Server, Client, Context, Complete, ToolError"])  # fmt: skip
+def test_an_import_loads_nothing_heavy(code: str) -> None:
+    """Web servers, web clients, watchers, TLS and terminals are loaded by whoever uses them."""
+    loaded = {name.split(".")[0] for name in loaded_by(code)}
+    assert loaded & ONLY_ON_USE == set()
+    unexpected = {name for name in loaded if not name.startswith("_")} - MAY_LOAD
+    assert unexpected == set()
+
+
+def test_importing_the_package_alone_loads_none_of_its_parts() -> None:
+    assert {name for name in loaded_by("import wharfinger") if name.startswith("wharfinger")} == {"wharfinger"}
+
+
+@pytest.mark.parametrize("name", ["Server", "Client"])
+def test_an_import_stays_under_30_mib(name: str) -> None:
+    """Resident memory of a fresh interpreter that has the name, as /proc reports it."""
+    code = f"from wharfinger import {name}\nprint(open('/proc/self/status').read())"
+    if not Path("/proc/self/status").exists():
+        pytest.skip("needs /proc")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    row = next(line for line in done.stdout.splitlines() if line.startswith("VmRSS"))
+    assert int(row.split()[1]) < 30 * 1024

@@ -1,0 +1,103 @@
+"""What is shipped: its size, what it brings along, its version, and that the default install does the main job."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import wharfinger
+from tests.conftest import absent
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_DISTRIBUTIONS = 21
+MOST_BYTES = 18 * 1024 * 1024
+DEFAULT = {"msgspec", "uvicorn", "httptools", "aiohttp", "watchfiles", "pathspec", "pybase64", "click"}
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The default install, without bytecode, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("package")
+    command = [
+        sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check",
+        "--constraint", str(ROOT / "constraints.txt"), "--target", str(folder / "site"), str(ROOT),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        absent(f"a package index to install from ({done.stderr.strip()[-300:]})")
+    return folder / "site"
+
+
+@pytest.mark.timeout(180)
+def test_the_default_install_is_small(installed: Path) -> None:
+    """At most 21 distributions and 18 MiB, ours included, without bytecode."""
+    distributions = sorted(path.name.split("-")[0] for path in installed.glob("*.dist-info"))
+    size = sum(path.stat().st_size for path in installed.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    assert "wharfinger" in distributions
+    assert len(distributions) <= MOST_DISTRIBUTIONS, distributions
+    assert size <= MOST_BYTES, f"{size / 1024 / 1024:.1f} MiB"
+
+
+@pytest.mark.timeout(180)
+def test_the_wheel_is_typed_and_holds_nothing_but_the_package(installed: Path) -> None:
+    record = next(installed.glob("wharfinger-*.dist-info/RECORD")).read_text(encoding="utf-8")
+    names = {line.split(",")[0] for line in record.splitlines()}
+    assert "wharfinger/py.typed" in names
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name and "bin/" not in name} == {"wharfinger"}
+
+
+@pytest.mark.timeout(180)
+def test_the_default_install_serves_a_folder_over_stdio(installed: Path, tmp_path: Path) -> None:
+    """No extra is needed for the main job; nothing of the environment that runs the tests is visible to it."""
+    (tmp_path / "tides.txt").write_text("high water 06:12\n")
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    request = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {"_meta": meta}}
+    code = f"import sys; sys.path.insert(0, {str(installed)!r}); from wharfinger.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, "serve", "--stdio", str(tmp_path)],
+        input=json.dumps(request) + "\n", capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    answer = json.loads(done.stdout.splitlines()[0])
+    assert "tides.txt" in [resource["name"] for resource in answer["result"]["resources"]], done.stderr
+
+
+def test_the_changelog_tells_of_this_version() -> None:
+    first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert first is not None
+    assert first[1] == wharfinger.__version__
+
+
+def test_default_dependencies_are_the_ones_decided() -> None:
+    """docs/design.md, Dependencies: the rest are extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = {re.split(r"[<>=!;\[ ]", line, maxsplit=1)[0] for line in project["dependencies"]}
+    assert names == DEFAULT
+
+
+def test_constraints_hold_names_and_versions_only() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    wrong = [line for line in lines if not re.fullmatch(r"#.*|[a-z0-9-]+==[0-9][0-9a-z.]*", line)]
+    assert wrong == []
+
+
+def test_every_extra_is_in_all() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    listed = re.search(r"\[(.*)\]", extras["all"][0])
+    assert listed is not None
+    assert set(listed[1].split(",")) == set(extras) - {"all"}
+
+
+def test_public_names_are_there_and_nothing_else() -> None:
+    for name in wharfinger.__all__:
+        assert getattr(wharfinger, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        wharfinger.Nothing

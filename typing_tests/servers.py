@@ -1,0 +1,80 @@
+"""What a type checker knows of a server's author's functions: decorators keep every signature. Checked, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, assert_type
+
+from wharfinger import Complete, Context, ResourceNotFound, Server, ToolError, types
+
+
+@dataclass
+class State:
+    berths: dict[str, int]
+
+
+@asynccontextmanager
+async def lifespan(server: Server) -> AsyncGenerator[State, None]:
+    yield State({})
+
+
+server = Server("harbour", instructions="Ships and tides.", lifespan=lifespan)
+
+
+async def vessels(typed: str) -> list[str]:
+    return [typed]
+
+
+@server.resource("log://{vessel}/today", mime_type="text/plain")
+async def todays_log(vessel: Annotated[str, Complete(vessels)]) -> str:
+    return vessel
+
+
+@server.resource("harbour://berths")
+def berths(ctx: Context[State]) -> dict[str, int]:
+    assert_type(ctx.state, State)
+    return ctx.state.berths
+
+
+@server.tool
+async def berth(ship: str, quay: int = 1) -> int:
+    if not ship:
+        raise ToolError("which ship?")
+    return quay
+
+
+@server.tool(title="Cast off")
+def cast_off(ship: str) -> None:
+    raise ResourceNotFound(ship)
+
+
+@server.prompt
+def briefing(vessel: str) -> str:
+    return vessel
+
+
+@server.prompt(title="Farewell")
+async def farewell(vessel: str) -> str:
+    return vessel
+
+
+async def uses() -> None:
+    log: Callable[[str], Coroutine[Any, Any, str]] = todays_log
+    assert_type(await todays_log("mary"), str)
+    assert_type(await berth("mary", quay=2), int)
+    assert_type(briefing("mary"), str)
+    assert_type(await farewell(vessel="mary"), str)
+    cast_off("mary")
+    await log("mary")
+    await berth(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    briefing()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.resource_updated("harbour://berths")
+    server.list_changed("resources")
+
+
+async def caller(ctx: Context[State]) -> None:
+    contents = await ctx.read_resource("harbour://berths")
+    assert_type(contents, types.ReadResourceResult)
+    assert_type(await ctx.list_resources(), types.ListResourcesResult)
