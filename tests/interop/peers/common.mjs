@@ -1,0 +1,79 @@
+// What the TypeScript peers' programs share; common.py says what it is.
+import { createHash } from 'node:crypto';
+import { appendFileSync, writeFileSync } from 'node:fs';
+
+export const TEXT_URI = 'peer://text';
+export const TEXT = 'one, two; ünïcödé ✓\n';
+export const BLOB_URI = 'peer://blob';
+export const BLOB = Buffer.concat(Array.from({ length: 4 }, () => Buffer.from(Array.from({ length: 256 }, (_, n) => n))));
+export const ITEM_TEMPLATE = 'peer://item/{id}';
+export const ITEMS = ['amber', 'anchor', 'beacon'];
+export const GROWN_URI = 'peer://grown';
+
+export const item = id => JSON.stringify({ id });
+export const address = () => [process.argv[2], Number(process.argv[3] ?? 0)];
+export const visit = () => JSON.parse(process.argv[2]);
+export const sha256 = base64 => createHash('sha256').update(Buffer.from(base64, 'base64')).digest('hex');
+export const report = seen => console.log(JSON.stringify(seen));
+
+export async function change(how, callTool) {
+    if (how.append) appendFileSync(how.append, 'more\n');
+    else if (how.create) writeFileSync(how.create, 'new\n', { flag: 'wx' });
+    else await callTool({ name: how.call, arguments: how.arguments ?? {} });
+}
+
+// A promise that is kept by calling `.keep(value)`, and broken after five seconds of `.wait()`.
+export function promised(name) {
+    let keep;
+    const kept = new Promise(resolve => { keep = resolve; });
+    const late = () => new Promise((_, reject) => setTimeout(() => reject(new Error(`${name}: nothing within 5 s`)), 5000).unref());
+    return { keep, wait: () => Promise.race([kept, late()]) };
+}
+
+// What `change` brings about, and after how many seconds we heard of it.
+export async function heard(change, news) {
+    const began = performance.now();
+    await change;
+    return [await news.wait(), (performance.now() - began) / 1000];
+}
+
+// The whole visit, for both SDKs: their clients name these methods alike.
+export async function tour(client, seen, asked, watch, end = async () => {}) {
+    seen.uris = [];
+    seen.pages = 0;
+    let cursor;
+    do {
+        const page = await client.listResources(cursor === undefined ? {} : { cursor });
+        seen.pages += 1;
+        seen.uris.push(...page.resources.map(resource => resource.uri));
+        cursor = page.nextCursor;
+    } while (cursor !== undefined);
+    seen.templates = (await client.listResourceTemplates()).resourceTemplates.map(template => template.uriTemplate);
+    const text = (await client.readResource({ uri: asked.text })).contents[0];
+    Object.assign(seen, { text: text.text, text_type: text.mimeType, text_uri: text.uri });
+    const binary = (await client.readResource({ uri: asked.binary })).contents[0];
+    Object.assign(seen, { binary: sha256(binary.blob), binary_type: binary.mimeType });
+    seen.template_text = (await client.readResource({ uri: asked.template_uri })).contents[0].text;
+    const completed = await client.complete({ ref: { type: 'ref/resource', uri: asked.template }, argument: asked.argument });
+    seen.completion = completed.completion.values;
+
+    seen.tools = (await client.listTools()).tools.map(tool => tool.name);
+    if (asked.search) {
+        const found = await client.callTool({ name: 'search', arguments: { query: asked.search } });
+        Object.assign(seen, { search: found.structuredContent, search_text: JSON.parse(found.content[0].text) });
+        const fetched = await client.callTool({ name: 'fetch', arguments: { id: found.structuredContent.results[0].id } });
+        Object.assign(seen, { fetch: fetched.structuredContent, fetch_text: JSON.parse(fetched.content[0].text) });
+    }
+
+    await watch();
+
+    try {
+        await client.readResource({ uri: asked.missing });
+    } catch (error) {
+        seen.not_found = { code: error.code, data: error.data };
+    }
+    await end();
+    await client.close();
+    seen.ended = true;
+    report(seen);
+}

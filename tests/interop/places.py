@@ -1,0 +1,108 @@
+"""Where the peers are, how their programs are started, and how a server of ours or theirs is run for a test."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import absent
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HOME = ROOT / ".interop"
+PROGRAMS = Path(__file__).resolve().parent / "peers"
+PATIENCE = 60.0
+
+HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
+
+# Who speaks which revisions, as client and as server.
+PEERS = {
+    "mcp1": (HANDSHAKE,),
+    "mcp2": (HANDSHAKE, STATELESS),
+    "ts1": (HANDSHAKE,),
+    "ts2": (HANDSHAKE, STATELESS),
+}
+
+
+def program(peer: str, role: str) -> list[str]:
+    """The command that runs a peer's client or server program, in the peer's own environment."""
+    if peer.startswith("mcp"):
+        python = HOME / peer / "bin" / "python"
+        if not python.exists():
+            absent(f"{python.relative_to(ROOT)} (make interop builds it)")
+        return [str(python), str(PROGRAMS / f"{peer}_{role}.py")]
+    node, modules = ROOT / ".node" / "bin" / "node", HOME / "ts" / "node_modules"
+    if not node.exists() or not modules.exists():
+        absent(f"{modules.relative_to(ROOT)} (make interop builds it)")
+    folder = HOME / "ts" / "peers"  # node looks for packages beside the program, so it needs a copy there
+    folder.mkdir(exist_ok=True)
+    for source in PROGRAMS.glob("*.mjs"):
+        shutil.copyfile(source, folder / source.name)
+    return [str(node), str(folder / f"{peer}_{role}.mjs")]
+
+
+def ours() -> list[str]:
+    """The command `wharfinger`, as installed beside the interpreter that runs the tests."""
+    return [str(Path(sys.executable).with_name("wharfinger"))]
+
+
+def visited(peer: str, visit: dict[str, Any]) -> dict[str, Any]:
+    """What a peer's client saw; fails with all that it printed if it did not come to the end."""
+    done = subprocess.run(
+        [*program(peer, "client"), json.dumps(visit)],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and lines, f"{peer} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    seen: dict[str, Any] = json.loads(lines[-1])
+    return seen
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(command: list[str], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server until the end of the block; its output goes to `log`."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment())
+    try:
+        until = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None and time.monotonic() < until, log.read_text(errors="replace")
+            time.sleep(0.05)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def stop(process: subprocess.Popen[bytes], within: float) -> int:
+    """Press Ctrl-C; return the exit code, or fail if it takes longer than `within` seconds."""
+    process.send_signal(signal.SIGINT)
+    return process.wait(within)
+
+
+def environment() -> dict[str, str]:
+    """A plain environment: no colour, nothing of ours set."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WHARFINGER_")}
+    return {**kept, "NO_COLOR": "1"}

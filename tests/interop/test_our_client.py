@@ -1,0 +1,118 @@
+"""Our client visits a server of each official SDK, over stdio and HTTP, in each era that the server speaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.places import HANDSHAKE, PEERS, STATELESS, free_port, program, running
+from wharfinger import Client, ResourceNotFound, ToolError
+from wharfinger.errors import RemoteError
+
+CASES = [(peer, revision) for peer, revisions in PEERS.items() for revision in revisions]
+TEXT = "one, two; ünïcödé ✓\n"
+BLOB = bytes(range(256)) * 4
+
+# What these servers answer to a read of what is not there, where it is no answer that a client could know by its code.
+NAMELESS_NOT_FOUND = {"mcp1", "ts1"}
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], str]]:
+    """Every peer's server over HTTP; one that serves one era at a time is started once for each."""
+    found: dict[tuple[str, str], str] = {}
+    logs = tmp_path_factory.mktemp("servers")
+    with ExitStack() as stack:
+        for peer, revisions in PEERS.items():
+            for revision in revisions:
+                if peer == "mcp2" and revision == STATELESS:
+                    found[peer, revision] = found[peer, HANDSHAKE]
+                    continue
+                port = free_port()
+                command = [*program(peer, "server"), "http", str(port), revision]
+                stack.enter_context(running(command, port, logs / f"{peer}-{revision}"))
+                found[peer, revision] = f"http://127.0.0.1:{port}/mcp"
+        yield found
+
+
+async def visit(peer: str, revision: str, target: Any) -> None:
+    """List, read, complete, call, prompt, watch, fail, and come to an end."""
+    async with Client(target, revision=revision) as client:
+        assert client.revision == revision
+        uris = [str(resource.uri) async for resource in client.list_resources()]
+        assert {"peer://text", "peer://blob"} <= set(uris)
+        assert [t.uri_template for t in await client.list_resource_templates()] == ["peer://item/{id}"]
+        assert (await client.read_resource("peer://text")).text == TEXT
+        assert (await client.read_resource("peer://blob")).bytes == BLOB
+        assert (await client.read_resource("peer://item/amber")).json() == {"id": "amber"}
+        assert (await client.complete("peer://item/{id}", "id", "a")).values == ["amber", "anchor"]
+        assert {"add", "touch", "fails"} <= {tool.name for tool in await client.list_tools()}
+        assert (await client.call_tool("add", {"a": 2, "b": 3}, returns=int)).data == 5
+        with pytest.raises(ToolError, match=r"on purpose|Error executing tool"):
+            await client.call_tool("fails")
+        prompt = await client.get_prompt("greet", {"name": "Mary"})
+        assert getattr(prompt.messages[0].content, "text", None) == "Hello, Mary!"
+        with pytest.raises(RemoteError if peer in NAMELESS_NOT_FOUND else ResourceNotFound):
+            await client.read_resource("peer://none")
+        await see_changes(client)
+
+
+async def see_changes(client: Client) -> None:
+    """Watch a resource and the lists, have the server change them, and be told."""
+    async with client.watch("peer://text") as changes:
+        await client.call_tool("touch", {"uri": "peer://text"})
+        async for change in changes:
+            assert (change.kind, change.uri) == ("resource", "peer://text")
+            break
+        async with client.watch_lists() as lists:
+            await client.call_tool("grow")
+            async for change in lists:
+                assert change.kind == "resources"
+                break
+    assert "peer://grown" in [resource.uri for resource in await client.list_resources()]
+
+
+def children() -> str:
+    """The processes that this thread has started and that have not been waited for."""
+    listed = Path("/proc/thread-self/children")
+    return listed.read_text() if listed.exists() else ""
+
+
+@pytest.mark.parametrize(("peer", "revision"), CASES)
+def test_our_client_visits_their_server_over_stdio(peer: str, revision: str) -> None:
+    """At the end the server's process is gone."""
+    asyncio.run(visit(peer, revision, [*program(peer, "server"), "stdio"]))
+    assert children() == ""
+
+
+@pytest.mark.parametrize(("peer", "revision"), CASES)
+def test_our_client_visits_their_server_over_http(
+    peer: str, revision: str, addresses: dict[tuple[str, str], str]
+) -> None:
+    asyncio.run(visit(peer, revision, addresses[peer, revision]))
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_our_client_finds_the_newest_revision_by_itself_over_stdio(peer: str) -> None:
+    async def connect() -> str:
+        async with Client([*program(peer, "server"), "stdio"]) as client:
+            return client.revision
+
+    assert asyncio.run(connect()) == PEERS[peer][-1]
+
+
+@pytest.mark.parametrize(("peer", "revision"), CASES)
+def test_our_client_finds_the_newest_revision_by_itself_over_http(
+    peer: str, revision: str, addresses: dict[tuple[str, str], str]
+) -> None:
+    async def connect() -> str:
+        async with Client(addresses[peer, revision]) as client:
+            return client.revision
+
+    newest = revision if peer == "ts2" else PEERS[peer][-1]
+    assert asyncio.run(connect()) == newest
