@@ -5,13 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from wharfinger.version import __version__
+
 if TYPE_CHECKING:
     from wharfinger import types
     from wharfinger.client import Client
     from wharfinger.errors import InvalidArgument, PermissionDenied, ResourceNotFound, ToolError
     from wharfinger.server import Complete, Context, Server
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Client",

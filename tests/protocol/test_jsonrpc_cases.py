@@ -261,9 +261,7 @@ def test_ids_1_and_text_1_are_two_requests() -> None:
     assert peer.respond(number, EmptyResult()) == b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
 
-@pytest.mark.parametrize(
-    "id", [b"0", b"-1", b"9007199254740993", b"9223372036854775807", b'""', b'"\xc3\xa9"']
-)
+@pytest.mark.parametrize("id", [b"0", b"-1", b"9007199254740993", b"9223372036854775807", b'""', b'"\xc3\xa9"'])
 def test_id_comes_back_as_it_was(id: bytes) -> None:
     peer = bare_peer()
     request = peer.receive(with_id(id))

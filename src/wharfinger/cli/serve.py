@@ -86,11 +86,11 @@ def serve(
 
 def publish(paths: tuple[str, ...], name: str | None, *, tools: bool, **chosen: Any) -> tuple[Server, list[Folder]]:
     """Make the server that has the folders; raises UnusableFolder."""
-    from wharfinger import __version__
     from wharfinger.cli.words import slug
     from wharfinger.server import Server
     from wharfinger.sources import files
     from wharfinger.sources.labels import label_paths
+    from wharfinger.version import __version__
 
     labelled = label_paths(paths)
     folders = [files(path, label=label, **chosen) for path, label in labelled]

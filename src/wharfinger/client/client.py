@@ -21,6 +21,7 @@ from wharfinger.protocol.exchange import open_result
 from wharfinger.protocol.header_values import InvalidHeaderAnnotation, find_mirrors
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS, Method
+from wharfinger.version import __version__
 
 __all__ = ["Client"]
 
@@ -80,7 +81,7 @@ class Client:
         self._target = check_target(target)
         self._settings = Settings(
             revision=revision,
-            info=info or t.Implementation(name=NAME, version=_version()),
+            info=info or t.Implementation(name=NAME, version=__version__),
             open_time=open_timeout,
             probe_time=probe_timeout,
             limits=limits,
@@ -365,9 +366,3 @@ def _reference(ref: Ref) -> t.CompletionReference:
     if isinstance(ref, t.Prompt):
         return t.PromptReference(name=ref.name)
     return t.ResourceTemplateReference(uri=ref) if "://" in ref or "{" in ref else t.PromptReference(name=ref)
-
-
-def _version() -> str:
-    from wharfinger import __version__
-
-    return __version__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -21,13 +21,13 @@ from wharfinger.errors import (
     UnsupportedVersion,
 )
 from wharfinger.protocol.handshake import Caller, Phase, Session
-from wharfinger.protocol.interfaces import Channel
 from wharfinger.protocol.jsonrpc import Id, Message, encode, encode_error, encode_notification, refuse_duplicates
 from wharfinger.protocol.methods import METHODS, Method
 from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 
 __all__ = [
     "Caller",
+    "Channel",
     "Pieces",
     "Request",
     "Stamps",
@@ -47,6 +47,14 @@ LARGE = 64 * 1024
 """Bytes from which content is sent in pieces instead of being joined."""
 CHUNK = 3 * 64 * 1024
 """Bytes that are turned to base64 at a time; a multiple of three, so that pieces join without padding."""
+
+
+class Channel(Protocol):
+    """A handler's way back to its caller, on its request's own stream."""
+
+    def send(self, request: Request, message: bytes) -> bool:
+        """Send a notification that belongs to `request`; False where it was dropped: answered, cancelled, slow."""
+        ...
 
 
 class Request(msgspec.Struct, eq=False, weakref=True):

@@ -9,10 +9,13 @@ import msgspec
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidRequest
-from wharfinger.protocol.interfaces import Outlet
 from wharfinger.protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, REVISIONS, Revision
 
-__all__ = ["Caller", "Phase", "Session"]
+__all__ = ["Caller", "Outlet", "Phase", "Session"]
+
+
+Outlet = Callable[[bytes], bool]
+"""Sends a message that belongs to no request; False where it was dropped because the reader is too slow or gone."""
 
 
 class Caller(msgspec.Struct, frozen=True, eq=False):

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from wharfinger.protocol.exchange import Request, Stamps
-    from wharfinger.protocol.handshake import Session
-    from wharfinger.protocol.jsonrpc import Message
-    from wharfinger.protocol.limits import Limits
-    from wharfinger.protocol.revisions import Revision
-    from wharfinger.types import Implementation, ServerCapabilities
+from wharfinger.protocol.exchange import Channel, Request, Stamps
+from wharfinger.protocol.handshake import Outlet, Session
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.revisions import Revision
+from wharfinger.types import Implementation, ServerCapabilities
 
 __all__ = ["Channel", "Handler", "Link", "Notified", "Outlet", "Service", "Verify"]
 
-Handler = Callable[["Request"], Awaitable[Any]]
+Handler = Callable[[Request], Awaitable[Any]]
 """Serves one method: the result is a struct of `types`, or `msgspec.Raw` holding a JSON object; era-free either way."""
 
-Notified = Callable[["Session | None", Any], None]
+Notified = Callable[[Session | None, Any], None]
 """Takes one notification of the client: its session, if there is one, and its decoded params. Must not wait."""
-
-Outlet = Callable[[bytes], bool]
-"""Sends a message that belongs to no request; False where it was dropped because the reader is too slow or gone."""
 
 Verify = Callable[[Mapping[bytes, bytes]], str]
 """HTTP headers (lower-case names) to a principal; raises `auth.Refused` to answer 401 or 403."""
@@ -62,14 +58,6 @@ class Service(Protocol):
 
     async def close(self) -> None:
         """Leave the lifespan; does nothing the second time."""
-        ...
-
-
-class Channel(Protocol):
-    """A handler's way back to its caller, on its request's own stream."""
-
-    def send(self, request: Request, message: bytes) -> bool:
-        """Send a notification that belongs to `request`; False where it was dropped: answered, cancelled, slow."""
         ...
 
 

@@ -25,7 +25,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int = 1024 * 1024
     """Unsent bytes of one stream above which notifications are dropped; answers never are."""
     unread: int = 64 * 1024 * 1024
-    """Unsent bytes of one stream from which new requests are refused; at twice as many the connection is ended."""
+    """Unsent bytes of one stream from which requests are refused, also those being served; at twice as many in refusals
+    and other small messages the connection is ended."""
     content: int = 256 * 1024 * 1024
     """Bytes of one content that a handler streams or names by its path."""
     handler_time: float = 300.0

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Literal, Protocol, TypeVar, overload
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, Overloaded, ResourceNotFound
@@ -424,6 +424,8 @@ class Server:
         """
         wanted: t.SubscriptionFilter = request.params.notifications
         uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
+        # It stays open for long, and what it asks for may have megabytes: only what is watched is kept.
+        wanted.resource_subscriptions, request.raw_params = UNSET, Raw(b"{}")
         if len(uris) > self.limits.watched:
             raise InvalidParams(f"One listen may watch {self.limits.watched} resources: split it.")
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -435,6 +437,7 @@ class Server:
         try:
             lists = [name for name in subscriptions.lists_of(wanted) if name in self._listed()]
             honoured = [uri for uri in uris if await self._may_watch(request, uri)]
+            del uris
             for name in lists:
                 self.watching.watch_list(watcher, name)
             for uri in honoured:

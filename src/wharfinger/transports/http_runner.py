@@ -27,6 +27,10 @@ __all__ = ["AddressInUse", "CannotListen", "UnsafeBind", "run_http", "serve_http
 log = logging.getLogger("wharfinger.transports.http")
 
 
+GOODBYE = 0.5
+"""Seconds in which TLS clients may answer our goodbye at the end; many never do, with nothing left to be sent."""
+
+
 class CannotListen(WharfingerError):
     """The address cannot be bound; the message says which one and why."""
 
@@ -67,13 +71,15 @@ async def serve_http(
     Raises:
         UnsafeBind: `host` is reached from other machines, and there is neither `verify` nor `insecure`.
         AddressInUse, CannotListen: the address cannot be bound, or the certificate not be read.
-        ValueError: a host, origin or URL that cannot be one.
+        ValueError: a host, origin or URL that cannot be one, or a key without its certificate.
     """
     if verify is None and not insecure and not is_loopback(host):
         raise UnsafeBind(
             f"{host or 'every address'} is reached from other machines: "
             "set a token with --token-env NAME, or say --insecure to let everybody in."
         )
+    if tls_key and not tls_cert:
+        raise ValueError("A key alone is not enough for HTTPS: give its certificate too (--tls-cert, tls_cert=).")
     host = host.removeprefix("[").removesuffix("]")
     limits = limits or HttpLimits()
     app = HttpApp(
@@ -155,7 +161,7 @@ class HttpServer(UvicornServer):
         try:
             config.load()
         except OSError as error:
-            raise CannotListen(f"The certificate or its key cannot be read: {error.strerror or error}.") from None
+            raise CannotListen(f"The certificate or its key cannot be read: {_unreadable(error)}.") from None
         self.tick()
         loop = asyncio.get_running_loop()
         try:
@@ -225,8 +231,10 @@ class HttpServer(UvicornServer):
         for connection in list(connections):
             connection.shutdown()
         # Connections close one by one, and none of them signals the last.
-        while (connections or not closing.done()) and loop.time() < deadline and not self.forced.is_set():  # noqa: ASYNC110
+        while (connections or not closing.done()) and loop.time() < deadline and not self.forced.is_set():
             await asyncio.sleep(0.005)
+            if closing.done() and self.config.is_ssl:
+                deadline = min(deadline, loop.time() + GOODBYE)
         for connection in list(connections):
             connection.transport.abort()
         for task in list(self.server_state.tasks):
@@ -259,6 +267,14 @@ def _can_handle(number: signal.Signals) -> bool:
     import threading
 
     return threading.current_thread() is threading.main_thread() and signal.getsignal(number) is not signal.SIG_IGN
+
+
+def _unreadable(error: OSError) -> str:
+    """What OpenSSL says of a file that is none of its own tells nobody anything."""
+    from ssl import SSLError
+
+    wrong = "they are not PEM files that belong together"
+    return wrong if isinstance(error, SSLError) else error.strerror or str(error)
 
 
 def _reason(error: OSError) -> str:

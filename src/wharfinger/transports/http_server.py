@@ -163,6 +163,7 @@ class HttpApp:
                 raise no_such_method(request)
             if self.draining or row.long or len(calls.fresh) + len(calls.slow) > self.service.limits.in_flight:
                 self._admit(call, request, headers)
+                event, body, message = {}, b"", None  # it may stay open for long, and they may have megabytes
             request.channel = call
             request.headers = headers
             request.peer = call.address

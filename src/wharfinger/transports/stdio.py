@@ -190,6 +190,9 @@ class _BlockingWriter(asyncio.WriteTransport):
     def get_write_buffer_size(self) -> int:
         return self._size
 
+    def abort(self) -> None:
+        """What the thread writes cannot be taken back; being a daemon, it holds up nothing."""
+
     def _work(self) -> None:
         while self._wake.acquire():
             data = self._waiting.popleft()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from wharfinger.errors import InternalError
+from wharfinger.errors import InternalError, Overloaded
 from wharfinger.protocol.exchange import Pieces, Request, no_such_method, told
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
@@ -52,6 +52,8 @@ class StreamServer(asyncio.Protocol):
         self.parked: deque[bytes | Iterator[bytes | memoryview]] = deque()
         """What waits for the reader, behind a large message or above the high-water mark."""
         self.parked_bytes = 0
+        self.parked_small = 0
+        """Those of them in small messages: where these grow on and on, they are refusals to who reads nothing."""
         self.blocked = False
         self.tick = 0
         self.draining = False
@@ -104,7 +106,10 @@ class StreamServer(asyncio.Protocol):
             handler = self.service.handlers.get(request.method) if request.row is not None else None
             if handler is None:
                 raise no_such_method(request)
-            data = self.peer.respond(request, await handler(request))
+            result = await handler(request)
+            if self.peer.refusing:
+                raise Overloaded("The answers before this one are not read yet: ask again when they are.")
+            data = self.peer.respond(request, result)
         except asyncio.CancelledError as error:
             data = self.stopped(request, error)
         except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
@@ -185,6 +190,7 @@ class StreamServer(asyncio.Protocol):
         self.parked_bytes += len(data)
         if type(data) is bytes:
             self.parked.append(data + b"\n")
+            self.parked_small += len(data)
         else:
             self.parked.append(iter(data))  # type: ignore[arg-type]  # a Pieces here
             self.parked.append(b"\n")
@@ -192,9 +198,10 @@ class StreamServer(asyncio.Protocol):
             self.pump()
         unread = self.service.limits.unread
         self.peer.refusing = self.parked_bytes > unread
-        if self.parked_bytes > 2 * unread and self.transport is not None:
+        if self.parked_small > 2 * unread and self.transport is not None:
             log.warning("A client reads none of its answers: the connection is ended.")
             self.transport.abort()
+            self.connection_lost(None)
 
     def pump(self) -> None:
         """Write what is parked until the reader is behind."""
@@ -204,11 +211,12 @@ class StreamServer(asyncio.Protocol):
             if chunk is None or head is chunk:
                 self.parked.popleft()
             if chunk is not None:
+                self.parked_small -= len(chunk) if head is chunk else 0
                 self.parked_bytes -= len(chunk)
                 self.transport.write(chunk)
         self.peer.refusing = self.parked_bytes > self.service.limits.unread
         if not self.parked:
-            self.parked_bytes = 0
+            self.parked_bytes = self.parked_small = 0
             if self.draining and not self.peer.in_flight:
                 self.finish()
 
@@ -231,7 +239,7 @@ class StreamServer(asyncio.Protocol):
         """Nobody reads any more: everything in flight is cancelled, and what waits for the reader is thrown away."""
         self.out.clear()
         self.parked.clear()
-        self.parked_bytes = 0
+        self.parked_bytes = self.parked_small = 0
         self.blocked, self.transport = False, None
         self.finish()
 
