@@ -138,8 +138,8 @@ async def test_changes_before_the_start_after_the_end_and_without_watchers_are_n
         await server.close()
         server.resource_updated("note://a")
         await asyncio.to_thread(server.resource_updated, "note://a")
-        # Its listen ended with a result, so that nothing could be told either way; and nothing was even tried.
-        assert told(wire, number) == []
+        # Its listen ended, with a notification and a result, as a stream that goes on is told (subscriptions).
+        assert told(wire, number) == [("cancelled", None)]
 
 
 def test_a_server_that_ran_before_tells_changes_again() -> None:
@@ -272,7 +272,7 @@ async def test_a_listen_that_cannot_be_acknowledged_is_refused() -> None:
     server = notes()
     answer = await ask(server, "subscriptions/listen", {"notifications": {}}, channel=Recorder(full=True))
     assert answer["error"]["code"] == -32603
-    assert server._listens == {}
+    assert server.listening.open == {}
 
 
 @looped
@@ -284,7 +284,7 @@ async def test_draining_gives_every_listen_its_result() -> None:
         server.drain()
         answers = [await one.answer(ids[0]), await one.answer(ids[1]), await other.answer(ids[2])]
         assert [a["result"]["resultType"] for a in answers] == ["complete"] * 3
-        assert server._listens == {}
+        assert server.listening.open == {}
         assert server.watching.watched() == []
     await server.close()
 
@@ -639,7 +639,7 @@ def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() 
         session.phase = Phase.OPEN
         server.watching.watch_list(SessionWatcher(session), "resources")
         server.include(late)
-        await asyncio.gather(*server._joining)
+        await asyncio.gather(*server.feeds._joining)
         assert late.began == ["started", "attached None"]
         await server.close()
 

@@ -52,6 +52,11 @@ CHUNK = 3 * 64 * 1024
 class Channel(Protocol):
     """A handler's way back to its caller, on its request's own stream."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether the stream goes on when the request is over, so that its end must be told."""
+        ...
+
     def send(self, request: Request, message: bytes) -> bool:
         """Send a notification that belongs to `request`; False where it was dropped: answered, cancelled, slow."""
         ...

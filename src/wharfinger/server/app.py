@@ -8,29 +8,28 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Literal, Protocol, TypeVar, overload
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidParams, Overloaded, ResourceNotFound
-from wharfinger.protocol import lifecycle, subscriptions
-from wharfinger.protocol.exchange import Request, Stamps, notify
-from wharfinger.protocol.handshake import Session
+from wharfinger.errors import InvalidParams
+from wharfinger.protocol import lifecycle
+from wharfinger.protocol.exchange import Stamps
 from wharfinger.protocol.interfaces import Handler, Notified
-from wharfinger.protocol.jsonrpc import encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import Revision
-from wharfinger.protocol.template_index import TemplateIndex
 from wharfinger.protocol.uri_template import UriTemplate
 from wharfinger.server.completion import Completions
 from wharfinger.server.cursors import Keys
+from wharfinger.server.feeds import Feeds
 from wharfinger.server.functions import Call, is_async
 from wharfinger.server.life import Life
+from wharfinger.server.listening import Listening
 from wharfinger.server.prompts import Prompts
 from wharfinger.server.resources import ResourceFeature, Resources, check_uri
 from wharfinger.server.source import Source
 from wharfinger.server.threads import Pool
 from wharfinger.server.tools import Tools
-from wharfinger.server.watching import ListenWatcher, SessionWatcher, Watching, follow, quietly
+from wharfinger.server.watching import Watching
 
 __all__ = ["Includable", "Lifespan", "Server"]
 
@@ -88,21 +87,18 @@ class Server:
         self.ttl_ms = round(ttl * 1000)
         self.cache_scope = cache_scope
         self.state: Any = None
-        self.watching = Watching(self._attach, self._detach)
+        self.feeds = Feeds(self)
+        self.watching = Watching(self.feeds.attach, self.feeds.detach)
+        self.listening = Listening(self, self.watching)
         self.resources = Resources(self, page_size)
         self.tools = Tools(self, page_size)
         self.prompts = Prompts(self, page_size)
         self.completions = Completions(self)
         self.handlers: dict[str, Handler] = lifecycle.handlers(self)
-        self.handlers["subscriptions/listen"] = self.listen
-        self.notified: dict[str, Notified] = {"notifications/initialized": self._initialized}
+        self.handlers["subscriptions/listen"] = self.listening.listen
+        self.notified: dict[str, Notified] = {"notifications/initialized": self.listening.initialized}
         self._lifespan = lifespan
         self._life: Life | None = None
-        self._listens: dict[Any, set[asyncio.Future[None]]] = {}
-        self._followers: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
-        self._following: dict[str, asyncio.Task[None]] = {}
-        self._attached: dict[str | None, list[Source]] = {}
-        self._joining: set[asyncio.Task[None]] = set()
 
     # -- resources
 
@@ -251,7 +247,7 @@ class Server:
         def register(function: Function) -> Function:
             if not is_async(function):
                 raise TypeError(f"{getattr(function, '__name__', function)}() must be an async function.")
-            self._followers.add(UriTemplate(template), function)
+            self.feeds.followers.add(UriTemplate(template), function)
             return function
 
         return register
@@ -268,10 +264,8 @@ class Server:
         Raises:
             RuntimeError: the server runs, and this is not its event loop's thread.
         """
-        joining = None if self._life is None else asyncio.get_running_loop().create_task(self._join(source))
-        if joining is not None:
-            self._joining.add(joining)
-            joining.add_done_callback(self._joining.discard)
+        if self._life is not None:
+            self.feeds.join(source)
         self.resources.add_source(source)
         self._serve_resources()
 
@@ -288,8 +282,8 @@ class Server:
         self.handlers.setdefault("resources/list", resources.listing.serve)
         self.handlers.setdefault("resources/templates/list", resources.templates_listing.serve)
         self.handlers.setdefault("resources/read", resources.read)
-        self.handlers.setdefault("resources/subscribe", self.subscribe)
-        self.handlers.setdefault("resources/unsubscribe", self.unsubscribe)
+        self.handlers.setdefault("resources/subscribe", self.listening.subscribe)
+        self.handlers.setdefault("resources/unsubscribe", self.listening.unsubscribe)
         self.handlers.setdefault("completion/complete", self.completions.complete)
 
     # -- tools and prompts
@@ -377,130 +371,6 @@ class Server:
         """
         self.prompts.remove(name)
 
-    # -- watching
-
-    async def subscribe(self, request: Request) -> t.EmptyResult:
-        """The handler of `resources/subscribe` (handshake era).
-
-        Raises:
-            ResourceNotFound: missing or forbidden: a watch would be an oracle for changes (security: U02).
-        """
-        uri, watcher = request.params.uri, self._session_watcher(request)
-        check_uri(uri)
-        if not await self.resources.exists(request, uri):
-            raise ResourceNotFound(uri)
-        if self.watching.count(watcher) >= self.limits.watched:
-            raise InvalidParams(f"A session may watch {self.limits.watched} resources: unsubscribe from some.")
-        self._end_with(watcher)
-        self.watching.watch(watcher, uri)
-        return t.EmptyResult()
-
-    async def unsubscribe(self, request: Request) -> t.EmptyResult:
-        """The handler of `resources/unsubscribe` (handshake era)."""
-        self.watching.unwatch(self._session_watcher(request), request.params.uri)
-        return t.EmptyResult()
-
-    def _session_watcher(self, request: Request) -> SessionWatcher:
-        assert request.session is not None  # the methods exist in the handshake era only
-        return SessionWatcher(request.session)
-
-    def _initialized(self, session: Session | None, params: Any) -> None:
-        assert session is not None
-        watcher = SessionWatcher(session)
-        self._end_with(watcher)
-        for name in self._listed():
-            self.watching.watch_list(watcher, name)
-
-    def _end_with(self, watcher: SessionWatcher) -> None:
-        """Drop the watcher when its session ends; one may subscribe before it has confirmed the handshake."""
-        if not self.watching.knows(watcher):
-            watcher.session.on_close.append(lambda _: self.watching.drop(watcher))
-
-    async def listen(self, request: Request) -> t.SubscriptionsListenResult:
-        """The handler of `subscriptions/listen`: acknowledges what it honours, then stays open until one end ends it.
-
-        Raises:
-            InvalidParams: too many URIs, or too many open listens on this stream.
-        """
-        wanted: t.SubscriptionFilter = request.params.notifications
-        uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
-        # It stays open for long, and what it asks for may have megabytes: only what is watched is kept.
-        wanted.resource_subscriptions, request.raw_params = UNSET, Raw(b"{}")
-        if len(uris) > self.limits.watched:
-            raise InvalidParams(f"One listen may watch {self.limits.watched} resources: split it.")
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        open_here = self._listens.setdefault(request.channel, set())
-        if len(open_here) >= self.limits.listens:
-            raise InvalidParams(f"{self.limits.listens} listens are open on this connection: cancel some.")
-        open_here.add(ended)
-        watcher = ListenWatcher(request)
-        try:
-            lists = [name for name in subscriptions.lists_of(wanted) if name in self._listed()]
-            honoured = [uri for uri in uris if await self._may_watch(request, uri)]
-            del uris
-            for name in lists:
-                self.watching.watch_list(watcher, name)
-            for uri in honoured:
-                self.watching.watch(watcher, uri)
-            granted = t.SubscriptionsAcknowledgedNotificationParams(
-                meta=watcher.tag, notifications=subscriptions.acknowledgement(lists, honoured)
-            )
-            if not notify(request, "notifications/subscriptions/acknowledged", granted):
-                raise Overloaded("The stream is too far behind for a subscription: read from it first.")
-            await ended
-            # A stream is told twice: the cancellation page wants the notification, the subscriptions page the result.
-            if getattr(request.channel, "tells_end", False):
-                over = t.CancelledNotificationParams(request_id=request.id, reason="The server ends the subscription.")
-                request.channel.send(request, encode_notification("notifications/cancelled", over))
-            return subscriptions.listen_result(request.id)
-        finally:
-            self.watching.drop(watcher)
-            open_here.discard(ended)
-            if not open_here:
-                self._listens.pop(request.channel, None)
-
-    async def _may_watch(self, request: Request, uri: str) -> bool:
-        if "resources/read" not in self.handlers:
-            return False
-        try:
-            return await self.resources.exists(request, uri)
-        except Exception:  # one of many, which fail for themselves
-            log.exception("Cannot tell whether %s exists", uri)
-            return False
-
-    def _listed(self) -> list[str]:
-        return [name for name in subscriptions.LISTS if f"{name}/list" in self.handlers]
-
-    async def _join(self, source: Source) -> None:
-        """Start a source that came late, and have it watched where the list already is."""
-        try:
-            await source.start()
-        except Exception:
-            log.exception("%s did not start", type(source).__qualname__)
-        if None in self._attached:
-            self._attached[None].append(source)
-            quietly(source.attach, None, self._source_changed)
-
-    def _attach(self, uri: str | None) -> None:
-        sources = list(self.resources.sources) if uri is None else [s for s in (self.resources.source_of(uri),) if s]
-        self._attached[uri] = sources
-        for source in sources:
-            quietly(source.attach, uri, self._source_changed)
-        if uri is not None and (found := self._followers.find(uri)):
-            self._following[uri] = asyncio.get_running_loop().create_task(follow(found[0], uri))
-
-    def _detach(self, uri: str | None) -> None:
-        for source in self._attached.pop(uri, ()):
-            quietly(source.detach, uri)
-        if uri is not None and (task := self._following.pop(uri, None)):
-            task.cancel()
-
-    def _source_changed(self, uri: str | None) -> None:
-        if uri is None:
-            self.list_changed("resources")
-        else:
-            self.resource_updated(uri)
-
     # -- being a service
 
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
@@ -548,31 +418,15 @@ class Server:
         async with AsyncExitStack() as stack:
             if self._lifespan is not None:
                 self.state = await stack.enter_async_context(self._lifespan(self))
-            stack.push_async_callback(self._end)
+            stack.push_async_callback(self.feeds.end)
             for source in self.resources.sources:
                 await source.start()
             self.watching.start(asyncio.get_running_loop())
             yield
 
-    async def _end(self) -> None:
-        following = list(self._following.values())
-        self._following.clear()
-        for task in following:
-            task.cancel()
-        if following:
-            await asyncio.wait(following, timeout=self.limits.drain)
-        for source in self.resources.sources:
-            try:
-                await source.close()
-            except Exception:  # the others, and the lifespan, end all the same
-                log.exception("%s did not close", type(source).__qualname__)
-
     def drain(self) -> None:
         """End every open listen with its final result."""
-        for open_here in list(self._listens.values()):
-            for ended in open_here:
-                if not ended.done():
-                    ended.set_result(None)
+        self.listening.drain()
 
     async def close(self) -> None:
         """Stop telling changes, end the sources, leave the lifespan; does nothing the second time."""

@@ -173,5 +173,9 @@ class _Stream:
     def __init__(self, request: Request) -> None:
         self._request = request
 
+    @property
+    def shared(self) -> bool:
+        return self._request.channel.shared
+
     def send(self, request: Request, message: bytes) -> bool:
         return self._request.channel.send(self._request, message)

@@ -35,6 +35,7 @@ class Call:
         "watcher",
         "why",
     )
+    shared = False
 
     def __init__(self, calls: Calls, receive: Receive, reply: Send, accepted: int, client: Any) -> None:
         self.calls = calls
