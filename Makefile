@@ -21,7 +21,7 @@ PROJECT := pyproject.toml constraints.txt
 TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic
 CHECK_TOOLS := ruff mypy pyright
 # What needs pip, servers of its own or the peers: not for the quick suite.
-ELSEWHERE := conformance docs interop test_package.py
+ELSEWHERE := conformance docs interop security test_package.py
 
 # What each environment holds; a stamp is newer than what it was built from.
 MADE := $(VENV)/.made
@@ -53,7 +53,7 @@ serve: $(RUNS)
 
 test: $(TESTS)
 	$(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 -q $(ARGS)
-	$(PY) -m pytest tests/docs tests/test_package.py -n 2 -q
+	$(PY) -m pytest tests/security tests/docs tests/test_package.py -n 2 -q
 
 check: $(CHECKS) $(NODE) $(WHEEL)
 	$(BIN)/ruff check .

@@ -88,7 +88,6 @@ async def test_answers_of_one_turn_are_written_many_at_a_time() -> None:
 async def test_large_answers_keep_their_place_and_are_written_as_fast_as_they_are_read() -> None:
     server, _ = make()
     async with Wire(server) as wire:
-        wire.stream.data_received(read("a:b", 1) + read("blob:1000000", 2) + read("a:b", 3))
         # Whoever is slow stops after each chunk.
         write = wire.write
 
@@ -97,6 +96,7 @@ async def test_large_answers_keep_their_place_and_are_written_as_fast_as_they_ar
             wire.stream.pause_writing()
 
         wire.write = slow  # type: ignore[method-assign]
+        wire.stream.data_received(read("a:b", 1) + read("blob:1000000", 2) + read("a:b", 3))
         await wire.until(lambda: wire.stream.blocked)
         assert wire.answers.keys() == {(int, 1)}
         while len(wire.answers) < 3:
@@ -244,6 +244,34 @@ async def test_what_is_cancelled_in_the_write_that_asked_for_it_is_not_answered(
         await wire.answer(2)
         assert wire.answers.keys() == {(int, 2)}
         assert held.ended == ["cancelled"] * held.entered.is_set()
+
+
+@looped
+async def test_what_is_cancelled_while_it_begins_is_not_answered() -> None:
+    """By a client in this process, from within the write that tells it something."""
+    server, held = make()
+
+    @server.resource("a:chatty")
+    async def chatty(ctx: Context) -> str:
+        for _ in range(FLUSH):
+            ctx.info("x")
+        return await held()
+
+    async with Wire(server, "2025-11-25") as wire:
+        write = wire.write
+
+        def hasty(data: Any) -> None:
+            write(data)
+            wire.tell("notifications/cancelled", {"requestId": 1})
+
+        wire.write = hasty  # type: ignore[method-assign]
+        wire.put("resources/read", {"uri": "a:chatty"}, 1)
+        await wire.notice(FLUSH)
+        while not held.ended:
+            await asyncio.sleep(0)
+        assert held.ended == ["cancelled"]
+        assert (int, 1) not in wire.answers
+        assert wire.stream.peer.in_flight == {}
 
 
 @looped
@@ -403,12 +431,13 @@ async def test_many_requests_leave_nothing_behind() -> None:
     """security X02"""
     server, _ = make()
     async with Wire(server) as wire:
+        before = asyncio.all_tasks()
         for number in range(20):
             wire.stream.data_received(b"".join(read("a:b", number * 100 + n) for n in range(100)))
             await wire.until(lambda number=number: len(wire.answers) == number * 100 + 100)  # type: ignore[misc]
         assert wire.stream.peer.in_flight == {}
         assert (wire.stream.out, len(wire.stream.parked)) == ([], 0)
-        assert len(asyncio.all_tasks()) == 2  # the test's own and its guard
+        assert asyncio.all_tasks() == before
 
 
 # -- a client that does not read
@@ -430,12 +459,18 @@ async def test_a_client_that_reads_no_answers_is_refused_and_then_let_go(revisio
         wire.stream.data_received(read("a:b", "late", revision))
         wire.stream.resume_writing()
         assert (await wire.answer("late"))["error"]["code"] == -32603
-        assert len((await wire.answer(2))["result"]["contents"][0]["blob"]) == 80_000
+        assert len((await wire.answer(1))["result"]["contents"][0]["blob"]) == 80_000
+        assert (await wire.answer(2))["error"]["code"] == -32603
         wire.stream.data_received(read("a:b", "again", revision))
         assert text(await wire.answer("again")) == "quick"
         assert not aborted
         wire.stream.pause_writing()
         for number in range(3, 7):
             wire.stream.data_received(read("blob:60000", number, revision))
+        while wire.stream.peer.in_flight:
+            await asyncio.sleep(0)
+        assert not aborted  # two more filled it up, and what was still being served is refused like the rest
+        for number in range(4_000):
+            wire.stream.data_received(read("a:b", f"none {number}", revision))
         while not aborted:
             await asyncio.sleep(0)

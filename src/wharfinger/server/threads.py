@@ -42,7 +42,7 @@ class Pool:
     """
 
     def __init__(
-        self, size: int = 32, *, share: int = 24, queue: int = 1024, patience: float = 2.0, lost: int = 64
+        self, size: int = 32, *, share: int = 24, queue: int = 4096, patience: float = 2.0, lost: int = 64
     ) -> None:
         self.size = size
         self.share = share

@@ -40,6 +40,8 @@ class StreamServer(asyncio.Protocol):
     `ended` is done when the connection is over and everything that was read is answered, or cancelled.
     """
 
+    shared = True
+
     def __init__(self, service: Service, *, principal: str = "") -> None:
         self.service = service
         self.peer = ServerPeer(Session(principal, self.send_apart), service.stamps, service.limits)
@@ -102,6 +104,8 @@ class StreamServer(asyncio.Protocol):
 
     async def serve(self, request: Request) -> None:
         """Run the handler; the only place where its exception becomes an error on the wire."""
+        # Here too: begun at once, it can be cancelled before its maker knows it, by a client in the same process.
+        request.task = asyncio.current_task()
         try:
             handler = self.service.handlers.get(request.method) if request.row is not None else None
             if handler is None:
@@ -211,7 +215,8 @@ class StreamServer(asyncio.Protocol):
             if chunk is None or head is chunk:
                 self.parked.popleft()
             if chunk is not None:
-                self.parked_small -= len(chunk) if head is chunk else 0
+                if isinstance(head, bytes):
+                    self.parked_small -= len(head)
                 self.parked_bytes -= len(chunk)
                 self.transport.write(chunk)
         self.peer.refusing = self.parked_bytes > self.service.limits.unread

@@ -1,0 +1,41 @@
+"""Servers that several security tests share, because none of them may harm a server for the next one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.security.places import FIXTURE, Http, Stdio
+
+
+@pytest.fixture(scope="module")
+def stdio() -> Iterator[Stdio]:
+    """The fixture server on pipes, once per module."""
+    with Stdio("run", FIXTURE) as running:
+        running.call("quick")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Http]:
+    """The fixture server over HTTP, once per module."""
+    with Http("run", FIXTURE) as running:
+        running.tool("quick")
+        yield running
+
+
+@pytest.fixture
+def charts(tmp_path: Path) -> Path:
+    """A folder to publish, beside one that is not, with names of every kind."""
+    folder = tmp_path / "charts"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_text("a")
+    (folder / "sub" / "b.txt").write_text("inside")
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9 \x1b[31m\n.txt")).write_text("latin")
+    os.mkfifo(folder / "fifo")
+    (tmp_path / "charts-evil").mkdir()
+    (tmp_path / "charts-evil" / "b.txt").write_text("private")
+    return folder

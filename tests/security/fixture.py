@@ -1,0 +1,143 @@
+"""The server that the security tests start as a real process, with `wharfinger run`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import time
+
+from wharfinger import Context, Server
+from wharfinger.protocol.limits import Limits
+
+server = Server("fixture", limits=Limits(drain=0.5))
+left = 0
+held = threading.Event()
+
+
+@server.tool
+async def echo(value: str) -> str:
+    return value
+
+
+@server.tool
+async def wait() -> str:
+    """Stays until cancelled, which it counts."""
+    global left
+    try:
+        await asyncio.Event().wait()
+    finally:
+        left += 1
+    return "never"
+
+
+@server.tool
+async def cancelled() -> int:
+    return left
+
+
+@server.tool
+def block() -> str:
+    """Blocks its thread until `release`."""
+    held.wait(60)
+    return "released"
+
+
+@server.tool
+async def release() -> str:
+    held.set()
+    return "ok"
+
+
+@server.tool
+def quick() -> str:
+    return "quick"
+
+
+@server.tool
+def double(number: int) -> int:
+    return 2 * number
+
+
+@server.tool
+async def exits() -> str:
+    sys.exit(3)
+
+
+@server.tool
+def recursion() -> str:
+    return recursion()
+
+
+@server.tool
+async def raises() -> str:
+    raise ValueError("the password is hunter2")
+
+
+@server.tool
+async def surrogate() -> str:
+    return "\ud800"
+
+
+@server.tool
+async def large(size: int) -> str:
+    return "x" * size
+
+
+@server.tool
+async def chatter(ctx: Context, events: int) -> str:
+    """Reports progress without waiting for anybody."""
+    for step in range(events):
+        ctx.report_progress(step, events, "a\r\n\r\nevent: fake\ndata: {}\u2028")
+    return "done"
+
+
+@server.tool
+def floods(lines: int) -> str:
+    for _ in range(lines):
+        print("x" * 100, file=sys.stderr)
+    return "done"
+
+
+@server.tool
+async def object_of(value: dict[str, float | str]) -> str:
+    return json.dumps(value)
+
+
+@server.tool
+async def storm(changes: int) -> str:
+    """Tells of changes of one resource as fast as it goes."""
+    for step in range(changes):
+        server.resource_updated("fix://counter")
+        if step % 100 == 0:
+            await asyncio.sleep(0)
+    return "done"
+
+
+@server.resource("fix://counter")
+async def counter() -> str:
+    return "0"
+
+
+@server.resource("fix://blocks/{name}")
+def blocks(name: str) -> str:
+    held.wait(60)
+    return name
+
+
+@server.resource("fix://any/{+rest}")
+async def anything(rest: str) -> str:
+    return rest[:10]
+
+
+@server.resource("fix://slow")
+async def slow() -> str:
+    await asyncio.sleep(3600)
+    return "never"
+
+
+@server.resource("fix://sleeps")
+def sleeps() -> str:
+    time.sleep(3600)
+    return "never"

@@ -1,0 +1,242 @@
+"""Real servers for the security tests: `wharfinger serve` and `wharfinger run` as processes, over stdio and HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.transports.http_support import META, Wire
+
+COMMAND = [sys.executable, "-m", "wharfinger"]
+FIXTURE = str(Path(__file__).with_name("fixture.py"))
+DEADLINE = 10.0
+"""Seconds after which a test gives up; reached only where something is broken."""
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("WHARFINGER_")}
+MIB = 1 << 20
+OPENING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+def message(id: Any, method: str, params: Any = None) -> dict[str, Any]:
+    """A request of the handshake era."""
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
+
+
+def stateless(id: Any, method: str, params: Any = None) -> dict[str, Any]:
+    """A request of the stateless era."""
+    return message(id, method, {**(params or {}), "_meta": META})
+
+
+def notice(method: str, params: Any = None) -> dict[str, Any]:
+    """A notification."""
+    return {"jsonrpc": "2.0", "method": method, "params": params or {}}
+
+
+class Process:
+    """One server process; it is killed at the end, whatever happens."""
+
+    def __init__(self, *arguments: str, env: dict[str, str] | None = None, **pipes: Any) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=pipes.get("stdin", subprocess.PIPE),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**ENVIRONMENT, **(env or {})},
+            bufsize=0,
+        )
+        self.errors = b""
+        self._reader = threading.Thread(target=self._read_errors, daemon=True)
+        self._reader.start()
+
+    def _read_errors(self) -> None:
+        while data := os.read(self.process.stderr.fileno(), 65536):  # type: ignore[union-attr]
+            self.errors = (self.errors + data)[-MIB:]
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def exit_code(self, seconds: float = 5.0) -> int:
+        """Wait for the end."""
+        return self.process.wait(seconds)
+
+    def status(self, name: str) -> int:
+        """A number of /proc: `VmRSS` and `VmHWM` in bytes, or `Threads`."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        number = int(re.search(rf"^{name}:\s+(\d+)", text, re.M)[1])  # type: ignore[index]
+        return number if name == "Threads" else number * 1024
+
+    @property
+    def rss(self) -> int:
+        """Bytes of memory now."""
+        return self.status("VmRSS")
+
+    @property
+    def peak(self) -> int:
+        """Bytes of memory at most, since the last `forget_peak`."""
+        return self.status("VmHWM")
+
+    def forget_peak(self) -> int:
+        """Begin the peak anew; the memory now."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+        return self.rss
+
+    def descriptors(self) -> int:
+        """How many files it has open."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+
+class Stdio(Process):
+    """A server on pipes, spoken to line by line."""
+
+    def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
+        super().__init__(*arguments, env=env)
+        self.held = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.process.stdin.fileno(), view) :]  # type: ignore[union-attr]
+
+    def send(self, *messages: Any) -> None:
+        """Send messages in one write; bytes as they are."""
+        self.write(b"".join(m + b"\n" if isinstance(m, bytes) else json.dumps(m).encode() + b"\n" for m in messages))
+
+    def line(self, seconds: float = DEADLINE) -> bytes:
+        """The next line; empty at the end of output."""
+        end = time.monotonic() + seconds
+        seen = 0
+        while (place := self.held.find(b"\n", seen)) < 0:
+            seen = len(self.held)
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                raise TimeoutError(f"nothing came in {seconds} s; stderr: {self.errors[-2000:]!r}")
+            data = os.read(self.process.stdout.fileno(), MIB)  # type: ignore[union-attr]
+            if not data:
+                return b""
+            self.held += data
+        found = bytes(self.held[:place])
+        del self.held[: place + 1]
+        return found
+
+    def receive(self, seconds: float = DEADLINE) -> Any:
+        """The next message."""
+        return json.loads(self.line(seconds))
+
+    def until(self, id: Any, seconds: float = DEADLINE) -> tuple[Any, list[Any]]:
+        """The answer with this id, and what came before it."""
+        before = []
+        while True:
+            got = self.receive(seconds)
+            if got.get("id") == id and type(got.get("id")) is type(id) and "method" not in got:
+                return got, before
+            before.append(got)
+
+    def ask(self, method: str, params: Any = None, id: Any = "ask") -> Any:
+        """One stateless request and its answer."""
+        self.send(stateless(id, method, params))
+        return self.until(id)[0]
+
+    def call(self, tool: str, **arguments: Any) -> Any:
+        """One tool call and its answer."""
+        return self.ask("tools/call", {"name": tool, "arguments": arguments})
+
+    def open(self) -> None:
+        """The handshake."""
+        self.send(message("open", "initialize", OPENING), notice("notifications/initialized"))
+        assert "result" in self.until("open")[0]
+
+    def close_input(self) -> None:
+        """End of input."""
+        self.process.stdin.close()  # type: ignore[union-attr]
+
+
+class Http(Process):
+    """A server on a free port of the loopback interface."""
+
+    def __init__(self, *arguments: str, address: str = "127.0.0.1:0", env: dict[str, str] | None = None) -> None:
+        super().__init__(*arguments, "--http", address, env=env, stdin=subprocess.DEVNULL)
+        self.card: list[str] = []
+        for line in iter(self.process.stdout.readline, b""):  # type: ignore[union-attr]
+            self.card.append(line.decode())
+            if found := re.search(rb"MCP  (\w+)://\S+:(\d+)/mcp", line):
+                self.port = int(found[2])
+                break
+        else:
+            raise AssertionError(self.errors)
+        threading.Thread(target=self._read_card, daemon=True).start()
+
+    def _read_card(self) -> None:
+        try:
+            while data := os.read(self.process.stdout.fileno(), 65536):  # type: ignore[union-attr]
+                self.card.append(data.decode(errors="replace"))
+        except (OSError, ValueError):
+            pass
+
+    def wire(self, seconds: float = DEADLINE) -> Wire:
+        """One connection."""
+        return Wire(self.port, seconds)
+
+    def tool(self, tool: str, **arguments: Any) -> Any:
+        """One tool call on a connection of its own."""
+        with self.wire() as wire:
+            return call(wire, tool, **arguments)
+
+
+def call(wire: Wire, tool: str, id: Any = 1, **arguments: Any) -> Any:
+    """One stateless tool call; the result, or the error."""
+    start_call(wire, tool, id, **arguments)
+    body = wire.reply().json
+    return body.get("result", body.get("error"))
+
+
+def start_call(wire: Wire, tool: str, id: Any = 1, **arguments: Any) -> None:
+    """Send one stateless tool call."""
+    wire.stateless("tools/call", {"name": tool, "arguments": arguments}, id, mcp_name=tool)
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Whether it comes true in time; for what nothing signals."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+heavy = pytest.mark.skipif(os.environ.get("CI") != "true", reason="heavy: it runs with CI=true")
+"""For what takes seconds or much memory."""
+
+
+def read_file(server: Stdio, uri: str) -> Any:
+    """The contents of a resource, or the error."""
+    answer = server.ask("resources/read", {"uri": uri})
+    return answer["result"]["contents"] if "result" in answer else answer["error"]
+
+
+def read_over(wire: Wire, uri: str, **headers: str | None) -> Any:
+    """The same over HTTP; the status first."""
+    wire.stateless("resources/read", {"uri": uri}, 1, **{"mcp_name": uri, **headers})
+    reply = wire.reply()
+    body = reply.json
+    return reply.status, body["result"]["contents"] if "result" in body else body["error"]

@@ -1,0 +1,186 @@
+"""Which test shows each row of the table of threats and faults, as `file::name` below `tests/`, or why none does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = ["REASONS", "ROWS", "SHOWN", "spread"]
+
+CASES = "protocol/test_jsonrpc_cases.py::test_peer_answers_as_it_must_and_lives"
+STATELESS = "transports/test_http_stateless.py::"
+SESSIONS = "transports/test_http_sessions.py::"
+LIMITS = "transports/test_http_limits.py::"
+STREAMS = "transports/test_http_streams.py::"
+STDIO = "transports/test_stdio.py::"
+STREAM = "transports/test_stream.py::"
+PEER = "protocol/test_peer.py::"
+FOLDER = "sources/test_folder.py::"
+OPENING = "sources/test_safe_open.py::"
+WATCHING = "server/test_watching.py::"
+HERE = "security/"
+
+ROWS = "J01-J41 L01-L24 H01-H53 S01-S13 R01-R34 T01-T06 U01-U10"
+"""Every row that must be in the table."""
+
+SHOWN: dict[str, str] = {
+    "J01-J02": HERE + "test_messages.py::test_every_malformed_line_is_answered_by_the_command_too",
+    "J03": "protocol/test_jsonrpc_cases.py::test_blank_lines_between_messages_are_ignored",
+    "J04-J05": CASES,
+    "J06": HERE + "test_tools.py::test_a_number_too_large_comes_back_as_valid_json",
+    "J07-J09": CASES,
+    "J10": HERE + "test_messages.py::test_every_malformed_line_is_answered_by_the_command_too",
+    "J11": HERE + "test_tools.py::test_a_number_too_large_comes_back_as_valid_json",
+    "J12": "protocol/test_jsonrpc_cases.py::test_id_of_many_digits_is_served_or_refused",
+    "J13-J16": CASES,
+    "J17": "protocol/test_jsonrpc_cases.py::test_id_of_many_digits_is_served_or_refused",
+    "J18-J19": HERE + "test_messages.py::test_both_eras_share_one_stream_and_its_ids",
+    "J20-J23": CASES,
+    "J24": HERE + "test_messages.py::test_64_mib_in_one_message_are_refused_in_bounded_memory",
+    "J25": HERE + "test_messages.py::test_64_mib_without_an_end_and_then_the_end_of_input_end_the_process",
+    "J26-J30": CASES,
+    "J31": HERE + "test_messages.py::test_a_response_and_progress_that_nobody_asked_for_are_ignored",
+    "J32-J36": CASES,
+    "J37": "protocol/test_jsonrpc_cases.py::test_200_000_members_are_read_in_time",
+    "J38": "protocol/test_jsonrpc_cases.py::test_id_is_free_again_after_its_answer",
+    "J39-J40": CASES,
+    "J41": "protocol/test_jsonrpc_cases.py::test_mutated_messages_never_raise_and_every_answer_is_json",
+    "L01": PEER + "test_a_call_before_the_handshake_is_refused",
+    "L02": PEER + "test_ping_is_served_before_the_handshake",
+    "L03": PEER + "test_a_second_initialize_is_refused_and_the_first_agreement_stands",
+    "L04": "protocol/test_handshake.py::test_any_other_revision_is_answered_with_our_latest",
+    "L05": PEER + "test_a_failed_initialize_can_be_tried_again",
+    "L06": PEER + "test_initialized_without_initialize_opens_nothing",
+    "L07": PEER + "test_a_call_in_the_same_write_as_initialize_is_served",
+    "L08": PEER + "test_cancelling_what_is_not_in_flight_is_ignored",
+    "L09": HERE + "test_messages.py::test_a_response_and_progress_that_nobody_asked_for_are_ignored",
+    "L10": PEER + "test_a_late_cancellation_does_not_hit_the_next_request_of_that_id",
+    "L11": HERE + "test_messages.py::test_cancelled_work_stops",
+    "L12": HERE + "test_messages.py::test_a_response_and_progress_that_nobody_asked_for_are_ignored",
+    "L13": STATELESS + "test_missing_meta_is_told_as_such",
+    "L14": STATELESS + "test_unknown_version_gets_the_list_of_those_that_are_spoken",
+    "L15": HERE + "test_messages.py::test_initialize_with_stateless_meta_names_what_is_spoken",
+    "L16": STDIO + "test_the_null_device_as_stdin_ends_at_once",
+    "L17": STDIO + "test_a_request_that_does_not_end_holds_up_nothing_after_the_end_of_input",
+    "L18": STDIO + "test_a_blocking_thread_holds_up_nothing_after_the_end_of_input",
+    "L19-L20": HERE + "test_messages.py::test_a_signal_ends_a_process_that_listens_and_blocks",
+    "L21": STDIO + "test_two_thousand_calls_at_once_are_each_answered_once",
+    "L22": HERE + "test_messages.py::test_20_000_calls_at_once_are_bounded_and_each_answered_once",
+    "L23": HERE + "test_messages.py::test_both_eras_share_one_stream_and_its_ids",
+    "L24": HERE + "test_messages.py::test_20_000_calls_at_once_are_bounded_and_each_answered_once",
+    "H01-H06": HERE + "test_http.py::test_only_allowed_names_and_origins_open",
+    "H07": STATELESS + "test_pages_of_an_allowed_origin_may_read_the_answers",
+    "H08-H09": HERE + "test_http.py::test_bodies_that_a_page_can_send_unasked_are_refused",
+    "H10": "protocol/test_http.py::test_post_that_does_not_take_json_is_not_acceptable",
+    "H11": "protocol/test_http.py::test_compressed_body_is_refused",
+    "H12": LIMITS + "test_body_that_is_too_long_is_refused_before_it_is_sent",
+    "H13": LIMITS + "test_chunked_body_is_cut_at_the_limit",
+    "H14": LIMITS + "test_lengths_that_contradict_are_refused_and_the_connection_is_closed",
+    "H15": LIMITS + "test_body_that_never_ends_is_given_up",
+    "H16": LIMITS + "test_head_that_never_ends_is_given_up",
+    "H17": LIMITS + "test_half_open_heads_do_not_hold_up_a_real_client",
+    "H18": LIMITS + "test_head_that_is_too_large_is_refused",
+    "H19": STATELESS + "test_other_http_methods_are_not_allowed",
+    "H20": STATELESS + "test_other_spellings_of_the_path_are_elsewhere",
+    "H21": SESSIONS + "test_request_without_a_session_is_refused",
+    "H22-H23": SESSIONS + "test_unknown_session_is_not_found_and_not_repeated",
+    "H24": SESSIONS + "test_ids_are_unguessable_and_in_no_order",
+    "H25": SESSIONS + "test_deleted_session_is_gone",
+    "H26-H27": SESSIONS + "test_session_has_one_stream_and_another_one_after_it",
+    "H28": SESSIONS + "test_session_cannot_cancel_for_another",
+    "H29-H30": SESSIONS + "test_last_event_id_brings_nothing_of_anybody",
+    "H31": HERE + "test_http.py::test_no_text_makes_a_second_event",
+    "H32": HERE + "test_files.py::test_names_that_are_no_text_go_all_the_way",
+    "H33": STREAMS + "test_listener_that_never_reads_costs_bounded_memory_and_holds_nobody",
+    "H34": HERE + "test_subscriptions.py::test_a_session_stream_that_is_not_read_holds_up_nothing_else_of_its_session",
+    "H35": HERE + "test_subscriptions.py::test_listeners_that_vanish_give_everything_back",
+    "H36-H37": "protocol/test_http.py::test_header_unlike_the_body_is_refused",
+    "H38": "protocol/test_http.py::test_routing_header_may_not_repeat",
+    "H39": "protocol/test_http.py::test_name_that_looks_encoded_must_be_encoded",
+    "H40": STATELESS + "test_method_of_another_era_or_none_is_not_found",
+    "H41": STATELESS + "test_headers_decide_before_the_handler",
+    "H42": "transports/test_http_stateless.py::test_client_that_leaves_cancels_its_request",
+    "H43": "transports/test_http_stateless.py::test_clients_with_equal_ids_get_their_own_answers",
+    "H44-H45": HERE + "test_http.py::test_what_has_no_number_or_text_is_answered_with_valid_json",
+    "H46": STATELESS + "test_body_that_is_no_request_is_refused",
+    "H47": LIMITS + "test_what_is_not_http_is_refused_in_json",
+    "H48": STATELESS + "test_failure_of_a_handler_is_that_call_s_error",
+    "H49": HERE + "test_http.py::test_what_comes_and_goes_leaves_nothing",
+    "H50": SESSIONS + "test_refused_initialize_leaves_nothing_behind",
+    "H51": LIMITS + "test_pipelined_requests_are_answered_in_order",
+    "H52-H53": HERE + "test_http.py::test_blocked_calls_of_one_client_leave_threads_to_another_address",
+    "S01-S02": STDIO + "test_stray_output_does_not_touch_the_wire",
+    "S03": STDIO + "test_half_a_message_at_the_end_is_not_run",
+    "S04": STDIO + "test_bytes_one_at_a_time_make_the_same_messages",
+    "S05": STDIO + "test_a_broken_output_pipe_ends_the_server",
+    "S06": HERE + "test_files.py::test_large_answers_beyond_what_a_reader_takes_are_refused_and_the_connection_stays",
+    "S07": HERE + "test_tools.py::test_whatever_a_tool_does_is_its_calls_error",
+    "S08": HERE + "test_messages.py::test_every_malformed_line_is_answered_by_the_command_too",
+    "S09": STDIO + "test_the_null_device_as_stdin_ends_at_once",
+    "S10": STDIO + "test_the_server_ends_when_its_parent_dies",
+    "S11-S12": HERE + "test_tools.py::test_a_tool_that_floods_stderr_is_served_and_16_mib_arrive",
+    "S13": HERE + "test_tools.py::test_progress_to_a_reader_that_is_slow_is_bounded",
+    "R01-R12": HERE + "test_files.py::test_no_spelling_leads_out_and_the_answers_look_alike",
+    "R14": OPENING + "test_no_trick_with_the_rest_of_the_uri_leads_out",
+    "R15-R17": HERE + "test_files.py::test_no_spelling_leads_out_and_the_answers_look_alike",
+    "R18": HERE + "test_files.py::test_uris_that_are_none_are_invalid_params_and_not_repeated",
+    "R19": HERE + "test_files.py::test_a_directory_swapped_for_a_link_is_never_followed",
+    "R20-R22": HERE + "test_files.py::test_no_spelling_leads_out_and_the_answers_look_alike",
+    "R23-R26": HERE + "test_files.py::test_content_is_told_as_what_it_is",
+    "R27": HERE + "test_files.py::test_no_spelling_leads_out_and_the_answers_look_alike",
+    "R28": HERE + "test_files.py::test_a_file_that_changes_in_every_way_is_answered_every_time",
+    "R29-R30": HERE + "test_files.py::test_uris_that_are_none_are_invalid_params_and_not_repeated",
+    "R31": HERE + "test_files.py::test_2_000_reads_at_once_are_answered_or_refused_in_bounded_memory",
+    "R32": HERE + "test_files.py::test_cursors_that_are_none_are_invalid_params",
+    "R33": "sources/test_tree.py::test_where_names_fold_only_the_real_name_is_served",
+    "R34": HERE + "test_files.py::test_a_hard_link_is_a_file_of_the_folder",
+    "T01": "protocol/test_template_index.py::test_a_uri_of_many_segments_is_refused_in_little_time",
+    "T02": "protocol/test_template_index.py::test_the_most_specific_template_wins_in_any_order",
+    "T03": "protocol/test_uri_template.py::test_matches",
+    "T04": "sources/test_file_uri.py::test_escapes_are_decoded_once",
+    "T05": "protocol/test_uri_template.py::test_matches",
+    "T06": "server/test_prompts.py::test_what_is_unknown_is_an_invalid_param",
+    "U01-U02": HERE + "test_subscriptions.py::test_what_is_missing_or_outside_is_not_acknowledged",
+    "U03": HERE + "test_subscriptions.py::test_one_change_reaches_both_eras_on_one_stream_once",
+    "U04": HERE + "test_subscriptions.py::test_what_is_missing_or_outside_is_not_acknowledged",
+    "U05": STREAMS + "test_streams_of_one_client_are_bounded",
+    "U06": HERE + "test_subscriptions.py::test_listeners_that_vanish_give_everything_back",
+    "U07": HERE + "test_subscriptions.py::test_a_storm_of_changes_reaches_fifty_readers_coalesced",
+    "U08": STREAMS + "test_listener_that_never_reads_costs_bounded_memory_and_holds_nobody",
+    "U09": HERE + "test_subscriptions.py::test_what_a_listen_asks_for_in_vain_is_not_kept",
+    "U10": HERE + "test_subscriptions.py::test_more_uris_than_one_may_watch_are_refused",
+    "F01": HERE + "test_tools.py::test_unknown_tools_are_refused",
+    "F02": HERE + "test_tools.py::test_arguments_that_are_not_the_tools_are_refused",
+    "F03": HERE + "test_tools.py::test_nothing_but_an_integer_is_taken_for_one",
+    "F04": HERE + "test_tools.py::test_arguments_that_are_not_the_tools_are_refused",
+    "F05-F07": HERE + "test_tools.py::test_whatever_a_tool_does_is_its_calls_error",
+    "F08-F10": HERE + "test_tools.py::test_blocking_calls_hold_up_neither_ping_nor_for_long_their_own_caller",
+    "F11": HERE + "test_tools.py::test_arguments_of_3_mib_and_lists_without_end_are_served",
+    "F12": HERE + "test_tools.py::test_text_that_looks_like_json_stays_text",
+    "F13": HERE + "test_tools.py::test_nothing_but_an_integer_is_taken_for_one",
+    "F14": HERE + "test_tools.py::test_arguments_of_3_mib_and_lists_without_end_are_served",
+    "F15": HERE + "test_tools.py::test_published_schemas_refer_to_nothing_elsewhere",
+    "A18": HERE + "test_http.py::test_a_token_is_nowhere_but_in_its_variable",
+    "X01-X02": HERE + "test_http.py::test_thousands_of_sessions_and_calls_leave_nothing",
+    "X03": HERE + "test_subscriptions.py::test_listeners_that_vanish_give_everything_back",
+    "X04": STREAMS + "test_many_idle_streams_are_served_beside_requests",
+    "X05": HERE + "test_http.py::test_thousands_of_sessions_and_calls_leave_nothing",
+    "X06": LIMITS + "test_unfinished_bodies_share_one_budget",
+    "X07": HERE + "test_http.py::test_thousands_of_sessions_and_calls_leave_nothing",
+    "X09": "sources/test_watch.py::test_without_watches_left_it_polls_and_says_so",
+    "X10": HERE + "test_http.py::test_without_descriptors_left_it_refuses_and_recovers",
+}  # fmt: skip
+
+REASONS: dict[str, str] = {
+    "R13": "Windows names can be opened on Windows alone; elsewhere they are file names like others.",
+    "X08": "10,000 subscriptions of one resource belong to the benchmarks of scale.",
+    "X11": "A soak of 24 hours belongs to no test run.",
+}
+"""Rows that no test shows, and why."""
+
+
+def spread(rows: str) -> Iterator[str]:
+    """Every id of `J01-J03 L05`."""
+    for row in rows.split():
+        first, _, last = row.partition("-")
+        for number in range(int(first[1:]), int((last or first)[1:]) + 1):
+            yield f"{first[0]}{number:02}"

@@ -1,0 +1,183 @@
+"""R: a published folder at a real process, while it is changed under its hands."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.security.places import MIB, Http, Stdio, heavy, read_file, read_over, stateless
+
+
+@contextmanager
+def meanwhile(change: Callable[[], None]) -> Iterator[None]:
+    """Do it again and again in a thread."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            with suppress(OSError):
+                change()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_no_spelling_leads_out_and_the_answers_look_alike(charts: Path) -> None:
+    """R01 to R18, R20, R21, R27: also beside what is there."""
+    (charts / "out").symlink_to(charts.parent / "charts-evil")
+    (charts / "zero").symlink_to("/dev/zero")
+    paths = (
+        "none", "a.txt/", "a.txt/x", "../charts-evil/b.txt", "%2e%2e/charts-evil/b.txt", "..%2fcharts-evil%2fb.txt",
+        "%252e%252e/charts-evil/b.txt", "sub/../a.txt", "sub%2fb.txt", "..\\charts-evil\\b.txt", "/etc/passwd",
+        "a.txt%00",
+        "%c0%ae%c0%ae/charts-evil/b.txt", "out/b.txt", "out", "zero", "fifo", "~", "$HOME", "*", "a.txt?x", "a.txt#x",
+    )  # fmt: skip
+    with Stdio("serve", str(charts)) as server:
+        shapes = set()
+        for path in (*paths, *["fifo"] * 45):
+            uri = f"file:///charts/{path}"
+            error = read_file(server, uri)
+            shapes.add((error["code"], error["message"].replace(uri, "")))
+        assert shapes == {(-32602, "Resource not found: ")}
+        assert read_file(server, "file:///charts/%zz")["code"] == -32602
+        assert len(str(read_file(server, "file:///charts/" + "a" * 2 * MIB))) < 1_000
+        assert read_file(server, "file:///charts/a.txt")[0]["text"] == "a"
+
+
+def test_names_that_are_no_text_go_all_the_way(charts: Path) -> None:
+    """H32: listed, read, found and shown without a byte that could harm a terminal."""
+    with Stdio("serve", str(charts)) as server:
+        (odd,) = [r for r in server.ask("resources/list")["result"]["resources"] if "caf" in r["uri"]]
+        assert odd["uri"] == "file:///charts/caf%E9%20%1B%5B31m%0A.txt"
+        assert odd["name"] == "caf\\xe9 \\x1b[31m\\x0a.txt"
+        assert read_file(server, odd["uri"])[0]["text"] == "latin"
+        found = server.call("search", query="caf")["result"]["structuredContent"]["results"]
+        assert [hit["id"] for hit in found] == [odd["uri"]]
+
+
+def test_content_is_told_as_what_it_is(charts: Path) -> None:
+    """R23, R24, R25, R26."""
+    (charts / "latin.txt").write_bytes(b"caf\xe9")
+    (charts / "lines.txt").write_bytes(b"a\r\nb\r")
+    (charts / "png.txt").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    (charts / "large.bin").touch()
+    os.truncate(charts / "large.bin", 64 * MIB)
+    with Stdio("serve", str(charts)) as server:
+        assert read_file(server, "file:///charts/latin.txt")[0]["blob"] == "Y2Fm6Q=="
+        assert read_file(server, "file:///charts/lines.txt")[0]["text"] == "a\r\nb\r"
+        assert read_file(server, "file:///charts/png.txt")[0]["mimeType"] == "image/png"
+        base = server.forget_peak()
+        assert read_file(server, "file:///charts/large.bin")["data"]["limit"] == 32 * MIB
+        assert server.peak - base < 8 * MIB
+
+
+def test_a_directory_swapped_for_a_link_is_never_followed(charts: Path) -> None:
+    """R19, over HTTP, with the search beside it."""
+    with Http("serve", str(charts)) as server, server.wire() as wire:
+
+        def swap() -> None:
+            os.rename(charts / "sub", charts / "aside")
+            os.symlink(charts.parent / "charts-evil", charts / "sub")
+            os.unlink(charts / "sub")
+            os.rename(charts / "aside", charts / "sub")
+
+        seen = set()
+        with meanwhile(swap):
+            for number in range(200):
+                _, found = read_over(wire, "file:///charts/sub/b.txt")
+                seen.add(found[0]["text"] if isinstance(found, list) else found["code"])
+                if number % 50 == 0:
+                    assert (
+                        b"private"
+                        not in wire.call(
+                            "tools/call", {"name": "search", "arguments": {"query": "b"}}, mcp_name="search"
+                        ).body
+                    )
+        assert seen <= {"inside", -32602}
+        assert read_over(wire, "file:///charts/sub/b.txt")[1][0]["text"] == "inside"
+
+
+def test_a_file_that_changes_in_every_way_is_answered_every_time(charts: Path) -> None:
+    """R28: truncated, replaced, removed, made unreadable, a directory and a FIFO, while read and watched."""
+    path = charts / "grow.bin"
+
+    def change() -> None:
+        path.write_bytes(bytes(MIB))
+        os.truncate(path, 10)
+        (charts / "new").write_bytes(b"x" * 1000)
+        os.replace(charts / "new", path)
+        path.chmod(0)
+        path.unlink()
+        path.mkdir()
+        path.rmdir()
+        os.mkfifo(path)
+        path.unlink()
+
+    with Http("serve", str(charts)) as server, server.wire() as wire, server.wire() as listener:
+        path.write_text("x")
+        listener.listen("file:///charts/grow.bin")
+        with meanwhile(change):
+            for _ in range(60):
+                status, found = read_over(wire, "file:///charts/grow.bin")
+                assert status == 200
+                assert isinstance(found, list) or found["code"] == -32602
+        assert listener.event()["params"]["uri"] == "file:///charts/grow.bin"
+        assert b"Traceback" not in server.errors
+
+
+@heavy
+def test_2_000_reads_at_once_are_answered_or_refused_in_bounded_memory(charts: Path) -> None:
+    """R31."""
+    (charts / "middle.txt").write_text("x" * 10_000)
+    with Stdio("serve", str(charts)) as server:
+        assert server.ask("server/discover")
+        base = server.forget_peak()
+        server.send(*[stateless(n, "resources/read", {"uri": "file:///charts/middle.txt"}) for n in range(2_000)])
+        assert {server.receive()["id"] for _ in range(2_000)} == set(range(2_000))
+        assert server.peak - base < 128 * MIB
+
+
+def test_large_answers_beyond_what_a_reader_takes_are_refused_and_the_connection_stays(charts: Path) -> None:
+    """S06, R31: whoever pipelines 60 reads of 3 MiB gets an answer to each."""
+    (charts / "large.bin").write_bytes(os.urandom(3 * MIB))
+    with Stdio("serve", str(charts)) as server:
+        assert server.ask("server/discover")
+        base = server.forget_peak()
+        server.send(*[stateless(n, "resources/read", {"uri": "file:///charts/large.bin"}) for n in range(60)])
+        answers = [server.line() for _ in range(60)]
+        served = [line for line in answers if b'"result"' in line[:100]]
+        assert len(served) >= 10
+        assert all(b"-32603" in line for line in answers if line not in served)
+        assert server.peak - base < 256 * MIB
+        assert read_file(server, "file:///charts/a.txt")[0]["text"] == "a"
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "../../etc", "\0", "A" * 3 * MIB, 5, {}])
+def test_cursors_that_are_none_are_invalid_params(stdio: Stdio, cursor: object) -> None:
+    """R29, R32."""
+    assert stdio.ask("resources/list", {"cursor": cursor})["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("uri", [5, None, {}, "", "no uri", "fix://any/" + "a" * 3 * MIB])
+def test_uris_that_are_none_are_invalid_params_and_not_repeated(stdio: Stdio, uri: object) -> None:
+    """R18, R29, R30."""
+    answer = stdio.ask("resources/read", {"uri": uri})
+    assert answer["error"]["code"] == -32602
+    assert len(str(answer)) < 500
+
+
+def test_a_hard_link_is_a_file_of_the_folder(charts: Path) -> None:
+    """R34, as documented: whoever may make hard links in the folder publishes what they lead to."""
+    os.link(charts.parent / "charts-evil" / "b.txt", charts / "linked.txt")
+    with Stdio("serve", str(charts)) as server:
+        assert read_file(server, "file:///charts/linked.txt")[0]["text"] == "private"

@@ -1,0 +1,266 @@
+"""H, X, A: the HTTP front door of a real process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import absent
+from tests.security.places import FIXTURE, META, MIB, Http, call, heavy, read_over, start_call, within
+from tests.transports.http_support import Wire
+from wharfinger.cli import main
+
+A = "file:///charts/a.txt"
+TOKEN = "0123456789abcdef0123"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp",
+        "application/json-seq", "application/json; charset=utf-16", "", None,
+    ],
+)  # fmt: skip
+def test_bodies_that_a_page_can_send_unasked_are_refused(http: Http, kind: str | None) -> None:
+    """H08, H09, H11."""
+    with http.wire() as wire:
+        assert wire.call("tools/list", content_type=kind).status == 415
+
+
+def test_no_text_makes_a_second_event(http: Http) -> None:
+    """H31: line ends of both kinds, and what looks like a field."""
+    with http.wire() as wire:
+        params = {"name": "chatter", "arguments": {"events": 3}, "_meta": {**META, "progressToken": "a\n\nb"}}
+        wire.post(
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params},
+            mcp_protocol_version="2026-07-28",
+            mcp_method="tools/call",
+            mcp_name="chatter",
+        )
+        events = wire.reply().events
+    assert [event.get("method") for event in events] == ["notifications/progress"] * 3 + [None]
+    assert events[0]["params"]["message"] == "a\r\n\r\nevent: fake\ndata: {}\u2028"
+    assert events[0]["params"]["progressToken"] == "a\n\nb"
+
+
+@pytest.mark.parametrize("value", [b'{"a":1e400}', b'{"a":-1e999}', b'{"a":"\\ud800"}', b'{"a":1e308}'])
+def test_what_has_no_number_or_text_is_answered_with_valid_json(http: Http, value: bytes) -> None:
+    """H44, H45, J06."""
+    params = b'{"name":"object_of","_meta":%b,"arguments":{"value":%b}}' % (json.dumps(META).encode(), value)
+    with http.wire() as wire:
+        wire.post(
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%b}' % params,
+            mcp_protocol_version="2026-07-28",
+            mcp_method="tools/call",
+            mcp_name="object_of",
+        )
+        assert wire.reply().json["jsonrpc"] == "2.0"
+
+
+def test_blocked_calls_of_one_client_leave_threads_to_another_address() -> None:
+    """H52, H53: the share is an address's where everybody is anonymous."""
+    with Http("run", FIXTURE) as server:
+        with server.wire() as wire:
+            start_call(wire, "block")
+            began = time.monotonic()
+            assert server.tool("quick")["content"][0]["text"] == "quick"
+            assert time.monotonic() - began < 1
+        wires = [server.wire() for _ in range(60)]
+        for wire in wires:
+            start_call(wire, "block")
+        other = Wire(server.port)
+        other.close()
+        other.socket = socket.create_connection(("127.0.0.1", server.port), 10, source_address=("127.0.0.2", 0))
+        began = time.monotonic()
+        assert call(other, "quick")["content"][0]["text"] == "quick"
+        assert time.monotonic() - began < 3
+        for wire in wires:
+            wire.close()
+        assert within(3, lambda: server.tool("quick")["content"][0]["text"] == "quick")
+
+
+def test_what_comes_and_goes_leaves_nothing(http: Http) -> None:
+    """X01, X02, X07, H49: sessions and calls, scaled down."""
+    with http.wire() as wire:
+
+        def turn(times: int) -> None:
+            for _ in range(times):
+                session = wire.initialize()
+                assert wire.ask("DELETE", mcp_session_id=session).status == 204
+                assert call(wire, "quick")["content"][0]["text"] == "quick"
+
+        turn(50)
+        base = http.rss
+        turn(100)
+        assert http.rss - base < 2 * MIB
+        base = http.rss
+        sessions = {wire.initialize() for _ in range(200)}
+        assert len(sessions) == 200
+        assert http.rss - base < 200 * 64 * 1024
+
+
+@heavy
+def test_thousands_of_sessions_and_calls_leave_nothing() -> None:
+    """X01, X02, X05, X07 at full size but for the sessions: 2,000 of 10,000."""
+    with Http("run", FIXTURE) as server, server.wire() as wire:
+        for _ in range(500):
+            call(wire, "quick")
+        base = server.rss
+        for _ in range(5_000):
+            call(wire, "quick")
+        for _ in range(1_000):
+            assert wire.ask("DELETE", mcp_session_id=wire.initialize()).status == 204
+        assert server.rss - base < 8 * MIB
+        base, times = server.rss, []
+        for _ in range(2_000):
+            began = time.monotonic()
+            wire.initialize()
+            times.append(time.monotonic() - began)
+        assert server.rss - base < 2_000 * 64 * 1024
+        assert sorted(times)[1_980] < 0.05
+
+
+def test_without_descriptors_left_it_refuses_and_recovers(charts: Path) -> None:
+    """X10: and says nothing of its paths."""
+    if shutil.which("prlimit") is None:
+        absent("prlimit")
+    with Http("serve", str(charts)) as server:
+        assert read_over(server.wire(), A)[0] == 200
+        limit = f"--nofile={server.descriptors() + 10}"
+        subprocess.run(["prlimit", "--pid", str(server.process.pid), limit], check=True)
+        wires = [server.wire() for _ in range(30)]
+        _, found = read_over(wires[0], A)  # where one was left after all, it is served
+        assert isinstance(found, list) or "charts" not in str(found)
+        for wire in wires:
+            wire.close()
+
+        def served() -> bool:
+            try:
+                with server.wire(1) as wire:
+                    return isinstance(read_over(wire, A)[1], list)
+            except (OSError, EOFError):
+                return False
+
+        assert within(5, served)
+
+
+def test_a_token_is_nowhere_but_in_its_variable(charts: Path) -> None:
+    """A01, A17, A18: and a header that is cut in two is no header."""
+    with Http("serve", "--token-env", "T", str(charts), env={"T": TOKEN}) as server:
+        given = {"": 401, f"Bearer {TOKEN}": 200, "Bearer x": 401, TOKEN: 401, f"Basic {TOKEN}": 401}
+        for value, status in given.items():
+            assert read_over(server.wire(), A, authorization=value or None)[0] == status
+        for cut in (b"Bearer x\rX: 1", b"Bearer x\nX: 1\r\n y", b"Bearer \0"):
+            with server.wire() as wire:
+                wire.write(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: " + cut + b"\r\n\r\n")
+                assert 400 <= wire.reply().status < 500
+        assert [server.wire().ask("GET", path).status for path in ("/", "/mcp", "/none", "/healthz")] == [
+            401,
+            401,
+            401,
+            200,
+        ]
+        assert TOKEN not in "".join(server.card)
+        assert TOKEN.encode() not in server.errors
+        assert TOKEN not in Path(f"/proc/{server.process.pid}/cmdline").read_text()
+
+
+def test_only_allowed_names_and_origins_open(charts: Path) -> None:
+    """H01 to H06, A14."""
+    with Http("serve", "--allow-host", "charts.test", "--allow-origin", "https://app.test", str(charts)) as server:
+        hosts = {
+            "charts.test": 200, "CHARTS.test:81": 200, "xcharts.test": 403, "charts.test.evil": 403,
+            "127.0.0.1.evil": 403, "localhost:1@evil": 400, None: 400,
+        }  # fmt: skip
+        for host, status in hosts.items():
+            assert read_over(server.wire(), A, host=host)[0] == status, host
+        origins = {
+            "https://app.test": 200, "https://app.test:444": 403, "http://app.test": 403, "null": 403, "": 403,
+            f"http://127.0.0.1:{server.port}": 200, f"http://127.0.0.1:{server.port + 1}": 403,
+        }  # fmt: skip
+        for origin, status in origins.items():
+            assert read_over(server.wire(), A, origin=origin)[0] == status, origin
+
+
+def test_a_bind_beyond_this_machine_needs_a_word_and_still_checks_names(charts: Path) -> None:
+    """A01, H03."""
+    with Http("serve", "--insecure", str(charts), address="0.0.0.0:0") as server:
+        assert read_over(server.wire(), A)[0] == 200
+        assert read_over(server.wire(), A, host="evil.test")[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--http", "0:0"], "--token-env NAME"),
+        (["--http", "[::]:0"], "--token-env NAME"),
+        (["--http", "127.1:0"], "--token-env NAME"),
+        (["--http", "127.0.0.1:99999"], "HOST:PORT"),
+        (["--http", "127.0.0.1:0", "--tls-key", "/none"], "--tls-cert"),
+        (["--http", "127.0.0.1:0", "--tls-cert", "/none"], "cannot be read"),
+        (["--http", "127.0.0.1:0", "--tls-cert", FIXTURE], "not PEM files"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_one_line(
+    charts: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *options, str(charts)]) in (2, 3)
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1
+
+
+@heavy
+def test_tls_serves_listens_and_ends_in_time(charts: Path, tmp_path: Path) -> None:
+    """Also where a client never answers the goodbye, and others never begin a handshake."""
+    if shutil.which("openssl") is None:
+        absent("openssl")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {key} -out {certificate} "
+        "-days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1".split(),
+        check=True,
+        capture_output=True,
+    )
+    with Http("serve", "--tls-cert", str(certificate), "--tls-key", str(key), str(charts)) as server:
+        trust = ssl.create_default_context(cafile=str(certificate))
+        wire = server.wire()
+        wire.socket = trust.wrap_socket(wire.socket, server_hostname="127.0.0.1")
+        assert read_over(wire, A)[0] == 200
+        base = server.descriptors()
+        for _ in range(50):
+            server.wire().close()
+        with server.wire() as plain:
+            plain.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert plain.closed()
+        assert within(3, lambda: server.descriptors() <= base)
+        wire.listen(A)
+        (charts / "a.txt").write_text("new")
+        assert wire.event()["params"]["uri"] == A
+        began = time.monotonic()
+        server.process.terminate()
+        while wire.event() is not None:
+            pass
+        assert server.exit_code() == 0
+        assert time.monotonic() - began < 3
+
+
+def test_folders_of_one_name_are_told_apart_and_a_name_leads_nowhere_else(charts: Path) -> None:
+    """A label is a name: what looks like a path in it is none."""
+    other = charts.parent / "old" / "charts"
+    other.mkdir(parents=True)
+    (other / "z.txt").write_text("z")
+    with Http("serve", str(charts), str(other), f"charts-2={charts / 'sub'}") as server:
+        assert [
+            read_over(server.wire(), f"file:///{uri}")[1][0]["text"]
+            for uri in ("charts/a.txt", "charts-2/b.txt", "charts-3/z.txt")
+        ] == ["a", "inside", "z"]
+    for name in ("..", "a/b", "%2e%2e", "", "."):
+        assert main(["serve", "--stdio", f"{name}={charts}"]) == 2, name

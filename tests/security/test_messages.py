@@ -1,0 +1,117 @@
+"""J, L: messages and the life of a connection, at a real process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+
+import pytest
+
+from tests.security.places import COMMAND, FIXTURE, MIB, OPENING, Stdio, heavy, message, notice, stateless
+
+
+def test_64_mib_in_one_message_are_refused_in_bounded_memory(stdio: Stdio) -> None:
+    """J24, J25."""
+    base = stdio.forget_peak()
+    stdio.write(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"')
+    for _ in range(64):
+        stdio.write(b"x" * MIB)
+    stdio.write(b'"}}\n')
+    assert stdio.receive()["error"]["code"] == -32600
+    assert stdio.peak - base < 16 * MIB
+    assert "result" in stdio.ask("server/discover")
+
+
+@heavy
+def test_64_mib_without_an_end_and_then_the_end_of_input_end_the_process() -> None:
+    """J25."""
+    with Stdio("run", FIXTURE) as server:
+        base = server.call("quick") and server.forget_peak()
+        for _ in range(64):
+            server.write(b"x" * MIB)
+        assert server.receive()["error"]["code"] == -32600
+        assert server.peak - base < 16 * MIB
+        server.close_input()
+        assert server.exit_code() == 0
+
+
+@heavy
+def test_20_000_calls_at_once_are_bounded_and_each_answered_once(stdio: Stdio) -> None:
+    """L21, L22, L24: the limit is told, and memory stays."""
+    base = stdio.forget_peak()
+    stdio.send(*[stateless(number, "resources/read", {"uri": "fix://slow"}) for number in range(20_000)])
+    refused = [stdio.receive() for _ in range(20_000 - 4_096)]
+    assert {answer["error"]["code"] for answer in refused} == {-32603}
+    assert len({answer["id"] for answer in refused}) == len(refused)
+    stdio.send(*[notice("notifications/cancelled", {"requestId": number}) for number in range(20_000)])
+    stdio.send(*[notice("notifications/roots/list_changed") for _ in range(20_000)])
+    assert "result" in stdio.call("quick")
+    assert stdio.peak - base < 64 * MIB
+
+
+def test_both_eras_share_one_stream_and_its_ids() -> None:
+    """J18, J19, L08, L10, L23: an id is in flight for both, free for both, and each is answered in its own way."""
+    with Stdio("run", FIXTURE) as server:
+        server.open()
+        server.send(message(7, "resources/read", {"uri": "fix://slow"}))
+        server.send(stateless(7, "tools/call", {"name": "quick"}))
+        assert server.receive()["error"]["code"] == -32600
+        server.send(stateless("7", "tools/call", {"name": "quick"}))
+        assert server.receive()["id"] == "7"
+        server.send(notice("notifications/cancelled", {"requestId": 7}), stateless(7, "tools/call", {"name": "quick"}))
+        assert server.receive()["result"]["resultType"] == "complete"
+        server.send(message(7, "tools/call", {"name": "quick"}))
+        assert "resultType" not in server.receive()["result"]
+
+
+def test_cancelled_work_stops(stdio: Stdio) -> None:
+    """L11."""
+    before = int(stdio.call("cancelled")["result"]["content"][0]["text"])
+    stdio.send(stateless("w", "tools/call", {"name": "wait"}), notice("notifications/cancelled", {"requestId": "w"}))
+    stdio.send(stateless("x", "tools/call", {"name": "wait"}))
+    assert "result" in stdio.call("quick")  # so that it runs
+    stdio.send(notice("notifications/cancelled", {"requestId": "x"}))
+    assert int(stdio.call("cancelled")["result"]["content"][0]["text"]) > before
+
+
+def test_a_response_and_progress_that_nobody_asked_for_are_ignored(stdio: Stdio) -> None:
+    """J31, L09, L12."""
+    stdio.send(
+        {"jsonrpc": "2.0", "id": 5, "result": {}}, notice("notifications/progress", {"progressToken": 1, "progress": 1})
+    )
+    stdio.send(notice("notifications/cancelled", {"requestId": {}}), notice("notifications/cancelled"))
+    stdio.send(stateless(5, "tools/call", {"name": "quick"}))
+    assert stdio.receive()["id"] == 5
+
+
+def test_initialize_with_stateless_meta_names_what_is_spoken(stdio: Stdio) -> None:
+    """L15."""
+    error = stdio.ask("initialize", OPENING)["error"]
+    assert error["code"] in (-32601, -32022)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_ends_a_process_that_listens_and_blocks(number: signal.Signals, code: int) -> None:
+    """L19, L20: the listen gets its result on SIGTERM; a blocked thread holds up nothing."""
+    with Stdio("run", FIXTURE) as server:
+        server.send(stateless("b", "resources/read", {"uri": "fix://sleeps"}))
+        server.send(
+            stateless("l", "subscriptions/listen", {"notifications": {"resourceSubscriptions": ["fix://counter"]}})
+        )
+        assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
+        server.process.send_signal(number)
+        assert server.exit_code(3) == code
+        assert b"Traceback" not in server.errors
+
+
+def test_every_malformed_line_is_answered_by_the_command_too() -> None:
+    """J01, J02, J10, S08: through the front door, in one process."""
+    lines = [
+        b"\x00\x01\xff",
+        b'{"jsonrpc": "2.0"',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}',
+        b"\x1b[31m",
+    ]
+    done = subprocess.run([*COMMAND, "run", FIXTURE], input=b"\n".join(lines) + b"\n", capture_output=True, timeout=10)
+    assert done.stdout.count(b"-32700") == len(lines)
+    assert done.returncode == 0

@@ -1,0 +1,26 @@
+"""The table of threats and faults is whole, and every test that it names is there."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.security.rows import REASONS, ROWS, SHOWN, spread
+
+TESTS = Path(__file__).parent.parent
+
+
+def test_every_row_has_a_test_or_a_reason_and_only_one() -> None:
+    told = [row for rows in (*SHOWN, *REASONS) for row in spread(rows)]
+    assert not set(spread(ROWS)) - set(told)
+    assert len(told) == len(set(told))
+
+
+@pytest.mark.parametrize("file", sorted({name.partition("::")[0] for name in SHOWN.values()}))
+def test_every_test_of_the_table_is_there(file: str) -> None:
+    tree = ast.parse((TESTS / file).read_text())
+    there = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    named = {name.partition("::")[2] for name in SHOWN.values() if name.startswith(f"{file}::")}
+    assert not named - there

@@ -1,0 +1,219 @@
+"""U: watching a real folder and a server that storms, in both eras at once, over both transports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from tests.security.places import FIXTURE, MIB, Http, Stdio, heavy, message, notice, read_file, stateless, within
+from tests.transports.http_support import Wire
+
+A = "file:///charts/a.txt"
+
+
+def listen(*uris: str, id: object = "l", lists: bool = False) -> dict[str, object]:
+    return stateless(
+        id, "subscriptions/listen", {"notifications": {"resourceSubscriptions": uris, "resourcesListChanged": lists}}
+    )
+
+
+def test_what_is_missing_or_outside_is_not_acknowledged(charts: Path) -> None:
+    """U01, U02, U04: a URI in another spelling is told in that spelling."""
+    with Stdio("serve", str(charts)) as server:
+        outside = "file:///charts-evil/b.txt"
+        server.send(
+            listen(
+                A,
+                "file:///charts/none",
+                "file:///charts/fifo",
+                outside,
+                "file:///charts/../a.txt",
+                "file:///charts/a%2Etxt",
+            )
+        )
+        granted = server.receive()["params"]["notifications"]["resourceSubscriptions"]
+        assert granted == [A, "file:///charts/a%2Etxt"]
+        (charts / "a.txt").write_text("new")
+        assert {server.receive()["params"]["uri"] for _ in range(2)} == set(granted)
+
+
+def test_one_change_reaches_both_eras_on_one_stream_once(charts: Path) -> None:
+    """U03, L10: cancelling a listen ends it without a word, and its id can be used by either era."""
+    with Stdio("serve", str(charts)) as server:
+        server.open()
+        server.send(listen(A), message("s", "resources/subscribe", {"uri": A}))
+        assert {str(server.receive().get("id")) for _ in range(2)} == {"None", "s"}
+        (charts / "a.txt").write_text("one")
+        told = [server.receive()["params"] for _ in range(2)]
+        assert sorted("_meta" in params for params in told) == [False, True]
+        for _ in range(3):
+            server.send(notice("notifications/cancelled", {"requestId": "l"}), listen(A))
+            assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
+        server.send(notice("notifications/cancelled", {"requestId": "l"}), message("l", "resources/read", {"uri": A}))
+        assert server.receive()["result"]["contents"][0]["text"] == "one"
+        (charts / "a.txt").write_text("two")
+        assert server.receive() == notice("notifications/resources/updated", {"uri": A})
+
+
+@heavy
+def test_a_watched_file_that_goes_comes_and_turns_into_a_link_is_told_and_nothing_else(charts: Path) -> None:
+    """R28, U02: also when the directory or the whole folder is moved away and back."""
+    sub = "file:///charts/sub/b.txt"
+    with Stdio("serve", str(charts)) as server:
+        server.send(listen(A, sub))
+        assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
+
+        def told(uri: str) -> None:
+            while server.receive()["params"]["uri"] != uri:
+                pass
+
+        (charts / "a.txt").write_text("changed")
+        told(A)
+        (charts / "a.txt").unlink()
+        told(A)
+        (charts / "a.txt").symlink_to(charts.parent / "charts-evil" / "b.txt")
+        assert read_file(server, A)["code"] == -32602
+        (charts / "a.txt").unlink()
+        (charts / "a.txt").write_text("back")
+        told(A)
+        shutil.rmtree(charts / "sub")
+        told(sub)
+        os.rename(charts, charts.parent / "moved")
+        told(A)
+        assert read_file(server, A)["code"] == -32602
+        os.rename(charts.parent / "moved", charts)
+        told(A)
+        assert read_file(server, A)[0]["text"] == "back"
+        assert b"Traceback" not in server.errors
+
+
+def test_a_storm_of_changes_reaches_fifty_readers_coalesced(http: Http) -> None:
+    """U07."""
+    wires = [http.wire() for _ in range(50)]
+    for number, wire in enumerate(wires):
+        wire.listen("fix://counter", id=number)
+    began = time.monotonic()
+    http.tool("storm", changes=20_000)
+    tags = [wire.event()["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for wire in wires]
+    assert tags == list(range(50))
+    assert time.monotonic() - began < 5
+    for wire in wires:
+        wire.close()
+
+
+def test_what_a_listen_asks_for_in_vain_is_not_kept(http: Http) -> None:
+    """U09: megabytes of URIs that are not watched do not stay as long as the stream does."""
+    vain = [f"gone://{number}/" + "u" * MIB for number in range(3)]
+    wires = [http.wire() for _ in range(5)]
+    wires[0].listen("fix://counter", *vain)
+    base = http.rss
+    for wire in wires[1:]:
+        assert wire.listen("fix://counter", *vain)["params"]["notifications"] == {
+            "resourceSubscriptions": ["fix://counter"]
+        }
+    assert http.rss - base < 8 * MIB
+    for wire in wires:
+        wire.close()
+
+
+def test_more_uris_than_one_may_watch_are_refused(stdio: Stdio) -> None:
+    """U09, U10."""
+    stdio.send(listen(*[f"fix://any/{number}" for number in range(100_000)]))
+    assert stdio.receive()["error"]["code"] == -32602
+    for wrong in (
+        {"resourceSubscriptions": "fix://counter"},
+        {"resourceSubscriptions": [1]},
+        [],
+        None,
+        {"toolsListChanged": 1},
+    ):
+        assert stdio.ask("subscriptions/listen", {"notifications": wrong})["error"]["code"] == -32602
+    stdio.send(listen(*[f"fix://any/{number}" for number in range(10_000)], id="many"))
+    assert len(stdio.receive()["params"]["notifications"]["resourceSubscriptions"]) == 10_000
+    stdio.send(notice("notifications/cancelled", {"requestId": "many"}))
+
+
+def test_sigint_ends_a_hundred_listens_and_session_streams_in_time(charts: Path) -> None:
+    """L20, U06: every listen gets its result, every GET its end."""
+    with Http("serve", str(charts)) as server:
+        wires = [server.wire() for _ in range(100)]
+        for number, wire in enumerate(wires):
+            wire.listen(A, id=number)
+        streams = []
+        for _ in range(10):
+            with server.wire() as wire:
+                session = wire.initialize()
+            streams.append(server.wire())
+            streams[-1].open_stream(session)
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGINT)
+        assert [last(wire)["id"] for wire in wires] == list(range(100))
+        for stream in streams:
+            last(stream)
+        assert server.exit_code(3) == 130
+        assert time.monotonic() - began < 3
+        assert server.errors == b""
+
+
+def last(wire: Wire) -> dict[str, object]:
+    """The last event of a stream that ends."""
+    found: dict[str, object] = {}
+    while (event := wire.event()) is not None:
+        found = event
+    return found
+
+
+def test_listeners_that_vanish_give_everything_back(http: Http) -> None:
+    """U06, X03, H27, H35: by a reset, in the middle of a request and of a stream."""
+    base = http.descriptors()
+    for number in range(60):
+        wire = http.wire()
+        if number % 2:
+            wire.listen("fix://counter", id=number)
+        else:
+            wire.stateless("resources/read", {"uri": "fix://slow"}, number, mcp_name="fix://slow")
+        wire.close()
+    assert within(5, lambda: http.descriptors() <= base + 1)
+    assert http.tool("quick")["content"][0]["text"] == "quick"
+
+
+@heavy
+def test_10_000_files_are_watched_by_one_and_told_soon(charts: Path) -> None:
+    """U09, X09."""
+    many = charts / "many"
+    many.mkdir()
+    for number in range(10_000):
+        (many / f"{number}.txt").write_text("x")
+    with Stdio("serve", str(charts)) as server:
+        base = server.ask("server/discover") and server.rss
+        server.send(listen(*[f"file:///charts/many/{number}.txt" for number in range(10_000)]))
+        assert len(server.receive(20)["params"]["notifications"]["resourceSubscriptions"]) == 10_000
+        assert server.rss - base < 64 * MIB
+        began = time.monotonic()
+        (many / "77.txt").write_text("new")
+        while server.receive()["params"].get("uri") != "file:///charts/many/77.txt":
+            pass
+        assert time.monotonic() - began < 2
+
+
+@heavy
+def test_a_session_stream_that_is_not_read_holds_up_nothing_else_of_its_session() -> None:
+    """H33, H34."""
+    with Http("run", FIXTURE) as server:
+        with server.wire() as wire:
+            session = wire.initialize()
+        slow, other = server.wire(), server.wire()
+        slow.post(
+            message(
+                1, "tools/call", {"name": "chatter", "arguments": {"events": 20_000}, "_meta": {"progressToken": 1}}
+            ),
+            mcp_session_id=session,
+        )
+        began = time.monotonic()
+        reply = other.in_session(session, "tools/call", {"name": "quick", "arguments": {}}, 2)
+        assert reply.json["result"]["content"][0]["text"] == "quick"
+        assert time.monotonic() - began < 5
+        assert server.rss < 128 * MIB

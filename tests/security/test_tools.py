@@ -1,0 +1,116 @@
+"""What a tool or its caller can do to a server: F, and S01 to S13 where a tool takes part."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.security.places import FIXTURE, META, MIB, Stdio, heavy, message, notice, stateless
+
+
+def text(answer: Any) -> str:
+    return str(answer["result"]["content"][0]["text"])
+
+
+@pytest.mark.parametrize("value", ["1", True, " 7 ", 1.5, None, [1]])
+def test_nothing_but_an_integer_is_taken_for_one(stdio: Stdio, value: Any) -> None:
+    """F03, F13: the value is not repeated, and no library named."""
+    result = stdio.call("double", number=value)["result"]
+    assert result["isError"]
+    assert result["content"][0]["text"].startswith("Invalid arguments:\nnumber: expected an integer")
+    assert "msgspec" not in str(result)
+
+
+def test_arguments_that_are_not_the_tools_are_refused(stdio: Stdio) -> None:
+    """F02, F04."""
+    assert "x: no such argument" in text(stdio.call("double", number=1, x=2))
+
+
+def test_text_that_looks_like_json_stays_text(stdio: Stdio) -> None:
+    """F12."""
+    assert text(stdio.call("echo", value='{"a": 1}')) == '{"a": 1}'
+
+
+@pytest.mark.parametrize("name", ["__import__", "", "quick\0", "../quick", "QUICK", "q" * 10_000])
+def test_unknown_tools_are_refused(stdio: Stdio, name: str) -> None:
+    """F01."""
+    error = stdio.ask("tools/call", {"name": name, "arguments": {}})["error"]
+    assert error["code"] == -32602
+    assert len(error["message"]) < 400
+
+
+@pytest.mark.parametrize("tool", ["exits", "recursion", "raises", "surrogate"])
+def test_whatever_a_tool_does_is_its_calls_error(stdio: Stdio, tool: str) -> None:
+    """F05, F06, F07, S07: the server lives, and tells nothing."""
+    error = stdio.call(tool)["error"]
+    assert error["code"] == -32603
+    assert not {"hunter2", "SystemExit", "Recursion", "codec"} & set(error["message"].split())
+    assert "hunter2" not in error["message"]
+    assert text(stdio.call("quick")) == "quick"
+
+
+def test_arguments_of_3_mib_and_lists_without_end_are_served(stdio: Stdio) -> None:
+    """F11, F14."""
+    large = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":%b,"arguments":{"value":"%b"}}}'
+    )
+    stdio.send(large % (json.dumps(META).encode(), b"x" * 3 * MIB))
+    assert len(text(stdio.until(1)[0])) == 3 * MIB
+    stdio.send(*[stateless(number, "tools/list") for number in range(500)])
+    assert len(stdio.until(499)[1]) == 499
+
+
+def test_published_schemas_refer_to_nothing_elsewhere(stdio: Stdio) -> None:
+    """F15."""
+    listed = json.dumps(stdio.ask("tools/list")["result"])
+    assert '"$ref": "#/' in listed or "$ref" not in listed
+    assert "/home" not in listed
+    assert FIXTURE not in listed
+
+
+def test_a_tool_that_floods_stderr_is_served_and_16_mib_arrive(stdio: Stdio) -> None:
+    """S11, S12."""
+    assert text(stdio.call("floods", lines=5_000)) == "done"
+    assert len(text(stdio.call("large", size=16 * MIB))) == 16 * MIB
+
+
+def test_a_number_too_large_comes_back_as_valid_json(stdio: Stdio) -> None:
+    """J11, H44, J06: what cannot be held is refused, and the answer is JSON either way."""
+    for value in (b'{"a":1e400}', b'{"a":-1e999}', b'{"a":"\\ud800"}', b'{"a":1e308}'):
+        params = b'{"name":"object_of","_meta":%b,"arguments":{"value":%b}}' % (json.dumps(META).encode(), value)
+        stdio.send(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":%b}' % params)
+        answer = stdio.receive()
+        assert "isError" in str(answer) or "error" in answer or "1e+308" in str(answer)
+    assert text(stdio.call("quick")) == "quick"
+
+
+@heavy
+def test_blocking_calls_hold_up_neither_ping_nor_for_long_their_own_caller() -> None:
+    """F08, F09, F10: a call that finds no thread is refused in time, and cancelled ones give theirs back."""
+    with Stdio("run", FIXTURE) as server:
+        server.open()
+        server.send(*[stateless(f"b{number}", "tools/call", {"name": "block"}) for number in range(60)])
+        began = time.monotonic()
+        server.send(message("p", "ping"))
+        assert "result" in server.until("p")[0]
+        assert time.monotonic() - began < 0.5
+        server.send(*[notice("notifications/cancelled", {"requestId": f"b{number}"}) for number in range(24)])
+        answer = server.call("quick")
+        assert "result" in answer or answer["error"]["code"] == -32603
+        assert time.monotonic() - began < 3
+
+
+def test_progress_to_a_reader_that_is_slow_is_bounded() -> None:
+    """S13."""
+    with Stdio("run", FIXTURE) as server:
+        server.call("quick")
+        base = server.forget_peak()
+        params = {"name": "chatter", "arguments": {"events": 30_000}, "_meta": {**META, "progressToken": 1}}
+        server.send(message("c", "tools/call", params))
+        answer, before = server.until("c", 30)
+        assert text(answer) == "done"
+        assert 0 < len(before) <= 30_000
+        assert server.peak - base < 64 * MIB
