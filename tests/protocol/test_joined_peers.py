@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.conftest import examples
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.client_peer import Answer as Answered
@@ -226,5 +227,5 @@ def told(message: Any) -> str:
 
 TestJoinedPeers = JoinedPeers.TestCase
 TestJoinedPeers.settings = settings(
-    max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(50), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

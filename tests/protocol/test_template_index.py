@@ -142,3 +142,13 @@ def test_a_uri_of_many_segments_is_refused_in_little_time() -> None:
     start = time.perf_counter()
     assert index.find("a/b/100" + "/c" * 50_000) is None
     assert time.perf_counter() - start < 0.1
+
+
+def test_what_stands_before_a_query_tells_templates_apart_only_where_it_differs() -> None:
+    index: TemplateIndex[int] = TemplateIndex()
+    index.add("x://h/{v}-one{?w}", 1)
+    index.add("x://h/{v}-two{?w}", 2)
+    assert index.find("x://h/a-two?w=1") == (2, {"v": "a", "w": "1"})
+    assert index.find("x://h/a-one") == (1, {"v": "a"})
+    with pytest.raises(AmbiguousTemplate):
+        index.add("x://h/{u}-two{?z}", 3)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from wharfinger.protocol.uri_matcher import Matcher
 from wharfinger.protocol.uri_template import InvalidTemplate, UriTemplate, canonical_uri
 
@@ -470,7 +471,7 @@ def test_what_matches_a_canonical_uri_expands_to_it(text: str, data: st.DataObje
 SETTLED = [t for t, *_ in MATCHES if Matcher(UriTemplate(t).atoms)._pattern is not None]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(SETTLED), st.text("ab/?&=;.#,%2Fé:", max_size=12))
 def test_the_quick_way_and_the_general_way_agree(text: str, tail: str) -> None:
     template = UriTemplate(text)
@@ -481,7 +482,7 @@ def test_the_quick_way_and_the_general_way_agree(text: str, tail: str) -> None:
             assert (None if quick is None else list(quick)) == (None if general is None else list(general))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from([t for t, *_ in MATCHES]), st.sampled_from([t for t, *_ in MATCHES]), st.data())
 def test_templates_that_match_one_uri_overlap(one: str, other: str, data: st.DataObject) -> None:
     uri = data.draw(st.sampled_from([u for _, u, _ in MATCHES]))

@@ -107,13 +107,14 @@ class TemplateIndex(Generic[T]):
 
 
 class _Entry(Generic[T]):
-    __slots__ = ("core", "edges", "head", "rank", "tail", "template", "value")
+    __slots__ = ("core", "edges", "ending", "head", "rank", "tail", "template", "value")
 
     def __init__(self, template: UriTemplate, value: T) -> None:
         self.template = template
         self.value = value
         self.edges, self.head = _edges(template)
         self.tail = template.atoms[-1] if template.atoms and isinstance(template.atoms[-1], str) else ""
+        self.ending = _ending(template)
         self.core = max((atom for atom in template.atoms[1:] if isinstance(atom, str)), key=len, default="")
         self.rank = _measure(template)
 
@@ -122,7 +123,18 @@ def _may_clash(one: _Entry[T], other: _Entry[T]) -> bool:
     """Quick refusal of pairs whose beginnings or ends differ, so that many look-alikes are added in little time."""
     if not (one.tail.endswith(other.tail) or other.tail.endswith(one.tail)):
         return False
+    if not (one.ending.endswith(other.ending) or other.ending.endswith(one.ending)):
+        return False
     return len(one.edges) != len(other.edges) or one.head.startswith(other.head) or other.head.startswith(one.head)
+
+
+def _ending(template: UriTemplate) -> str:
+    """The literal text before an optional query, where nothing before it may hold a question mark; else empty."""
+    *before, last = template.atoms or ("",)
+    if not isinstance(last, Hole) or not before or not isinstance(before[-1], str) or last.opener != "?":
+        return ""
+    closed = all("?" not in (atom if isinstance(atom, str) else atom.chars | set(atom.opener)) for atom in before)
+    return before[-1] if closed else ""
 
 
 def _rank(entry: _Entry[T]) -> Rank:
