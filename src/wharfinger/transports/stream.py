@@ -24,10 +24,10 @@ log = logging.getLogger("wharfinger.transports.stream")
 
 TICK = 1.0
 """Seconds between two looks at deadlines: one sweeper per connection, since a timer per request costs 1.8 µs."""
-new_task: Any = partial(asyncio.Task, name="request")
-"""Starts the one task of a request; at once where Python can, so that what never waits costs no turn of the loop."""
-if sys.version_info >= (3, 12):
-    new_task = partial(new_task, eager_start=True)
+EAGER: bool = sys.version_info >= (3, 12)
+"""Whether a task begins at once, so that what never waits costs no turn of the loop."""
+new_task: Any = partial(asyncio.Task, name="request", **{"eager_start": True} if EAGER else {})  # type: ignore[arg-type]
+"""Starts the one task of a request."""
 FLUSH = 16
 """Small messages that are written together at most: the reader works on them while we go on with the rest."""
 LATE = -1
@@ -104,8 +104,8 @@ class StreamServer(asyncio.Protocol):
 
     async def serve(self, request: Request) -> None:
         """Run the handler; the only place where its exception becomes an error on the wire."""
-        # Here too: begun at once, it can be cancelled before its maker knows it, by a client in the same process.
-        request.task = asyncio.current_task()
+        if EAGER:  # it can be cancelled before its maker knows it, by a client in the same process
+            request.task = asyncio.current_task()
         try:
             handler = self.service.handlers.get(request.method) if request.row is not None else None
             if handler is None:
