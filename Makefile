@@ -52,7 +52,7 @@ serve: $(RUNS)
 	@trap : INT; $(BIN)/wharfinger serve $(if $(DIR),"$$DIR",examples --demo) --http $(ARGS) || [ $$? -eq 130 ]
 
 test: $(TESTS)
-	$(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 -q $(ARGS)
+	$(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 --dist worksteal -q $(ARGS)
 	$(PY) -m pytest tests/security tests/docs tests/test_package.py -n 2 -q
 
 check: $(CHECKS) $(NODE) $(WHEEL)

@@ -7,13 +7,26 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
+CI = os.environ.get("CI") == "true"
+
+
+def examples(number: int) -> int:
+    """How many examples a property is tried with: in CI this many, else a third, of other ones each time."""
+    return number if CI else number // 3
+
+
+settings.register_profile("wharfinger", max_examples=examples(100), deadline=None)  # a busy machine is no failure
+settings.load_profile("wharfinger")
+
+
 def absent(what: str) -> None:
     """Skip the running test because `what` is not here; in CI (`CI=true`) nothing may be absent, and it fails."""
-    if os.environ.get("CI") == "true":
+    if CI:
         pytest.fail(f"{what}: absent, and in CI nothing may be")
     pytest.skip(f"{what}: absent")
 

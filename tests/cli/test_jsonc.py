@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from wharfinger.cli.jsonc import Unreadable, drop, find, put
 
 ENTRY = {"command": "/bin/w", "args": ["serve"]}
@@ -95,7 +96,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.dictionaries(st.text(), values, max_size=4),
     st.dictionaries(st.text(), values, max_size=4),

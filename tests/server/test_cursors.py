@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from wharfinger.errors import InvalidParams
 from wharfinger.server.cursors import Keys
 from wharfinger.server.resources import LONGEST_URI
@@ -16,13 +17,13 @@ KEYS = Keys("secret")
 
 
 @given(st.recursive(st.none() | st.integers(-(2**53), 2**53) | st.text(), st.lists, max_leaves=8))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_what_is_sealed_opens(position: object) -> None:
     assert KEYS.open("list", KEYS.seal("list", position)) == position
 
 
 @given(st.text() | st.from_regex(r"[A-Za-z0-9_-]*", fullmatch=True))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_was_made_up_does_not_open(text: str) -> None:
     with pytest.raises(InvalidParams):
         KEYS.open("list", text)

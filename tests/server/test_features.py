@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.conftest import examples
 from wharfinger.server.features import Features
 
 
@@ -117,4 +118,4 @@ class Changing(RuleBasedStateMachine):
 
 
 TestChanging = Changing.TestCase
-TestChanging.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestChanging.settings = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)

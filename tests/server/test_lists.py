@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from tests.server.driving import ALL, ERAS, ask, listed, looped
 from wharfinger import types as t
 from wharfinger.server.app import Server
@@ -104,7 +105,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from(["add", "remove"]), st.integers(0, 
 
 @pytest.mark.parametrize("kind", ["registered", "keyed", "again", "source"])
 @given(size=st.integers(1, 5), rounds=st.lists(CHANGES, max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_what_was_there_all_the_time_is_listed_once(kind: str, size: int, rounds: list[list[tuple[str, int]]]) -> None:
     """A catalogue without `after` keeps its order, so that what is new comes last."""
     server = Server("s", page_size=size)

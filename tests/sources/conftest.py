@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,18 @@ class Told:
             told = self._more.wait_for(lambda: set(uris) <= set(self.changes), timeout)
             assert told, f"{uris} were not told: {self.changes}"
             self.changes.clear()
+
+
+def many_names(directory: Path, names: list[str], content: bytes = b"") -> None:
+    """Files of these names: a new one every thousand, the others are more names of it, which cost a disk far less."""
+    handle = os.open(directory, os.O_RDONLY)
+    for number, name in enumerate(names):
+        if number % 1000 == 0:
+            (directory / name).write_bytes(content)
+            first = name
+        else:
+            os.link(first, name, src_dir_fd=handle, dst_dir_fd=handle)
+    os.close(handle)
 
 
 @pytest.fixture

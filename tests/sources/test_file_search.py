@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources.conftest import many_names
 from wharfinger.sources.file_search import Bounds, search_tree
 from wharfinger.sources.folder import Folder
 from wharfinger.sources.ignore import Choice
@@ -66,8 +67,7 @@ def test_other_encodings_and_binary_content_do_no_harm(tree: Tree, charts: Path)
     ],
 )
 def test_a_bound_that_is_reached_is_told(tmp_path: Path, bounds: Bounds, cut: str) -> None:
-    for number in range(300):
-        (tmp_path / f"{number}.txt").write_text("x" * 5_000)
+    many_names(tmp_path, [f"{number}.txt" for number in range(300)], b"x" * 5_000)
     results = search_tree(Tree(str(tmp_path), Choice()), "needle", 5, bounds)
     assert (results.found, results.cut) == ([], cut)
 

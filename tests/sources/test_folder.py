@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from tests.sources.conftest import many_names
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.uri_template import UriTemplate
@@ -290,8 +291,7 @@ def test_a_slash_at_the_end_changes_nothing_but_the_uri(source: Folder) -> None:
 def test_a_directory_with_too_many_entries_says_so(source: Folder, charts: Path) -> None:
     many = charts / "many"
     many.mkdir()
-    for number in range(CHILDREN + 5):
-        (many / f"{number:04d}.txt").touch()
+    many_names(many, [f"{number:04d}.txt" for number in range(CHILDREN + 5)])
     contents = source.read(f"{source.uri}/many").contents
     assert len(contents) == CHILDREN + 1
     assert "Only the first 1,000 of 1,005 entries follow." in str(contents[0].text)
@@ -364,8 +364,7 @@ def test_a_completion_can_be_put_into_the_template(source: Folder, charts: Path)
 
 
 def test_completions_are_bounded_and_only_for_the_path(source: Folder, charts: Path) -> None:
-    for number in range(150):
-        (charts / f"n{number:03d}.txt").touch()
+    many_names(charts, [f"n{number:03d}.txt" for number in range(150)])
     assert len(source.complete(source.template, "path", "n", {})) == 100
     assert len(source.complete(source.template, "path", ".txt", {})) == 100
     assert source.complete(source.template, "other", "n", {}) == []
@@ -393,8 +392,7 @@ def test_a_count_tells_what_is_published_and_what_is_not(publish: Callable[..., 
 
 
 def test_a_count_that_ran_out_of_time_says_so(source: Folder, charts: Path) -> None:
-    for number in range(300):
-        (charts / f"{number}.txt").touch()
+    many_names(charts, [f"{number}.txt" for number in range(300)])
     counted = source.count(seconds=-1)
     assert not counted.complete
     assert str(counted).startswith("more than 256 files, ")

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.sources.conftest import many_names
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
 from wharfinger.sources import Folder, mirror_tools, mirrors
@@ -99,8 +100,7 @@ def test_a_very_long_text_is_fetched_in_part_and_that_is_told(
 
 
 def test_resources_are_listed_in_pages_that_go_on(ask: Callable[[Use], Any], source: Folder, charts: Path) -> None:
-    for number in range(620):
-        (charts / f"n{number:04d}.txt").touch()
+    many_names(charts, [f"n{number:04d}.txt" for number in range(620)])
     uris: list[str] = []
     cursor: dict[str, str] = {}
     while True:
@@ -122,8 +122,7 @@ def test_a_resource_is_listed_in_few_words(ask: Callable[[Use], Any], source: Fo
 
 def test_a_directory_is_listed_in_pages(ask: Callable[[Use], Any], source: Folder, charts: Path) -> None:
     assert call(ask, "read_directory")[0] == {"entries": [{"uri": source.uri, "mimeType": "inode/directory"}]}
-    for number in range(PAGE):
-        (charts / f"n{number:03d}.txt").touch()
+    many_names(charts, [f"n{number:03d}.txt" for number in range(PAGE)])
     first, _ = call(ask, "read_directory", uri=source.uri)
     second, _ = call(ask, "read_directory", uri=source.uri, cursor=first["nextCursor"])
     titles = [entry["title"] for entry in (*first["entries"], *second["entries"])]

@@ -138,30 +138,34 @@ def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(charts: 
     (charts / "swapped" / "secret.txt").write_text("inside")
     source = files(charts)
     uri = f"{source.uri}/swapped/secret.txt"
-    stop = threading.Event()
+    stop, whole = threading.Event(), threading.Semaphore(0)
 
     def swap() -> None:
         while not stop.is_set():
-            os.rename(charts / "swapped", charts / "aside")
-            os.symlink(outside, charts / "swapped")
-            os.unlink(charts / "swapped")
-            os.rename(charts / "aside", charts / "swapped")
+            for _ in range(20):
+                os.rename(charts / "swapped", charts / "aside")
+                os.symlink(outside, charts / "swapped")
+                os.unlink(charts / "swapped")
+                os.rename(charts / "aside", charts / "swapped")
+            whole.acquire()  # now and then the folder rests until it was read, however the threads are scheduled
 
     swapper = threading.Thread(target=swap)
     swapper.start()
     seen: set[str] = set()
     try:
-        for _ in range(4_000):
+        for turn in range(4_000):
             try:
                 seen.add(str(source.read(uri).contents[0].text))
+                whole.release()
             except ResourceNotFound:
                 seen.add("not found")
-            if len(seen) == 2 and _ > 1_500:
+            if len(seen) == 2 and turn > 1_500:
                 break
-            for hit in source.page(None, 100)[0] if _ % 50 == 0 else ():
+            for hit in source.page(None, 100)[0] if turn % 50 == 0 else ():
                 assert "private" not in hit.uri
     finally:
         stop.set()
+        whole.release()
         swapper.join()
     assert seen <= {"inside", "not found"}
     assert "inside" in seen

@@ -21,6 +21,13 @@ from wharfinger.sources.folder import Folder
 Publish = Callable[..., Folder]
 
 
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told does not depend on how long it is waited for."""
+    for name, value in (("DEBOUNCE", 10), ("STEP", 5), ("RETRY", 0.1), ("LIST_DELAY", 0.03)):
+        monkeypatch.setattr(watch, name, value)
+
+
 @pytest.fixture(params=["system", "polling"])
 def live(request: pytest.FixtureRequest, publish: Publish, charts: Path) -> Folder:
     """The folder, watched by the system, and by looking again and again."""

@@ -10,8 +10,12 @@ import time
 
 from wharfinger.protocol.limits import Limits
 from wharfinger.server.app import Server
+from wharfinger.transports import stdio
 
-server = Server("fixture", limits=Limits(drain=0.3, message=1 << 20))
+HASTY = "hasty" in sys.argv
+"""For tests that wait for it to stop waiting."""
+
+server = Server("fixture", limits=Limits(drain=0.05 if HASTY else 0.3, message=1 << 20))
 
 
 @server.resource("fix://plain")
@@ -87,5 +91,7 @@ async def blob(size: int) -> bytes:
 
 
 if __name__ == "__main__":
+    if HASTY:
+        stdio.ORPHAN_CHECK = 0.05
     print("started", file=sys.stderr, flush=True)
     server.run()

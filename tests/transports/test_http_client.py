@@ -57,7 +57,10 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 async def serving(serve: Serve) -> AsyncIterator[str]:
     """A server that answers each request by `serve`; its base URL."""
 
+    open_here: set[asyncio.StreamWriter] = set()
+
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_here.add(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -73,6 +76,8 @@ async def serving(serve: Serve) -> AsyncIterator[str]:
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for writer in open_here:  # closing a server waits for its connections
+            writer.transport.abort()
 
 
 @contextlib.asynccontextmanager

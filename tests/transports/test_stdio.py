@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 FIXTURE = [sys.executable, str(Path(__file__).with_name("stdio_fixture.py"))]
+HASTY = [*FIXTURE, "hasty"]
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 
 
@@ -34,13 +35,27 @@ def text(message: Any) -> str:
     return str(message["result"]["contents"][0]["text"])
 
 
+@contextlib.contextmanager
+def running() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(FIXTURE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
-    running = subprocess.Popen(FIXTURE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    yield running
-    if running.poll() is None:
-        running.kill()
-    running.communicate()
+    """A server of the test's own, which it may end."""
+    with running() as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[subprocess.Popen[bytes]]:
+    """A server that outlives whatever its requests do."""
+    with running() as process:
+        yield process
 
 
 def ask(process: subprocess.Popen[bytes], id: Any, uri: str) -> Any:
@@ -59,16 +74,14 @@ def test_what_was_read_is_answered_at_the_end_of_input_and_the_process_exits() -
 
 
 def test_a_request_that_does_not_end_holds_up_nothing_after_the_end_of_input() -> None:
-    done = subprocess.run(
-        FIXTURE, input=read(1, "fix://never") + read(2, "fix://plain"), capture_output=True, timeout=10
-    )
+    done = subprocess.run(HASTY, input=read(1, "fix://never") + read(2, "fix://plain"), capture_output=True, timeout=10)
     assert set(answers(done.stdout)) == {2}
     assert done.returncode == 0
 
 
 def test_a_blocking_thread_holds_up_nothing_after_the_end_of_input() -> None:
     """security L18"""
-    done = subprocess.run(FIXTURE, input=read(1, "fix://blocks"), capture_output=True, timeout=10)
+    done = subprocess.run(HASTY, input=read(1, "fix://blocks"), capture_output=True, timeout=10)
     assert (done.stdout, done.returncode) == (b"", 0)
 
 
@@ -149,7 +162,7 @@ def test_the_server_ends_when_its_parent_dies(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     code = (
         "import subprocess, sys\n"
-        f"child = subprocess.Popen({FIXTURE!r}, stdin={reader}, stderr=subprocess.DEVNULL)\n"
+        f"child = subprocess.Popen({HASTY!r}, stdin={reader}, stderr=subprocess.DEVNULL)\n"
         "print(child.pid, flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -172,10 +185,10 @@ def test_the_server_ends_when_its_parent_dies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["fix://prints", "fix://child"])
-def test_stray_output_does_not_touch_the_wire(process: subprocess.Popen[bytes], uri: str) -> None:
+def test_stray_output_does_not_touch_the_wire(lasting: subprocess.Popen[bytes], uri: str) -> None:
     """security S01, S02: print, a write to descriptor 1, a child that prints and one that reads."""
-    assert "result" in ask(process, 1, uri)
-    assert text(ask(process, 2, "fix://plain")) == "plain"
+    assert "result" in ask(lasting, 1, uri)
+    assert text(ask(lasting, 2, "fix://plain")) == "plain"
 
 
 @pytest.mark.parametrize(
@@ -189,16 +202,17 @@ def test_stray_output_does_not_touch_the_wire(process: subprocess.Popen[bytes], 
         "fix://cancels-itself",
     ],
 )
-def test_a_handler_can_do_nothing_to_the_server(process: subprocess.Popen[bytes], uri: str) -> None:
+def test_a_handler_can_do_nothing_to_the_server(lasting: subprocess.Popen[bytes], uri: str) -> None:
     """security F05, F06, F07, S07: that call's error, told by a reference, and nobody else's."""
-    failed = ask(process, 1, uri)
+    failed = ask(lasting, 1, uri)
     assert failed["error"]["code"] == -32603
     assert "hunter2" not in json.dumps(failed)
-    assert text(ask(process, 2, "fix://plain")) == "plain"
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=10)
+    assert text(ask(lasting, 2, "fix://plain")) == "plain"
     reference = failed["error"]["message"].split("reference ")[1][:8]
-    assert reference.encode() in errors
+    assert lasting.stderr is not None
+    errors = b""
+    while reference.encode() not in errors:
+        errors += os.read(lasting.stderr.fileno(), 65_536)
 
 
 def test_a_reader_that_is_slow_gets_everything_in_order(process: subprocess.Popen[bytes]) -> None:
@@ -216,20 +230,20 @@ def test_a_reader_that_is_slow_gets_everything_in_order(process: subprocess.Pope
     assert all(text(got[1000 + n]) == "plain" for n in range(1, 20))
 
 
-def test_an_overlong_message_is_answered_and_the_next_one_served(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(b"x" * (3 << 20) + b"\n" + read(1, "fix://plain"))
-    process.stdin.flush()
-    assert json.loads(process.stdout.readline())["error"]["code"] == -32600
-    assert text(json.loads(process.stdout.readline())) == "plain"
+def test_an_overlong_message_is_answered_and_the_next_one_served(lasting: subprocess.Popen[bytes]) -> None:
+    assert lasting.stdin is not None and lasting.stdout is not None
+    lasting.stdin.write(b"x" * (3 << 20) + b"\n" + read(1, "fix://plain"))
+    lasting.stdin.flush()
+    assert json.loads(lasting.stdout.readline())["error"]["code"] == -32600
+    assert text(json.loads(lasting.stdout.readline())) == "plain"
 
 
-def test_bytes_one_at_a_time_make_the_same_messages(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None and process.stdout is not None
+def test_bytes_one_at_a_time_make_the_same_messages(lasting: subprocess.Popen[bytes]) -> None:
+    assert lasting.stdin is not None and lasting.stdout is not None
     for byte in read(1, "fix://plain"):
-        process.stdin.write(bytes([byte]))
-        process.stdin.flush()
-    assert text(json.loads(process.stdout.readline())) == "plain"
+        lasting.stdin.write(bytes([byte]))
+        lasting.stdin.flush()
+    assert text(json.loads(lasting.stdout.readline())) == "plain"
 
 
 def test_two_thousand_calls_at_once_are_each_answered_once(process: subprocess.Popen[bytes]) -> None:
