@@ -49,7 +49,7 @@ help:
 
 # Ctrl-C is how it ends: the shell outlives it, and make has no error to tell.
 serve: $(RUNS)
-	@trap : INT; $(BIN)/wharfinger serve $(if $(DIR),"$$DIR",examples --demo) --http $(ARGS) || [ $$? -eq 130 ]
+	@trap 'exit 0' INT; $(BIN)/wharfinger serve $(if $(DIR),"$$DIR",examples --demo) --http $(ARGS) || [ $$? -eq 130 ]
 
 test: $(TESTS)
 	$(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 --dist worksteal -q $(ARGS)

@@ -17,6 +17,9 @@ def main(args: Sequence[str] | None = None) -> int:
 
     # Nearly all that importing makes stays: looking through it for garbage again and again takes a fifth of the start.
     gc.set_threshold(50_000, 10, 10)
-    from wharfinger.cli.app import run
+    try:
+        from wharfinger.cli.app import run
+    except KeyboardInterrupt:  # before anything that could report it is there
+        return 130
 
     return run(args)
