@@ -193,11 +193,10 @@ class Resources:
 
     async def _read_source(self, request: Request, uri: str) -> t.ReadResourceResult:
         request.ttl_ms, request.cache_scope = self._server.ttl_ms, self._server.cache_scope
-        for source in self.sources:
-            if source.claims(uri):
-                result = await self._server.adapt(source.read)(owner_of(request), uri)
-                return _era_free(request, result)
-        raise ResourceNotFound(uri)
+        source = self.source_of(uri)
+        if source is None:
+            raise ResourceNotFound(uri)
+        return _era_free(request, await self._server.adapt(source.read)(owner_of(request), uri))
 
     async def _result(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ReadResourceResult:
         if isinstance(value, t.ReadResourceResult):
@@ -241,10 +240,10 @@ class Resources:
             if feature is not None:
                 await feature.call(reading(request, uri), values)
                 return True
-            for source in self.sources:
-                if source.claims(uri):
-                    await self._server.adapt(source.stat)(owner_of(request), uri)
-                    return True
+            source = self.source_of(uri)
+            if source is not None:
+                await self._server.adapt(source.stat)(owner_of(request), uri)
+                return True
         except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
             return False
         return False
