@@ -72,7 +72,9 @@ def test_blocked_calls_of_one_client_leave_threads_to_another_address() -> None:
             began = time.monotonic()
             assert server.tool("quick")["content"][0]["text"] == "quick"
             assert time.monotonic() - began < 1
-        wires = [server.wire() for _ in range(60)]
+        # With the first one 31: whether a waiting call starts before it is given up as well depends on the order in
+        # which the closed connections are seen, and from 32 lost threads on this address is refused.
+        wires = [server.wire() for _ in range(30)]
         for wire in wires:
             start_call(wire, "block")
         other = Wire(server.port)
