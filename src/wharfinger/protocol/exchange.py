@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -28,9 +28,11 @@ from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 __all__ = [
     "Caller",
     "Channel",
+    "InputNeeded",
     "Pieces",
     "Request",
     "Stamps",
+    "input_needed",
     "no_such_method",
     "notify",
     "open_request",
@@ -60,6 +62,36 @@ class Channel(Protocol):
     def send(self, request: Request, message: bytes) -> bool:
         """Send a notification that belongs to `request`; False where it was dropped: answered, cancelled, slow."""
         ...
+
+    def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
+        """Ask the client on the request's stream, and wait for its answer: a result, or an error.
+
+        None where no answer can come while the call waits: a stateless request has to run again with its answers.
+        Cancelling the wait cancels the question. While it waits, the request's deadline stands still.
+        """
+        ...
+
+
+class InputNeeded(BaseException):
+    """Stops a handler whose request has to run again with answers; `result` is what its caller is told meanwhile.
+
+    No `Exception`, so that no author's `except Exception` takes it for a failure.
+    """
+
+    result: Any
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+        super().__init__("The request has to be sent again with answers.")
+
+
+def input_needed(error: BaseException) -> InputNeeded | None:
+    """The stop in what a handler raised, also inside a group of exceptions: a task group wraps what its tasks raise."""
+    if isinstance(error, InputNeeded):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for one in error.exceptions if (found := input_needed(one)) is not None), None)
+    return None
 
 
 class Request(msgspec.Struct, eq=False, weakref=True):
@@ -185,15 +217,15 @@ class Stamps:
         self.openings: dict[tuple[Method | None, int, str], bytes] = {}
         """By method, ttl and scope, for looking up; a miss is filled by `opening`."""
 
-    def opening(self, request: Request, own_meta: dict[str, Any] | None = None) -> bytes:
-        """The first members of a result, from the brace to before the next comma."""
+    def opening(self, request: Request, own_meta: Any = UNSET, kind: Any = UNSET) -> bytes:
+        """The first members of a result, from the brace to before the next comma; `kind` is its `resultType`."""
         row = request.row
-        members: dict[str, Any] = {"resultType": "complete"}
-        if row is not None and row.kept:
+        members: dict[str, Any] = {"resultType": "complete" if kind is UNSET else kind}
+        if row is not None and row.kept and kind is UNSET:  # questions are not kept (2026-07-28, caching)
             members |= {"ttlMs": request.ttl_ms, "cacheScope": request.cache_scope}
-        meta = {f"{META}serverInfo": self._info} | (own_meta or {})
+        meta = {f"{META}serverInfo": self._info} | ({} if own_meta is UNSET else own_meta)
         opening = encode(members | {"_meta": meta})[:-1]
-        if own_meta is None and len(self.openings) < 1024:  # a ttl computed per read must not grow this for ever
+        if own_meta is UNSET and kind is UNSET and len(self.openings) < 1024:  # a ttl computed per read must not grow this for ever
             self.openings[row, request.ttl_ms, request.cache_scope] = opening
         return opening
 
@@ -212,12 +244,13 @@ def seal_result(request: Request, result: Any, stamps: Stamps) -> bytes | Pieces
     if request.caller.rules.stamps_results:
         comma = b","
         own_meta = getattr(result, "meta", UNSET)
-        if own_meta is UNSET:
+        kind = getattr(result, "result_type", UNSET)
+        if own_meta is UNSET and kind is UNSET:
             key = (request.row, request.ttl_ms, request.cache_scope)
             opening = stamps.openings.get(key) or stamps.opening(request)
         else:
-            opening = stamps.opening(request, own_meta)
-            result = msgspec.structs.replace(result, meta=UNSET)
+            opening = stamps.opening(request, own_meta, kind)
+            result = msgspec.structs.replace(result, meta=UNSET, result_type=UNSET)
     if type(result) is t.ReadResourceResult:
         for content in result.contents:
             if type(content.blob) is bytes and len(content.blob) >= LARGE:
