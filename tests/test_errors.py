@@ -24,6 +24,10 @@ ON_THE_WIRE = {
     errors.UnsupportedVersion: (-32022, 400),
     errors.ResourceNotFound: (-32602, 200),
     errors.PermissionDenied: (-32602, 200),
+    errors.URLElicitationRequired: (-32042, 200),
+    errors.NoAnswer: (-32603, 200),
+    errors.Declined: (-32603, 200),
+    errors.Cancelled: (-32603, 200),
 }
 """The specification's codes (spec: base protocol, error codes), with the HTTP status of 2026-07-28."""
 

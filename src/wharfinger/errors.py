@@ -13,7 +13,11 @@
     │   ├── MissingClientCapability        -32021  400
     │   ├── UnsupportedVersion             -32022  400
     │   ├── ResourceNotFound               -32602  200   raised by authors; the handshake era is told -32002
-    │   └── PermissionDenied               -32602  200   raised by authors; for a resource told as ResourceNotFound
+    │   ├── PermissionDenied               -32602  200   raised by authors; for a resource told as ResourceNotFound
+    │   ├── URLElicitationRequired         -32042  200   raised by authors; the stateless era is asked instead
+    │   └── NoAnswer                       -32603  200   also a ToolError: a question to the client was in vain
+    │       ├── Declined                   -32603  200   the user said no
+    │       └── Cancelled                  -32603  200   the user did not choose
     ├── ToolError                          a tool's own failure: a result with `isError`, on both ends
     ├── RemoteError                        remote: the peer answered a request of ours with an error
     │   ├── RemoteMethodNotFound           also a MethodNotFound
@@ -26,6 +30,7 @@
     │   └── NotAuthorized                  the server wants credentials, or better ones               exit code 4
     ├── ConnectionLost (ConnectionError)   the connection ended while a request waited                exit code 3
     ├── RequestTimeout (TimeoutError)      no answer within the request's time                        exit code 1
+    ├── StoreUnusable                      the file of a store cannot be opened, read or written      exit code 1
     └── MissingExtra (ImportError)         an optional dependency is not installed                    exit code 1
 
 A handler's `ProtocolError` is told to its caller as it is, unless `remote` is true: what another server said is not
@@ -38,8 +43,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 __all__ = [
+    "Cancelled",
     "ConnectionFailed",
     "ConnectionLost",
+    "Declined",
     "HeaderMismatch",
     "InternalError",
     "InvalidArgument",
@@ -49,6 +56,7 @@ __all__ = [
     "MethodNotFound",
     "MissingClientCapability",
     "MissingExtra",
+    "NoAnswer",
     "NotAuthorized",
     "NotMCP",
     "Overloaded",
@@ -61,7 +69,9 @@ __all__ = [
     "RemoteResourceNotFound",
     "RequestTimeout",
     "ResourceNotFound",
+    "StoreUnusable",
     "ToolError",
+    "URLElicitationRequired",
     "UnsupportedRevision",
     "UnsupportedVersion",
     "WharfingerError",
@@ -242,6 +252,47 @@ class ToolError(WharfingerError):
         super().__init__(text)
 
 
+class NoAnswer(ToolError, ProtocolError):
+    """A question to the client got no answer that can be used: an error, none in time, or one that does not fit.
+
+    Left uncaught it is a tool's readable failure, and the error of any other request.
+    """
+
+    default_message = "The client's answer cannot be used."
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text or self.default_message)
+
+
+class Declined(NoAnswer):
+    """The user, or whoever stands for them, said no to a question (2026-07-28, elicitation: `decline`)."""
+
+    default_message = "The user declined."
+
+
+class Cancelled(NoAnswer):
+    """The user closed a question without a choice (2026-07-28, elicitation: `cancel`)."""
+
+    default_message = "The user cancelled."
+
+
+class URLElicitationRequired(ProtocolError):
+    """Raised by authors: the user has to open a URL before this request can be served, such as to sign in.
+
+    Told as it is in 2025-11-25 (-32042), whose client sends the request again when the user has been there. A client of
+    2026-07-28 is asked to open the URL and sends the request again; any other is told that it cannot be served.
+    `elicitation_id` is what `Server.elicitation_complete` is called with when the user is done.
+    """
+
+    code = -32042
+
+    def __init__(self, message: str, url: str, *, elicitation_id: str | None = None) -> None:
+        self.url = url
+        self.elicitation_id = elicitation_id
+        told = {"mode": "url", "message": message, "url": url, "elicitationId": elicitation_id or url}
+        super().__init__(message, data={"elicitations": [told]})
+
+
 class RemoteError(WharfingerError):
     """The peer answered a request of ours with an error; `code`, `message` and `data` are what it sent."""
 
@@ -359,6 +410,10 @@ class ConnectionLost(WharfingerError, ConnectionError):
 
 class RequestTimeout(WharfingerError, TimeoutError):
     """No answer within the request's time; the request was cancelled."""
+
+
+class StoreUnusable(WharfingerError):
+    """The file of a store cannot be opened, read or written; the message names it, and says what to do."""
 
 
 class MissingExtra(WharfingerError, ImportError):

@@ -202,6 +202,7 @@ DIFFERENCES: dict[str, str] = {
     },
     "ElicitResult.content{}: integer (not here)": "the specification's text says number; the schemas are generated",
     "ElicitResult.content{}: number (in no schema)": "the specification's text says number; the schemas are generated",
+    "SubscriptionFilter.taskIds: in no schema": "the extension io.modelcontextprotocol/tasks adds it",
     "RequestMeta.baggage: in no schema": "reserved by the text of 2026-07-28 for W3C Baggage",
     "RequestMeta.traceparent: in no schema": "reserved by the text of 2026-07-28 for W3C Trace Context",
     "RequestMeta.tracestate: in no schema": "reserved by the text of 2026-07-28 for W3C Trace Context",

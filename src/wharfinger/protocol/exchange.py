@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -19,10 +19,12 @@ from wharfinger.errors import (
     ProtocolError,
     ResourceNotFound,
     UnsupportedVersion,
+    URLElicitationRequired,
 )
 from wharfinger.protocol.handshake import Caller, Phase, Session
 from wharfinger.protocol.jsonrpc import Id, Message, encode, encode_error, encode_notification, refuse_duplicates
 from wharfinger.protocol.methods import METHODS, Method
+from wharfinger.protocol.older_content import without_unknown_blocks
 from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 
 __all__ = [
@@ -71,6 +73,12 @@ class Channel(Protocol):
         """
         ...
 
+    def release(self, request: Request, retry: int) -> bool:
+        """End the connection that the request's stream uses, but not the stream: its client is to come back for the
+        rest after `retry` milliseconds. False where the stream cannot outlive its connection.
+        """
+        ...
+
 
 class InputNeeded(BaseException):
     """Stops a handler whose request has to run again with answers; `result` is what its caller is told meanwhile.
@@ -89,9 +97,10 @@ def input_needed(error: BaseException) -> InputNeeded | None:
     """The stop in what a handler raised, also inside a group of exceptions: a task group wraps what its tasks raise."""
     if isinstance(error, InputNeeded):
         return error
-    if isinstance(error, BaseExceptionGroup):
-        return next((found for one in error.exceptions if (found := input_needed(one)) is not None), None)
-    return None
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    inside = cast("tuple[BaseException, ...]", error.exceptions)  # pyright: ignore[reportUnknownMemberType]
+    return next((found for one in inside if (found := input_needed(one)) is not None), None)
 
 
 class Request(msgspec.Struct, eq=False, weakref=True):
@@ -117,8 +126,10 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     cache_scope: str = "private"
     task: Any = None
     """What runs the handler, so that its connection can cancel it."""
-    born: int = 0
-    """The connection's tick when the request came, for its deadline."""
+    born: float = 0
+    """When the request came, by the transport's own clock, for its deadline; infinite while its time stands still."""
+    asked: Any = None
+    """What the handler asked and remembers of earlier runs; made by the server for handlers that ask or tell."""
 
 
 def open_request(message: Message, session: Session | None, principal: str = "") -> Request:
@@ -168,7 +179,7 @@ def open_request(message: Message, session: Session | None, principal: str = "")
         if bytes(raw).count(_META_MEMBER) > fields:
             refuse_duplicates(bytes(raw), message.id)  # type: ignore[arg-type]
     if row is not None:
-        if row.routed and bytes(raw).count(row.routed) > names:
+        if row.routed and bytes(raw).count(row.routed) > (names if row.named_by == "name" else 1):
             refuse_duplicates(bytes(raw), message.id)  # type: ignore[arg-type]
         if not row.first <= caller.rules.order <= row.last:
             row = None
@@ -223,9 +234,10 @@ class Stamps:
         members: dict[str, Any] = {"resultType": "complete" if kind is UNSET else kind}
         if row is not None and row.kept and kind is UNSET:  # questions are not kept (2026-07-28, caching)
             members |= {"ttlMs": request.ttl_ms, "cacheScope": request.cache_scope}
-        meta = {f"{META}serverInfo": self._info} | ({} if own_meta is UNSET else own_meta)
+        meta: dict[str, Any] = {f"{META}serverInfo": self._info} | ({} if own_meta is UNSET else own_meta)
         opening = encode(members | {"_meta": meta})[:-1]
-        if own_meta is UNSET and kind is UNSET and len(self.openings) < 1024:  # a ttl computed per read must not grow this for ever
+        # A ttl computed per read must not grow this for ever.
+        if own_meta is UNSET and kind is UNSET and len(self.openings) < 1024:
             self.openings[row, request.ttl_ms, request.cache_scope] = opening
         return opening
 
@@ -251,6 +263,8 @@ def seal_result(request: Request, result: Any, stamps: Stamps) -> bytes | Pieces
         else:
             opening = stamps.opening(request, own_meta, kind)
             result = msgspec.structs.replace(result, meta=UNSET, result_type=UNSET)
+    elif request.caller.rules.unknown_blocks:
+        result = without_unknown_blocks(result, request.caller.rules.unknown_blocks)
     if type(result) is t.ReadResourceResult:
         for content in result.contents:
             if type(content.blob) is bytes and len(content.blob) >= LARGE:
@@ -324,6 +338,8 @@ class Pieces:
 
 def seal_error(request: Request, error: ProtocolError) -> bytes:
     """One JSON-RPC error answer, with the code that the caller's revision has for it."""
+    if isinstance(error, URLElicitationRequired) and not request.caller.rules.url_required:
+        return encode_error(request.id, InternalError(f"A URL has to be opened first: {error.message} {error.url}"))
     if isinstance(error, ResourceNotFound):
         return encode_error(request.id, error, request.caller.rules.resource_not_found)
     if isinstance(error, PermissionDenied) and request.row is not None and request.row.named_by == "uri":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidRequest
@@ -29,6 +31,11 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
     info: t.Implementation | None
     capabilities: t.ClientCapabilities
     principal: str = ""
+
+    def extension(self, id: str) -> dict[str, Any] | None:
+        """What the client declares for an extension, such as `io.modelcontextprotocol/ui`; None where it does not."""
+        declared = self.capabilities.extensions
+        return None if declared is UNSET else declared.get(id)
 
 
 class Phase(Enum):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from msgspec import UNSET, UnsetType
+
 from wharfinger.protocol.exchange import Channel, Request, Stamps
 from wharfinger.protocol.handshake import Outlet, Session
 from wharfinger.protocol.jsonrpc import Message
@@ -12,7 +14,7 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import Revision
 from wharfinger.types import Implementation, ServerCapabilities
 
-__all__ = ["Channel", "Handler", "Link", "Notified", "Outlet", "Service", "Verify"]
+__all__ = ["Channel", "Handler", "Link", "Notified", "Outlet", "Service", "Store", "Verify"]
 
 Handler = Callable[[Request], Awaitable[Any]]
 """Serves one method: the result is a struct of `types`, or `msgspec.Raw` holding a JSON object; era-free either way."""
@@ -26,6 +28,9 @@ Verify = Callable[[Mapping[bytes, bytes]], str]
 
 class Service(Protocol):
     """What a transport serves: a mapping from method to handler, with identity and capabilities.
+
+    Where it also has `mirrors`, a mapping from the name of a tool to its `Mirror`s, HTTP checks the `Mcp-Param-…`
+    headers of its calls by them (2026-07-28, `x-mcp-header`).
 
     A server is one; so is a gateway. A method that is not in `handlers` is not found, so that the mapping alone says
     which capabilities are declared.
@@ -58,6 +63,44 @@ class Service(Protocol):
 
     async def close(self) -> None:
         """Leave the lifespan; does nothing the second time."""
+        ...
+
+
+class Store(Protocol):
+    """What must outlive a request: bytes by key, each with an end of its own. Keys are text, and in its order.
+
+    Every method may raise StoreUnusable. `shared` says whether other processes may use the same one.
+    """
+
+    shared: bool
+
+    async def get(self, key: str) -> bytes | None:
+        """The value of a key; None where there is none, or it has expired."""
+        ...
+
+    async def put(
+        self, key: str, value: bytes, *, expires: float | None = None, instead_of: bytes | UnsetType | None = UNSET
+    ) -> bool:
+        """Set a key, until `expires` (seconds since 1970; None: for ever). It is kept when this returns.
+
+        With `instead_of` only where that is its value now (None: where it has none); False where it was not set.
+        """
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Remove a key; nothing happens where there is none."""
+        ...
+
+    async def scan(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
+        """At most `limit` keys that begin with `prefix`, in order, behind the key `after`, with their values."""
+        ...
+
+    async def usage(self, prefix: str) -> tuple[int, int]:
+        """How many keys begin with `prefix`, and the bytes of their values."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files and threads; the next use takes them again."""
         ...
 
 

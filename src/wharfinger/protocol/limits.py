@@ -16,6 +16,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Arrays and objects inside each other in one incoming message."""
     id_length: int = 256
     """Characters of a request id."""
+    batch: int = 256
+    """Messages of one batch (2025-03-26)."""
     in_flight: int = 4096
     """Requests of one connection that are being served."""
     listens: int = 64
@@ -31,5 +33,23 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one content that a handler streams or names by its path."""
     handler_time: float = 300.0
     """Seconds that a handler may take before its request is cancelled and answered with an error."""
+    answer_time: float = 1800.0
+    """Seconds that a client gets to answer a question of ours; the time of its request stands still meanwhile."""
+    rounds: int = 8
+    """Times that one call may be sent again with answers before it fails (2026-07-28)."""
+    state: int = 64 * 1024
+    """Characters of the sealed state that a call's answers travel in."""
+    state_time: float = 3600.0
+    """Seconds for which such a state is good."""
+    tasks: int = 1000
+    """Tasks that one server runs at a time."""
+    tasks_each: int = 100
+    """Those of one caller among them."""
+    tasks_kept: int = 10_000
+    """Tasks in the store, under way and over, of which one principal may have half."""
+    task_result: int = 16 * 1024 * 1024
+    """Bytes of one task's result."""
+    task_results: int = 256 * 1024 * 1024
+    """Bytes of all tasks in the store, of which one principal may have half."""
     drain: float = 2.0
     """Seconds that requests already read get to finish when the connection or the server ends."""

@@ -10,10 +10,12 @@ from msgspec import Raw
 
 from wharfinger import types as t
 from wharfinger.protocol.revisions import REVISIONS, Revision
+from wharfinger.types import task_extension as tasks
 
-__all__ = ["METHODS", "Method"]
+__all__ = ["CORE", "EXTENSIONS_FROM", "METHODS", "Method", "add_method"]
 
 _FIRST, _LAST = "2024-11-05", "2026-07-28"
+_WIRE_NAMES = {"task_id": "taskId"}
 _LAST_HANDSHAKE = "2025-11-25"
 
 
@@ -52,7 +54,7 @@ class Method:
         """The receiver's capability that it needs, dotted; empty for none."""
         self.named_by = named_by
         """The attribute of the params that the HTTP header `Mcp-Name` repeats."""
-        self.routed = f'"{named_by}"'.encode() if named_by else b""
+        self.routed = f'"{_WIRE_NAMES.get(named_by, named_by)}"'.encode() if named_by else b""
         """That member as it stands in the bytes: two of them may not be."""
         self.kept = kept
         """Results carry `ttlMs` and `cacheScope` in the stateless era."""
@@ -60,6 +62,21 @@ class Method:
         """Stays open until one end ends it; no deadline."""
         self.decode_params = self._first_params
         self.decode_result = self._first_result
+
+    @property
+    def facts(self) -> tuple[Any, ...]:
+        """Everything that two rows of the same method must agree on."""
+        return (
+            self.name,
+            self.sender,
+            self.params,
+            self.result,
+            self.first,
+            self.last,
+            self.named_by,
+            self.kept,
+            self.long,
+        )
 
     def within(self, rules: Revision) -> bool:
         """Whether the method exists in this revision."""
@@ -109,7 +126,38 @@ def _rows() -> tuple[Method, ...]:
         Method("sampling/createMessage", "server", t.CreateMessageRequestParams, t.CreateMessageResult, capability="sampling", **handshake),
         Method("elicitation/create", "server", t.ElicitRequestParams, t.ElicitResult, capability="elicitation", first="2025-06-18", last=_LAST_HANDSHAKE),
         Method("notifications/elicitation/complete", "server", t.ElicitationCompleteNotificationParams, **r4),
+        # The extension io.modelcontextprotocol/tasks; the tasks of 2025-11-25 are not built.
+        Method("tasks/get", "client", tasks.TaskParams, tasks.TaskState, named_by="task_id", **stateless),
+        Method("tasks/update", "client", tasks.TaskUpdateParams, t.EmptyResult, named_by="task_id", **stateless),
+        Method("tasks/cancel", "client", tasks.TaskParams, t.EmptyResult, named_by="task_id", **stateless),
+        Method("notifications/tasks", "server", tasks.TaskNoticeParams, **stateless),
     )  # fmt: skip
 
 
 METHODS: dict[str, Method] = {row.name: row for row in _rows()}
+"""Every method that is known here, by name; extensions add theirs by `add_method`."""
+CORE: frozenset[str] = frozenset(METHODS)
+"""The names of the protocol's own methods, which no extension may take."""
+
+
+EXTENSIONS_FROM = next(name for name, rules in REVISIONS.items() if rules.extensions)
+"""The first revision whose clients and servers may declare extensions."""
+
+
+def add_method(row: Method) -> Method:
+    """Make an extension's method known to this process, on both ends; what is known already stays, and is returned.
+
+    Servers of one process share the table: a row says what is on the wire, and not who serves it.
+
+    Raises:
+        ValueError: the name is the protocol's own, or is known with other facts.
+    """
+    if row.name in CORE:
+        raise ValueError(f"{row.name!r} is a method of the protocol: choose another name.")
+    known = METHODS.setdefault(row.name, row)
+    if known is not row and known.facts != row.facts:
+        raise ValueError(
+            f"The method {row.name!r} is known already, with other params, result or options: "
+            "define its params and result once, in a module, for every server of this process."
+        )
+    return known

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from wharfinger import types as t
 from wharfinger.protocol.exchange import META
-from wharfinger.protocol.jsonrpc import Id, encode_notification
+from wharfinger.protocol.jsonrpc import Id, encode, encode_notification
 
-__all__ = ["LISTS", "Tag", "acknowledgement", "list_changed", "listen_result", "lists_of", "tag", "updated"]
+__all__ = [
+    "LISTS",
+    "Tag",
+    "acknowledgement",
+    "list_changed",
+    "listen_result",
+    "lists_of",
+    "tag",
+    "task_changed",
+    "updated",
+]
 
 LISTS = ("resources", "tools", "prompts")
 """The lists whose change can be told."""
@@ -35,11 +45,12 @@ def lists_of(wanted: t.SubscriptionFilter) -> list[str]:
     return [name for name, field in _FILTERS.items() if getattr(wanted, field) is True]
 
 
-def acknowledgement(lists: list[str], uris: list[str]) -> t.SubscriptionFilter:
+def acknowledgement(lists: list[str], uris: list[str], task_ids: list[str] | None = None) -> t.SubscriptionFilter:
     """The part of a filter that is honoured; what is not is left out."""
     return t.SubscriptionFilter(
         **{_FILTERS[name]: True for name in lists},
         resource_subscriptions=uris or UNSET,
+        task_ids=task_ids or UNSET,
     )
 
 
@@ -51,6 +62,12 @@ def updated(uri: str, tag: Tag = None) -> bytes:
 def list_changed(name: str, tag: Tag = None) -> bytes:
     """`notifications/<name>/list_changed`."""
     return encode_notification(f"notifications/{name}/list_changed", _params({}, tag))
+
+
+def task_changed(state: bytes, tag: Tag) -> bytes:
+    """`notifications/tasks` with all that `tasks/get` would say: `state` is an object's JSON (the tasks extension)."""
+    params = state if tag is None else b'{"_meta":%b,%b' % (encode(tag), state[1:])
+    return encode_notification("notifications/tasks", Raw(params))
 
 
 def _params(params: dict[str, Any], tag: Tag) -> Any:

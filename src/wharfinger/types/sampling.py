@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType, field
 
 from .base import JSONObject, Meta, Result, Role, Wire
-from .content import SamplingContent
+from .content import SamplingContent, TextContent
 from .requests import TaskAugmentedRequestParams
 from .tools import Tool
 
@@ -72,3 +72,13 @@ class CreateMessageResult(Result, kw_only=True):
     role: Role
     content: SamplingContent | list[SamplingContent]
     stop_reason: str | UnsetType = UNSET
+
+    @property
+    def blocks(self) -> list[SamplingContent]:
+        """The content as a list, however much there is."""
+        return self.content if isinstance(self.content, list) else [self.content]
+
+    @property
+    def text(self) -> str:
+        """What the model says: its blocks of text, joined."""
+        return "".join(block.text for block in self.blocks if isinstance(block, TextContent))

@@ -16,12 +16,16 @@ __all__ = [
 
 
 class SubscriptionFilter(Wire, kw_only=True):
-    """Kinds of change notices; what is not named is not sent. `resource_subscriptions` are URIs."""
+    """Kinds of change notices; what is not named is not sent. `resource_subscriptions` are URIs.
+
+    `task_ids` belongs to the extension `io.modelcontextprotocol/tasks`.
+    """
 
     tools_list_changed: bool | UnsetType = UNSET
     prompts_list_changed: bool | UnsetType = UNSET
     resources_list_changed: bool | UnsetType = UNSET
     resource_subscriptions: list[str] | UnsetType = UNSET
+    task_ids: list[str] | UnsetType = UNSET
 
 
 class SubscriptionsListenRequestParams(RequestParams, kw_only=True):

@@ -1,0 +1,60 @@
+"""MCP Apps (extension `io.modelcontextprotocol/ui`): what servers say of their views; shows nothing.
+
+Imported by who uses it: the extension is no part of the core protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from .base import JSONObject, Wire
+
+__all__ = ["EXTENSION", "MIME_TYPE", "Permission", "UiCsp", "UiPermissions", "UiResourceMeta", "UiToolMeta", "Visible"]
+
+EXTENSION = "io.modelcontextprotocol/ui"
+MIME_TYPE = "text/html;profile=mcp-app"
+
+Permission = Literal["camera", "microphone", "geolocation", "clipboard_write"]
+"""What a view may ask its host for."""
+Visible = Literal["model", "app"]
+"""Who may call a tool: the model, or the views of the same server."""
+
+
+class UiCsp(Wire, kw_only=True):
+    """Origins that a view needs, such as `https://api.example.com` or `https://*.example.com`; none is the default.
+
+    `connect_domains` for requests, `resource_domains` for scripts, styles, pictures, fonts and media, `frame_domains`
+    for frames, `base_uri_domains` for the document's base.
+    """
+
+    connect_domains: list[str] | UnsetType = UNSET
+    resource_domains: list[str] | UnsetType = UNSET
+    frame_domains: list[str] | UnsetType = UNSET
+    base_uri_domains: list[str] | UnsetType = UNSET
+
+
+class UiPermissions(Wire, kw_only=True):
+    """What a view would like to use; each that is there is asked for, and none is sure to be given."""
+
+    camera: JSONObject | UnsetType = UNSET
+    microphone: JSONObject | UnsetType = UNSET
+    geolocation: JSONObject | UnsetType = UNSET
+    clipboard_write: JSONObject | UnsetType = UNSET
+
+
+class UiResourceMeta(Wire, kw_only=True):
+    """`_meta.ui` of a view; `domain` is an origin of its own, in the form that its host wants."""
+
+    csp: UiCsp | UnsetType = UNSET
+    permissions: UiPermissions | UnsetType = UNSET
+    domain: str | UnsetType = UNSET
+    prefers_border: bool | UnsetType = UNSET
+
+
+class UiToolMeta(Wire, kw_only=True):
+    """`_meta.ui` of a tool: the view that shows its results, and who may call it (left out: both)."""
+
+    resource_uri: str | UnsetType = UNSET
+    visibility: list[Visible] | UnsetType = UNSET

@@ -1,0 +1,69 @@
+"""Skills (extension `io.modelcontextprotocol/skills`) and the reading of directories; verifies nothing.
+
+Imported by who uses it: the extension is no part of the core protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .base import CacheableResult, JSONObject, PaginatedResult, Wire
+from .requests import PaginatedRequestParams, ResourceRequestParams
+from .resources import Resource
+
+__all__ = [
+    "EXTENSION",
+    "GetSkillRequestParams",
+    "GetSkillResult",
+    "ListSkillsResult",
+    "ReadResourceDirectoryRequestParams",
+    "ReadResourceDirectoryResult",
+    "Skill",
+    "SkillResource",
+]
+
+EXTENSION = "io.modelcontextprotocol/skills"
+
+
+class SkillResource(Wire, kw_only=True):
+    """A file of a skill: `digest` is `sha256:` and 64 hexadecimal digits, `size` is in bytes, both of the raw bytes."""
+
+    uri: str
+    digest: str
+    size: int
+
+
+class Skill(Wire, kw_only=True):
+    """A skill: the URI of its SKILL.md, whose frontmatter as JSON, and all of its files."""
+
+    uri: str
+    frontmatter: JSONObject
+    resources: list[SkillResource] | Literal["dynamic"]
+
+
+class ListSkillsResult(PaginatedResult, kw_only=True):
+    """Result of `skills/list`."""
+
+    skills: list[Skill]
+
+
+class GetSkillRequestParams(ResourceRequestParams, kw_only=True):
+    """Params of `skills/get`: `uri` is that of a SKILL.md."""
+
+
+class GetSkillResult(CacheableResult, kw_only=True):
+    """Result of `skills/get`."""
+
+    skill: Skill
+
+
+class ReadResourceDirectoryRequestParams(PaginatedRequestParams, kw_only=True):
+    """Params of `resources/directory/read`: `uri` is that of a directory, without a slash at its end."""
+
+    uri: str
+
+
+class ReadResourceDirectoryResult(PaginatedResult, kw_only=True):
+    """Result of `resources/directory/read`: what is directly in the directory, sub-directories as `inode/directory`."""
+
+    resources: list[Resource]

@@ -1,0 +1,79 @@
+"""The extension `io.modelcontextprotocol/tasks` of 2026-07-28: calls that are answered later; runs nothing.
+
+Not the tasks of 2025-11-25, which are in `tasks`: the names differ, and so does the wire.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Raw, UnsetType, field
+
+from .base import ErrorObject, Meta, Result, Wire
+from .input import InputRequests
+from .requests import InputResponses, RequestParams
+
+__all__ = [
+    "TASKS",
+    "TaskNoticeParams",
+    "TaskParams",
+    "TaskStarted",
+    "TaskState",
+    "TaskStatus",
+    "TaskUpdateParams",
+]
+
+TASKS = "io.modelcontextprotocol/tasks"
+"""What both ends declare under `capabilities.extensions`, the client in every request."""
+
+TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
+"""How a task stands; the last three are final."""
+
+
+class TaskState(Wire, kw_only=True):
+    """A task with all there is to know of it (the schema's `DetailedTask`): also the result of `tasks/get`.
+
+    Times are ISO 8601. `ttl_ms` counts from `created_at` (None: for ever); both durations are in milliseconds and may
+    change. `input_requests` is there where input is required, `result` where it completed, `error` where it failed.
+    """
+
+    task_id: str
+    status: TaskStatus
+    created_at: str
+    last_updated_at: str
+    ttl_ms: int | None
+    poll_interval_ms: int | UnsetType = UNSET
+    status_message: str | UnsetType = UNSET
+    input_requests: InputRequests | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: ErrorObject | UnsetType = UNSET
+
+
+class TaskStarted(Result, kw_only=True):
+    """Result of a call that became a task (the schema's `CreateTaskResult`); `result_type` is `task`."""
+
+    task_id: str
+    status: TaskStatus
+    created_at: str
+    last_updated_at: str
+    ttl_ms: int | None
+    poll_interval_ms: int | UnsetType = UNSET
+    status_message: str | UnsetType = UNSET
+
+
+class TaskParams(RequestParams, kw_only=True):
+    """Params of `tasks/get` and `tasks/cancel`."""
+
+    task_id: str
+
+
+class TaskUpdateParams(TaskParams, kw_only=True):
+    """Params of `tasks/update`: answers by the keys of the task's `input_requests`."""
+
+    input_responses: InputResponses
+
+
+class TaskNoticeParams(TaskState, kw_only=True):
+    """Params of `notifications/tasks`: what `tasks/get` would say."""
+
+    meta: Meta | UnsetType = field(default=UNSET, name="_meta")
