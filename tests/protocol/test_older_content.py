@@ -1,0 +1,39 @@
+"""Blocks that a revision does not know: text in their place, in a copy, and nothing at all where there are none."""
+
+from __future__ import annotations
+
+from wharfinger import types as t
+from wharfinger.protocol.older_content import without_unknown_blocks
+from wharfinger.protocol.revisions import REVISIONS
+
+SOUND = t.AudioContent(data=b"abc", mime_type="audio/wav", annotations=t.Annotations(priority=1.0))
+LINK = t.ResourceLink(uri="a://b", name="b")
+TEXT = t.TextContent(text="x")
+
+
+def test_revisions_say_which_blocks_they_lack() -> None:
+    assert {name: set(row.unknown_blocks) for name, row in REVISIONS.items() if row.unknown_blocks} == {
+        "2024-11-05": {"audio", "resource_link"},
+        "2025-03-26": {"resource_link"},
+    }
+
+
+def test_only_unknown_blocks_are_replaced_and_the_result_is_left_alone() -> None:
+    result = t.CallToolResult(content=[SOUND, LINK, TEXT], structured_content={"a": 1})
+    told = without_unknown_blocks(result, frozenset(("resource_link",)))
+    assert told.content == [SOUND, t.TextContent(text="[b](a://b)"), TEXT]
+    assert told.structured_content == {"a": 1}
+    assert result.content == [SOUND, LINK, TEXT]
+    (sound, _, _) = without_unknown_blocks(result, frozenset(("audio",))).content
+    assert sound.annotations == t.Annotations(priority=1.0)
+    assert "audio/wav, 3 bytes" in sound.text
+
+
+def test_what_has_none_is_the_same_object() -> None:
+    everything = frozenset(("audio", "resource_link"))
+    for result in (
+        t.CallToolResult(content=[TEXT]),
+        t.GetPromptResult(messages=[t.PromptMessage(role="user", content=TEXT)]),
+        t.ListToolsResult(tools=[]),
+    ):
+        assert without_unknown_blocks(result, everything) is result
