@@ -163,7 +163,7 @@ class JoinedPeers(RuleBasedStateMachine):
         self.made += 1
         token = f"s{self.made}"
         self.asked.add(token)
-        self.send(self.server.ask(method, t.RequestParams(), token))
+        self.send(self.server.ask(method, t.RequestParams(), token)[1])
 
     @precondition(lambda self: self.serving)
     @rule(data=st.data())

@@ -14,7 +14,7 @@ from wharfinger.protocol.exchange import Pieces, Request, Stamps
 from wharfinger.protocol.handshake import Phase, Session
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG
-from wharfinger.protocol.peer import Answer, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -209,7 +209,9 @@ def test_a_known_notification_is_handed_on() -> None:
 
 def test_an_answer_finds_its_question_once() -> None:
     one = opened()
-    asked = json.loads(one.ask("roots/list", {}, "token"))
+    id, data = one.ask("roots/list", {}, "token")
+    asked = json.loads(data)
+    assert asked["id"] == id
     answer = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}).encode()
     event = one.receive(answer)
     assert isinstance(event, Answer) and event.token == "token"
@@ -362,6 +364,12 @@ def test_a_member_that_stands_twice_is_refused(line: bytes) -> None:
     assert error(opened().receive(line))[1] == -32600
 
 
+def test_a_uri_that_stands_twice_is_refused_also_where_the_client_names_itself() -> None:
+    params = json.dumps({"uri": "a:b", "_meta": META}).replace('{"uri": "a:b"', '{"uri": "a:b", "uri": "a:c"')
+    line = f'{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{params}}}'.encode()
+    assert error(opened().receive(line))[1] == -32600
+
+
 @pytest.mark.parametrize("twice", ["protocolVersion", "clientCapabilities", "clientInfo"])
 def test_a_meta_field_that_stands_twice_is_refused(twice: str) -> None:
     meta = json.dumps(META)
@@ -384,3 +392,100 @@ def test_a_repeated_member_in_data_that_is_not_routed_on_is_no_concern_when_dist
             request(1, "tools/call", {"name": "x", "arguments": {"id": 1, "method": "m", "name": "n", "params": {}}})
         )
     )
+
+
+# -- batches (2025-03-26)
+
+
+def array(*messages: bytes) -> bytes:
+    return b"[" + b",".join(messages) + b"]"
+
+
+def batch(event: Any) -> Batch:
+    assert isinstance(event, Batch)
+    return event
+
+
+def test_a_batch_gives_its_events_in_order_and_one_array_of_answers() -> None:
+    one = opened("2025-03-26")
+    event = batch(
+        one.receive(array(request(1, "ping"), notice("notifications/roots/list_changed"), request(2, "ping")))
+    )
+    assert [type(e).__name__ for e in event.events] == ["Request", "Notification", "Request"]
+    first, _, second = event.events
+    assert event.answered(one.respond(second, t.EmptyResult())) is None
+    whole = event.answered(one.respond(first, t.EmptyResult()))
+    assert whole is not None
+    assert [answer["id"] for answer in json.loads(b"".join(whole))] == [2, 1]
+    assert not one.in_flight
+
+
+def test_what_is_wrong_in_a_batch_is_answered_each_for_itself() -> None:
+    one = opened("2025-03-26")
+    wrong = (b"1", b"{}", request(1, "no/such"), request(2, "initialize", {}), b'{"jsonrpc":"2.0","id":3}')
+    event = batch(one.receive(b" \t" + array(*wrong)))
+    answers = [json.loads(b"".join(answer) if isinstance(answer, Pieces) else answer) for answer in event.answers]
+    assert [(answer.get("id"), answer["error"]["code"]) for answer in answers] == [
+        (None, -32600),
+        (None, -32600),
+        (2, -32600),
+        (3, -32600),
+    ]
+    (unknown,) = event.events  # refused by whoever serves it
+    assert (unknown.id, unknown.row) == (1, None)
+
+
+def test_an_id_twice_in_a_batch_is_served_once() -> None:
+    """Security J18."""
+    event = batch(opened("2025-03-26").receive(array(request(1, "ping"), request(1, "ping"), request("1", "ping"))))
+    assert [e.id for e in event.events] == [1, "1"]
+    (refused,) = event.answers
+    assert isinstance(refused, bytes)
+    assert "id" not in json.loads(refused)
+
+
+def test_what_is_cancelled_in_its_own_batch_is_never_begun() -> None:
+    one = opened("2025-03-26")
+    event = batch(one.receive(array(request(1, "ping"), notice("notifications/cancelled", {"requestId": 1}))))
+    assert (event.events, event.left, event.array()) == ([], 0, None)
+    assert not one.in_flight
+
+
+def test_answers_in_a_batch_find_their_questions() -> None:
+    one = opened("2025-03-26")
+    id, _ = one.ask("roots/list", {}, "token")
+    event = batch(one.receive(array(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % id)))
+    assert [e.token for e in event.events] == ["token"]
+
+
+@pytest.mark.parametrize("data", [b"[]", b"[ ]", array(*[b"1"] * 9), b"[" * 200 + b"]" * 200])
+def test_a_batch_of_nothing_too_much_or_too_deep_is_refused_whole(data: bytes) -> None:
+    assert error(opened("2025-03-26", batch=8).receive(data)) == (None, -32600)
+
+
+@pytest.mark.parametrize("data", [b"[", b'["', b"[{]", b"[1,]", b"[1] x", b"[\xff]"])
+def test_a_broken_array_is_a_parse_error(data: bytes) -> None:
+    assert error(opened("2025-03-26").receive(data)) == (None, -32700)
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
+def test_an_array_is_no_message_of_other_revisions(version: str) -> None:
+    """Security J20."""
+    assert error(opened(version).receive(array(request(1, "ping")))) == (None, -32600)
+    assert error(peer().receive(array(request(1, "ping")))) == (None, -32600)
+
+
+def test_mutated_batches_never_raise() -> None:
+    import random
+
+    chance = random.Random(7)
+    good = array(request(1, "ping"), notice("x/y"), request("a", "resources/read", {"uri": "a:b"}))
+    for _ in range(3000):
+        data = bytearray(good)
+        for _ in range(chance.randint(1, 4)):
+            data[chance.randrange(len(data))] = chance.choice(b'[]{}",:\\\x001\xff')
+        event = opened("2025-03-26").receive(bytes(data))
+        if isinstance(event, Batch):
+            assert event.left == sum(isinstance(e, Request) for e in event.events)
+        else:
+            assert isinstance(event, Refusal)

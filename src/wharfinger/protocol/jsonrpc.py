@@ -16,6 +16,7 @@ __all__ = [
     "Id",
     "Message",
     "decode",
+    "decode_batch",
     "encode",
     "encode_error",
     "encode_notification",
@@ -44,6 +45,7 @@ class _OnlyId(msgspec.Struct, gc=False):
 
 encode = msgspec.json.Encoder().encode
 _decode_message = msgspec.json.Decoder(Message).decode
+_decode_entries = msgspec.json.Decoder(list[Raw]).decode
 _decode_id = msgspec.json.Decoder(_OnlyId).decode
 
 LARGEST_ID = 2**63 - 1
@@ -107,6 +109,34 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
     elif message.result is not UNSET or message.error is not UNSET:
         raise InvalidRequest("A message has either a method or a result, not both.", id=_known(id))
     return message
+
+
+def decode_batch(data: bytes, limits: Limits) -> list[Message | ProtocolError] | None:
+    """The messages of an array, each decoded or why it is none (JSON-RPC 2.0, §6); None where `data` is no array.
+
+    Raises:
+        ParseError: not JSON.
+        InvalidRequest: an array of nothing, or of more than `Limits.batch` messages.
+    """
+    if not data.lstrip(b" \t\r\n").startswith(b"["):
+        return None
+    if len(data) > limits.message:
+        raise InvalidRequest(f"The batch has {len(data)} bytes, the limit is {limits.message}: send less at once.")
+    if data.count(b"[") + data.count(b"{") > limits.depth and depth(data) > limits.depth + 1:
+        raise InvalidRequest(f"The batch nests deeper than {limits.depth} arrays and objects.")
+    try:
+        entries = _decode_entries(data)
+    except (msgspec.MsgspecError, RecursionError):
+        raise ParseError from None
+    if not entries or len(entries) > limits.batch:
+        raise InvalidRequest(f"A batch has 1 to {limits.batch} messages.")
+    messages: list[Message | ProtocolError] = []
+    for entry in entries:
+        try:
+            messages.append(decode(bytes(entry), limits))
+        except ProtocolError as error:
+            messages.append(error)
+    return messages
 
 
 def refuse_bad_utf8(data: bytes) -> None:

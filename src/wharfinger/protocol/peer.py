@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -11,12 +10,12 @@ from msgspec import UNSET
 from wharfinger.errors import InvalidRequest, Overloaded, ProtocolError
 from wharfinger.protocol.exchange import Pieces, Request, Stamps, open_request, seal_error, seal_result
 from wharfinger.protocol.handshake import Session
-from wharfinger.protocol.jsonrpc import Id, Message, decode, encode_error, encode_request
+from wharfinger.protocol.jsonrpc import Id, Message, decode, decode_batch, encode_error, encode_request
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG, Overlong
 from wharfinger.protocol.methods import METHODS
 
-__all__ = ["Answer", "Cancelled", "Notification", "Refusal", "ServerPeer"]
+__all__ = ["Answer", "Batch", "Cancelled", "Notification", "Refusal", "ServerPeer"]
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -46,7 +45,47 @@ class Answer(msgspec.Struct, frozen=True):
     message: Message
 
 
-Event = Request | Refusal | Cancelled | Notification | Answer | None
+class Batch:
+    """Several messages that came as one (2025-03-26): `events` are theirs, and `answered` makes one array of answers.
+
+    Answers are told together when the last one is there, and nothing where there is none (JSON-RPC 2.0, §6).
+    """
+
+    __slots__ = ("answers", "events", "left")
+
+    def __init__(self, events: list[Any]) -> None:
+        gone = {id(event.request) for event in events if isinstance(event, Cancelled)}
+        ours = {id(event) for event in events if isinstance(event, Request)}
+        self.events: list[Any] = []
+        """In their order, without what is cancelled in the batch that it came in: that is never begun."""
+        for event in events:
+            unbegun = isinstance(event, Cancelled) and id(event.request) in ours
+            if not (event is None or isinstance(event, Refusal) or unbegun or id(event) in gone):
+                self.events.append(event)
+        self.answers: list[bytes | Pieces] = [event.data for event in events if isinstance(event, Refusal)]
+        """Those that are there."""
+        self.left = sum(isinstance(event, Request) for event in self.events)
+        """Requests that have no answer yet."""
+
+    def answered(self, data: bytes | Pieces | None) -> Pieces | None:
+        """One request is over, without an answer where it was cancelled: the array when it was the last, else None."""
+        self.left -= 1
+        if data is not None:
+            self.answers.append(data)
+        return None if self.left else self.array()
+
+    def array(self) -> Pieces | None:
+        """The answers as one message; None where there are none."""
+        if not self.answers:
+            return None
+        parts: list[Any] = []
+        for answer in self.answers:
+            parts.append(b"," if parts else b"[")
+            parts += answer.parts if isinstance(answer, Pieces) else (answer,)
+        return Pieces((*parts, b"]"))
+
+
+Event = Request | Refusal | Cancelled | Notification | Answer | Batch | None
 
 
 class ServerPeer:
@@ -77,7 +116,25 @@ class ServerPeer:
         try:
             message = decode(line, self.limits)
         except ProtocolError as error:
+            return self.take_batch(line) or Refusal(encode_error(error.id, error))
+        return self.take(message)
+
+    def take_batch(self, data: bytes) -> Batch | Refusal | None:
+        """Take an array of messages, where the session's revision has such; None where it is none."""
+        if not self.session.caller.rules.batches:
+            return None
+        try:
+            messages = decode_batch(data, self.limits)
+        except ProtocolError as error:
             return Refusal(encode_error(error.id, error))
+        return None if messages is None else Batch([self._take_entry(message) for message in messages])
+
+    def _take_entry(self, message: Message | ProtocolError) -> Event:
+        if isinstance(message, ProtocolError):
+            return Refusal(encode_error(message.id, message))
+        if message.method == "initialize" and message.id is not UNSET:  # 2025-03-26, lifecycle
+            refused = InvalidRequest("initialize must not be part of a batch.")
+            return Refusal(encode_error(message.id, refused))
         return self.take(message)
 
     def take(self, message: Message) -> Event:
@@ -145,21 +202,27 @@ class ServerPeer:
         del self.in_flight[request.id]
         return data
 
-    def ask(self, method: str, params: Any, token: Any) -> bytes:
-        """A request of ours to the client (handshake era); its `Answer` carries `token`."""
+    def ask(self, method: str, params: Any, token: Any) -> tuple[Id, bytes]:
+        """A request of ours to the client (handshake era) and its id; its `Answer` carries `token`."""
+        data = encode_request(self._next_id + 1, method, params)
         self._next_id += 1
         self._awaited[self._next_id] = token
-        return encode_request(self._next_id, method, params)
+        return self._next_id, data
 
-    def forget(self, matches: Callable[[Any], bool]) -> None:
-        """Stop waiting for the answers whose token matches."""
-        for id in [id for id, token in self._awaited.items() if matches(token)]:
-            del self._awaited[id]
+    def forget(self, id: Id) -> bool:
+        """Stop waiting for one answer; False where it has come, or nobody waits."""
+        missing = object()
+        return self._awaited.pop(id, missing) is not missing
+
+    def forget_all(self) -> list[Any]:
+        """Stop waiting for every answer: the tokens of those that have not come."""
+        tokens = list(self._awaited.values())
+        self._awaited.clear()
+        return tokens
 
     def close(self) -> list[Request]:
-        """The connection is gone: what was in flight, to be cancelled."""
+        """The connection is gone: what was in flight, to be cancelled; `forget_all` gives the questions of the rest."""
         requests = list(self.in_flight.values())
         self.in_flight.clear()
-        self._awaited.clear()
         self.session.close()
         return requests
