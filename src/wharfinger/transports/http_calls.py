@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from wharfinger.errors import Overloaded
-from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.exchange import Pieces, Request
 from wharfinger.protocol.http import TAKES_EVENTS, HttpLimits, Pairs, Refused
 from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.jsonrpc import Message
 from wharfinger.transports.http_streams import EventStream, Receive, Send
 
 __all__ = ["Call", "Calls"]
@@ -22,7 +23,10 @@ class Call:
         "accepted",
         "address",
         "calls",
+        "final",
+        "final_id",
         "headers",
+        "in_session",
         "over",
         "owner",
         "receive",
@@ -57,6 +61,11 @@ class Call:
         """Why we cancelled the task: gone, body, deadline, drain or ended; empty where we did not."""
         self.owner = ""
         """Whose stream it is, where it is counted."""
+        self.in_session = False
+        """Its work belongs to a session: nothing ends it before that."""
+        self.final: bytes | Pieces | None = None
+        """The last event of a stream that is ended, and its id."""
+        self.final_id = ""
         self.headers: Pairs = ()
         """Beside those that every answer has."""
 
@@ -69,14 +78,17 @@ class Call:
             stream = self.calls.open_stream(self)
         return stream.push(message, self.calls.now)
 
-    @property
-    def in_session(self) -> bool:
-        """Its work belongs to a session: the end of this call does not end it."""
-        return self.request is not None and self.request.session is not None
+    def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
+        """`Channel`: a stateless request has to run again with its answers."""
+        return None
+
+    def release(self, request: Request, retry: int) -> bool:
+        """`Channel`: the stream is the connection."""
+        return False
 
     def cancel(self, why: str) -> None:
         """Stop the handler, or the reading of the body, for one of our reasons."""
-        if not self.over and not self.why and self.task is not None and not self.in_session:
+        if not self.over and not self.why and self.task is not None and (not self.in_session or why == "ended"):
             self.why = why
             self.task.cancel()
 

@@ -7,16 +7,18 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import Any
 
 from wharfinger.errors import InternalError, Overloaded
-from wharfinger.protocol.exchange import Pieces, Request, no_such_method, told
+from wharfinger.protocol.exchange import Pieces, Request, input_needed, no_such_method, told
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.lines import LineBuffer
-from wharfinger.protocol.peer import Answer, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.transports.asking import Questions
 
 __all__ = ["StreamServer"]
 
@@ -45,10 +47,11 @@ class StreamServer(asyncio.Protocol):
     def __init__(self, service: Service, *, principal: str = "") -> None:
         self.service = service
         self.peer = ServerPeer(Session(principal, self.send_apart), service.stamps, service.limits)
+        self.questions = Questions(self.peer, lambda: self.tick)
         self.lines = LineBuffer(service.limits.message)
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self.loop.create_future()
-        self.transport: asyncio.WriteTransport | None = None
+        self.transport: Any = None
         self.out: list[bytes] = []
         """Small messages of this turn of the loop; one write takes them all."""
         self.parked: deque[bytes | Iterator[bytes | memoryview]] = deque()
@@ -78,13 +81,14 @@ class StreamServer(asyncio.Protocol):
             elif event is not None:
                 self.settle(event)  # type: ignore[arg-type]  # mypy does not narrow by `type() is`
 
-    def settle(self, event: Refusal | Cancelled | Notification | Answer) -> None:
+    def settle(self, event: Refusal | Cancelled | Notification | Answer | Batch) -> None:
         """Do what an event other than a request asks for."""
         match event:
             case Refusal(data):
                 self.write(data)
             case Cancelled(request):
-                request.task.cancel()
+                # In the next turn: a task that is cancelled before its first step never runs, and its batch would wait.
+                self.loop.call_soon(request.task.cancel)
             case Notification(method, params):
                 if taker := self.service.notified.get(method):
                     try:
@@ -92,17 +96,35 @@ class StreamServer(asyncio.Protocol):
                     except Exception:  # it would end the connection
                         log.exception("%s failed", method)
             case Answer(token, message):
-                if not token.done():
-                    token.set_result(message)
+                token.take(message)
+            case Batch():
+                self.take_batch(event)
+
+    def take_batch(self, batch: Batch) -> None:
+        """Serve the requests of a batch, whose answers are written together."""
+        if not batch.left and (data := batch.array()) is not None:
+            self.write(data)
+        for event in batch.events:
+            if isinstance(event, Request):
+                self.begin(event, batch)
+            else:
+                self.settle(event)
+
+    def begin(self, request: Request, batch: Batch | None = None) -> None:
+        """Serve a request that did not come in a line of its own."""
+        request.channel = self
+        request.born = self.tick
+        request.task = new_task(self.serve(request, batch), loop=self.loop)
 
     def eof_received(self) -> bool:
         """The client sends no more: what was read is answered, then `ended` is set; the write side stays open."""
+        self.questions.close()
         self.drain()
         return True
 
     # -- serving
 
-    async def serve(self, request: Request) -> None:
+    async def serve(self, request: Request, batch: Batch | None = None) -> None:
         """Run the handler; the only place where its exception becomes an error on the wire."""
         if EAGER:  # it can be cancelled before its maker knows it, by a client in the same process
             request.task = asyncio.current_task()
@@ -118,13 +140,20 @@ class StreamServer(asyncio.Protocol):
             data = self.stopped(request, error)
         except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
             data = self.failed(request, error)
+        if batch is not None:
+            data = batch.answered(data)
         if data is not None:
             self.write(data)
         if self.draining and not self.peer.in_flight:
             self.finish()
 
-    def failed(self, request: Request, error: BaseException) -> bytes | None:
-        """The error answer; what was not raised on purpose goes to the log under a reference."""
+    def failed(self, request: Request, error: BaseException) -> bytes | Pieces | None:
+        """The error answer, or what a handler stopped with; what was not raised on purpose is logged by a reference."""
+        if stop := input_needed(error):
+            try:
+                return self.peer.respond(request, stop.result)
+            except Exception as unsealed:
+                error = unsealed
         reference = os.urandom(4).hex()
         answer = told(error, reference)
         if answer is not error:
@@ -135,7 +164,7 @@ class StreamServer(asyncio.Protocol):
             log.exception("The error of %s could not be told (reference %s)", request.method, reference)
             return self.peer.fail(request, told(RuntimeError(), reference))
 
-    def stopped(self, request: Request, error: asyncio.CancelledError) -> bytes | None:
+    def stopped(self, request: Request, error: asyncio.CancelledError) -> bytes | Pieces | None:
         """A cancelled handler: no answer where the client cancelled or is gone, else the deadline's."""
         if self.peer.in_flight.get(request.id) is not request:
             return None
@@ -162,6 +191,23 @@ class StreamServer(asyncio.Protocol):
     def send(self, request: Request, message: bytes) -> bool:
         """`Channel`: a notification on the request's stream; dropped when the request is over, or the reader slow."""
         return self.peer.in_flight.get(request.id) is request and self.send_apart(message)
+
+    def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
+        """`Channel`: a question in the handshake era; it is never dropped, since a handler waits for its answer."""
+        if request.session is None:
+            return None
+        return self.questions.put(request, method, params, self.put)
+
+    def release(self, request: Request, retry: int) -> bool:
+        """`Channel`: the stream is the connection."""
+        return False
+
+    def put(self, message: bytes) -> bool:
+        """Send what must not be dropped; False where nobody reads any more."""
+        if self.ended.done() or self.peer.refusing:
+            return False
+        self.write(message)
+        return True
 
     def send_apart(self, message: bytes) -> bool:
         """`Outlet`: a notification that belongs to no request; dropped when the reader is too slow."""
@@ -268,6 +314,7 @@ class StreamServer(asyncio.Protocol):
         self.sweeper.cancel()
         for request in self.peer.close():
             request.task.cancel()
+        self.questions.close()
         self.flush()
         if self.ended.done():
             return
