@@ -104,6 +104,7 @@ def test_what_is_written_is_read_back_as_one_event_each(items: list[bytes]) -> N
 @given(st.lists(events, max_size=5))
 def test_pieces_make_the_same_event_as_the_whole(pieces: list[bytes]) -> None:
     assert read(b"".join(encode_pieces(pieces))) == read(encode_event(b"".join(pieces)))
+    assert read(b"".join(encode_pieces(pieces, id="7-1"))) == read(encode_event(b"".join(pieces), id="7-1"))
 
 
 def test_event_without_an_end_is_cut_off_at_the_limit() -> None:

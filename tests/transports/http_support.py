@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
-from wharfinger.errors import ResourceNotFound
+from wharfinger.errors import ResourceNotFound, WharfingerError
 from wharfinger.protocol import lifecycle, subscriptions
-from wharfinger.protocol.exchange import Request, Stamps, notify
+from wharfinger.protocol.exchange import InputNeeded, Request, Stamps, notify
 from wharfinger.protocol.http import HttpLimits
 from wharfinger.protocol.interfaces import Handler, Notified
 from wharfinger.protocol.limits import Limits
@@ -102,12 +102,34 @@ class Harbour:
                 await asyncio.sleep(0)
             case "wait" | "wait-progress":
                 await self.wait(request)
+            case "flood":
+                params = {"progressToken": 1, "progress": 1, "message": "a" * 900}
+                for _ in range(20_000):
+                    notify(request, "notifications/progress", params)
+                await self.wait(request)
+            case "stubborn":
+                try:
+                    await self.wait(request)
+                except asyncio.CancelledError:
+                    assert not notify(request, "notifications/progress", {"progressToken": 1, "progress": 1})
+            case "wait-progress-big":
+                await self.wait(request)
+                return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, blob=BIG)])
+            case "ask" | "ask-quietly":
+                return text(uri, await self.ask(request))
+            case "ask-tellingly":
+                notify(request, "notifications/progress", {"progressToken": 1, "progress": 1})
+                return text(uri, await self.ask(request))
+            case "polled":
+                await self.wait_polled(request)
+            case "stopped":
+                raise BaseExceptionGroup("a group's", [InputNeeded({"resultType": "input_required"})])
             case "principal":
                 return text(uri, request.caller.principal)
         return text(uri, uri)
 
     async def wait(self, request: Request) -> None:
-        if request.params.uri.endswith("progress"):
+        if "progress" in request.params.uri:
             notify(request, "notifications/progress", {"progressToken": 1, "progress": 1})
         gate = asyncio.Event()
         self.gates.append(gate)
@@ -117,6 +139,29 @@ class Harbour:
         except asyncio.CancelledError:
             self.left.release()
             raise
+
+    async def ask(self, request: Request) -> str:
+        """Ask the client for its roots; what it said."""
+        asked = request.channel.ask(request, "roots/list", {})
+        if asked is None:
+            return "nobody"
+        self.arrived.release()
+        try:
+            message = await asked
+        except WharfingerError as error:
+            return type(error).__name__
+        except asyncio.CancelledError:
+            self.left.release()
+            raise
+        return bytes(message.error if message.result is UNSET else message.result).decode()
+
+    async def wait_polled(self, request: Request) -> None:
+        self.released = request.channel.release(request, 7)
+        for step in range(2):
+            notify(request, "notifications/progress", {"progressToken": 1, "progress": step})
+        await self.wait(request)
+
+    released = False
 
     async def subscribe(self, request: Request) -> t.EmptyResult:
         self.sessions.append(request.session)
@@ -249,7 +294,8 @@ class Reply:
     def events(self) -> list[Any]:
         assert self.headers["content-type"] == "text/event-stream"
         blocks = [block for block in self.body.split(b"\n\n") if block and not block.startswith(b":")]
-        return [json.loads(block.partition(b"data: ")[2].replace(b"\ndata: ", b"\n")) for block in blocks]
+        texts = [block.partition(b"data: ")[2].replace(b"\ndata: ", b"\n") for block in blocks]
+        return [json.loads(text) for text in texts if text]
 
 
 class Wire:
@@ -329,9 +375,17 @@ class Wire:
         if block.startswith(b":"):
             self.comments += 1
             return self.event()
-        return json.loads(block.partition(b"data: ")[2])
+        for line in block.split(b"\n"):
+            if line.startswith(b"id: "):
+                self.last_id = line[4:].decode()
+            elif line.startswith(b"retry: "):
+                self.retry = int(line[7:])
+        text = block.partition(b"data: ")[2]
+        return json.loads(text) if text else self.event()
 
     unread = b""
+    last_id = ""
+    retry = 0
     comments = 0
 
     def reply(self) -> Reply:
@@ -411,6 +465,13 @@ class Wire:
         self.request("GET", accept="text/event-stream", mcp_session_id=session)
         status, headers = self.head()
         assert (status, headers["content-type"]) == (200, "text/event-stream")
+
+
+def call_tool(wire: Wire, name: str, **meta: Any) -> Reply:
+    """Call a tool of the stateless era without arguments; `meta` is added to the request's own."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "_meta": META | meta}}
+    wire.post(message, mcp_protocol_version=STATELESS, mcp_method="tools/call", mcp_name=name)
+    return wire.reply()
 
 
 INITIALIZE = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}

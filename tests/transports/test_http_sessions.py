@@ -164,7 +164,7 @@ def test_session_has_one_stream_and_another_one_after_it(quay: Quay, wire: Wire)
 
 @pytest.mark.parametrize("last", ["1", "x" * 5000, "<script>", "0/../1"])
 def test_last_event_id_brings_nothing_of_anybody(quay: Quay, wire: Wire, last: str) -> None:
-    """Security H29, H30: streams cannot be resumed yet."""
+    """Security H29, H30: what names no event of this session opens its own stream, from now on."""
     session = wire.initialize()
     with quay.wire() as stream:
         stream.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last)
@@ -225,6 +225,19 @@ def test_cancelled_request_ends_without_an_answer(quay: Quay, wire: Wire) -> Non
         )
         assert wire.reply().status == 202
         assert quay.service.left.acquire(timeout=5)
+        reply = waiting.reply()
+        assert (reply.status, reply.body) == (202, b"")
+
+
+def test_nothing_is_said_for_what_was_cancelled(quay: Quay, wire: Wire) -> None:
+    """Security L11: not even by a handler that goes on."""
+    session = wire.initialize()
+    with quay.wire() as waiting:
+        waiting.send_in_session(session, "resources/read", {"uri": "test://stubborn"}, id="s")
+        assert quay.service.arrived.acquire(timeout=5)
+        gone = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}}
+        wire.post(gone, mcp_session_id=session)
+        assert wire.reply().status == 202
         reply = waiting.reply()
         assert (reply.status, reply.body) == (202, b"")
 

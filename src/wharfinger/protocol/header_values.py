@@ -7,13 +7,15 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from wharfinger.errors import HeaderMismatch, WharfingerError
 
 __all__ = [
     "InvalidHeaderAnnotation",
     "Mirror",
+    "check_arguments",
     "check_params",
     "decode_value",
     "encode_value",
@@ -123,6 +125,20 @@ def check_params(mirrors: Sequence[Mirror], headers: Mapping[bytes, bytes], argu
             raise HeaderMismatch("An Mcp-Param header and its argument must both be sent, or neither.")
         if header is not None and not _equal(decode_value(header), value):
             raise HeaderMismatch("An Mcp-Param header and its argument differ.")
+
+
+def check_arguments(mirrors: Sequence[Mirror], headers: Mapping[bytes, bytes], arguments: Raw | UnsetType) -> None:
+    """`check_params` for arguments as they came; what is no object is left to the tool, which says so.
+
+    Raises HeaderMismatch.
+    """
+    if not mirrors:
+        return
+    try:
+        given: Any = {} if arguments is UNSET else msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        given = {}
+    check_params(mirrors, headers, given if _is_object(given) else {})
 
 
 def _value_at(arguments: Any, path: Sequence[str]) -> Any:

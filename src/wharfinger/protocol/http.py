@@ -25,6 +25,7 @@ __all__ = [
     "ENDPOINTS",
     "EVENT_STREAM",
     "JSON",
+    "LAST_EVENT",
     "METHOD",
     "NAME",
     "SESSION",
@@ -52,6 +53,7 @@ Headers = Mapping[bytes, bytes]
 Pairs = tuple[tuple[bytes, bytes], ...]
 
 VERSION, METHOD, NAME, SESSION = b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"mcp-session-id"
+LAST_EVENT = b"last-event-id"
 JSON, EVENT_STREAM = b"application/json", b"text/event-stream"
 ENDPOINTS = frozenset({"/mcp", "/mcp/"})
 
@@ -83,6 +85,12 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Open listen and GET streams, all clients together."""
     streams_per_client: int = 1024
     """The same for one principal, or for one address where the caller is anonymous."""
+    replay_events: int = 256
+    """Events of one session that are kept for a client that was cut off."""
+    replay_size: int = 1024 * 1024
+    """The same in bytes; an answer that is larger alone is not kept."""
+    replay_total: int = 64 * 1024 * 1024
+    """The same in bytes of all sessions together; those written to least recently give way."""
     comment_time: float = 15.0
     """A quiet stream gets a comment line after so long, so that no proxy takes it for dead."""
     stalled_time: float = 60.0

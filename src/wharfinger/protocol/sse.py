@@ -42,9 +42,9 @@ def encode_event(data: bytes, *, event: str = "message", id: str = "", retry: in
     return head + b"data: " + _fold(data) + b"\n\n"
 
 
-def encode_pieces(pieces: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
+def encode_pieces(pieces: Iterable[bytes | bytearray | memoryview], *, id: str = "") -> Iterator[bytes]:
     """Write one event whose data comes in pieces, without joining them."""
-    yield b"event: message\ndata: "
+    yield b"event: message\nid: %b\ndata: " % _field(id) if id else b"event: message\ndata: "
     held = b""  # a CR at the end of a piece may belong to an LF at the start of the next one
     for piece in pieces:
         data = held + bytes(piece)

@@ -61,12 +61,13 @@ async def serve_http(
     tls_key: str = "",
     limits: HttpLimits | None = None,
     pages: Mapping[str, Page] | None = None,
+    sse: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> signal.Signals | None:
     """Serve until SIGINT or SIGTERM, and give that signal; a second one ends everything at once.
 
     `on_ready` gets the base URL, with the real port where `port` is 0, when connections are accepted. Cancelling the
-    task ends the server in the same graceful way.
+    task ends the server in the same graceful way. `sse=False` turns off HTTP+SSE, for clients of 2024-11-05.
 
     Raises:
         UnsafeBind: `host` is reached from other machines, and there is neither `verify` nor `insecure`.
@@ -91,6 +92,7 @@ async def serve_http(
         verify=verify,
         limits=limits,
         pages=pages,
+        sse=sse,
     )
     server = HttpServer(app, host, port, limits, tls_cert, tls_key)
     await server.listen()

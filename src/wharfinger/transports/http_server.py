@@ -10,7 +10,16 @@ from msgspec import UNSET
 
 from wharfinger.errors import InternalError, InvalidRequest, Overloaded, ProtocolError
 from wharfinger.protocol.doors import Doors
-from wharfinger.protocol.exchange import Request, no_such_method, open_request, seal_error, seal_result
+from wharfinger.protocol.exchange import (
+    Pieces,
+    Request,
+    input_needed,
+    no_such_method,
+    open_request,
+    seal_error,
+    seal_result,
+)
+from wharfinger.protocol.header_values import Mirror, check_arguments
 from wharfinger.protocol.http import (
     CLOSE,
     ENDPOINTS,
@@ -18,6 +27,7 @@ from wharfinger.protocol.http import (
     STATELESS_VERSIONS,
     VERSION,
     HttpLimits,
+    Pairs,
     Refused,
     check_mirrors,
     check_post,
@@ -32,6 +42,7 @@ from wharfinger.protocol.interfaces import Service, Verify
 from wharfinger.protocol.jsonrpc import Message, decode, encode_error
 from wharfinger.transports.http_calls import Call, Calls
 from wharfinger.transports.http_sessions import HttpSessions, answer_for, stopped
+from wharfinger.transports.http_sse import MESSAGES, SSE, SseSessions
 from wharfinger.transports.http_streams import (
     JSON_TYPE,
     Receive,
@@ -65,6 +76,7 @@ class HttpApp:
     """Serves one service over HTTP. Starts it at the first request; `await aclose()` ends it.
 
     `allow_hosts`, `allow_origins` and `public_url` are those of `Doors`, beside loopback names and `bind`.
+    `sse=False` turns off HTTP+SSE (`/sse` and `/messages`), for clients of 2024-11-05.
     `pages` are for people: path to page; `/` is also what a browser gets on the endpoint. `/healthz` answers 200.
 
     Raises:
@@ -82,15 +94,18 @@ class HttpApp:
         verify: Verify | None = None,
         limits: HttpLimits | None = None,
         pages: Mapping[str, Page] | None = None,
+        sse: bool = True,
     ) -> None:
         self.service = service
         self.doors = Doors(bind, allow_hosts=allow_hosts, allow_origins=allow_origins, public_url=public_url)
         self.verify = verify
         self.limits = limits or HttpLimits()
+        self.mirrors: Mapping[str, tuple[Mirror, ...]] = getattr(service, "mirrors", {})
         self.pages = {"/": self._default_page, **(pages or {})}
         self.calls = Calls(service, self.limits)
         self.sessions = HttpSessions(service, self.limits, self.calls)
         self.calls.sweep_also = self.sessions.sweep
+        self.sse = SseSessions(service, self.calls) if sse else None
         self.draining = False
         self._unfinished = 0
         self._ready = False
@@ -112,7 +127,10 @@ class HttpApp:
                     await send_empty(send, 204, _PREFLIGHT)
                     return
             if scope["path"] not in ENDPOINTS and not _mounted(scope):
-                await self._page(scope, headers, send)
+                if self.sse is not None and _path(scope) in (SSE, MESSAGES):
+                    await self._old(self.sse, scope, headers, receive, send)
+                else:
+                    await self._page(scope, headers, send)
                 return
             verify = self.verify
             principal = "" if verify is None else verify(headers)
@@ -142,7 +160,15 @@ class HttpApp:
             body = event.get("body", b"")
             if event.get("more_body") or event["type"] != "http.request":
                 body = await self._rest(call, event, receive)
-            message = decode(body, self.service.limits)
+            try:
+                message = decode(body, self.service.limits)
+            except InvalidRequest:
+                if SESSION not in headers or headers.get(VERSION) in STATELESS_VERSIONS:
+                    raise
+                del calls.fresh[call]
+                if not await self.sessions.post_batch(call, headers, principal, body):
+                    raise
+                return
             if headers.get(VERSION) not in STATELESS_VERSIONS:
                 era = find_era(headers, message)
                 if era != "stateless":
@@ -161,6 +187,8 @@ class HttpApp:
             row = request.row
             if row is None or (handler := self.service.handlers.get(request.method)) is None:
                 raise no_such_method(request)
+            if self.mirrors and request.method == "tools/call":
+                check_arguments(self.mirrors.get(request.params.name, ()), headers, request.params.arguments)
             if self.draining or row.long or len(calls.fresh) + len(calls.slow) > self.service.limits.in_flight:
                 self._admit(call, request, headers)
                 event, body, message = {}, b"", None  # it may stay open for long, and they may have megabytes
@@ -187,11 +215,7 @@ class HttpApp:
             call.headers = getattr(answer, "headers", ())
         except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
             call.over = True
-            answer = answer_for(request, error)
-            if request is None and message is not None and message.id is not UNSET:
-                answer.id = message.id
-            data, status = _sealed(request, answer), answer.http_status
-            call.headers = getattr(answer, "headers", ())
+            data, status, call.headers = self._failed(request, message, error)
         finally:
             calls.end(call)
         if call.stream is not None:
@@ -202,6 +226,20 @@ class HttpApp:
             await send({"type": "http.response.body", "body": data})
         else:
             await send_json(send, status, data, call.headers)
+
+    def _failed(
+        self, request: Request | None, message: Message | None, error: BaseException
+    ) -> tuple[bytes | Pieces, int, Pairs]:
+        """The answer to what failed, or the questions that a handler stopped with; its status and further headers."""
+        if request is not None and (stop := input_needed(error)):
+            try:
+                return seal_result(request, stop.result, self.service.stamps), 200, ()
+            except Exception as unsealed:
+                error = unsealed
+        answer = answer_for(request, error)
+        if request is None and message is not None and message.id is not UNSET:
+            answer.id = message.id
+        return _sealed(request, answer), answer.http_status, getattr(answer, "headers", ())
 
     async def _rest(self, call: Call, event: Any, receive: Receive) -> bytes:
         """The whole body, within its own limit and the budget that all unfinished ones share."""
@@ -269,6 +307,34 @@ class HttpApp:
         else:
             await self.sessions.delete(headers, principal, send)
 
+    async def _old(
+        self, sse: SseSessions, scope: Any, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        """HTTP+SSE of 2024-11-05."""
+        principal = "" if self.verify is None else self.verify(headers)
+        verb, allowed = ("GET", _GET_ONLY) if _path(scope) == SSE else ("POST", _POST_ONLY)
+        if scope["method"] != verb:
+            raise Refused(405, f"Send {verb}.", allowed)
+        if not self._ready:
+            await self._start()
+        if verb == "GET":
+            await sse.get(scope, headers, principal, receive, send)
+            return
+        call = self.calls.start(receive, send, check_post(headers, self.service.limits.message), scope.get("client"))
+        try:
+            sse.take(scope["query_string"], principal, await self._rest(call, await receive(), receive))
+        except asyncio.CancelledError:
+            if not call.why:
+                raise
+            call.task.uncancel()  # type: ignore[union-attr]
+            if call.why == "gone":
+                return
+            raise self._why_cancelled(call, None) from None
+        finally:
+            call.over = True
+            self.calls.end(call)
+        await send_empty(send, 202)
+
     async def _page(self, scope: Any, headers: Mapping[bytes, bytes], send: Send) -> None:
         path = _path(scope)
         if path == "/healthz":
@@ -335,6 +401,8 @@ class HttpApp:
         self.draining = True
         self.service.drain()
         self.sessions.drain()
+        if self.sse is not None:
+            self.sse.drain()
         end = asyncio.get_running_loop().time() + seconds
         while (self.calls.busy or self.sessions.running) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  # none signals the last
             await asyncio.sleep(0.005)

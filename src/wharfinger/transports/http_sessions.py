@@ -1,60 +1,37 @@
-"""Sessions of the handshake era over HTTP: whose they are, what runs in them, and the one stream of each."""
+"""Sessions of the handshake era over HTTP: whose they are, and what runs in them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import secrets
 from typing import Any
 
 from wharfinger.errors import InternalError, Overloaded, ProtocolError
-from wharfinger.protocol.exchange import Pieces, Request, no_such_method, told
-from wharfinger.protocol.handshake import Session
-from wharfinger.protocol.http import SESSION, TAKES_EVENTS, HttpLimits, Refused, check_session_version, check_stream
+from wharfinger.protocol.exchange import Pieces, Request, input_needed, no_such_method, told
+from wharfinger.protocol.http import (
+    LAST_EVENT,
+    SESSION,
+    TAKES_EVENTS,
+    HttpLimits,
+    Refused,
+    check_session_version,
+    check_stream,
+)
 from wharfinger.protocol.interfaces import Service
-from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.jsonrpc import Message, encode_error
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.peer import Answer, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 from wharfinger.transports.http_calls import Call, Calls
+from wharfinger.transports.http_posts import HttpSession, Post, Sealed
+from wharfinger.transports.http_replay import Rings
 from wharfinger.transports.http_streams import EventStream, Receive, Send, send_empty, send_json
 
 log = logging.getLogger("wharfinger.transports.http")
 
-__all__ = ["HttpSession", "HttpSessions"]
+__all__ = ["HttpSessions"]
 
-_BACKLOG = 64
-"""Messages kept for a client that has no stream open at the moment, such as between two GETs."""
 _UNKNOWN = "There is no such session, or it has ended: send initialize without Mcp-Session-Id."
-
-
-Sealed = tuple[bytes | Pieces | None, int, bool]
-"""An answer, or None where the request was cancelled; its HTTP status; whether it is a result."""
-
-
-class HttpSession:
-    """One session: its peer, and its one stream for what belongs to no request."""
-
-    __slots__ = ("backlog", "call", "key", "peer", "used")
-
-    def __init__(self, service: Service, principal: str, now: float) -> None:
-        # 192 random bits; nothing in it tells what is behind it (2025-11-25, session management).
-        self.key = (principal, secrets.token_urlsafe(24).encode())
-        self.peer = ServerPeer(Session(principal, self.push), service.stamps, service.limits)
-        self.used = now
-        self.call: Call | None = None
-        """The GET that is open."""
-        self.backlog: dict[bytes, None] = {}
-
-    def push(self, message: bytes) -> bool:
-        """`Outlet`: to the open stream, else kept for the next one as far as the backlog goes."""
-        call = self.call
-        if call is not None and call.stream is not None:
-            return call.stream.push(message, call.calls.now)
-        if len(self.backlog) >= _BACKLOG:
-            return False
-        self.backlog[message] = None
-        return True
 
 
 class HttpSessions:
@@ -67,8 +44,9 @@ class HttpSessions:
         self.service = service
         self.limits = limits
         self.calls = calls
-        self.running: dict[Request, tuple[float, asyncio.Future[Sealed]]] = {}
-        """Requests being served, oldest first: since when, and where their sealed answers go."""
+        self.running: dict[Request, Post] = {}
+        """Requests being served, and where their answers go."""
+        self.rings = Rings(limits)
         self.draining = False
         self._table: dict[tuple[str, bytes], HttpSession] = {}  # the least recently used first
 
@@ -86,42 +64,103 @@ class HttpSessions:
         """
         if opening:
             session = self._open(principal)
+            call.accepted &= ~TAKES_EVENTS  # the session's id goes with the answer's head
         else:
             session = self._find(headers, principal)
             check_session_version(headers)
         event = session.peer.take(message)
         if not isinstance(event, Request):
-            await self._settle(session, event, call)
+            refusal = self._settle(session, event)
+            await (send_empty(call.reply, 202) if refusal is None else send_json(call.reply, *refusal))
             return
         if self.draining:
             session.peer.fail(event, Overloaded("The server is stopping."))
             raise Overloaded("The server is stopping.")
-        event.channel = call
-        event.headers = headers
-        event.peer = call.address
-        call.request = event
-        done: asyncio.Future[Sealed] = asyncio.get_running_loop().create_future()
-        self.running[event] = (self.calls.now, done)
-        event.task = asyncio.get_running_loop().create_task(self._serve(session, event))
+        post = Post(session, call)
+        self._begin(post, event, headers)
+        await self._answer(post, opening=opening)
+
+    async def post_batch(self, call: Call, headers: dict[bytes, bytes], principal: str, body: bytes) -> bool:
+        """Serve an array of messages; False where it is none, or the session's revision has no such.
+
+        Raises Refused (400, 404) or Overloaded where it cannot be taken.
+        """
+        session = self._find(headers, principal)
+        check_session_version(headers)
+        if self.draining:
+            raise Overloaded("The server is stopping.")
+        batch = session.peer.take_batch(body)
+        if batch is None:
+            return False
+        if isinstance(batch, Refusal):
+            await send_json(call.reply, batch.status, batch.data)
+            return True
+        post = Post(session, call, batch)
+        for event in batch.events:
+            if isinstance(event, Request):
+                self._begin(post, event, headers)
+            else:
+                self._settle(session, event)
+        if batch.left:
+            await self._answer(post)
+        elif (array := batch.array()) is not None:
+            await send_json(call.reply, 400, array)
+        else:
+            await send_empty(call.reply, 202)
+        return True
+
+    def _begin(self, post: Post, request: Request, headers: dict[bytes, bytes]) -> None:
+        request.channel = post
+        request.headers = headers
+        request.peer = post.call.address
+        request.born = self.calls.now
+        self.running[request] = post
+        post.call.in_session = True
+        request.task = asyncio.get_running_loop().create_task(self._serve(request, post))
+
+    async def _answer(self, post: Post, *, opening: bool = False) -> None:
+        """Wait for the answer and send it; a stream is sent by whoever emits."""
+        call, session = post.call, post.session
         try:
-            data, status, served = await done
+            sealed = await self._hold(call, post)
         finally:
-            call.over = True
+            if post.track is not None:
+                post.track.leave(call)
+        if sealed is None:
+            return
+        data, status, served = sealed
         told: tuple[tuple[bytes, bytes], ...] = ()
         if opening and served:
             self._table[session.key] = session
             self.calls.keep_time()
             told = ((SESSION, session.key[1]),)
-        if call.stream is not None:
-            await call.stream.finish(data)
-        elif data is None:
+        if data is None:
             await send_empty(call.reply, 202)  # cancelled: nothing may be said for this request any more
         else:
             await send_json(call.reply, status, data, told)
 
-    async def _serve(self, session: HttpSession, request: Request) -> None:
+    async def _hold(self, call: Call, post: Post | None = None) -> Sealed | None:
+        """The answer of a POST; or, where it becomes a stream, None when one end has ended that."""
+        try:
+            if post is not None and (sealed := await post.done) is not None:
+                return sealed
+            while (await call.receive())["type"] != "http.disconnect":
+                pass
+        except asyncio.CancelledError:
+            if not call.why:
+                raise
+            call.task.uncancel()  # type: ignore[union-attr]
+            if call.stream is not None:
+                await call.stream.finish(call.final, id=call.final_id)
+        finally:
+            call.over = True
+            if call.stream is not None:
+                call.stream.closed = True
+        return None
+
+    async def _serve(self, request: Request, post: Post) -> None:
         """Run the handler; the only place in a session where its exception becomes an error on the wire."""
-        peer = session.peer
+        peer = post.session.peer
         data: bytes | Pieces | None
         status, served = 200, False
         try:
@@ -135,68 +174,73 @@ class HttpSessions:
             if peer.in_flight.get(request.id) is request:
                 data = peer.fail(request, stopped(request, *error.args[:1], limits=self.service.limits))
         except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
-            answer = answer_for(request, error)
-            status = _status(answer)
-            data = peer.fail(request, answer)
-        _, done = self.running.pop(request)
-        if not done.done():
-            done.set_result((data, status, served))
+            data, status = self._failed(peer, request, error)
+        del self.running[request]
+        post.answered(request, data, status, served)
 
-    async def _settle(
-        self, session: HttpSession, event: Refusal | Cancelled | Notification | Answer | None, call: Call
-    ) -> None:
+    def _stop(self, request: Request, *why: str) -> None:
+        # In the next turn of the loop: a task that is cancelled before its first step never runs, nor says so.
+        asyncio.get_running_loop().call_soon(request.task.cancel, *why)
+
+    def _failed(self, peer: ServerPeer, request: Request, error: BaseException) -> tuple[bytes | Pieces | None, int]:
+        """The answer to what failed, or what a handler stopped with, and its status."""
+        if stop := input_needed(error):
+            try:
+                return peer.respond(request, stop.result), 200
+            except Exception as unsealed:
+                error = unsealed
+        answer = answer_for(request, error)
+        return peer.fail(request, answer), _status(answer)
+
+    def _settle(
+        self, session: HttpSession, event: Refusal | Cancelled | Notification | Answer | Batch | None
+    ) -> tuple[int, bytes] | None:
+        """Do what an event other than a request asks for; the status and body where it is refused."""
         match event:
             case Refusal(data, status):
-                await send_json(call.reply, 200 if status == 404 else status, data)
-                return
+                return 200 if status == 404 else status, data
             case Cancelled(request):
-                request.task.cancel()
+                self._stop(request)
             case Notification(method, params):
                 if taker := self.service.notified.get(method):
                     taker(session.peer.session, params)
             case Answer(token, message):
-                if not token.done():
-                    token.set_result(message)
-            case None:
+                token.take(message)
+            case _:
                 pass
-        await send_empty(call.reply, 202)
+        return None
 
     # -- GET and DELETE
 
     async def get(self, scope: Any, headers: dict[bytes, bytes], principal: str, receive: Receive, send: Send) -> None:
-        """Open the session's stream and hold it until one end ends it.
+        """Open the session's own stream, or go on with the one that Last-Event-ID names, until one end ends it.
 
         Raises Refused (400, 404, 406, 409, 429) or Overloaded.
         """
         session = self._find(headers, principal)
         check_session_version(headers)
         check_stream(headers)
-        if session.call is not None:
+        track, after = session.find_track(headers.get(LAST_EVENT, b""))
+        if track.reader is not None and after is None:
             raise Refused(409, "This session has a stream open already.")
-        if self.draining:
+        if self.draining and track is session.own:
             raise Overloaded("The server is stopping.")
         calls = self.calls
         calls.keep_time()
         call = Call(calls, receive, send, TAKES_EVENTS, scope.get("client"))
         calls.admit_stream(call, principal)
-        session.call = call
-        stream = call.stream = EventStream(send, self.service.limits.backlog, calls.now)
-        stream.open()
-        for message in session.backlog:
-            stream.push(message, calls.now)
-        session.backlog.clear()
+        call.in_session = track is not session.own
+        call.stream = EventStream(send, self.service.limits.backlog, calls.now)
+        call.stream.open()
         try:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            stream.closed = True
-        except asyncio.CancelledError:
-            if not call.why:
-                raise
-            call.task.uncancel()  # type: ignore[union-attr]
-            await stream.finish(None)
+            track.read_on(call, after, calls.now)
+            if track.over:
+                await call.stream.finish(None)
+            else:
+                await self._hold(call)
         finally:
             session.used = calls.now
-            session.call = None
+            track.leave(call)
             calls.end(call)
 
     async def delete(self, headers: dict[bytes, bytes], principal: str, send: Send) -> None:
@@ -212,10 +256,10 @@ class HttpSessions:
             raise Overloaded("The server is stopping.")
         if len(table) >= limits.sessions:
             oldest = next(iter(table.values()))
-            if self._busy(oldest) or oldest.used > self.calls.now - limits.session_spare:
+            if oldest.busy or oldest.used > self.calls.now - limits.session_spare:
                 raise Overloaded("Too many sessions are open: try again later.")
             self._end(oldest)
-        return HttpSession(self.service, principal, self.calls.now)
+        return HttpSession(self.service, principal, self.calls, self.rings)
 
     def _find(self, headers: dict[bytes, bytes], principal: str) -> HttpSession:
         key = (principal, headers[SESSION])
@@ -226,16 +270,14 @@ class HttpSessions:
         self._table[key] = session  # now the most recently used
         return session
 
-    def _busy(self, session: HttpSession) -> bool:
-        return session.call is not None or bool(session.peer.in_flight)
-
     def _end(self, session: HttpSession, why: str = "") -> None:
         """Cancel what runs, close the stream, and let everybody drop what they keep for this session."""
         self._table.pop(session.key, None)
         for request in session.peer.close():
-            request.task.cancel()
-        if session.call is not None:
-            session.call.cancel("ended")
+            self._stop(request)
+        asyncio.get_running_loop().call_soon(session.questions.close)
+        session.ring.clear()
+        session.own.finish(None)
 
     def sweep(self, now: float) -> bool:
         """End the sessions that nobody uses, and the requests that are over their time; false where there are none."""
@@ -243,29 +285,28 @@ class HttpSessions:
         for session in list(self._table.values()):
             if session.used > oldest:
                 break
-            if self._busy(session):
+            if session.busy:
                 session.used = now
                 self._table[session.key] = self._table.pop(session.key)
             else:
                 self._end(session)
         late = now - self.service.limits.handler_time
-        for request, (since, _) in self.running.items():
-            if since >= late:
-                break
-            request.task.cancel("deadline")
+        for request in self.running:
+            if request.born < late:
+                request.task.cancel("deadline")
         return bool(self._table or self.running)
 
     def drain(self) -> None:
         """End every open stream, and take no new session."""
         self.draining = True
         for session in self._table.values():
-            if session.call is not None:
-                session.call.cancel("drain")
+            if session.own.reader is not None:
+                session.own.reader.cancel("drain")
 
     def close(self) -> None:
         """Cancel what still runs and end every session."""
         for request in list(self.running):
-            request.task.cancel("drain")
+            self._stop(request, "drain")
         for session in list(self._table.values()):
             if not session.peer.in_flight:
                 self._end(session)
@@ -275,8 +316,15 @@ def answer_for(request: Request | None, error: BaseException) -> ProtocolError:
     """What the caller is told; what was not raised on purpose goes to the log under a reference."""
     reference = os.urandom(4).hex()
     answer = told(error, reference)
+    method = request.method if request else "HTTP"
     if answer is not error:
-        log.error("%s failed (reference %s)", request.method if request else "HTTP", reference, exc_info=error)
+        log.error("%s failed (reference %s)", method, reference, exc_info=error)
+        return answer
+    try:
+        encode_error(None, answer)
+    except Exception:  # an author's message or data that has no form on the wire: their caller still waits
+        log.exception("The error of %s could not be told (reference %s)", method, reference)
+        return told(RuntimeError(), reference)
     return answer
 
 

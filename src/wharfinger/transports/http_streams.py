@@ -9,7 +9,7 @@ from typing import Any
 from wharfinger.protocol.exchange import Pieces
 from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
 
-__all__ = ["JSON_TYPE", "STREAM_HEADERS", "EventStream", "send_body", "send_empty", "send_json"]
+__all__ = ["JSON_TYPE", "STREAM_HEADERS", "EventStream", "is_hint", "send_body", "send_empty", "send_json"]
 
 Pair = tuple[bytes, bytes]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -59,6 +59,11 @@ async def send_empty(send: Send, status: int, headers: Iterable[Pair] = ()) -> N
     await send({"type": "http.response.body", "body": b""})
 
 
+def is_hint(message: bytes) -> bool:
+    """Whether it only says that something changed, so that one of it is as good as two."""
+    return any(hint in message[:100] for hint in _HINTS)
+
+
 class EventStream:
     """Events on their way to one client. Pushing never waits: a slow reader costs `limit` bytes, then they are dropped.
 
@@ -95,16 +100,24 @@ class EventStream:
         """Send the headers now, so that the client sees an open stream before its first event."""
         self._wake()
 
-    def push(self, message: bytes, now: float) -> bool:
-        """Send one message as an event; False where it was dropped. A change notice that still waits is not doubled."""
-        if self.closed or self._size > self._limit:
+    def push(self, message: bytes, now: float, *, id: str = "", must: bool = False) -> bool:
+        """Send one message as an event; False where it was dropped. A change notice that still waits is not doubled.
+
+        What `must` be sent is not dropped for a slow reader.
+        """
+        if self.closed or (self._size > self._limit and not must):
             return False
         if message in self._hints:
             return True
-        if any(hint in message[:100] for hint in _HINTS):
+        if is_hint(message):
             self._hints.add(message)
-        self._put(encode_event(message), now)
+        self._put(encode_event(message, id=id), now)
         return True
+
+    def prime(self, id: str, now: float, *, retry: int | None = None) -> None:
+        """Send an event without data: the `id` to go on after, and the milliseconds to wait before (2025-11-25)."""
+        if not self.closed:
+            self._put(encode_event(b"", id=id, retry=retry), now)
 
     def comment(self, now: float) -> None:
         """Show proxies that the stream is alive."""
@@ -130,23 +143,27 @@ class EventStream:
                 self._hints.clear()
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
                 self._size -= len(data)
+                self._sent()
         except OSError:  # how servers other than uvicorn say that the client is gone
             self.closed = True
         finally:
             self._writer = None
+
+    def _sent(self) -> None:
+        """The connection has taken what was queued; for a stream that somebody paces."""
 
     async def _start(self) -> None:
         if not self._started:
             self._started = True
             await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
 
-    async def finish(self, message: bytes | Pieces | None) -> None:
+    async def finish(self, message: bytes | Pieces | None, *, id: str = "") -> None:
         """Send what waits, then the final message, if there is one, and end the stream."""
         self.closed = True
         while self._writer is not None:
             await asyncio.wait((self._writer,))
         await self._start()
-        events = () if message is None else encode_pieces((message,) if isinstance(message, bytes) else message)
+        events = () if message is None else encode_pieces((message,) if isinstance(message, bytes) else message, id=id)
         held: list[bytes] = []
         size = 0
         for piece in events:
