@@ -1,0 +1,100 @@
+"""A store that ends with its process; its bounds are those of who uses it."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from itertools import islice
+
+from msgspec import UNSET, UnsetType
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """Bytes by key, in this process only. `clock` gives seconds since 1970."""
+
+    shared = False
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._kept: dict[str, tuple[bytes, float | None]] = {}
+        self._keys: list[str] = []
+        self._ends: list[tuple[float, str]] = []
+        """A heap of when keys expire; what was changed since has entries that mean nothing."""
+        self._used: dict[str, tuple[int, int]] = {}
+        """Keys and bytes below each folder, which is a prefix that ends with a slash, and below the empty one."""
+
+    async def get(self, key: str) -> bytes | None:
+        """The value of a key; None where there is none, or it has expired."""
+        self._sweep()
+        found = self._kept.get(key)
+        return None if found is None else found[0]
+
+    async def put(
+        self, key: str, value: bytes, *, expires: float | None = None, instead_of: bytes | UnsetType | None = UNSET
+    ) -> bool:
+        """Set a key; see `Store.put`."""
+        if instead_of is not UNSET and await self.get(key) != instead_of:
+            return False
+        before = self._kept.get(key)
+        if before is None:
+            insort(self._keys, key)
+            self._count(key, 1, len(value))
+        else:
+            self._count(key, 0, len(value) - len(before[0]))
+        if expires is not None and (before is None or before[1] != expires):
+            heappush(self._ends, (expires, key))
+        self._kept[key] = value, expires
+        return True
+
+    async def delete(self, key: str) -> None:
+        """Remove a key; nothing happens where there is none."""
+        if (found := self._kept.pop(key, None)) is not None:
+            del self._keys[bisect_left(self._keys, key)]
+            self._count(key, -1, -len(found[0]))
+
+    async def scan(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
+        """Keys that begin with `prefix`, in order, behind `after`, with their values."""
+        self._sweep()
+        return [(key, self._kept[key][0]) for key in islice(self._within(prefix, after), limit)]
+
+    async def usage(self, prefix: str) -> tuple[int, int]:
+        """How many keys begin with `prefix`, and the bytes of their values; at once where it is a folder."""
+        self._sweep()
+        if not prefix or prefix.endswith("/"):
+            return self._used.get(prefix, (0, 0))
+        sizes = [len(self._kept[key][0]) for key in self._within(prefix)]
+        return len(sizes), sum(sizes)
+
+    async def close(self) -> None:
+        """Keep everything: the same store may be used again."""
+
+    def _within(self, prefix: str, after: str = "") -> Iterator[str]:
+        start = bisect_right(self._keys, after) if after >= prefix else bisect_left(self._keys, prefix)
+        for number in range(start, len(self._keys)):
+            if not self._keys[number].startswith(prefix):
+                return
+            yield self._keys[number]
+
+    def _count(self, key: str, keys: int, size: int) -> None:
+        parts = key.split("/")
+        for depth in range(len(parts)):
+            folder = "".join(f"{part}/" for part in parts[:depth])
+            count, used = self._used.get(folder, (0, 0))
+            if count + keys:
+                self._used[folder] = count + keys, used + size
+            else:
+                self._used.pop(folder, None)
+
+    def _sweep(self) -> None:
+        """Remove what has expired."""
+        now = self._clock()
+        while self._ends and self._ends[0][0] <= now:
+            expires, key = heappop(self._ends)
+            found = self._kept.get(key)
+            if found is not None and found[1] == expires:
+                del self._kept[key], self._keys[bisect_left(self._keys, key)]
+                self._count(key, -1, -len(found[0]))

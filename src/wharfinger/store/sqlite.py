@@ -1,0 +1,233 @@
+"""A store in one SQLite file, which several processes may share; one thread owns the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from wharfinger.errors import StoreUnusable
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+
+APPLICATION = 0x57686172
+"""`PRAGMA application_id`: the file is one of ours."""
+VERSION = 1
+"""`PRAGMA user_version`: the layout of its tables."""
+PATIENCE = 5.0
+"""Seconds to wait for another process that writes."""
+SWEEP = 60.0
+"""Seconds between two looks for what has expired."""
+
+_TABLES = """
+CREATE TABLE kept (key TEXT PRIMARY KEY, value BLOB NOT NULL, expires REAL);
+CREATE INDEX kept_expires ON kept (expires) WHERE expires IS NOT NULL;
+"""
+_GET = "SELECT value FROM kept WHERE key = :key AND (expires IS NULL OR expires > :now)"
+_SET = """
+INSERT INTO kept VALUES (:key, :value, :expires)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires = excluded.expires
+"""
+_ADD = _SET + " WHERE kept.expires <= :now"
+_REPLACE = """
+UPDATE kept SET value = :value, expires = :expires
+WHERE key = :key AND value = :old AND (expires IS NULL OR expires > :now)
+"""
+_SCAN = """
+SELECT key, value FROM kept
+WHERE key >= :low AND key < :high AND key > :after AND (expires IS NULL OR expires > :now)
+ORDER BY key LIMIT :limit
+"""
+# The length of a blob is read from its header.
+_USAGE = """
+SELECT count(*), coalesce(sum(length(value)), 0) FROM kept
+WHERE key >= :low AND key < :high AND (expires IS NULL OR expires > :now)
+"""
+
+Job = tuple[Callable[["Connection"], Any], "asyncio.Future[Any]"]
+
+
+class SqliteStore:
+    """Bytes by key in the file at `path`, made readable for its owner alone; opened on first use.
+
+    What is put is on the disk when `put` returns (write-ahead log, `synchronous=FULL`): a process that is killed loses
+    nothing. Not for network file systems, where SQLite's log does not work. `clock` gives seconds since 1970.
+    """
+
+    shared = True
+
+    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time) -> None:
+        self.path = Path(path)
+        self._clock = clock
+        self._jobs: SimpleQueue[Job | None] | None = None
+        self._ended: asyncio.Future[Any] | None = None
+        self._next_sweep = 0.0
+
+    async def get(self, key: str) -> bytes | None:
+        """The value of a key; None where there is none, or it has expired."""
+        now = self._clock()
+
+        def job(connection: Connection) -> bytes | None:
+            row = connection.execute(_GET, {"key": key, "now": now}).fetchone()
+            return None if row is None else bytes(row[0])
+
+        return await self._run(job)
+
+    async def put(
+        self, key: str, value: bytes, *, expires: float | None = None, instead_of: bytes | UnsetType | None = UNSET
+    ) -> bool:
+        """Set a key; see `Store.put`."""
+        now = self._clock()
+        statement = _SET if instead_of is UNSET else _ADD if instead_of is None else _REPLACE
+        values = {"key": key, "value": value, "expires": expires, "now": now, "old": instead_of}
+        if instead_of is UNSET:
+            del values["old"]
+
+        def job(connection: Connection) -> bool:
+            if now >= self._next_sweep:
+                self._next_sweep = now + SWEEP
+                connection.execute("DELETE FROM kept WHERE expires <= :now", {"now": now})
+            return connection.execute(statement, values).rowcount > 0
+
+        return await self._run(job)
+
+    async def delete(self, key: str) -> None:
+        """Remove a key; nothing happens where there is none."""
+        await self._run(lambda connection: connection.execute("DELETE FROM kept WHERE key = ?", (key,)).rowcount)
+
+    async def scan(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
+        """Keys that begin with `prefix`, in order, behind `after`, with their values."""
+        values = self._range(prefix) | {"after": after, "limit": limit}
+        return await self._run(lambda connection: [(k, bytes(v)) for k, v in connection.execute(_SCAN, values)])
+
+    async def usage(self, prefix: str) -> tuple[int, int]:
+        """How many keys begin with `prefix`, and the bytes of their values."""
+        values = self._range(prefix)
+
+        def job(connection: Connection) -> tuple[int, int]:
+            count, size = connection.execute(_USAGE, values).fetchone()
+            return count, size
+
+        return await self._run(job)
+
+    async def close(self) -> None:
+        """Close the file, after everything that was asked before; the next use opens it again."""
+        jobs, self._jobs = self._jobs, None
+        if jobs is None:
+            return
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        jobs.put((_close, ended))
+        await ended
+
+    def _range(self, prefix: str) -> dict[str, Any]:
+        # UTF-8 keeps the order of code points.
+        high = prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else "\U0010ffff"
+        return {"low": prefix, "high": high, "now": self._clock()}
+
+    async def _run(self, job: Callable[[Connection], T]) -> T:
+        """Do it in the thread, in the order of the calls.
+
+        Raises:
+            StoreUnusable: the file cannot be opened, read or written.
+        """
+        if self._jobs is None:
+            self._jobs = SimpleQueue()
+            name = f"wharfinger-{self.path.name}"
+            threading.Thread(target=self._work, args=(self._jobs,), name=name, daemon=True).start()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put((job, future))
+        return await future
+
+    def _work(self, jobs: SimpleQueue[Job | None]) -> None:
+        import sqlite3
+
+        connection: Connection | None = None
+        while (item := jobs.get()) is not None:
+            job, future = item
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                if job is _close:
+                    if connection is not None:
+                        connection.close()
+                else:
+                    connection = connection or _opened(self.path)
+                    result = job(connection)
+            except (sqlite3.Error, OSError) as problem:
+                error = StoreUnusable(f"{self.path}: {_meaning(problem)}")
+            except BaseException as problem:
+                error = problem
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                future.get_loop().call_soon_threadsafe(_settle, future, result, error)
+            if job is _close:
+                return
+            del job, future, item, result, error
+
+
+def _close(connection: Connection) -> None:
+    """The job that ends the thread."""
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():  # its caller was cancelled
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+def _opened(path: Path) -> Connection:
+    import sqlite3
+
+    # What is in it is the callers' own: SQLite would make the file as readable as the umask lets it.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+    try:
+        _prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: Connection, path: Path) -> None:
+    """Make the tables in a new file, and refuse one that is not ours."""
+    connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("BEGIN IMMEDIATE")  # of two processes, one makes the tables
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application == 0 and tables == 0:
+        for statement in filter(str.strip, _TABLES.split(";")):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    elif application != APPLICATION:
+        raise StoreUnusable(f"{path} is a database of another program: name another file.")
+    elif version != VERSION:
+        raise StoreUnusable(f"{path} was written by another version (layout {version}, here {VERSION}): move it away.")
+    connection.execute("COMMIT")
+
+
+def _meaning(problem: Exception) -> str:
+    text = str(problem)
+    if "not a database" in text or "malformed" in text:
+        return f"this is no SQLite database, or a damaged one ({text}): move it away, or name another file."
+    if isinstance(problem, OSError):
+        return f"it cannot be opened: {problem.strerror or text}."
+    return f"{text}."

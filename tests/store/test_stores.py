@@ -1,0 +1,307 @@
+"""Both stores by the same tests, and what only a file can have: other processes, kills, damage."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger.errors import StoreUnusable
+from wharfinger.protocol.interfaces import Store
+from wharfinger.store import open_store
+from wharfinger.store.memory import MemoryStore
+from wharfinger.store.sqlite import SqliteStore
+
+
+class Clock:
+    """Seconds since 1970, as a test wants them."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+Kind = Callable[[Path, Clock], Store]
+KINDS: dict[str, Kind] = {
+    "memory": lambda path, clock: MemoryStore(clock),
+    "sqlite": lambda path, clock: SqliteStore(path / "kept.db", clock),
+}
+
+
+@pytest.fixture(params=KINDS.values(), ids=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return request.param  # type: ignore[no-any-return]
+
+
+@asynccontextmanager
+async def opened(store: Store) -> AsyncGenerator[Store]:
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+def test_what_is_put_is_there_until_it_is_deleted(kind: Kind, tmp_path: Path) -> None:
+    async def go() -> None:
+        async with opened(kind(tmp_path, Clock())) as store:
+            assert await store.get("a") is None
+            assert await store.put("a", b"1")
+            assert await store.put("a", b"\x00\xff")
+            assert await store.get("a") == b"\x00\xff"
+            await store.delete("a")
+            await store.delete("a")
+            assert await store.get("a") is None
+
+    run(go())
+
+
+def test_what_has_expired_is_nowhere(kind: Kind, tmp_path: Path) -> None:
+    async def go() -> None:
+        clock = Clock()
+        async with opened(kind(tmp_path, clock)) as store:
+            await store.put("a", b"1", expires=clock.now + 10)
+            await store.put("b", b"22")
+            assert await store.usage("") == (2, 3)
+            clock.now += 10
+            assert await store.get("a") is None
+            assert await store.scan("") == [("b", b"22")]
+            assert await store.usage("") == (1, 2)
+            clock.now += 1000
+            await store.put("c", b"333")  # which sweeps
+            assert await store.put("a", b"4", instead_of=None)
+            assert await store.get("a") == b"4"
+
+    run(go())
+
+
+def test_put_instead_of_a_value_happens_only_where_it_is_still_that(kind: Kind, tmp_path: Path) -> None:
+    async def go() -> None:
+        clock = Clock()
+        async with opened(kind(tmp_path, clock)) as store:
+            assert not await store.put("a", b"1", instead_of=b"0")
+            assert await store.put("a", b"1", instead_of=None)
+            assert not await store.put("a", b"2", instead_of=None)
+            assert not await store.put("a", b"2", instead_of=b"0")
+            assert await store.put("a", b"2", instead_of=b"1", expires=clock.now + 1)
+            assert await store.get("a") == b"2"
+            clock.now += 1
+            assert not await store.put("a", b"3", instead_of=b"2")
+            assert await store.put("a", b"3", instead_of=None)
+
+    run(go())
+
+
+def test_a_scan_is_in_order_and_goes_on_behind_a_key(kind: Kind, tmp_path: Path) -> None:
+    async def go() -> None:
+        async with opened(kind(tmp_path, Clock())) as store:
+            for key in ("t/b", "t/a", "t", "t/é", "t0", "s/z", "t/c"):
+                await store.put(key, key.encode())
+            keys = [key for key, _ in await store.scan("t/")]
+            assert keys == ["t/a", "t/b", "t/c", "t/é"]
+            assert [key for key, _ in await store.scan("t/", limit=2)] == keys[:2]
+            assert [key for key, _ in await store.scan("t/", after="t/b")] == keys[2:]
+            assert await store.scan("t/", after="t/é") == []
+            assert await store.usage("t/") == (4, 13)
+            assert await store.usage("t/a") == (1, 3)
+            assert await store.usage("") == (7, 19)
+            await store.put("t/a", b"")
+            await store.delete("t/b")
+            assert await store.usage("t/") == (3, 7)
+            await store.put("t/b", b"t/b")
+            assert len(await store.scan("")) == 7
+
+    run(go())
+
+
+def test_calls_made_at_once_happen_in_their_order(kind: Kind, tmp_path: Path) -> None:
+    async def go() -> None:
+        async with opened(kind(tmp_path, Clock())) as store:
+            await asyncio.gather(*(store.put("a", b"%d" % number) for number in range(50)))
+            assert await store.get("a") == b"49"
+
+    run(go())
+
+
+def test_a_closed_store_may_be_used_again(kind: Kind, tmp_path: Path) -> None:
+    async def go() -> None:
+        async with opened(kind(tmp_path, Clock())) as store:
+            await store.put("a", b"1")
+            await store.close()
+            await store.close()
+            assert await store.get("a") == b"1"
+
+    run(go())
+
+
+def test_a_store_is_named_by_a_text(tmp_path: Path) -> None:
+    named = open_store("sqlite:///var/tasks.db")
+    assert isinstance(named, SqliteStore)
+    assert named.path == Path("var/tasks.db")
+    absolute = open_store(f"sqlite:///{tmp_path}/tasks.db")
+    assert isinstance(absolute, SqliteStore)
+    assert absolute.path == tmp_path / "tasks.db"
+    assert isinstance(open_store(), MemoryStore)
+
+
+@pytest.mark.parametrize("text", ["tasks.db", "sqlite://tasks.db", "sqlite:///", "redis://here", ""])
+def test_a_text_that_names_no_store_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="names no store"):
+        open_store(text)
+
+
+# -- only a file
+
+
+def test_a_file_is_read_by_its_owner_alone(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with opened(SqliteStore(tmp_path / "kept.db")) as store:
+            await store.put("a", b"secret")
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+            assert set(modes.values()) == {0o600}, modes
+
+    run(go())
+
+
+def damaged(path: Path) -> None:
+    path.write_bytes(b"no database at all" * 100)
+
+
+def foreign(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (a)")
+    connection.commit()
+    connection.close()
+
+
+def newer(path: Path) -> None:
+    run(put_one(path))
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+async def put_one(path: Path) -> None:
+    async with opened(SqliteStore(path)) as store:
+        await store.put("a", b"1")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (damaged, "damaged one .*: move it away"),
+        (foreign, "is a database of another program"),
+        (newer, "written by another version"),
+        (Path.mkdir, "cannot be opened"),
+    ],
+)
+def test_a_file_that_is_none_of_ours_is_refused_and_left_alone(
+    made: Callable[[Path], None], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "kept.db"
+    made(path)
+    before = path.read_bytes() if path.is_file() else b""
+
+    async def go() -> None:
+        async with opened(SqliteStore(path)) as store:
+            for _ in range(2):  # it is tried anew each time
+                with pytest.raises(StoreUnusable, match=said) as caught:
+                    await store.put("b", b"2")
+                assert str(path) in str(caught.value)
+
+    run(go())
+    if made is damaged:
+        assert path.read_bytes() == before
+
+
+def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with opened(SqliteStore(tmp_path / "missing" / "kept.db")) as store:
+            with pytest.raises(StoreUnusable, match="No such file or directory"):
+                await store.get("a")
+
+    run(go())
+
+
+def test_nothing_is_opened_and_no_thread_runs_before_the_first_use(tmp_path: Path) -> None:
+    async def go() -> None:
+        before = threading.active_count()
+        async with opened(SqliteStore(tmp_path / "kept.db")) as store:
+            assert list(tmp_path.iterdir()) == []
+            assert threading.active_count() == before
+            await store.get("a")
+            assert threading.active_count() == before + 1
+
+    run(go())
+    for thread in threading.enumerate():
+        if thread.name == "wharfinger-kept.db":
+            thread.join(5)
+            assert not thread.is_alive()
+
+
+COUNTER = """
+import asyncio, sys
+from wharfinger.store.sqlite import SqliteStore
+
+async def add_one(store):
+    while True:
+        old = await store.get("count")
+        if await store.put("count", b"%d" % (int(old) + 1), instead_of=old):
+            return
+
+async def main(path, name):
+    store = SqliteStore(path)
+    for number in range(100):
+        await store.put(f"{name}/{number:03}", b"x" * 100)
+        await add_one(store)
+    print("done", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_two_processes_write_at_once_and_lose_nothing_when_killed(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+
+    async def before() -> None:
+        async with opened(SqliteStore(path)) as store:
+            await store.put("count", b"0")
+
+    async def after() -> None:
+        async with opened(SqliteStore(path)) as store:
+            assert await store.get("count") == b"200"
+            assert await store.usage("one/") == await store.usage("two/") == (100, 10_000)
+
+    run(before())
+    program = tmp_path / "writer.py"
+    program.write_text(COUNTER)
+    writers = [
+        subprocess.Popen([sys.executable, str(program), str(path), name], stdout=subprocess.PIPE)
+        for name in ("one", "two")
+    ]
+    try:
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"done\n"
+    finally:
+        for writer in writers:
+            os.kill(writer.pid, signal.SIGKILL)
+            writer.communicate()
+    run(after())
