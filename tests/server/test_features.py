@@ -119,3 +119,35 @@ class Changing(RuleBasedStateMachine):
 
 TestChanging = Changing.TestCase
 TestChanging.settings = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)
+
+
+def test_a_disabled_feature_keeps_its_name_and_its_place() -> None:
+    some, changes = features()
+    for name in "abc":
+        some.add(name, Named(name))
+    some.disable("b")
+    some.disable("b")
+    assert (names(some), len(some), len(changes), some.is_disabled("b")) == (["a", "c"], 2, 4, True)
+    assert "b" not in some.by_key
+    with pytest.raises(ValueError, match="registered already"):
+        some.add("b", Named("other"))
+    _, key = some.page(0, 1)
+    some.enable("b")
+    some.enable("b")
+    assert (names(some), len(changes), some.is_disabled("b")) == (["a", "b", "c"], 5, False)
+    assert key is not None
+    assert [f.definition for f in some.page(key, 9)[0]] == ["b", "c"]
+    some.disable("a")
+    assert some.remove("a") == Named("a")
+    for refused in (some.enable, some.disable, some.remove):
+        with pytest.raises(KeyError, match="no thing 'a'"):
+            refused("a")
+
+
+def test_a_disabled_fallback_gives_way_too() -> None:
+    some, _ = features()
+    some.add("search", Named("fallback"), fallback=True)
+    some.disable("search")
+    some.add("search", Named("own"))
+    assert names(some) == ["own"]
+    assert not some.is_disabled("search")

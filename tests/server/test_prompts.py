@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
+from tests.server.driving import ask
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.exchange import Caller, Request
@@ -219,3 +221,36 @@ def test_a_completer_of_another_shape_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match=r"must take \(typed\)"):
         Complete(lambda a, b, c: [])
     assert Complete(lambda typed, others=None: []).takes_others
+
+
+def test_functions_of_prompts_are_described_by_fields_and_have_their_defaults() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    server = Server("s")
+
+    def plan(days, ship="Mary"):  # type: ignore[no-untyped-def]
+        return f"{days} {ship}"
+
+    plan.__annotations__.update(days=Annotated[int, pydantic.Field(description="How many.", default=3)])
+    server.add_prompt(plan)
+    (argument, _) = server.prompts.get("plan").definition.arguments
+    assert (argument.description, argument.required) == ("How many.", UNSET)
+    answer = asyncio.run(ask(server, "prompts/get", {"name": "plan"}))
+    assert answer["result"]["messages"][0]["content"]["text"] == "3 Mary"
+
+
+def test_a_disabled_prompt_is_unknown() -> None:
+    server = Server("s")
+    server.add_prompt(lambda: "x", name="p")
+    server.disable_prompt("p")
+    assert asyncio.run(ask(server, "prompts/get", {"name": "p"}))["error"]["code"] == -32602
+    ref = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}}
+    assert asyncio.run(ask(server, "completion/complete", ref))["error"]["code"] == -32602
+    server.enable_prompt("p")
+    assert asyncio.run(ask(server, "prompts/get", {"name": "p"}))["result"]["messages"]
+
+
+@pytest.mark.parametrize("message", [{"role": "system", "content": "x"}, {"role": "user", "content": {"type": "no"}}])
+def test_a_message_of_an_unknown_kind_is_a_fault_of_the_server(message: dict[str, Any]) -> None:
+    server = Server("s")
+    server.add_prompt(lambda: [message], name="p")
+    assert asyncio.run(ask(server, "prompts/get", {"name": "p"}))["error"]["code"] == -32603

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
+import math
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypedDict
 
 import msgspec
+import pydantic
 import pytest
 from msgspec import UNSET
 
+from tests.server.arguments.test_headers import post
+from tests.server.driving import Wire, ask
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, InvalidParams, ResourceNotFound, ToolError
 from wharfinger.protocol.exchange import Caller, Request
@@ -260,3 +266,311 @@ def test_a_fallback_gives_way() -> None:
         tools.remove("search")
         with pytest.raises(KeyError):
             tools.remove("search")
+
+
+class Harbour:
+    def __init__(self) -> None:
+        self.name = "north"
+
+    def where(self, ship: str) -> str:
+        """Say where."""
+        return f"{ship} in {self.name}"
+
+    async def __call__(self, ship: str) -> str:
+        return f"called for {ship}"
+
+
+def test_bound_methods_partials_and_callable_objects_are_tools() -> None:
+    assert wire(call(Harbour().where, {"ship": "Mary"})) == text("Mary in north")
+    assert wire(call(Harbour(), {"ship": "Mary"}, name="it")) == text("called for Mary")
+
+    def double(a: int, b: int) -> str:
+        return str(a * b)
+
+    assert wire(call(functools.partial(double, b=2), {"a": 4})) == text("8")
+    assert tool(functools.partial(double, b=2)).name == "double"
+
+
+def test_a_method_without_its_object_is_refused_with_what_to_do() -> None:
+    with pytest.raises(TypeError, match="add the bound method"):
+        tool(Harbour.where)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"annotations": t.ToolAnnotations(read_only_hint=True, destructive_hint=False)},
+        {"annotations": {"readOnlyHint": True, "destructiveHint": False}},
+        {"read_only": True, "destructive": False},
+        {"annotations": {"readOnlyHint": True}, "destructive": False},
+    ],
+)
+def test_hints_are_written_as_people_write_them(options: dict[str, Any]) -> None:
+    def f() -> None: ...
+
+    assert wire(tool(f, **options).definition.annotations) == {"readOnlyHint": True, "destructiveHint": False}
+
+
+def test_a_hint_of_another_type_is_refused() -> None:
+    with pytest.raises(ValueError, match="readOnlyHint"):
+        tool(Harbour().where, annotations={"readOnlyHint": "yes"})
+
+
+def test_a_disabled_tool_is_unknown_until_it_is_enabled_and_keeps_its_place() -> None:
+    server = Server("s")
+    changes: list[str] = []
+    server.list_changed = changes.append  # type: ignore[method-assign,assignment]
+    for name in "abc":
+        server.add_tool(lambda: "x", name=name)
+    changes.clear()
+
+    async def names() -> list[str]:
+        return [tool["name"] for tool in (await ask(server, "tools/list"))["result"]["tools"]]
+
+    async def run() -> None:
+        assert await names() == ["a", "b", "c"]
+        server.disable_tool("b")
+        server.disable_tool("b")
+        assert await names() == ["a", "c"]
+        assert (await ask(server, "tools/call", {"name": "b"}))["error"]["code"] == -32602
+        with pytest.raises(ValueError, match="registered already"):
+            server.add_tool(lambda: "x", name="b")
+        server.enable_tool("b")
+        server.enable_tool("b")
+        assert await names() == ["a", "b", "c"]
+        assert (await ask(server, "tools/call", {"name": "b"}))["result"]["content"]
+        server.disable_tool("a")
+        server.remove_tool("a")
+        assert await names() == ["b", "c"]
+        with pytest.raises(KeyError):
+            server.enable_tool("a")
+
+    asyncio.run(run())
+    assert changes == ["tools"] * 4
+
+
+def test_json_in_strings_is_taken_where_the_tool_or_the_server_says_so() -> None:
+    def count(names: list[str]) -> int:
+        return len(names)
+
+    for server, option, taken in (
+        (Server("s"), None, False),
+        (Server("s"), True, True),
+        (Server("s", decode_json_strings=True), None, True),
+        (Server("s", decode_json_strings=True), False, False),
+    ):
+        server.add_tool(count, decode_json_strings=option)
+        answer = asyncio.run(ask(server, "tools/call", {"name": "count", "arguments": {"names": '["a"]'}}))
+        assert answer["result"].get("isError", False) is not taken
+
+
+def cyclic() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+def endless(n: int = 0) -> int:
+    return endless(n + 1)
+
+
+def leave() -> None:
+    sys.exit(3)
+
+
+class Tide(msgspec.Struct):
+    height: float
+
+
+def high() -> Tide:
+    return Tide(math.nan)
+
+
+def deepest() -> Any:
+    value: Any = None
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+BROKEN: list[Callable[[], Any]] = [
+    cyclic,
+    endless,
+    leave,
+    deepest,
+    high,
+    lambda: "\ud800",
+    lambda: {"a": "\ud800"},
+    lambda: math.nan,
+    lambda: {"a": [math.inf, None]},
+    lambda: object(),
+    lambda: {"a": object()},
+]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_whatever_a_tool_does_is_its_calls_error_and_nobody_elses(
+    broken: Callable[[], Any], inline: bool, revision: str
+) -> None:
+    server = Server("s")
+    server.add_tool(broken, name="broken", inline=inline)
+    server.add_tool(lambda: "fine", name="fine", inline=True)
+
+    async def run() -> None:
+        async with Wire(server, revision) as wire:
+            ids = [wire.put("tools/call", {"name": name}) for name in ("fine", "broken", "fine")]
+            first, failed, last = [await wire.answer(id) for id in ids]
+            assert failed["error"]["code"] == -32603
+            assert "reference" in failed["error"]["message"]
+            for answer in (first, last, await wire.ask("tools/call", {"name": "fine"})):
+                assert answer["result"]["content"] == [{"type": "text", "text": "fine"}]
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_so_it_is_over_http(broken: Callable[[], Any]) -> None:
+    server = Server("s")
+    server.add_tool(broken, name="broken")
+    server.add_tool(lambda: "fine", name="fine")
+
+    async def run() -> None:
+        status, answer = await post(server, "broken", {}, {})
+        assert (status, answer["error"]["code"]) == (200, -32603)
+        assert (await post(server, "fine", {}, {}))[1]["result"]["content"]
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_models_of_pydantic_are_results_with_their_schema() -> None:
+    class Inner(pydantic.BaseModel):
+        n: int
+
+    class Model(pydantic.BaseModel):
+        ship_name: str = pydantic.Field(alias="shipName")
+        inner: list[Inner] = []
+
+    def one() -> Model:
+        return Model(shipName="Mary", inner=[Inner(n=1)])
+
+    def many() -> list[Model]:
+        return [one()]
+
+    def loose() -> Model:
+        return {"shipName": "Mary"}  # type: ignore[return-value]
+
+    def wrong() -> Model:
+        return {"shipName": 3}  # type: ignore[return-value]
+
+    one.__annotations__["return"] = loose.__annotations__["return"] = wrong.__annotations__["return"] = Model
+    many.__annotations__["return"] = list[Model]
+    schema = tool(one).definition.output_schema
+    assert (schema["type"], list(schema["properties"])) == ("object", ["shipName", "inner"])
+    value = {"shipName": "Mary", "inner": [{"n": 1}]}
+    assert wire(call(one))["structuredContent"] == value
+    assert wire(call(many))["structuredContent"] == [value]
+    assert wire(call(loose))["structuredContent"] == {"shipName": "Mary"}
+    with pytest.raises(TypeError, match="not what its return annotation says"):
+        call(wrong)
+
+
+def test_a_list_of_blocks_may_hold_anything_else_as_json_text() -> None:
+    def f() -> Any:
+        return [t.TextContent(text="x"), {"a": 1}, 3, b"bytes"]
+
+    assert [block["text"] for block in wire(call(f))["content"]] == ["x", '{"a":1}', "3", "bytes"]
+
+
+def test_a_result_of_its_own_loses_only_what_the_revision_cannot_carry() -> None:
+    def f() -> t.CallToolResult:
+        return t.CallToolResult(content=[], structured_content=[1])
+
+    assert wire(call(f)) == {"content": [], "structuredContent": [1]}
+    assert wire(call(f, revision="2025-11-25")) == {"content": []}
+
+
+def test_a_quick_call_is_told_like_any_other() -> None:
+    """Functions of arguments alone take a shorter way; what they answer is the same."""
+
+    async def add(a: int, b: int) -> int:
+        if a < 0:
+            raise ToolError("below zero")
+        return a + b
+
+    async def pair(a: int) -> Berth:
+        return Berth(str(a))
+
+    assert wire(call(add, {"a": 1, "b": 2})) == text("3") | {"structuredContent": 3}
+    assert wire(call(add, {"a": 1, "b": 2}, revision="2025-06-18")) == text("3")
+    assert wire(call(add, {"a": 1.0, "b": 2})) == text("3") | {"structuredContent": 3}
+    assert wire(call(add, {"a": -1, "b": 2})) == text("below zero") | {"isError": True}
+    assert wire(call(add, {"a": "1"})) == text(
+        "Invalid arguments:\na: expected an integer, got a string\nb: missing"
+    ) | {"isError": True}
+    assert wire(call(add))["isError"]
+    assert wire(call(pair, {"a": 1}, revision="2025-06-18"))["structuredContent"] == {"ship": "1", "quay": 1}
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_tool_has_a_deadline_of_its_own(revision: str) -> None:
+    server = Server("s")
+
+    @server.tool(timeout=0.01)
+    async def waits(a: int) -> int:
+        await asyncio.Event().wait()
+        return a
+
+    answer = asyncio.run(ask(server, "tools/call", {"name": "waits", "arguments": {"a": 1}}, revision))
+    assert answer["error"]["message"] == "The handler took longer than 0.01 s."
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
+def test_a_list_has_the_order_of_registration_and_says_the_same_each_time(revision: str) -> None:
+    server = Server("s", page_size=2)
+    for name in ("c", "a", "b", "d", "e"):
+        server.add_tool(lambda: 1, name=name)
+
+    async def run() -> list[str]:
+        shown: list[str] = []
+        params: dict[str, Any] = {}
+        while True:
+            result = (await ask(server, "tools/list", params, revision))["result"]
+            assert result == (await ask(server, "tools/list", params, revision))["result"]
+            shown += [tool["name"] for tool in result["tools"]]
+            if "nextCursor" not in result:
+                return shown
+            params = {"cursor": result["nextCursor"]}
+
+    assert asyncio.run(run()) == ["c", "a", "b", "d", "e"]
+
+
+def test_a_static_method_may_be_decorated_where_it_stands() -> None:
+    server = Server("s")
+
+    class Quay:
+        @server.tool
+        @staticmethod
+        async def depth(gate: int) -> str:
+            return f"{gate} m"
+
+        @server.prompt
+        @staticmethod
+        def brief(ship: str) -> str:
+            return ship
+
+    async def run() -> None:
+        answer = await ask(server, "tools/call", {"name": "depth", "arguments": {"gate": 4}})
+        assert answer["result"] == answer["result"] | text("4 m")
+        assert (await ask(server, "prompts/get", {"name": "brief", "arguments": {"ship": "M"}}))["result"]
+
+    asyncio.run(run())
+    assert asyncio.run(Quay.depth(1)) == "1 m"
+    with pytest.raises(TypeError, match="has no class yet"):
+
+        class Lock:
+            @server.tool
+            @classmethod
+            def state(cls, gate: int) -> str:
+                return str(gate)

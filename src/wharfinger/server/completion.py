@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -11,6 +12,8 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.exchange import Request
+from wharfinger.server.context import Context
+from wharfinger.server.depends import Needs, Opened, needs_of
 from wharfinger.server.functions import owner_of
 
 if TYPE_CHECKING:
@@ -28,20 +31,27 @@ class Complete:
     """Marks a parameter with what completes it: `vessel: Annotated[str, Complete(vessels)]`.
 
     `values` is a function of what is typed so far, `(typed)` or `(typed, others)`, where `others` maps the other
-    arguments that are known to their text; it returns strings, best first, and may be async. Or it is a fixed sequence
-    of strings, of which those are shown that begin with what is typed.
+    arguments that are known to their text; it returns strings, best first, and may be async. It may take the `Context`
+    and dependencies besides. Or it is a fixed sequence of strings, of which those are shown that begin with what is
+    typed.
     """
 
-    __slots__ = ("takes_others", "values")
+    __slots__ = ("context", "needs", "takes_others", "values")
+
+    context: str | None
+    """The name of the parameter that wants the `Context`."""
+    needs: Needs
+    """What its dependencies fill."""
 
     def __init__(self, values: Completer | Sequence[str]) -> None:
         self.values = values
-        self.takes_others = callable(values) and _takes_two(values)
+        self.context, self.needs = needs_of(values) if callable(values) else (None, {})
+        self.takes_others = callable(values) and _takes_two(values, {self.context, *self.needs})
 
 
-def _takes_two(function: Completer) -> bool:
+def _takes_two(function: Completer, filled: Collection[str | None]) -> bool:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in filled]
     wanted = [p for p in parameters if p.kind in positional and p.default is p.empty]
     if len(wanted) > 2 or not any(p.kind in (*positional, p.VAR_POSITIONAL) for p in parameters):
         name = getattr(function, "__name__", repr(function))
@@ -62,6 +72,10 @@ class Completions:
             InvalidParams: there is no such prompt, template, argument or variable.
         """
         params: t.CompleteRequestParams = request.params
+        for mount in self._server.mounts:
+            if mount.completes(params.ref):
+                completed: t.CompleteResult = await mount.complete(request)
+                return completed
         others = {} if params.context is UNSET else params.context.arguments or {}
         values = await self._find(request, params.ref, params.argument.name)(params.argument.value, others)
         return t.CompleteResult(completion=completion_of(values))
@@ -95,10 +109,16 @@ class Completions:
                 return ()
             if not callable(marker.values):
                 return [value for value in marker.values if value.startswith(typed)]
-            run = self._server.adapt(marker.values)
-            return await (
-                run(owner_of(request), typed, others) if marker.takes_others else run(owner_of(request), typed)
-            )
+            given = (typed, others) if marker.takes_others else (typed,)
+            if marker.context is None and not marker.needs:
+                return await self._server.adapt(marker.values)(owner_of(request), *given)
+            filled: dict[str, Any] = {}
+            if marker.context is not None:
+                filled[marker.context] = Context(self._server, request)
+            async with Opened(self._server, request, filled.get(marker.context or "")) as opened:
+                await opened.fill(marker.needs, filled)
+                values = await self._server.adapt(functools.partial(marker.values, **filled))(owner_of(request), *given)
+                return completion_of(values)  # read while what it depends on is open
 
         return complete
 

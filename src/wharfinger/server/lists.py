@@ -32,22 +32,34 @@ class Listing(Generic[F]):
         self.name = name
         self.features = features
         self.providers: list[Provider] = []
+        """For looking up; added to by `add_provider`."""
+        self.shown_by: list[Listing[F]] = []
+        """Lists of other servers, of which this one is a part."""
         self.size = size
         self.shown: Callable[[F], Any] = lambda feature: feature.definition
         """What a list shows of a feature; a list with computed definitions is not kept."""
+        self.shown_in_full: Callable[[F], Any] | None = None
+        """What callers see whose rules say `any_structured_content`, where that is something else."""
         self.computed = False
         self.ttl_ms = 0
         self.cache_scope = "private"
         self._keys = keys
         self._result = result
-        self._kept: dict[int, tuple[int, Raw]] = {}
+        self._kept: dict[tuple[int, bool], tuple[int, Raw]] = {}
+
+    def add_provider(self, provider: Provider) -> None:
+        """List what a provider has behind everything that is there."""
+        self.providers.append(provider)
+        for listing in self.shown_by:
+            listing.add_provider(provider)
 
     async def serve(self, request: Request) -> Any:
         """The handler of the list's method."""
         request.ttl_ms, request.cache_scope = self.ttl_ms, self.cache_scope
-        return await self.page(request.params.cursor, owner_of(request))
+        full = self.shown_in_full is not None and request.caller.rules.any_structured_content
+        return await self.page(request.params.cursor, owner_of(request), full)
 
-    async def page(self, cursor: Any = UNSET, owner: str = "") -> Any:
+    async def page(self, cursor: Any = UNSET, owner: str = "", full: bool = False) -> Any:
         """One page; kept ones are `Raw`, ready to be sent. `owner` is whose share of the threads it uses.
 
         Raises:
@@ -55,16 +67,16 @@ class Listing(Generic[F]):
         """
         number, key = (0, 0) if cursor is UNSET else self._position(cursor)
         if not self.providers and not self.computed:
-            kept = self._kept.get(key)
+            kept = self._kept.get((key, full))
             if kept is not None and kept[0] == self.features.version:
                 return kept[1]
             version = self.features.version
-            page = Raw(encode(await self.build(number, key)))
-            if len(self._kept) >= KEPT and key not in self._kept:
+            page = Raw(encode(await self.build(number, key, full=full)))
+            if len(self._kept) >= KEPT and (key, full) not in self._kept:
                 del self._kept[next(iter(self._kept))]
-            self._kept[key] = (version, page)
+            self._kept[key, full] = (version, page)
             return page
-        return await self.build(number, key, owner)
+        return await self.build(number, key, owner, full)
 
     def _position(self, cursor: str) -> tuple[int, Any]:
         position = self._keys.open(self.name, cursor)
@@ -73,14 +85,14 @@ class Listing(Generic[F]):
             raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
         return number, key
 
-    async def build(self, number: int, after: Any, owner: str = "") -> Any:
+    async def build(self, number: int, after: Any, owner: str = "", full: bool = False) -> Any:
         """Fill one page, from the place `after` of provider `number` on; 0 is the registered features."""
         shown: list[Any] = []
         while True:
             room = self.size - len(shown)
             if number == 0:
                 features, after = self.features.page(cast("int", after), room)
-                shown.extend(map(self.shown, features))
+                shown.extend(map((self.shown_in_full if full else None) or self.shown, features))
             else:
                 more, after = await self.providers[number - 1](owner, after, room)
                 shown.extend(more)

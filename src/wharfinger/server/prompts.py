@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.exchange import Request
+from wharfinger.server.arguments.signature import BadArguments, Parameter, printable, signature_of
 from wharfinger.server.completion import Complete
 from wharfinger.server.features import Features
-from wharfinger.server.functions import Call
+from wharfinger.server.functions import Callee
 from wharfinger.server.lists import Listing
-from wharfinger.server.signature import BadArguments, Parameter, Signature, printable, summary_of
-from wharfinger.server.tools import BLOCKS, feature_name
+from wharfinger.server.media import Media
+from wharfinger.server.results import BLOCKS, with_media_read
+from wharfinger.server.tools import feature_name, unwrapped
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
@@ -31,7 +34,7 @@ class Prompt:
         ValueError: the name is empty.
     """
 
-    __slots__ = ("_call", "completers", "definition", "name", "signature")
+    __slots__ = ("_call", "_server", "completers", "definition", "name", "signature")
 
     definition: t.Prompt
     completers: Mapping[str, Complete]
@@ -50,17 +53,22 @@ class Prompt:
         inline: bool = False,
         timeout: float | None = None,
     ) -> None:
-        self.signature = Signature(function)
+        function = unwrapped(function)
+        self.signature = signature_of(function)
         self.completers = self.signature.completers
         self.name = feature_name(function, name)
         if not self.name:
             raise ValueError("A prompt needs a name.")
-        self._call = Call(server, function, variables=tuple(self.signature.parameters), inline=inline, timeout=timeout)
+        self._server = server
+        self._call = Callee(
+            server, function, variables=tuple(self.signature.parameters), inline=inline, timeout=timeout
+        )
+        self._call.finish = self._result
         arguments = [_argument(parameter) for parameter in self.signature.parameters.values()]
         self.definition = t.Prompt(
             name=self.name,
             title=UNSET if title is None else title,
-            description=description or summary_of(function) or UNSET,
+            description=description or self.signature.summary or UNSET,
             arguments=arguments or UNSET,
             icons=UNSET if icons is None else list(icons),
             meta=UNSET if meta is None else meta,
@@ -77,11 +85,17 @@ class Prompt:
             arguments = self.signature.decode_strings({} if given is UNSET else given)
         except BadArguments as error:
             raise InvalidParams("Invalid arguments: " + "; ".join(error.faults)) from None
-        value = await self._call.invoke(request, arguments)
+        return await self._result(request, await self._call.invoke(request, arguments))
+
+    async def _result(self, request: Request, value: Any) -> t.GetPromptResult:
         if isinstance(value, t.GetPromptResult):
-            return value
+            messages = await with_media_read(self._server, request, value.messages)
+            return value if messages is value.messages else msgspec.structs.replace(value, messages=messages)
         items: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
-        return t.GetPromptResult(messages=[_message(item) for item in items], description=self.definition.description)
+        messages = [_message(item) for item in items]
+        return t.GetPromptResult(
+            messages=await with_media_read(self._server, request, messages), description=self.definition.description
+        )
 
 
 class Prompts:
@@ -91,6 +105,7 @@ class Prompts:
         self._server = server
         self.features: Features[Prompt] = Features("prompt", lambda: server.list_changed("prompts"))
         self.listing = Listing("prompts", self.features, server.keys, size, _prompts_result)
+        self.listing.ttl_ms, self.listing.cache_scope = server.ttl_ms, server.cache_scope
 
     def add(self, function: Callable[..., Any], *, fallback: bool = False, **options: Any) -> Prompt:
         """Add a prompt; `options` are those of `Prompt`. A fallback gives way to another prompt of the same name.
@@ -145,10 +160,19 @@ def _message(value: Any) -> t.PromptMessage:
     """A message of its own, or content that the user says."""
     if isinstance(value, t.PromptMessage):
         return value
+    role: Any = "user"
+    said = cast("Mapping[str, object]", value if isinstance(value, Mapping) else {})
+    if len(said) == 2 and "role" in said and "content" in said:  # as the wire has it, or nearly
+        role, value = said["role"], said["content"]
+        if isinstance(value, Mapping):
+            value = msgspec.convert(cast("object", value), t.ContentBlock)
+        if role not in ("user", "assistant"):
+            raise TypeError("the role of a prompt's message is user or assistant")
     if isinstance(value, str):
         value = t.TextContent(text=value)
-    if not isinstance(value, BLOCKS):
+    if not isinstance(value, (*BLOCKS, Media)):
         raise TypeError(
-            f"a prompt returned {type(value).__name__}: return text, PromptMessage, content, or a list of these"
+            f"a prompt returned {type(cast('object', value)).__name__}: "
+            f"return text, PromptMessage, content, or a list of these"
         )
-    return t.PromptMessage(role="user", content=value)
+    return t.PromptMessage(role=role, content=cast("Any", value))

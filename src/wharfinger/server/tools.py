@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import re
-from collections.abc import Callable, Sequence
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -14,20 +14,28 @@ from msgspec import UNSET, Raw
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, InvalidParams, PermissionDenied, ResourceNotFound, ToolError
 from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.header_values import Mirror
+from wharfinger.server.arguments.headers import mirrors_of
+from wharfinger.server.arguments.signature import BadArguments, Signature, printable, signature_of
 from wharfinger.server.features import Features
-from wharfinger.server.functions import Call
+from wharfinger.server.functions import Callee
 from wharfinger.server.lists import Listing
-from wharfinger.server.signature import BadArguments, Signature, json_schema, printable, summary_of
+from wharfinger.server.results import BLOCKS, Output, is_content, with_media_read
 
 if TYPE_CHECKING:
+    from wharfinger.protocol.interfaces import Handler
     from wharfinger.server.app import Server
+    from wharfinger.server.arguments.by_hand import ByHand
 
-__all__ = ["Tool", "Tools", "feature_name", "is_content"]
+__all__ = ["BLOCKS", "Tool", "Tools", "feature_name", "is_content", "telling"]
 
-BLOCKS = get_args(t.ContentBlock)
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _TOLD = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
 """What an author raises on purpose: a result with `isError`, so that a model can do better (2025-11-25, tools)."""
+_UNFIT = (msgspec.MsgspecError, TypeError, RecursionError)
+
+asdict = msgspec.structs.asdict
+encode = msgspec.json.encode
 
 
 class Tool:
@@ -35,15 +43,38 @@ class Tool:
 
     Raises:
         TypeError: the function's parameters cannot be filled from JSON.
-        ValueError: the name is none (1 to 128 letters, digits, "_", "-", "." and "/").
+        ValueError: the name is none (1 to 128 letters, digits, "_", "-", "." and "/"), or a schema cannot be used.
+        MissingExtra: a schema is given by hand, and the extra `schema` is not installed.
     """
 
-    __slots__ = ("_call", "_output", "definition", "full_definition", "name", "signature")
+    __slots__ = (
+        "_call",
+        "_json_strings",
+        "_output",
+        "_server",
+        "decode",
+        "definition",
+        "exact",
+        "full_definition",
+        "function",
+        "mirrors",
+        "name",
+        "signature",
+        "texts",
+    )
 
     definition: t.Tool
     """Valid in every revision: its output schema is an object's, or absent."""
     full_definition: t.Tool
     """With an output schema of any kind, for revisions whose rules say `any_structured_content`."""
+    mirrors: tuple[Mirror, ...]
+    """The arguments that HTTP headers repeat."""
+    decode: Callable[[Any], Any] | None
+    """Reads the arguments of a function that wants nothing else, and may be awaited with them; else None."""
+    exact: Any
+    """The type of results that need no check."""
+    texts: bool
+    """Whether text is told as it is, since no structure is promised."""
 
     def __init__(
         self,
@@ -53,49 +84,102 @@ class Tool:
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        annotations: t.ToolAnnotations | None = None,
+        annotations: t.ToolAnnotations | Mapping[str, Any] | None = None,
+        read_only: bool | None = None,
+        destructive: bool | None = None,
+        idempotent: bool | None = None,
+        open_world: bool | None = None,
         icons: Sequence[t.Icon] | None = None,
         meta: dict[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        decode_json_strings: bool | None = None,
         inline: bool = False,
         timeout: float | None = None,
     ) -> None:
-        self.signature = Signature(function)
+        function = unwrapped(function)
         self.name = feature_name(function, name)
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"{self.name!r} is no name for a tool: pass name= with letters, digits, '_', '-' and '.'.")
-        self._call = Call(server, function, variables=tuple(self.signature.parameters), inline=inline, timeout=timeout)
-        self._output = _Output(self.signature.returns)
-        schema = self._output.schema
+        self._server = server
+        self._json_strings = server.decode_json_strings if decode_json_strings is None else decode_json_strings
+        self.signature: Signature | ByHand = (
+            signature_of(function) if input_schema is None else _by_hand(function, input_schema, self.name)
+        )
+        self._output = self._output_of(output_schema)
+        variables, known = tuple(self.signature.parameters), self.signature.derived
+        self._call = Callee(server, function, variables=variables, inline=inline, timeout=timeout, known=known)
+        self._call.finish = self.result
+        self.mirrors = self._mirrors()
+        self.function: Callable[..., Awaitable[Any]] = function
+        direct = self._call.runs_async and not self._call.takes_context and timeout is None
+        self.decode = self.signature.direct if direct else None
+        self.exact = self._output.direct
+        self.texts = self._output.schema is None
         self.full_definition = t.Tool(
             name=self.name,
             title=UNSET if title is None else title,
-            description=description or summary_of(function) or UNSET,
+            description=description or self.signature.summary or UNSET,
             input_schema=self.signature.schema,
-            output_schema=UNSET if schema is None else schema,
-            annotations=UNSET if annotations is None else annotations,
+            output_schema=UNSET if self._output.schema is None else self._output.schema,
+            annotations=_hints(annotations, read_only, destructive, idempotent, open_world),
             icons=UNSET if icons is None else list(icons),
             meta=UNSET if meta is None else meta,
         )
         self.definition = self.full_definition
-        if schema is not None and schema.get("type") != "object":
+        if self._output.schema is not None and self._output.schema.get("type") != "object":
             self.definition = msgspec.structs.replace(self.full_definition, output_schema=UNSET)
+
+    def _output_of(self, output_schema: Mapping[str, Any] | None) -> Output:
+        if output_schema is not None:
+            from wharfinger.server.arguments.schemas import GivenSchema
+
+            return Output(None, GivenSchema(output_schema, f"output_schema of tool {self.name!r}"))
+        kept = self.signature.derived
+        output: Output | None = kept.get("output")
+        if output is None:
+            output = kept["output"] = Output(self.signature.returns)
+        return output
+
+    def _mirrors(self) -> tuple[Mirror, ...]:
+        kept = self.signature.derived
+        if "mirrors" not in kept:
+            try:
+                kept["mirrors"] = mirrors_of(self.signature.schema)
+            except ValueError as error:
+                raise ValueError(f"The tool {self.name!r}: {error}") from None
+        found: tuple[Mirror, ...] = kept["mirrors"]
+        return found
 
     async def call(self, request: Request) -> t.CallToolResult:
         """Call the function with the arguments of `tools/call`.
 
         Arguments that do not fit, and the errors that authors raise, are results with `isError`; any other exception
         is left to the transport.
+
+        Raises:
+            InvalidParams: `arguments` is no object.
         """
         try:
-            arguments = self.signature.decode(request.params.arguments)
+            arguments = self.signature.decode(request.params.arguments, json_strings=self._json_strings)
         except BadArguments as error:
+            given = request.params.arguments
+            if given is not UNSET and bytes(given).lstrip()[:1] != b"{":  # the call itself is malformed
+                raise InvalidParams("Invalid params: Expected `object` - at `params.arguments`") from None
             return _failed("Invalid arguments:\n" + str(error))
         try:
             value = await self._call.invoke(request, arguments)
         except _TOLD as error:
-            if isinstance(error, (PermissionDenied, ResourceNotFound, InvalidArgument)) and error.remote:
-                raise
-            return _failed(str(error))
+            return told_of(error)
+        return await self.result(request, value)
+
+    async def result(self, request: Request, value: Any) -> t.CallToolResult:
+        """What is told of what the function returned.
+
+        Raises:
+            TypeError, ValueError: it has no form as content, or is not what was promised.
+        """
+        value = await with_media_read(self._server, request, value)
         return self._output.result(value, request.caller.rules.any_structured_content)
 
 
@@ -106,17 +190,36 @@ class Tools:
         self._server = server
         self.features: Features[Tool] = Features("tool", lambda: server.list_changed("tools"))
         self.listing = Listing("tools", self.features, server.keys, size, _tools_result)
+        self.listing.ttl_ms, self.listing.cache_scope = server.ttl_ms, server.cache_scope
+        self.listing.shown_in_full = _full_definition
+        self.mirrors: dict[str, tuple[Mirror, ...]] = {}
+        """The arguments that HTTP headers repeat, by the name of the tool; those without any are not in it."""
 
-    def add(self, function: Callable[..., Any], *, fallback: bool = False, **options: Any) -> Tool:
+    def add(self, function: Callable[..., Any], *, fallback: bool = False, task: Any = False, **options: Any) -> Tool:
         """Add a tool; `options` are those of `Tool`. A fallback gives way to another tool of the same name.
+
+        With `task` its calls may become tasks; `options` are then those of `TaskTool`.
 
         Raises:
             TypeError: the function's parameters cannot be filled from JSON.
             ValueError: the name is taken, or is none.
         """
-        tool = Tool(self._server, function, **options)
-        self.features.add(tool.name, tool, fallback=fallback)
+        kind = Tool if task is False else _task_tool(task)
+        tool = kind(self._server, function, **options)
+        self.put(tool.name, tool, fallback)
         return tool
+
+    def put(self, name: str, tool: Tool, fallback: bool) -> None:
+        """Add what is a tool already.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        self.features.add(name, tool, fallback=fallback)
+        if self.features.by_key.get(name) is tool:
+            self.mirrors.pop(name, None)
+            if tool.mirrors:
+                self.mirrors[name] = tool.mirrors
 
     def remove(self, name: str) -> None:
         """Remove a tool.
@@ -125,9 +228,12 @@ class Tools:
             KeyError: there is none of this name.
         """
         self.features.remove(name)
+        self.mirrors.pop(name, None)
 
     async def call(self, request: Request) -> t.CallToolResult:
         """The handler of `tools/call`.
+
+        A function that takes arguments and nothing else is called from here: every hop costs every call.
 
         Raises:
             InvalidParams: there is no such tool.
@@ -135,12 +241,72 @@ class Tools:
         tool = self.features.by_key.get(request.params.name)
         if tool is None:
             raise InvalidParams(f"Unknown tool: {printable(request.params.name)}")
-        return await tool.call(request)
+        if tool.decode is None:
+            return await tool.call(request)
+        try:
+            arguments = asdict(tool.decode(request.params.arguments))
+        except _UNFIT:
+            return await tool.call(request)
+        try:
+            value = await tool.function(**arguments)
+        except _TOLD as error:
+            return told_of(error)
+        if type(value) is not tool.exact:
+            if tool.texts and type(value) is str:
+                return t.CallToolResult(content=[t.TextContent(text=value)])
+            return await tool.result(request, value)
+        encoded = encode(value)
+        if b"null" in encoded:  # perhaps for a number that JSON does not have
+            return await tool.result(request, value)
+        return t.CallToolResult(
+            content=[t.TextContent(text=encoded.decode())],
+            structured_content=Raw(encoded)
+            if request.caller.rules.any_structured_content or encoded[:1] == b"{"
+            else UNSET,
+        )
+
+
+def _full_definition(tool: Tool) -> t.Tool:
+    return tool.full_definition
+
+
+def _by_hand(function: Callable[..., Any], schema: Mapping[str, Any], name: str) -> ByHand:
+    from wharfinger.server.arguments.by_hand import ByHand
+
+    return ByHand(function, schema, f"input_schema of tool {name!r}")
+
+
+def _hints(given: Any, *short: bool | None) -> Any:
+    """The annotations of a tool: a struct, or a mapping as the wire has it, and what the short options say."""
+    if given is None and short == (None, None, None, None):
+        return UNSET
+    names = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
+    said = {name: value for name, value in zip(names, short, strict=True) if value is not None}
+    if isinstance(given, Mapping):
+        given = msgspec.convert(given, t.ToolAnnotations)
+    if not said:
+        return UNSET if given is None else given
+    return msgspec.structs.replace(given or t.ToolAnnotations(), **said)
+
+
+def _task_tool(task: Any) -> Callable[..., Tool]:
+    from wharfinger.server.tasks.tool import TaskTool  # with the first one: most servers have none
+
+    return partial(TaskTool, task=task)
+
+
+def unwrapped(function: Any) -> Callable[..., Any]:
+    """The function in a static method that is decorated while its class is being made."""
+    return cast("Callable[..., Any]", function.__func__ if isinstance(function, staticmethod) else function)
 
 
 def feature_name(function: Callable[..., Any], name: str | None) -> str:
     """The name given, else the function's."""
-    return name if name is not None else str(getattr(function, "__name__", type(function).__name__))
+    if name is not None:
+        return name
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _tools_result(shown: list[Any], next_cursor: Any) -> t.ListToolsResult:
@@ -151,116 +317,20 @@ def _failed(text: str) -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(text=text)], is_error=True)
 
 
-def is_content(value: Any) -> bool:
-    """Whether a value is a block of content, or a list of blocks (and texts between them)."""
-    if isinstance(value, BLOCKS):
-        return True
-    return (
-        isinstance(value, (list, tuple))
-        and any(isinstance(item, BLOCKS) for item in value)  # pyright: ignore[reportUnknownVariableType]
-        and all(isinstance(item, (*BLOCKS, str)) for item in value)  # pyright: ignore[reportUnknownVariableType]
-    )
+def telling(handler: Handler) -> Handler:
+    """Tell a `ToolError` of a hook around `tools/call` as the tool's own would be told."""
+
+    async def tell(request: Request) -> Any:
+        try:
+            return await handler(request)
+        except ToolError as error:
+            return told_of(error)
+
+    return tell
 
 
-class _Output:
-    """What becomes of a result, as far as the return annotation decides it."""
-
-    __slots__ = ("_checked", "_exact", "schema")
-
-    schema: dict[str, Any] | None
-    """JSON Schema of structured content; None where the annotation promises none."""
-
-    def __init__(self, annotation: Any) -> None:
-        self.schema = None if _is_unstructured(annotation) else _output_schema(annotation)
-        kind: Any = annotation
-        self._exact: Any = kind if isinstance(kind, type) else None
-        self._checked: msgspec.json.Decoder[Any] | None = None if self.schema is None else msgspec.json.Decoder(kind)
-
-    def result(self, value: Any, any_structured: bool) -> t.CallToolResult:
-        """The result of `tools/call`; structured content that is no object is left out unless `any_structured`.
-
-        Raises:
-            TypeError, ValueError: the value has no form as content, or is not what the annotation promises.
-        """
-        if isinstance(value, t.CallToolResult):
-            return value
-        if self.schema is None:
-            if value is None:
-                return t.CallToolResult(content=[])
-            if isinstance(value, (str, bytes, bytearray, *BLOCKS)) or is_content(value):
-                items: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
-                return t.CallToolResult(content=[_block(item) for item in items])
-        encoded = _encode(value)
-        if self._checked is not None and (self._exact is None or type(value) is not self._exact):
-            try:
-                self._checked.decode(encoded)
-            except msgspec.ValidationError as error:
-                raise TypeError(f"the tool's result is not what its return annotation says: {error}") from None
-        structured = any_structured or encoded[:1] == b"{"
-        text = t.TextContent(text=encoded.decode())
-        return t.CallToolResult(content=[text], structured_content=Raw(encoded) if structured else UNSET)
-
-
-_UNSTRUCTURED = (inspect.Signature.empty, Any, None, type(None), str, bytes, bytearray, t.CallToolResult)
-
-
-def _is_unstructured(annotation: Any) -> bool:
-    """Whether an annotation promises nothing, or only text, bytes and blocks of content."""
-    if isinstance(annotation, str) or annotation in _UNSTRUCTURED:  # text: a name that only type checkers know
-        return True
-    origin, arms = get_origin(annotation), get_args(annotation)
-    if origin is None:
-        return isinstance(annotation, type) and issubclass(annotation, BLOCKS)
-    if origin in (Union, UnionType):
-        return all(map(_is_unstructured, arms))
-    if origin in (list, tuple, Sequence):
-        return any(_holds_blocks(arm) for arm in arms)
-    return False
-
-
-def _holds_blocks(annotation: Any) -> bool:
-    return any(isinstance(arm, type) and issubclass(arm, BLOCKS) for arm in get_args(annotation) or (annotation,))
-
-
-def _output_schema(annotation: Any) -> dict[str, Any] | None:
-    try:
-        msgspec.json.Decoder(annotation)
-        (schema,), shared = json_schema(annotation)
-    except (TypeError, NotImplementedError):
-        return None
-    reference = schema.get("$ref", "")
-    if reference.startswith("#/$defs/"):
-        name = reference.removeprefix("#/$defs/")
-        schema = dict(shared[name])
-        if f'"{reference}"'.encode() not in msgspec.json.encode([schema, shared]):
-            del shared[name]
-    if shared:
-        schema["$defs"] = shared
-    return schema
-
-
-def _encode(value: Any) -> bytes:
-    if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
-        return str(value.model_dump_json()).encode()
-    return msgspec.json.encode(value)
-
-
-def _block(value: Any) -> Any:
-    if isinstance(value, str):
-        return t.TextContent(text=value)
-    if isinstance(value, BLOCKS):
-        return value
-    from wharfinger.server.mime import sniff
-
-    data = bytes(value)
-    mime_type = sniff(data)
-    if mime_type.startswith("image/"):
-        return t.ImageContent(data=data, mime_type=mime_type)
-    if mime_type.startswith("audio/"):
-        return t.AudioContent(data=data, mime_type=mime_type)
-    try:
-        return t.TextContent(text=data.decode())
-    except UnicodeDecodeError:
-        raise TypeError(
-            "a tool returned bytes that are no image, no sound and no text: return an EmbeddedResource"
-        ) from None
+def told_of(error: Exception) -> t.CallToolResult:
+    """The result that tells what an author raised; what another server said is not ours to repeat, and is raised."""
+    if isinstance(error, (PermissionDenied, ResourceNotFound, InvalidArgument)) and error.remote:
+        raise error
+    return _failed(str(error))

@@ -1,0 +1,41 @@
+"""`Header`: marks a parameter that HTTP clients repeat in a header, so that intermediaries may route by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from wharfinger.protocol.header_values import InvalidHeaderAnnotation, Mirror, find_mirrors
+
+__all__ = ["KEYWORD", "Header", "mirrors_of"]
+
+KEYWORD = "x-mcp-header"
+
+
+class Header:
+    """Marks a parameter that a header repeats: `Annotated[str, Header("Region")]` is sent as `Mcp-Param-Region`.
+
+    Only strings, integers and booleans can be repeated, and no secrets should be: proxies log headers. Clients of
+    2026-07-28 send it over HTTP, and a call whose header is unlike its argument is refused before the function runs.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def mirrors_of(schema: Mapping[str, Any]) -> tuple[Mirror, ...]:
+    """The arguments that headers repeat, by a tool's input schema.
+
+    Raises:
+        ValueError: the keyword `x-mcp-header` stands where it may not, or twice (2026-07-28, `x-mcp-header`).
+    """
+    if KEYWORD.encode() not in msgspec.json.encode(schema):
+        return ()
+    try:
+        return find_mirrors(schema)
+    except InvalidHeaderAnnotation as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,214 @@
+"""Types of Python as JSON: their schemas, how they are read and written; models of pydantic are known by their methods.
+
+Pydantic is never imported: who uses it has imported it, and a model brings what is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin
+
+import msgspec
+
+__all__ = ["FieldFacts", "Refusals", "facts_of", "from_json", "is_model", "json_schema", "to_json", "translated"]
+
+DEFS = "#/$defs/"
+
+
+class Refusals(ValueError):
+    """What a model found wrong: pairs of the path inside the model and the reason."""
+
+    found: list[tuple[tuple[str | int, ...], str]]
+
+    def __init__(self, found: list[tuple[tuple[str | int, ...], str]]) -> None:
+        self.found = found
+        super().__init__("does not fit")
+
+
+def is_model(kind: Any) -> bool:
+    """Whether a type is a model as pydantic makes them."""
+    return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate_json")
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def json_schema(
+    *kinds: Any, mode: Literal["validation", "serialization"] = "validation"
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A JSON Schema (2020-12) for each type, and the `$defs` that they refer to.
+
+    `mode` matters to models only: what they take, or what they give.
+
+    Raises:
+        TypeError: a type has none, or two that have the same name differ.
+    """
+    if not kinds:
+        return [], {}
+    lifted: dict[str, Any] = {}
+    hook = functools.partial(_schema_of, lifted, mode)
+    schemas, shared = msgspec.json.schema_components(kinds, schema_hook=hook, ref_template=DEFS + "{name}")
+    for name, schema in shared.items():
+        _lift(lifted, name, schema)
+    return [dict(schema) for schema in schemas], lifted
+
+
+def _schema_of(lifted: dict[str, Any], mode: Literal["validation", "serialization"], kind: Any) -> dict[str, Any]:
+    if is_model(kind):
+        schema: dict[str, Any] = kind.model_json_schema(ref_template=DEFS + "{model}", mode=mode)
+        for name, inner in schema.pop("$defs", {}).items():
+            _lift(lifted, name, inner)
+        return schema
+    if isinstance(kind, type) and issubclass(kind, PurePath):
+        return {"type": "string"}
+    raise NotImplementedError
+
+
+def _lift(lifted: dict[str, Any], name: str, schema: dict[str, Any]) -> None:
+    if lifted.setdefault(name, schema) != schema:
+        raise TypeError(f"two different types are called {name!r}: rename one")
+
+
+# --- reading and writing ----------------------------------------------------------------------------------------------
+
+
+def from_json(kind: Any, value: Any) -> Any:
+    """Make what msgspec does not know from a decoded JSON value: its `dec_hook`.
+
+    Raises:
+        ValueError: the value is none of that type.
+    """
+    if is_model(kind):
+        return _model_from(kind, value)
+    if issubclass(kind, PurePath):
+        if isinstance(value, str):
+            return kind(value)
+        raise ValueError("expected a string")
+    raise NotImplementedError
+
+
+_TOLD_OTHERWISE: Mapping[str, str] = {
+    "missing": "missing",
+    "extra_forbidden": "no such member",
+    "union_tag_invalid": "is of no kind that is allowed here",
+    "int_type": "expected an integer",
+    "string_type": "expected a string",
+    "float_type": "expected a number",
+    "bool_type": "expected true or false",
+    "list_type": "expected an array",
+    "dict_type": "expected an object",
+    "model_type": "expected an object",
+}
+"""Reasons of models in the words of all others; the rest are told in its own, which name the rule, no value."""
+
+
+def _model_from(kind: Any, value: Any) -> Any:
+    try:
+        return kind.model_validate_json(msgspec.json.encode(value), strict=True)
+    except ValueError as error:
+        if not hasattr(error, "errors"):
+            raise
+        faults: list[Any] = cast("Any", error).errors(include_url=False, include_context=False, include_input=False)
+        found = [(tuple(fault["loc"]), _reason(fault["type"], fault["msg"])) for fault in faults]
+    raise Refusals(found)
+
+
+def _reason(kind: str, message: str) -> str:
+    told = _TOLD_OTHERWISE.get(kind)
+    if told is not None:
+        return told
+    text = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return text[:1].lower() + text[1:] if text is message else text
+
+
+def to_json(value: Any) -> Any:
+    """What msgspec does not know, as something that it does: its `enc_hook`.
+
+    Raises:
+        TypeError: it has no form in JSON.
+    """
+    if hasattr(value, "model_dump_json"):
+        return msgspec.Raw(value.model_dump_json(by_alias=True).encode())
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+# --- constraints that stand beside a type -----------------------------------------------------------------------------
+
+
+class FieldFacts(NamedTuple):
+    """What a marker beside a type says: pydantic's `Field`, or the small classes of constraints that others share."""
+
+    description: str
+    meta: msgspec.Meta | None
+    """Constraints, title and examples, as msgspec has them."""
+    default: Callable[[], Any] | None
+    """Makes the default, where the marker has one."""
+
+
+_CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
+
+
+def facts_of(extra: Any) -> FieldFacts | None:
+    """What one member of `Annotated`, or the default of a parameter, says as a marker; None where it is none.
+
+    Raises:
+        TypeError: it asks for what cannot be had here: an alias.
+    """
+    module = type(extra).__module__
+    if type(extra).__name__ == "FieldInfo" and hasattr(extra, "is_required"):
+        if extra.validation_alias is not None or extra.alias is not None:
+            raise TypeError("a parameter cannot have an alias: call it what its callers call it")
+        facts = dict(_constraints(extra.metadata))
+        if extra.title:
+            facts["title"] = extra.title
+        if extra.examples:
+            facts["examples"] = list(extra.examples)
+        if isinstance(extra.json_schema_extra, dict):
+            facts["extra_json_schema"] = cast("dict[str, Any]", extra.json_schema_extra)
+        default = None if extra.is_required() else functools.partial(_default, extra)
+        return FieldFacts(extra.description or "", msgspec.Meta(**facts) if facts else None, default)
+    if module == "annotated_types" or module.startswith("annotated_types."):
+        facts = dict(_constraints([extra]))
+        return FieldFacts("", msgspec.Meta(**facts), None) if facts else None
+    return None
+
+
+def translated(kind: Any) -> Any:
+    """The same type with the constraints inside of it as msgspec has them: it would pass over those of others.
+
+    Raises:
+        TypeError: as for `facts_of`.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if not inner or origin is Literal:
+        return kind
+    if origin is Annotated:
+        metas = [facts.meta for extra in inner[1:] if (facts := facts_of(extra)) is not None and facts.meta is not None]
+        found = translated(inner[0])
+        if found is inner[0] and not metas:
+            return kind
+        kept = [extra for extra in inner[1:] if isinstance(extra, msgspec.Meta)]
+        for meta in (*kept, *metas):
+            found = Annotated[found, meta]
+        return found
+    parts = tuple(translated(part) for part in inner)
+    if all(part is before for part, before in zip(parts, inner, strict=True)):
+        return kind
+    return Union[parts] if origin in (Union, UnionType) else origin[parts]  # noqa: UP007
+
+
+def _default(field: Any) -> Any:
+    return field.get_default(call_default_factory=True)
+
+
+def _constraints(markers: Any) -> Iterator[tuple[str, Any]]:
+    for marker in markers:
+        for name in _CONSTRAINTS:
+            value = getattr(marker, name, None)
+            if value is not None and not callable(value):
+                yield name, value

@@ -1,0 +1,177 @@
+"""`Image`, `Audio` and `File`: content for tools and prompts to return, from bytes or a file; knows no request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+
+__all__ = ["Audio", "File", "Image", "Media"]
+
+_SUBTYPES: Mapping[str, str] = {"jpg": "jpeg", "svg": "svg+xml", "tif": "tiff", "mp3": "mpeg", "m4a": "mp4"}
+"""What people call a format, and its media type where that is another word."""
+
+
+class Media:
+    """Bytes, or the file that holds them; what kind of content they become is up to the class.
+
+    `Image(path)` and `Image(data=…)` are the same but for where the bytes come from. `format` is a short name such as
+    `png`, `mime_type` the whole type; without either the name and the first bytes tell. The file is read when the
+    result is sent, in a thread.
+
+    Raises:
+        TypeError: neither a path nor data, or both.
+    """
+
+    __slots__ = ("annotations", "data", "meta", "mime_type", "path")
+
+    family: ClassVar[str] = "application"
+
+    path: Path | None
+    data: bytes | None
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | bytes | None = None,
+        *,
+        data: bytes | None = None,
+        format: str | None = None,
+        mime_type: str | None = None,
+        annotations: t.Annotations | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> None:
+        if isinstance(path, (bytes, bytearray, memoryview)):
+            path, data = None, path if data is None else data
+        if (path is None) == (data is None):
+            raise TypeError(f"{type(self).__name__}() takes either a path or data.")
+        self.path = None if path is None else Path(path)
+        self.data = None if data is None else bytes(data)
+        self.mime_type = mime_type or (self._type_of(format) if format else None)
+        self.annotations = annotations
+        self.meta = meta
+
+    def _type_of(self, format: str) -> str:
+        short = format.lower().lstrip(".")
+        return short if "/" in short else f"{self.family}/{_SUBTYPES.get(short, short)}"
+
+    def read(self, most: int) -> bytes:
+        """The bytes, from the file if they are there; blocks.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: there are more than `most` bytes.
+        """
+        if self.data is not None:
+            data = self.data
+        else:
+            assert self.path is not None  # __init__ saw to it
+            with self.path.open("rb") as file:
+                data = file.read(most + 1)
+        if len(data) > most:
+            raise ValueError(f"the content has more than {most} bytes, the limit of this server (Limits.content)")
+        return data
+
+    def block(self, most: int) -> t.ContentBlock:
+        """The block of content; blocks while the file is read. `most` and errors as for `read`."""
+        data = self.read(most)
+        return self._block(data, self.mime_type or self._found(data))
+
+    def _found(self, data: bytes) -> str:
+        from wharfinger.server.mime import by_name, sniff
+
+        named = by_name(self.path.name) if self.path is not None else ""
+        return named or sniff(data)
+
+    def _hints(self) -> dict[str, Any]:
+        return {
+            "annotations": UNSET if self.annotations is None else self.annotations,
+            "meta": UNSET if self.meta is None else self.meta,
+        }
+
+    def _block(self, data: bytes, mime_type: str) -> t.ContentBlock:
+        raise NotImplementedError
+
+
+class Image(Media):
+    """An image for a tool or a prompt to return: `Image("chart.png")`, or `Image(data=…, format="png")`.
+
+    See `Media` for the arguments.
+    """
+
+    __slots__ = ()
+
+    family = "image"
+
+    def _block(self, data: bytes, mime_type: str) -> t.ContentBlock:
+        return t.ImageContent(data=data, mime_type=mime_type, **self._hints())
+
+
+class Audio(Media):
+    """Sound for a tool or a prompt to return: `Audio("horn.wav")`, `Audio(data=…, format="mp3")`.
+
+    A revision that has no sound is told what is missing. See `Media` for the arguments.
+    """
+
+    __slots__ = ()
+
+    family = "audio"
+
+    def _block(self, data: bytes, mime_type: str) -> t.ContentBlock:
+        return t.AudioContent(data=data, mime_type=mime_type, **self._hints())
+
+
+class File(Media):
+    """Any file, embedded as a resource: text as text, other bytes as they are.
+
+    `uri` is what the embedded resource is called, by default `file:///` and the name. See `Media` for the rest.
+    """
+
+    __slots__ = ("name", "uri")
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | bytes | None = None,
+        *,
+        data: bytes | None = None,
+        format: str | None = None,
+        mime_type: str | None = None,
+        name: str | None = None,
+        uri: str | None = None,
+        annotations: t.Annotations | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(path, data=data, format=format, mime_type=mime_type, annotations=annotations, meta=meta)
+        self.name = name or (self.path.name if self.path is not None else f"file.{format}" if format else "file")
+        if uri is None:
+            from urllib.parse import quote
+
+            uri = f"file:///{quote(self.name)}"
+        self.uri = uri
+
+    def _type_of(self, format: str) -> str:
+        from wharfinger.server.mime import by_name
+
+        short = format.lower().lstrip(".")
+        return short if "/" in short else by_name(f"file.{short}") or f"application/{short}"
+
+    def _block(self, data: bytes, mime_type: str) -> t.ContentBlock:
+        from wharfinger.server.mime import is_text
+
+        text: str | None = None
+        if is_text(mime_type):
+            try:
+                text = data.decode()
+            except UnicodeDecodeError:
+                text = None
+        contents = t.ResourceContents(
+            uri=self.uri,
+            mime_type=mime_type,
+            text=UNSET if text is None else text,
+            blob=data if text is None else UNSET,
+        )
+        return t.EmbeddedResource(resource=contents, **self._hints())

@@ -1,0 +1,230 @@
+"""What becomes of what a tool or a prompt returns: blocks of content, and structure beside them; calls nothing."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from wharfinger import types as t
+from wharfinger.protocol.exchange import Request
+from wharfinger.server.arguments.kinds import from_json, json_schema, to_json
+from wharfinger.server.functions import owner_of
+from wharfinger.server.media import Media
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+    from wharfinger.server.arguments.schemas import GivenSchema
+
+__all__ = ["BLOCKS", "Output", "block_of", "is_content", "to_wire", "with_media_read"]
+
+BLOCKS = get_args(t.ContentBlock)
+_SHOWN = (*BLOCKS, Media)
+
+
+def is_content(value: Any) -> bool:
+    """Whether a value is a block of content, or a list with one in it."""
+    if isinstance(value, _SHOWN):
+        return True
+    return isinstance(value, (list, tuple)) and any(isinstance(item, _SHOWN) for item in cast("list[Any]", value))
+
+
+async def with_media_read(server: Server, request: Request, value: Any) -> Any:
+    """The same value with blocks of content for `Image`, `Audio` and `File`, read in a thread where they are files."""
+    if isinstance(value, t.CallToolResult):
+        blocks: Sequence[Any] = value.content
+        if any(isinstance(item, Media) for item in blocks):
+            return msgspec.structs.replace(value, content=await with_media_read(server, request, blocks))
+        return value
+    most = server.limits.content
+    if isinstance(value, Media):
+        if value.path is None:
+            return value.block(most)
+        return await server.pool.run(owner_of(request), value.block, most)
+    if isinstance(value, t.PromptMessage):
+        said: Any = value.content
+        if not isinstance(said, Media):
+            return value
+        return msgspec.structs.replace(value, content=await with_media_read(server, request, said))
+    if isinstance(value, (list, tuple)):
+        items = cast("list[object]", value)
+        if any(isinstance(item, (Media, t.PromptMessage)) for item in items):
+            return [await with_media_read(server, request, item) for item in items]
+        return items
+    return value
+
+
+def to_wire(value: Any) -> bytes:
+    """A value as JSON.
+
+    Raises:
+        TypeError, ValueError, RecursionError: it has none; a number is not finite.
+    """
+    if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
+        encoded: bytes = value.model_dump_json(by_alias=True).encode()
+    else:
+        encoded = msgspec.json.encode(value, enc_hook=to_json)
+    if b"null" in encoded and _holds_no_number(value):
+        raise ValueError("the result holds NaN or an infinite number, which JSON does not have")
+    return encoded
+
+
+def _holds_no_number(value: Any) -> bool:
+    """Whether there is a NaN or an infinity in it; both are written as null."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float):
+            if item != item or item in (float("inf"), float("-inf")):
+                return True
+        elif isinstance(item, Mapping):
+            stack.extend(cast("Mapping[str, object]", item).values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            stack.extend(cast("list[Any]", item))
+        elif hasattr(item, "__struct_fields__"):
+            stack.extend(getattr(item, name) for name in item.__struct_fields__)
+        elif hasattr(item, "__dataclass_fields__"):
+            stack.extend(getattr(item, name, None) for name in item.__dataclass_fields__)
+    return False
+
+
+class Output:
+    """What becomes of a tool's result, as far as its return annotation, or a schema given by hand, decides it."""
+
+    __slots__ = ("_checked", "_exact", "_given", "schema")
+
+    schema: dict[str, Any] | None
+    """JSON Schema of structured content; None where nothing promises any."""
+
+    def __init__(self, annotation: Any, given: GivenSchema | None = None) -> None:
+        self._given = given
+        self._exact: Any = None
+        self._checked: msgspec.json.Decoder[Any] | None = None
+        if given is not None:
+            self.schema = given.schema
+            return
+        self.schema = None if _is_unstructured(annotation) else _output_schema(annotation)
+        if self.schema is not None:
+            self._exact = annotation if isinstance(annotation, type) else None
+            self._checked = msgspec.json.Decoder(annotation, dec_hook=from_json)
+
+    @property
+    def direct(self) -> Any:
+        """The type whose values need neither check nor thought: a scalar's, or a struct's."""
+        if self._given is None and self.schema is not None:
+            kind = self._exact
+            is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+            return self._exact if is_struct or kind in (int, bool, str) else None
+        return None
+
+    def result(self, value: Any, any_structured: bool) -> t.CallToolResult:
+        """The result of `tools/call`; structured content that is no object is left out unless `any_structured`.
+
+        Raises:
+            TypeError, ValueError: the value has no form as content, or is not what was promised.
+        """
+        if isinstance(value, t.CallToolResult):
+            return self._own(value, any_structured)
+        if self.schema is None:
+            if value is None:
+                return t.CallToolResult(content=[])
+            if isinstance(value, (str, bytes, bytearray)) or is_content(value):
+                items = cast("list[object]", value if isinstance(value, (list, tuple)) else [value])
+                return t.CallToolResult(content=[block_of(item) for item in items])
+        encoded = to_wire(value)
+        self._check(value, encoded)
+        structured = any_structured or encoded[:1] == b"{"
+        text = t.TextContent(text=encoded.decode())
+        return t.CallToolResult(content=[text], structured_content=Raw(encoded) if structured else UNSET)
+
+    def _check(self, value: Any, encoded: bytes) -> None:
+        if self._given is not None:
+            faults = self._given.faults(msgspec.json.decode(encoded))
+            if faults:
+                raise TypeError(f"the tool's result is not what its output_schema says: {'; '.join(faults)}")
+        elif self._checked is not None and (self._exact is None or type(value) is not self._exact):
+            try:
+                self._checked.decode(encoded)
+            except msgspec.ValidationError as error:
+                raise TypeError(f"the tool's result is not what its return annotation says: {error}") from None
+
+    def _own(self, result: t.CallToolResult, any_structured: bool) -> t.CallToolResult:
+        """A result that the author made; what was promised by hand is promised for it too."""
+        structured = result.structured_content
+        if self._given is not None and result.is_error is not True:
+            if structured is UNSET:
+                raise TypeError("the tool's result has no structured_content, which its output_schema promises")
+            self._check(structured, to_wire(structured))
+        if structured is UNSET or any_structured or to_wire(structured)[:1] == b"{":
+            return result
+        return msgspec.structs.replace(result, structured_content=UNSET)
+
+
+_UNSTRUCTURED = (
+    inspect.Signature.empty, Any, None, type(None), object, str, bytes, bytearray, list, tuple, t.CallToolResult,
+)  # fmt: skip
+
+
+def _is_unstructured(annotation: Any) -> bool:
+    """Whether an annotation promises nothing, or only text, bytes and blocks of content."""
+    if isinstance(annotation, str) or annotation in _UNSTRUCTURED:  # text: a name that only type checkers know
+        return True
+    origin, arms = get_origin(annotation), get_args(annotation)
+    if origin is None:
+        return isinstance(annotation, type) and issubclass(annotation, _SHOWN)
+    if origin in (Union, UnionType):
+        return all(map(_is_unstructured, arms))
+    if origin in (list, tuple, Sequence):
+        return Any in arms or any(_holds_blocks(arm) for arm in arms)  # anything may be blocks
+    return False
+
+
+def _holds_blocks(annotation: Any) -> bool:
+    return any(isinstance(arm, type) and issubclass(arm, _SHOWN) for arm in get_args(annotation) or (annotation,))
+
+
+def _output_schema(annotation: Any) -> dict[str, Any] | None:
+    try:
+        msgspec.json.Decoder(annotation, dec_hook=from_json)
+        (schema,), shared = json_schema(annotation, mode="serialization")
+    except (TypeError, NotImplementedError):
+        return None
+    reference = schema.get("$ref", "")
+    if reference.startswith("#/$defs/"):
+        name = reference.removeprefix("#/$defs/")
+        schema = dict(shared[name])
+        if f'"{reference}"'.encode() not in msgspec.json.encode([schema, shared]):
+            del shared[name]
+    if shared:
+        schema["$defs"] = shared
+    return schema
+
+
+def block_of(value: Any) -> Any:
+    """One block of content: text and blocks as they are, bytes by what they are, anything else as JSON.
+
+    Raises:
+        TypeError: bytes that are no image, no sound and no text; or no form in JSON.
+    """
+    if isinstance(value, str):
+        return t.TextContent(text=value)
+    if isinstance(value, BLOCKS):
+        return value
+    if not isinstance(value, (bytes, bytearray)):
+        return t.TextContent(text=to_wire(value).decode())
+    from wharfinger.server.mime import sniff
+
+    data = bytes(value)
+    mime_type = sniff(data)
+    if mime_type.startswith("image/"):
+        return t.ImageContent(data=data, mime_type=mime_type)
+    if mime_type.startswith("audio/"):
+        return t.AudioContent(data=data, mime_type=mime_type)
+    try:
+        return t.TextContent(text=data.decode())
+    except UnicodeDecodeError:
+        raise TypeError("bytes that are no image, no sound and no text: return a File, which says what it is") from None

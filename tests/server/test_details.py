@@ -1,0 +1,53 @@
+"""Errors in full for the author at work: only where they were asked for, and never what was told on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ERAS, ask, looped
+from wharfinger import PermissionDenied, Server, ToolError
+from wharfinger.server.details import errors_in_full
+
+
+def failing() -> Server:
+    server = Server("s")
+
+    @server.tool
+    def breaks(how: str) -> str:
+        errors: dict[str, Exception] = {
+            "value": ValueError("the reason is secret"),
+            "tool": ToolError("no berth"),
+            "denied": PermissionDenied("not you"),
+        }
+        raise errors[how]
+
+    return server
+
+
+async def told(server: Server, how: str, revision: str) -> Any:
+    return await ask(server, "tools/call", {"name": "breaks", "arguments": {"how": how}}, revision)
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_without_the_hook_nothing_is_told_but_a_reference(revision: str) -> None:
+    answer = await told(failing(), "value", revision)
+    assert "secret" not in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_with_the_hook_the_exception_is_told(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = failing()
+    server.add_hook(errors_in_full)
+    error = (await told(server, "value", revision))["error"]
+    assert error["code"] == -32603
+    assert error["message"].endswith(": ValueError: the reason is secret")
+    reference = error["message"].partition("(reference ")[2].partition(")")[0]
+    assert reference in caplog.text
+    assert (await told(server, "tool", revision))["result"]["content"][0]["text"] == "no berth"
+    assert (await told(server, "denied", revision))["result"]["content"][0]["text"] == "not you"
+    missing = await ask(server, "tools/call", {"name": "gone"}, revision)
+    assert missing["error"]["message"] == "Unknown tool: gone"

@@ -1,0 +1,141 @@
+"""`Image`, `Audio` and `File` in results of tools and prompts, and what revisions get that cannot carry them."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ALL, ask, looped
+from wharfinger import Audio, File, Image, Server
+from wharfinger import types as t
+from wharfinger.protocol.limits import Limits
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
+WAV = b"RIFF\x24\0\0\0WAVEfmt "
+LINK = t.ResourceLink(uri="notes://today", name="today", title="Today", description="Notes of today.")
+
+
+async def content(value: Any, revision: str = "2026-07-28", **options: Any) -> Any:
+    server = Server("s", **options)
+
+    @server.tool
+    def show():  # type: ignore[no-untyped-def]
+        return value
+
+    answer = await ask(server, "tools/call", {"name": "show"}, revision)
+    return answer["result"]["content"] if "result" in answer else answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("media", "kind", "mime_type"),
+    [
+        (Image(data=PNG, format="png"), "image", "image/png"),
+        (Image(data=PNG, format="jpg"), "image", "image/jpeg"),
+        (Image(data=PNG), "image", "image/png"),
+        (Image(PNG), "image", "image/png"),
+        (Image(data=PNG, mime_type="image/x-own"), "image", "image/x-own"),
+        (Audio(data=WAV, format="wav"), "audio", "audio/wav"),
+        (Audio(data=WAV, format="mp3"), "audio", "audio/mpeg"),
+        (Audio(data=WAV), "audio", "audio/wav"),
+    ],
+)
+@looped
+async def test_bytes_become_blocks_of_their_type(media: Any, kind: str, mime_type: str) -> None:
+    data = base64.b64encode(media.data).decode()
+    assert await content(media) == [{"type": kind, "data": data, "mimeType": mime_type}]
+
+
+@looped
+async def test_files_are_read_in_a_thread_when_the_result_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "chart.png").write_bytes(PNG)
+    (tmp_path / "log of today.txt").write_text("calm", encoding="utf-8")
+    (tmp_path / "blob.bin").write_bytes(b"\xff\0")
+    server = Server("s")
+
+    @server.tool
+    async def show() -> list[Any]:
+        return ["Here:", Image(tmp_path / "chart.png"), File(str(tmp_path / "log of today.txt"))]
+
+    blocks = (await ask(server, "tools/call", {"name": "show"}))["result"]["content"]
+    assert [block["type"] for block in blocks] == ["text", "image", "resource"]
+    assert blocks[2]["resource"] == {"uri": "file:///log%20of%20today.txt", "mimeType": "text/plain", "text": "calm"}
+    assert any(thread.name.startswith("wharfinger-") for thread in threading.enumerate())
+    (block,) = await content(File(tmp_path / "blob.bin", uri="quay://blob"))
+    assert block["resource"]["uri"] == "quay://blob"
+    assert block["resource"]["blob"] == base64.b64encode(b"\xff\0").decode()
+
+
+@looped
+async def test_a_file_that_is_not_there_or_too_large_is_that_calls_error(tmp_path: Path) -> None:
+    assert (await content(Image(tmp_path / "gone.png")))["code"] == -32603
+    assert (await content(Image(PNG), limits=Limits(content=8)))["code"] == -32603
+
+
+def test_bytes_come_from_one_place() -> None:
+    for make in (lambda: Image(), lambda: Image("x.png", data=b"")):
+        with pytest.raises(TypeError, match="either a path or data"):
+            make()
+
+
+@looped
+async def test_a_block_has_annotations_and_meta() -> None:
+    image = Image(PNG, annotations=t.Annotations(priority=1.0), meta={"k": 1})
+    (block,) = await content(image)
+    assert (block["annotations"], block["_meta"]) == ({"priority": 1.0}, {"k": 1})
+
+
+@looped
+async def test_a_prompt_may_say_them_too() -> None:
+    server = Server("s")
+
+    @server.prompt
+    def look() -> list[Any]:
+        return [
+            "Look:",
+            Image(PNG),
+            t.PromptMessage(role="assistant", content=Audio(WAV)),  # type: ignore[arg-type]
+            {"role": "assistant", "content": "Nice."},
+            LINK,
+            File(data=b"calm", format="txt"),
+        ]
+
+    messages = (await ask(server, "prompts/get", {"name": "look"}))["result"]["messages"]
+    assert [(m["role"], m["content"]["type"]) for m in messages] == [
+        ("user", "text"),
+        ("user", "image"),
+        ("assistant", "audio"),
+        ("assistant", "text"),
+        ("user", "resource_link"),
+        ("user", "resource"),
+    ]
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_blocks_that_a_revision_does_not_know_are_text(revision: str) -> None:
+    blocks = await content(["Here:", Audio(WAV), LINK, Image(PNG), File(data=b"calm", format="txt")], revision)
+    known = {"2024-11-05": {"image", "resource"}, "2025-03-26": {"image", "resource", "audio"}}
+    wanted = ["text", "audio", "resource_link", "image", "resource"]
+    assert [block["type"] for block in blocks] == [
+        kind if revision not in known or kind in known[revision] else "text" for kind in wanted
+    ]
+    if blocks[1]["type"] == "text":
+        assert blocks[1]["text"].startswith("[Sound (audio/wav, 16 bytes)")
+    if blocks[2]["type"] == "text":
+        assert blocks[2]["text"] == "[Today](notes://today): Notes of today."
+
+
+@looped
+async def test_a_prompts_blocks_are_text_too_where_a_revision_does_not_know_them() -> None:
+    server = Server("s")
+
+    @server.prompt
+    def look() -> list[Any]:
+        return [LINK, "x"]
+
+    first, second = (await ask(server, "prompts/get", {"name": "look"}, "2025-03-26"))["result"]["messages"]
+    assert first["content"]["type"] == second["content"]["type"] == "text"
