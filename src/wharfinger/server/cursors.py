@@ -1,53 +1,71 @@
-"""Sealed cursors: a position in a list that a client can carry but neither read nor make up."""
+"""What clients carry for us, sealed: cursors and states, which they can neither make up nor change; keeps nothing."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from wharfinger.errors import InvalidParams
 
-__all__ = ["Keys"]
+__all__ = ["CURSOR", "STATE", "Keys", "Kind"]
 
-MAC = 12
-"""Bytes of the seal: 96 bits, for something that opens no door but the next page."""
-LONGEST = 48 * 1024
-"""Characters of a cursor that are looked at: one that holds the longest URI has fewer."""
+
+class Kind(NamedTuple):
+    """One kind of sealed text: how it is sealed, and what is said of one that does not open."""
+
+    mac: int
+    """Bytes of the seal."""
+    longest: int
+    """Characters that are looked at."""
+    refusal: str
+
+
+CURSOR = Kind(12, 48 * 1024, "This cursor is not valid here: list again from the start, without a cursor.")
+"""96 bits, for something that opens no door but the next page; one that holds the longest URI is shorter."""
+STATE = Kind(
+    32,
+    4 * 1024 * 1024,
+    "This requestState is not valid here: send the request again without it, and without inputResponses.",
+)
+"""What a call remembers between its runs (2026-07-28, multi round-trip requests); `Limits.state` is the real bound."""
 
 
 class Keys:
-    """The key ring that cursors, and later state and task ids, derive from.
+    """The key ring that cursors and states derive from.
 
-    `secret` is shared by every process that serves the same clients (`WHARFINGER_SECRET`); without one it is random,
-    and a cursor is good for this process only.
+    `secret` is shared by every process that serves the same clients (`WHARFINGER_SECRET`); without one it is `random`,
+    and what is sealed is good for this process only.
     """
 
     def __init__(self, secret: str | bytes | None = None) -> None:
-        secret = secret or os.environ.get("WHARFINGER_SECRET") or os.urandom(32)
-        self._secret = secret.encode() if isinstance(secret, str) else secret
+        given = secret or os.environ.get("WHARFINGER_SECRET")
+        self.random = not given
+        """Whether no other process can open what this one seals."""
+        given = given or os.urandom(32)
+        self._secret = given.encode() if isinstance(given, str) else given
 
-    def seal(self, purpose: str, position: Any) -> str:
-        """Text for a JSON value; `purpose` separates cursors of different lists."""
-        body = msgspec.json.encode(position)
-        return _text(self._mac(purpose, body) + body)
+    def seal(self, purpose: str, value: Any, kind: Kind = CURSOR) -> str:
+        """Text for a JSON value; `purpose` separates cursors of different lists, and states of different calls."""
+        body = msgspec.json.encode(value)
+        return _text(self._mac(purpose, body, kind) + body)
 
-    def open(self, purpose: str, sealed: str) -> Any:
-        """The value of `seal`.
+    def open(self, purpose: str, sealed: str, kind: Kind = CURSOR, type: Any = Any) -> Any:
+        """The value of `seal`, as `type`.
 
         Raises:
-            InvalidParams: it is none of ours, or of another list.
+            InvalidParams: it is none of ours, or of another purpose.
         """
-        data = _data(sealed)
-        if data is None or not _equal(data[:MAC], self._mac(purpose, data[MAC:])):
-            raise InvalidParams("This cursor is not valid here: list again from the start, without a cursor.")
-        return msgspec.json.decode(data[MAC:])
+        data = _data(sealed) if len(sealed) <= kind.longest else None
+        if data is None or not _equal(data[: kind.mac], self._mac(purpose, data[kind.mac :], kind)):
+            raise InvalidParams(kind.refusal)
+        return msgspec.json.decode(data[kind.mac :], type=type)
 
-    def _mac(self, purpose: str, body: bytes) -> bytes:
+    def _mac(self, purpose: str, body: bytes, kind: Kind) -> bytes:
         import hmac  # first page that has a next one: 4 ms of OpenSSL
 
-        return hmac.digest(self._secret, purpose.encode() + b"\0" + body, "sha256")[:MAC]
+        return hmac.digest(self._secret, purpose.encode() + b"\0" + body, "sha256")[: kind.mac]
 
 
 def _equal(one: bytes, other: bytes) -> bool:
@@ -65,7 +83,7 @@ def _text(data: bytes) -> str:
 def _data(text: str) -> bytes | None:
     import base64
 
-    if len(text) > LONGEST or not text.isascii():
+    if not text.isascii():
         return None
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -1,0 +1,1151 @@
+"""Questions of a handler to its caller: one function, every revision, with answers where they belong."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import functools
+import json
+import random
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from typing import Any, Literal, TypedDict
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import examples
+from tests.server.asking.asked import EVERYTHING, ROOTS, Desk, Rejected, accepted, said
+from tests.server.driving import ALL, META, STATELESS, looped, opened
+from wharfinger import Cancelled, Context, Declined, Elicit, Roots, Sample, Server
+from wharfinger import types as t
+from wharfinger.errors import MissingClientCapability, NoAnswer, URLElicitationRequired
+from wharfinger.protocol.exchange import InputNeeded
+from wharfinger.protocol.limits import Limits
+
+FORMS = ("2025-06-18", "2025-11-25", STATELESS)
+"""The revisions that have elicitation."""
+WITH_URLS = ("2025-11-25", STATELESS)
+
+
+class Who(msgspec.Struct):
+    name: str
+
+
+def filled(question: Any) -> Any:
+    """The answer of an agreeable client."""
+    if question["method"] == "roots/list":
+        return ROOTS
+    if question["method"] == "sampling/createMessage":
+        return said()
+    properties = question["params"].get("requestedSchema", {}).get("properties", {})
+    return (
+        accepted(**{name: _value(schema) for name, schema in properties.items()})
+        if properties
+        else {"action": "accept"}
+    )
+
+
+def _value(schema: Any) -> Any:
+    return {"string": "Ann", "boolean": True, "integer": 3, "number": 2.5, "array": []}[schema["type"]]
+
+
+def tool(**options: Any) -> Callable[[Any], Server]:
+    """A server with one tool, `it`."""
+
+    def make(function: Any) -> Server:
+        server = Server("s", **options)
+        server.tool(name="it")(function)
+        return server
+
+    return make
+
+
+# -- one function in every revision
+
+
+@pytest.mark.parametrize("revision", FORMS)
+@looped
+async def test_a_form_is_answered_with_a_typed_value(revision: str) -> None:
+    seen: list[Any] = []
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        seen.append(await ctx.elicit("Who are you?", Who, key="user_name"))
+        return f"Hello, {seen[-1].name}!"
+
+    async with Desk(server, revision, filled) as desk:
+        assert await desk.text("it") == "Hello, Ann!"
+    assert seen == [Who("Ann")]
+    assert desk.questions == [
+        {
+            "method": "elicitation/create",
+            "params": {
+                "message": "Who are you?",
+                "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+            },
+        }
+    ]
+
+
+@dataclasses.dataclass
+class Berth:
+    quay: Literal["north", "south"]
+    tugs: int = 1
+
+
+class Line(TypedDict):
+    text: str
+
+
+SCHEMAS: list[tuple[Any, Any, Any]] = [
+    (Who, {"name": "Ann"}, Who("Ann")),
+    (Berth, {"quay": "south"}, Berth("south")),
+    (Line, {"text": "x"}, {"text": "x"}),
+    (str, {"value": ""}, ""),
+    (int, {"value": 5}, 5),
+    (bool, {"value": False}, False),
+    (Literal["a", "b"], {"value": "b"}, "b"),
+    ({"type": "object", "properties": {"x": {"type": "number"}}}, {"x": 1.5}, {"x": 1.5}),
+]
+
+
+@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize(("schema", "content", "value"), SCHEMAS, ids=[str(schema)[:20] for schema, *_ in SCHEMAS])
+@looped
+async def test_every_kind_of_schema_gives_its_own_value(revision: str, schema: Any, content: Any, value: Any) -> None:
+    seen: list[Any] = []
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        seen.append(await ctx.elicit("?", schema))
+        return "done"
+
+    async with Desk(server, revision, lambda question: accepted(**content)) as desk:
+        assert await desk.text("it") == "done"
+    assert seen == [value]
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_model_and_roots_are_asked_in_every_revision(revision: str) -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        answer = await ctx.sample("What is the capital of France?", max_tokens=100, system="Be short.")
+        (root,) = await ctx.roots()
+        return f"{answer.text} {answer.model} {root.uri} {root.name}"
+
+    async with Desk(server, revision, filled) as desk:
+        assert await desk.text("it") == "Paris m file:///home Home"
+    assert desk.questions[0]["params"] == {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "What is the capital of France?"}}],
+        "maxTokens": 100,
+        "systemPrompt": "Be short.",
+    }
+    assert desk.questions[1] == {"method": "roots/list", "params": {}}
+
+
+@pytest.mark.parametrize("revision", FORMS)
+@looped
+async def test_several_are_asked_at_once(revision: str) -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        got = await ctx.ask(
+            user_name=Elicit("Who?", Who), greeting=Sample("Greet", max_tokens=50), client_roots=Roots()
+        )
+        return f"{got['user_name'].name} {got['greeting'].text} {len(got['client_roots'])}"
+
+    async with Desk(server, revision, filled) as desk:
+        assert await desk.text("it") == "Ann Paris 1"
+    assert len(desk.questions) == 3
+    assert desk.rounds in (0, 2)
+
+
+@looped
+async def test_questions_that_wait_in_place_wait_together() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        await ctx.ask(a=Roots(), b=Roots())
+        return "done"
+
+    async with Desk(server, "2025-11-25") as desk:
+        id = desk.wire.put("tools/call", {"name": "it"})
+        first, second = await desk.wire.notice(2)
+        for question in (second, first):
+            desk.wire.stream.data_received(
+                json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": ROOTS}).encode() + b"\n"
+            )
+        assert (await desk.wire.answer(id))["result"]["content"][0]["text"] == "done"
+
+
+@pytest.mark.parametrize("revision", FORMS)
+@looped
+async def test_prompts_and_resources_ask_as_tools_do(revision: str) -> None:
+    server = Server("s")
+
+    @server.prompt
+    async def briefing(ctx: Context) -> str:
+        return f"about {await ctx.elicit('What?', str, key='user_context')}"
+
+    @server.resource("log:{x}")
+    async def log(x: str, ctx: Context) -> str:
+        return f"{x} {await ctx.elicit('How?', str)}"
+
+    async with Desk(server, revision, filled) as desk:
+        reply = await desk.request("prompts/get", {"name": "briefing"})
+        assert reply["result"]["messages"][0]["content"]["text"] == "about Ann"
+        reply = await desk.request("resources/read", {"uri": "log:1"})
+        assert reply["result"]["contents"][0]["text"] == "1 Ann"
+
+
+# -- refusals
+
+
+@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize(("action", "error"), [("decline", Declined), ("cancel", Cancelled)])
+@looped
+async def test_a_refusal_is_an_error_or_none(revision: str, action: str, error: type[Exception]) -> None:
+    caught: list[Any] = []
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        caught.append(await ctx.elicit("First?", str, or_none=True))
+        try:
+            await ctx.elicit("Second?", str)
+        except NoAnswer as refusal:
+            caught.append(type(refusal))
+        await ctx.elicit("Third?", str)
+        return "never"
+
+    @server.prompt
+    async def briefing(ctx: Context) -> str:
+        return str(await ctx.elicit("Fourth?", str))
+
+    async with Desk(server, revision, lambda question: {"action": action}) as desk:
+        result = await desk.call("it")
+        assert result["isError"]
+        word = {"decline": "declined", "cancel": "cancelled"}[action]
+        assert result["content"][0]["text"] == f"The user {word}: Third?"
+        reply = await desk.request("prompts/get", {"name": "briefing"})
+        assert reply["error"] == {"code": -32603, "message": f"The user {word}: Fourth?"}
+    assert caught[-2:] == [None, error]
+    assert len(desk.questions) == 4  # a refusal is an answer too, and asked for once
+
+
+@looped
+async def test_one_of_several_may_be_refused() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        got = await ctx.ask(a=Elicit("A?", str, or_none=True), b=Elicit("B?", str))
+        return f"{got['a']} {got['b']}"
+
+    def answer(question: Any) -> Any:
+        return {"action": "decline"} if question["params"]["message"] == "A?" else accepted(value="b")
+
+    for revision in FORMS:
+        async with Desk(server, revision, answer) as desk:
+            assert await desk.text("it") == "None b"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Rejected(-1, "User rejected sampling"), "The client declined: User rejected sampling"),
+        (Rejected(-32601, "?"), "The client answered with an error: ? (error -32601)"),
+    ],
+)
+@looped
+async def test_an_error_for_an_answer_is_told(error: Rejected, text: str) -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        return (await ctx.sample("?")).text
+
+    def reject(question: Any) -> Any:
+        raise error
+
+    async with Desk(server, "2025-11-25", reject) as desk:
+        result = await desk.call("it")
+        assert (result["isError"], result["content"][0]["text"]) == (True, text)
+
+
+# -- what a client can be asked
+
+NEEDS: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
+    (lambda ctx: ctx.elicit("?", str), {}, {"elicitation": {}}),
+    (lambda ctx: ctx.elicit("?", str), {"elicitation": {"url": {}}}, {"elicitation": {"form": {}}}),
+    (lambda ctx: ctx.elicit_url("?", "https://x"), {"elicitation": {}}, {"elicitation": {"url": {}}}),
+    (lambda ctx: ctx.sample("?"), {"elicitation": {}}, {"sampling": {}}),
+    (lambda ctx: ctx.sample("?", tools=[]), {"sampling": {}}, {"sampling": {"tools": {}}}),
+    (lambda ctx: ctx.sample("?", tool_choice="auto"), {"sampling": {}}, {"sampling": {"tools": {}}}),
+    (lambda ctx: ctx.sample("?", include_context="thisServer"), {"sampling": {}}, {"sampling": {"context": {}}}),
+    (lambda ctx: ctx.roots(), {"sampling": {}}, {"roots": {}}),
+    (lambda ctx: ctx.ask(a=Sample("?"), b=Roots()), {"sampling": {}}, {"roots": {}}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(NEEDS)))
+@looped
+async def test_only_what_the_client_declares_is_asked(number: int) -> None:
+    ask, declared, required = NEEDS[number]
+    caught: list[Any] = []
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        try:
+            await ask(ctx)
+        except MissingClientCapability as error:
+            caught.append(error.data)
+            raise
+        return ""
+
+    @server.prompt
+    async def briefing(ctx: Context) -> str:
+        await ask(ctx)
+        return ""
+
+    async with Desk(server, STATELESS, capabilities=declared) as desk:
+        for method, params in (("tools/call", {"name": "it"}), ("prompts/get", {"name": "briefing"})):
+            error = (await desk.request(method, params))["error"]
+            assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": required})
+    async with Desk(server, "2025-11-25", capabilities=declared) as desk:
+        result = await desk.call("it")
+        assert result["isError"]
+        assert "does not offer" in result["content"][0]["text"]
+        error = (await desk.request("prompts/get", {"name": "briefing"}))["error"]
+        assert error["code"] == -32603
+        assert desk.questions == []
+    assert caught == [{"requiredCapabilities": required}] * 2
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
+@looped
+async def test_what_a_revision_does_not_have_is_not_asked(revision: str) -> None:
+    asks = {
+        "elicit": lambda ctx: ctx.elicit("?", str),
+        "url": lambda ctx: ctx.elicit_url("?", "https://x"),
+        "tools": lambda ctx: ctx.sample("?", tools=[]),
+    }
+    server = Server("s")
+    for name, ask in asks.items():
+
+        async def it(ctx: Context, ask: Any = ask) -> str:
+            await ask(ctx)
+            return "asked"
+
+        server.add_tool(functools.partial(_asks, ask), name=name)
+    async with Desk(server, revision, filled) as desk:
+        for name in asks:
+            if (name, revision) == ("elicit", "2025-06-18"):
+                continue
+            result = await desk.call(name)
+            assert result["isError"], name
+            assert f"which {revision} does not have" in result["content"][0]["text"]
+        assert desk.questions == []
+
+
+async def _asks(ask: Any, ctx: Context) -> str:
+    await ask(ctx)
+    return "asked"
+
+
+@looped
+async def test_only_tools_prompts_and_resources_may_ask() -> None:
+    server = Server("s")
+
+    @server.resource("log:{x}")
+    async def log(x: str, ctx: Context) -> str:
+        return str(await ctx.elicit("?", str))
+
+    async with Desk(server, "2025-11-25") as desk:
+        # A resource that would ask is there, and can be watched.
+        assert "result" in await desk.raw("resources/subscribe", {"uri": "log:1"})
+        assert desk.questions == []
+
+
+def test_a_plain_function_cannot_ask() -> None:
+    server = Server("s")
+
+    def plain(ctx: Context) -> str:
+        return str(ctx.elicit("?", str))
+
+    with pytest.raises(TypeError, match=r"plain\(\) calls ctx.elicit\(\), for which it must be async"):
+        server.tool(plain)
+
+    @server.tool
+    def fine(ctx: Context) -> str:
+        ctx.info("a name that is no question's")
+        return str(random.sample(range(9), 1))
+
+    with pytest.raises(TypeError, match="must be async"):
+
+        @server.prompt
+        def other(x: str, ctx: Context) -> str:
+            return str([ctx.roots() for _ in x])
+
+
+# -- running again
+
+
+@looped
+async def test_what_stands_before_a_question_runs_again_except_once() -> None:
+    runs: list[str] = []
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        runs.append("begin")
+        charged = await ctx.once("charge", charge)
+        await ctx.elicit("First?", str)
+        twice = await ctx.once("charge", charge)
+        await ctx.elicit("Second?", str)
+        return f"{charged} {twice}"
+
+    async def charge() -> int:
+        runs.append("charge")
+        return 5
+
+    async with Desk(server, STATELESS, filled) as desk:
+        assert await desk.text("it") == "5 5"
+        assert (desk.rounds, runs) == (3, ["begin", "charge", "begin", "begin"])
+        runs.clear()
+        assert await desk.text("it") == "5 5"
+        assert runs.count("charge") == 1
+    async with Desk(server, "2025-11-25", filled) as desk:
+        runs.clear()
+        assert await desk.text("it") == "5 5"
+        assert runs == ["begin", "charge"]
+
+
+class Quote(msgspec.Struct):
+    price: int
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
+@looped
+async def test_what_is_kept_comes_back_in_its_type(revision: str) -> None:
+    seen: list[Any] = []
+
+    def annotated() -> Quote:
+        return Quote(1)
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        kept = [
+            await ctx.once("a", annotated),
+            await ctx.once("b", lambda: Quote(2), kind=Quote),
+            await ctx.once("c", lambda: Quote(3)),
+            await ctx.once("d", lambda: None),
+        ]
+        seen.append(kept)
+        await ctx.elicit("?", str)
+        return ""
+
+    async with Desk(server, revision, filled) as desk:
+        await desk.call("it")
+    assert seen == [[Quote(1), Quote(2), {"price": 3}, None]] * len(seen)
+
+
+@looped
+async def test_what_has_no_form_in_json_cannot_be_kept() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=r"once\('x', …\) keeps must have a form in JSON"):
+            await ctx.once("x", object)
+        with pytest.raises(ZeroDivisionError):
+            await ctx.once("y", lambda: 1 // 0)
+        return str(await ctx.once("y", lambda: 7))
+
+    async with Desk(server) as desk:
+        assert await desk.text("it") == "7"
+
+
+@looped
+async def test_once_is_once_for_all_tasks_of_a_call() -> None:
+    calls: list[int] = []
+
+    async def slow() -> int:
+        calls.append(1)
+        await asyncio.sleep(0)
+        return len(calls)
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        return str(await asyncio.gather(*(ctx.once("x", slow) for _ in range(3))))
+
+    async with Desk(server) as desk:
+        assert await desk.text("it") == "[1, 1, 1]"
+
+
+@pytest.mark.parametrize("revision", FORMS)
+@looped
+async def test_questions_in_a_task_group_are_questions(revision: str) -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        async with asyncio.TaskGroup() as group:
+            one = group.create_task(ctx.elicit("One?", str))
+            two = group.create_task(ctx.elicit("Two?", str))
+        return f"{one.result()} {two.result()}"
+
+    async with Desk(server, revision, filled) as desk:
+        assert await desk.text("it") == "Ann Ann"
+        assert len(desk.questions) == 2
+        assert desk.rounds in (0, 2)
+
+
+@looped
+async def test_progress_grows_and_logs_are_sent_once_over_all_runs() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        ctx.report_progress(1)
+        ctx.info("begin")
+        await ctx.once("x", lambda: ctx.info("inside"))
+        await ctx.elicit("?", str)
+        ctx.info("middle")
+        ctx.report_progress(0.5)
+        ctx.report_progress(2)
+        await ctx.elicit("!", str)
+        ctx.info("end")
+        ctx.report_progress(3)
+        return "done"
+
+    for revision in FORMS:
+        async with Desk(server, revision, filled) as desk:
+            meta = {"progressToken": 1, f"{META}logLevel": "debug"}
+            reply = await desk.request("tools/call", {"name": "it", "_meta": meta})
+            assert reply["result"]["content"][0]["text"] == "done"
+            told = [note["params"].get("data", note["params"].get("progress")) for note in desk.sent]
+            assert told == [1, "begin", "inside", "middle", 2, "end", 3]
+
+
+@pytest.mark.parametrize("revision", FORMS)
+@looped
+async def test_a_resource_read_within_a_call_asks_beside_it(revision: str) -> None:
+    server = Server("s")
+
+    @server.resource("in:{x}")
+    async def inner(x: str, ctx: Context) -> str:
+        kept = await ctx.once("k", lambda: x)
+        return f"{kept} {await ctx.elicit(f'Inner {x}?', str, key='name')}"
+
+    @server.tool
+    async def it(ctx: Context) -> str:
+        mine = await ctx.once("k", lambda: "mine")
+        name = await ctx.elicit("Outer?", str, key="name")
+        texts = [(await ctx.read_resource(f"in:{x}")).contents[0].text for x in "ab"]
+        return f"{mine} {name} {texts}"
+
+    async with Desk(server, revision, lambda q: accepted(value=q["params"]["message"])) as desk:
+        assert await desk.text("it") == "mine Outer? ['a Inner a?', 'b Inner b?']"
+        assert len(desk.questions) == 3
+
+
+@looped
+async def test_keys_are_readable_and_stable() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        await ctx.ask(who=Elicit("Who?", str), where=Roots())
+        await ctx.elicit("A?", str)
+        await ctx.elicit("B?", str, key="elicit-2")
+        await ctx.elicit("C?", str)
+        await ctx.sample("D?")
+        return ""
+
+    keys: list[str] = []
+
+    def answer(question: Any) -> Any:
+        keys.append(question["key"])
+        return filled(question)
+
+    async with Desk(server, STATELESS, answer) as desk:
+        await desk.call("it")
+    assert keys == ["who", "where", "elicit-1", "elicit-2", "elicit-3", "sample-1"]
+
+
+# -- the state
+
+
+async def first_round(desk: Desk, **arguments: Any) -> Any:
+    return (await desk.raw("tools/call", {"name": "it", "arguments": arguments}))["result"]
+
+
+def guarded(**options: Any) -> Server:
+    @tool(**options)
+    async def server(ctx: Context, n: int = 0, o: dict[str, int] | None = None) -> str:
+        await ctx.elicit("Pay?", bool, key="confirm")
+        return "state-ok"
+
+    @server.tool
+    async def other(ctx: Context, n: int = 0) -> str:
+        await ctx.elicit("Pay?", bool, key="confirm")
+        return "other"
+
+    return server
+
+
+YES = {"inputResponses": {"confirm": accepted(value=True)}}
+
+
+@looped
+async def test_a_state_is_good_for_its_own_call_only() -> None:
+    server = guarded(secret="s")
+    async with (
+        Desk(server, principal="ann") as ann,
+        Desk(server, principal="bob") as bob,
+        Desk(guarded(secret="t"), principal="ann") as foreign,
+    ):
+        state = (await first_round(ann, n=1))["requestState"]
+        good = {"name": "it", "arguments": {"n": 1}, "requestState": state, **YES}
+        assert (await ann.raw("tools/call", good))["result"]["content"][0]["text"] == "state-ok"
+        bad: list[tuple[Desk, dict[str, Any]]] = [
+            (bob, good),
+            (foreign, good),
+            (ann, {**good, "arguments": {"n": 2}}),
+            (ann, {**good, "arguments": {}}),
+            (ann, {**good, "name": "other"}),
+            (ann, {**good, "requestState": state + "-TAMPERED"}),
+            (ann, {**good, "requestState": state[:-4]}),
+            (ann, {**good, "requestState": ""}),
+            (ann, {**good, "requestState": "é"}),
+        ]
+        for desk, params in bad:
+            assert (await desk.raw("tools/call", params))["error"]["code"] == -32602, params
+        # The order of members says nothing.
+        state = (await first_round(ann, n=1, o={"a": 1, "b": 2}))["requestState"]
+        again = {"name": "it", "arguments": {"o": {"b": 2, "a": 1}, "n": 1}, "requestState": state, **YES}
+        assert "result" in await ann.raw("tools/call", again)
+
+
+@given(st.data())
+@settings(max_examples=examples(60), deadline=None)
+def test_no_bit_of_a_state_can_be_changed(data: st.DataObject) -> None:
+    async def run() -> None:
+        server = guarded(secret="s")
+        async with Desk(server) as desk:
+            sealed = base64.urlsafe_b64decode((await first_round(desk))["requestState"] + "==")
+            place = data.draw(st.integers(0, len(sealed) * 8 - 1))
+            changed = bytearray(sealed)
+            changed[place // 8] ^= 1 << place % 8
+            state = base64.urlsafe_b64encode(changed).rstrip(b"=").decode()
+            reply = await desk.raw("tools/call", {"name": "it", "requestState": state, **YES})
+            assert reply["error"]["code"] == -32602
+
+    asyncio.run(run())
+
+
+@looped
+async def test_an_old_state_is_refused_before_anything_runs() -> None:
+    runs: list[int] = []
+
+    @tool(limits=Limits(state_time=-1.0))
+    async def server(ctx: Context) -> str:
+        runs.append(1)
+        await ctx.elicit("?", str, key="confirm")
+        return ""
+
+    async with Desk(server) as desk:
+        state = (await first_round(desk))["requestState"]
+        error = (await desk.raw("tools/call", {"name": "it", "requestState": state}))["error"]
+        assert error["code"] == -32602
+        assert "expired" in error["message"]
+    assert runs == [1]
+
+
+@looped
+async def test_rounds_are_bounded() -> None:
+    @tool(limits=Limits(rounds=3))
+    async def server(ctx: Context) -> str:
+        for number in range(10):
+            await ctx.elicit(f"{number}?", str)
+        return ""
+
+    async with Desk(server, STATELESS, filled) as desk:
+        error = await desk.call("it")
+        assert error["code"] == -32603
+        assert "asked 3 times" in error["message"]
+        assert desk.rounds == 4
+    async with Desk(server, "2025-11-25", filled) as desk:
+        assert "content" in await desk.call("it")
+
+
+@looped
+async def test_the_state_is_bounded() -> None:
+    @tool(limits=Limits(state=2000))
+    async def server(ctx: Context, size: int) -> str:
+        await ctx.once("x", lambda: "x" * size)
+        await ctx.elicit("?", str)
+        return "done"
+
+    async with Desk(server, STATELESS, filled) as desk:
+        assert await desk.text("it", size=500) == "done"
+        error = await desk.call("it", size=2000)
+        assert (error["code"], "limits.state" in error["message"]) == (-32603, True)
+
+
+@looped
+async def test_answers_that_are_missing_or_unusable_are_asked_for_again() -> None:
+    server = guarded()
+    async with Desk(server) as desk:
+        first = await first_round(desk)
+        state = first["requestState"]
+        answers: list[Any] = [12345, {"action": "yes"}, accepted(), accepted(value="x"), {"action": "accept"}]
+        for responses in ({}, {"wrong": accepted(value=True)}, *({"confirm": answer} for answer in answers)):
+            for more in ({"requestState": state}, {}):
+                params = {"name": "it", "inputResponses": responses, **more}
+                result = (await desk.raw("tools/call", params))["result"]
+                assert result["resultType"] == "input_required", responses
+                assert result["inputRequests"] == first["inputRequests"]
+        assert (await desk.raw("tools/call", {"name": "it", "requestState": state}))["result"]["inputRequests"]
+        reply = await desk.raw("tools/call", {"name": "it", "inputResponses": None})
+        assert reply["error"]["code"] == -32602
+        extra = {"inputResponses": {**YES["inputResponses"], "more": accepted(x=1)}, "requestState": state}
+        assert (await desk.raw("tools/call", {"name": "it", **extra}))["result"]["resultType"] == "complete"
+
+
+@looped
+async def test_answers_may_come_along_at_once_for_keys_of_the_author() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        await ctx.elicit("A?", bool, key="confirm")
+        await ctx.elicit("B?", bool)
+        return "done"
+
+    async with Desk(server) as desk:
+        both = {"inputResponses": {"confirm": accepted(value=True), "elicit-1": accepted(value=True)}}
+        result = (await desk.raw("tools/call", {"name": "it", **both}))["result"]
+        assert list(result["inputRequests"]) == ["elicit-1"]
+
+
+@looped
+async def test_an_answer_to_another_question_is_none() -> None:
+    asked: list[str] = ["A?", "B?"]
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        await ctx.elicit(asked.pop(0), bool, key="confirm")
+        return "done"
+
+    async with Desk(server) as desk:
+        state = (await first_round(desk))["requestState"]
+        result = (await desk.raw("tools/call", {"name": "it", "requestState": state, **YES}))["result"]
+        assert result["inputRequests"]["confirm"]["params"]["message"] == "B?"
+
+
+@looped
+async def test_the_handshake_era_reads_no_state_and_no_answers() -> None:
+    async with Desk(guarded(), "2025-11-25", filled) as desk:
+        reply = await desk.request("tools/call", {"name": "it", "requestState": "x", **YES})
+        assert reply["result"]["content"][0]["text"] == "state-ok"
+        assert len(desk.questions) == 1
+
+
+@looped
+async def test_each_round_has_a_state_of_its_own() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        name = await ctx.elicit("Step 1: What is your name?", Who, key="step1")
+        return f"{name.name} {await ctx.elicit('Step 2: Colour?', str, key='step2')}"
+
+    async with Desk(server) as desk:
+        one = await first_round(desk)
+        two = (await desk.raw("tools/call", {"name": "it", "requestState": one["requestState"],
+                                             "inputResponses": {"step1": accepted(name="Ann")}}))["result"]  # fmt: skip
+        assert (list(one["inputRequests"]), list(two["inputRequests"])) == (["step1"], ["step2"])
+        assert one["requestState"] != two["requestState"]
+        end = await desk.raw("tools/call", {"name": "it", "requestState": two["requestState"],
+                                            "inputResponses": {"step2": accepted(value="blue")}})  # fmt: skip
+        assert end["result"]["content"][0]["text"] == "Ann blue"
+        assert "ttlMs" not in one
+
+
+# -- URLs
+
+
+@pytest.mark.parametrize("revision", WITH_URLS)
+@looped
+async def test_a_url_is_agreed_to(revision: str) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def it(ctx: Context) -> str:
+        agreed = await ctx.elicit_url("Sign in", "https://example.test/in", elicitation_id="id-1")
+        server.elicitation_complete("id-1")
+        return str(agreed)
+
+    async with Desk(server, revision, filled) as desk:
+        assert await desk.text("it") == "True"
+        params = {"message": "Sign in", "mode": "url", "url": "https://example.test/in"}
+        done = []
+        if revision == "2025-11-25":
+            params["elicitationId"] = "id-1"
+            done = [{"elicitationId": "id-1"}]
+        assert desk.questions == [{"method": "elicitation/create", "params": params}]
+        assert [note["params"] for note in desk.sent] == done
+        assert not server.elicitation_complete("id-1")
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_url_that_is_required_is_told_in_the_way_of_the_revision(revision: str) -> None:
+    signed_in: list[int] = []
+    server = Server("s")
+
+    @server.tool
+    async def it(ctx: Context) -> str:
+        if not signed_in:
+            raise URLElicitationRequired("Sign in first.", "https://example.test/in", elicitation_id="e")
+        return "in"
+
+    @server.resource("plain:x")
+    async def plain() -> str:
+        raise URLElicitationRequired("Sign in first.", "https://example.test/in", elicitation_id="e")
+
+    def answer(question: Any) -> Any:
+        signed_in.append(1)
+        return {"action": "accept"}
+
+    async with Desk(server, revision, answer) as desk:
+        reply = await desk.request("tools/call", {"name": "it"})
+        told = {"mode": "url", "message": "Sign in first.", "url": "https://example.test/in", "elicitationId": "e"}
+        if revision == "2025-11-25":
+            assert reply["error"] == {"code": -32042, "message": "Sign in first.", "data": {"elicitations": [told]}}
+            assert server.elicitation_complete("e")
+            await desk.wire.notice()
+            assert [note["params"] for note in desk.sent] == [{"elicitationId": "e"}]
+        elif revision == STATELESS:
+            assert reply["result"]["content"][0]["text"] == "in"
+            del told["elicitationId"]
+            assert [question["params"] for question in desk.questions] == [told]
+        else:
+            assert f"which {revision} does not have" in reply["result"]["content"][0]["text"]
+        reply = await desk.request("resources/read", {"uri": "plain:x"})
+        assert reply["error"]["code"] == (-32042 if revision == "2025-11-25" else -32603)
+
+
+@looped
+async def test_a_required_url_is_asked_for_again_until_it_is_refused() -> None:
+    actions = ["accept", "accept", "decline"]
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        raise URLElicitationRequired("Sign in.", "https://example.test/in")
+
+    async with Desk(server, STATELESS, lambda question: {"action": actions.pop(0)}) as desk:
+        assert await desk.text("it") == "The user declined: Sign in."
+        assert desk.rounds == 4
+    async with Desk(server, STATELESS, capabilities={"elicitation": {}}) as desk:
+        assert (await desk.call("it"))["code"] == -32021
+    async with Desk(server, "2025-11-25") as desk:
+        told = [(await desk.call("it"))["data"]["elicitations"][0]["elicitationId"] for _ in "ab"]
+        assert told[0] != told[1]
+
+
+# -- models
+
+
+def test_uses_of_tools_and_their_results_belong_together() -> None:
+    use = t.ToolUseContent(id="1", name="x", input={})
+    result = t.ToolResultContent(tool_use_id="1", content=[])
+    question = t.SamplingMessage(role="user", content=t.TextContent(text="?"))
+    uses = t.SamplingMessage(role="assistant", content=[use])
+    answers = t.SamplingMessage(role="user", content=[result])
+    Sample([question, uses, answers], tools=[])
+    for wrong in (
+        [question, uses],
+        [question, uses, question],
+        [question, answers],
+        [question, uses, t.SamplingMessage(role="user", content=[result, t.TextContent(text="and")])],
+        [question, uses, t.SamplingMessage(role="assistant", content=[result])],
+        [question, uses, t.SamplingMessage(role="user", content=[result, result])],
+        [],
+    ):
+        with pytest.raises(ValueError, match=r"message|tool"):
+            Sample(wrong)
+    with pytest.raises(ValueError, match="max_tokens"):
+        Sample("?", max_tokens=0)
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_messages_are_said_in_the_way_of_the_revision(revision: str) -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        blocks = [t.TextContent(text="a"), t.ImageContent(data=b"b", mime_type="image/png")]
+        await ctx.sample(["one", t.SamplingMessage(role="user", content=blocks)], model_preferences="small")
+        return "done"
+
+    async with Desk(server, revision, filled) as desk:
+        assert await desk.text("it") == "done"
+        params = desk.questions[0]["params"]
+        kinds = [
+            [block["type"] for block in message["content"]]
+            if isinstance(message["content"], list)
+            else message["content"]["type"]
+            for message in params["messages"]
+        ]
+        assert kinds == (["text", ["text", "image"]] if revision in WITH_URLS else ["text", "text", "image"])
+        assert params["modelPreferences"] == {"hints": [{"name": "small"}]}
+
+
+@looped
+async def test_the_oldest_revision_has_no_sound() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        await ctx.sample(t.AudioContent(data=b"b", mime_type="audio/wav"))
+        return "done"
+
+    async with Desk(server, "2024-11-05", filled) as desk:
+        assert (await desk.call("it"))["isError"]
+    async with Desk(server, "2025-03-26", filled) as desk:
+        assert await desk.text("it") == "done"
+
+
+@pytest.mark.parametrize("answer", [{"roots": [{"uri": "https://x"}]}, {"roots": 1}, {}])
+@looped
+async def test_roots_that_are_none_are_an_error_or_asked_for_again(answer: Any) -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        return str(await ctx.roots())
+
+    async with Desk(server, "2025-11-25", lambda question: answer) as desk:
+        assert "is not what was asked for" in await desk.text("it")
+    async with Desk(server, STATELESS, lambda question: answer) as desk:
+        assert (await desk.call("it"))["code"] == -32603
+        assert desk.rounds == server.limits.rounds + 1
+
+
+# -- waiting in place
+
+
+@looped
+async def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
+    ended: list[str] = []
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        try:
+            await ctx.ask(a=Roots(), b=Elicit("?", str))
+        finally:
+            ended.append("ended")
+        return ""
+
+    desk = Desk(server, "2025-11-25")
+    async with desk:
+        before = asyncio.all_tasks()
+        desk.wire.put("tools/call", {"name": "it"})
+        await desk.wire.notice(2)
+        assert len(desk.wire.stream.peer._awaited) == 2
+    assert ended == ["ended"]
+    assert desk.wire.stream.peer._awaited == {}
+    assert asyncio.all_tasks() <= before
+
+
+@looped
+async def test_cancelling_a_call_withdraws_its_questions() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        await ctx.ask(a=Roots(), b=Elicit("?", str))
+        return ""
+
+    async with Desk(server, "2025-11-25") as desk:
+        before = asyncio.all_tasks()
+        id = desk.wire.put("tools/call", {"name": "it"})
+        questions = list(await desk.wire.notice(2))
+        desk.wire.tell("notifications/cancelled", {"requestId": id})
+        await desk.wire.notice(4)
+        gone = [note["params"]["requestId"] for note in desk.sent]
+        assert sorted(gone) == sorted(question["id"] for question in questions)
+        assert desk.wire.stream.peer._awaited == {}
+        while asyncio.all_tasks() - before:
+            await asyncio.sleep(0)
+
+
+@looped
+async def test_a_handlers_own_time_stands_still_while_it_asks() -> None:
+    server = Server("s")
+
+    @server.tool(timeout=0.05)
+    async def it(ctx: Context) -> str:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.roots())
+            group.create_task(ctx.roots())
+        await ctx.roots()
+        return "done"
+
+    @server.tool(timeout=0.05)
+    async def slow(ctx: Context) -> str:
+        await ctx.roots()
+        await asyncio.sleep(10)
+        return "never"
+
+    async with Desk(server, "2025-11-25") as desk:
+        id = desk.wire.put("tools/call", {"name": "it"})
+        for number in range(3):
+            await desk.wire.notice(max(number + 1, 2))
+            await asyncio.sleep(0.1)  # longer than the handler may take
+            question = desk.wire.notices[number]
+            desk.wire.stream.data_received(
+                json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": ROOTS}).encode() + b"\n"
+            )
+        assert (await desk.wire.answer(id))["result"]["content"][0]["text"] == "done"
+    async with Desk(server, "2025-11-25", filled) as desk:
+        assert "took longer than 0.05 s" in (await desk.call("slow"))["message"]
+
+
+@looped
+async def test_no_answer_in_time_is_an_error() -> None:
+    @tool(limits=Limits(answer_time=0.02))
+    async def server(ctx: Context) -> str:
+        await ctx.roots()
+        return ""
+
+    async with Desk(server, "2025-11-25") as desk:
+        reply = await desk.raw("tools/call", {"name": "it"})
+        assert "did not answer" in reply["result"]["content"][0]["text"]
+        assert desk.wire.stream.peer._awaited == {}
+
+
+class Closed:
+    """A channel that takes no questions, as no transport of the handshake era should be."""
+
+    shared = True
+
+    def send(self, request: Any, message: bytes) -> bool:
+        return True
+
+    def ask(self, request: Any, method: str, params: Any) -> None:
+        return None
+
+
+@looped
+async def test_where_nothing_can_be_asked_the_handshake_era_gets_an_error() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        await ctx.roots()
+        return ""
+
+    request = opened(server, "tools/call", {"name": "it"}, "2025-11-25", channel=Closed())
+    request.caller = msgspec.structs.replace(
+        request.caller, capabilities=msgspec.convert(EVERYTHING, t.ClientCapabilities)
+    )
+    result = await server.handlers["tools/call"](request)
+    assert "takes no questions" in result.content[0].text
+    stateless = opened(
+        server, "tools/call", {"name": "it", "_meta": {f"{META}clientCapabilities": EVERYTHING}}, channel=Closed()
+    )
+    with pytest.raises(InputNeeded):
+        await server.handlers["tools/call"](stateless)
+
+
+# -- replay
+
+
+@pytest.mark.parametrize("revision", FORMS)
+@looped
+async def test_replay_runs_again_in_every_revision(revision: str) -> None:
+    runs: list[int] = []
+
+    @tool(replay=True)
+    async def server(ctx: Context) -> str:
+        runs.append(1)
+        kept = await ctx.once("x", lambda: len(runs))
+        got = await ctx.ask(a=Elicit("A?", str), b=Roots())
+        name = await ctx.elicit("B?", str)
+        try:
+            await ctx.sample("?")
+        except Declined:
+            return f"{kept} {got['a']} {name} declined"
+        return f"{kept} {got['a']} {name} sampled"
+
+    def answer(question: Any) -> Any:
+        if question["method"] == "sampling/createMessage" and revision != STATELESS:
+            raise Rejected(-1)
+        return filled(question)
+
+    async with Desk(server, revision, answer) as desk:
+        word = "sampled" if revision == STATELESS else "declined"
+        assert await desk.text("it") == f"1 Ann Ann {word}"
+        assert len(runs) == 4
+        assert len(desk.questions) == 4
+
+
+@looped
+async def test_dependencies_are_closed_when_a_run_ends_with_a_question() -> None:
+    from typing import Annotated
+
+    from wharfinger import Depends
+
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def database() -> Any:
+        events.append("open")
+        try:
+            yield "db"
+        finally:
+            events.append("closed")
+
+    @tool()
+    async def server(ctx: Context, db: Annotated[str, Depends(database)]) -> str:
+        return f"{db} {await ctx.elicit('?', str)}"
+
+    async with Desk(server, STATELESS, filled) as desk:
+        assert await desk.text("it") == "db Ann"
+    assert events == ["open", "closed", "open", "closed"]
+
+
+@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("replay", [False, True])
+@looped
+async def test_a_part_of_a_server_asks_as_the_whole_does(revision: str, replay: bool) -> None:
+    runs: list[int] = []
+
+    @tool()
+    async def part(ctx: Context) -> str:
+        runs.append(1)
+        return str(await ctx.elicit("?", str)) + str(await ctx.elicit("!", str))
+
+    whole = Server("whole", replay=replay)
+    whole.include(part, prefix="part")
+    async with Desk(whole, revision, filled) as desk:
+        assert await desk.text("part_it") == "AnnAnn"
+    assert len(runs) == (3 if replay or revision == STATELESS else 1)
+
+
+# -- the state, whatever is in it
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON, JSON, st.lists(JSON, max_size=3), st.text(max_size=5), st.text(max_size=5))
+@settings(max_examples=examples(60), deadline=None)
+def test_a_state_brings_everything_back_and_opens_for_nobody_else(
+    argument: Any, other: Any, kept: list[Any], principal: str, stranger: str
+) -> None:
+    runs: list[list[Any]] = []
+
+    @tool(secret="s", limits=Limits(state=10**6))
+    async def server(ctx: Context, x: Any) -> str:
+        mine = [await ctx.once(str(number), lambda value=value: value) for number, value in enumerate(kept)]
+        first = await ctx.elicit("A?", str)
+        runs.append([*mine, first])
+        await ctx.elicit("B?", str)
+        return "done"
+
+    async def run() -> None:
+        async with Desk(server, STATELESS, filled, principal=principal) as desk:
+            assert await desk.text("it", x=argument) == "done"
+            assert runs == [[*kept, "Ann"]] * 2
+            state = (await first_round(desk, x=argument))["requestState"]
+        for who, x in ((stranger, argument), (principal, other)):
+            same = who == principal and json.dumps(x, sort_keys=True) == json.dumps(argument, sort_keys=True)
+            async with Desk(server, principal=who) as desk:
+                reply = await desk.raw("tools/call", {"name": "it", "arguments": {"x": x}, "requestState": state})
+                assert ("result" in reply) == same
+
+    asyncio.run(run())
