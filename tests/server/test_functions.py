@@ -8,14 +8,15 @@ import functools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 
 from tests.server.driving import ERAS, Wire, ask, looped, opened, read
 from wharfinger.server.app import Server
+from wharfinger.server.completion import Complete
 from wharfinger.server.context import Context
-from wharfinger.server.functions import Call, is_async, owner_of
+from wharfinger.server.functions import Callee, is_async, owner_of
 
 
 async def coroutine() -> str:
@@ -249,7 +250,40 @@ async def test_a_call_that_was_refused_for_want_of_threads_says_so() -> None:
 
 def test_only_what_needs_nothing_is_awaited_as_it_is() -> None:
     server = Server("s")
-    assert Call(server, coroutine).plain
-    assert not Call(server, plain).plain
-    assert not Call(server, coroutine, timeout=1).plain
-    assert Call(server, lambda ctx=None: "").takes_context is False
+    assert Callee(server, coroutine).plain
+    assert not Callee(server, plain).plain
+    assert not Callee(server, coroutine, timeout=1).plain
+    assert Callee(server, lambda ctx=None: "").takes_context is False
+
+
+@looped
+async def test_a_context_that_may_be_none_is_given_all_the_same() -> None:
+    server = Server("s")
+
+    @server.resource("a:either")
+    async def either(ctx: Context[Any] | None = None) -> str:
+        return "none" if ctx is None else ctx.server.info.name
+
+    @server.resource("a:{x}")
+    def optional(x: str, ctx: Optional[Context] = None) -> str:  # noqa: UP045  # as people write it
+        return "none" if ctx is None else ctx.server.info.name
+
+    @server.tool
+    async def tool(ctx: Context | None = None) -> str:
+        return "none" if ctx is None else ctx.server.info.name
+
+    assert (await read(server, "a:either"))[0]["text"] == "s"
+    assert (await read(server, "a:other"))[0]["text"] == "s"
+    called = await ask(server, "tools/call", {"name": "tool", "arguments": {}})
+    assert called["result"]["content"][0]["text"] == "s"
+
+
+def test_variables_are_completed_by_what_stands_beside_them_or_by_their_choices() -> None:
+    class Own(Complete):
+        """A marker of one's own."""
+
+    def function(a: Annotated[str, Own(["x"])], b: Literal["y", "z"], c: Annotated[str, "text"], d: int) -> str:
+        return a + b + c + str(d)
+
+    completers = Callee(Server("s"), function, variables=("a", "b", "c", "d")).completers
+    assert {name: completer.values for name, completer in completers.items()} == {"a": ["x"], "b": ["y", "z"]}

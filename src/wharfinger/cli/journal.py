@@ -1,9 +1,9 @@
-"""A line per read, change, call and client, made by wrapping a server's handlers from outside; no I/O of its own."""
+"""A line per read, change, call and client, made by hooks around all others; no I/O of its own."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,10 +13,9 @@ from wharfinger.cli.words import count, duration, printable, size
 if TYPE_CHECKING:
     from wharfinger.protocol.exchange import Request
     from wharfinger.server import Server
+    from wharfinger.server.hooks import Hook, Next
 
 __all__ = ["Journal"]
-
-Handler = Callable[["Request"], Awaitable[Any]]
 
 LONGEST = 200
 """Characters of foreign text that one line shows."""
@@ -32,40 +31,39 @@ class Journal:
         self.known: dict[tuple[str, str, str], None] = {}
 
     def follow(self, server: Server) -> None:
-        """Wrap the server's handlers and listen to its changes."""
+        """Stand around everything that the server does, and listen to its changes."""
         for method, describe in SUBJECTS.items():
-            if method in server.handlers:
-                server.handlers[method] = self.observed(server.handlers[method], *describe)
+            server.handlers.add_hook(self.observed(*describe), (method,), outermost=True)
         for method in GREETINGS:
-            if method in server.handlers:
-                server.handlers[method] = self.greeted(server.handlers[method], again=method == "initialize")
+            server.handlers.add_hook(self.greeted(again=method == "initialize"), (method,), outermost=True)
         server.watching.told = self.changed
 
-    def observed(self, handler: Handler, verb: str, subject: Callable[[Any], str]) -> Handler:
-        """Wrap a handler so that each call is told after it."""
+    def observed(self, verb: str, subject: Callable[[Any], str]) -> Hook:
+        """Tell each call after it."""
 
-        async def serve(request: Request) -> Any:
+        async def hook(request: Request, next: Next) -> Any:
             self.greet(request, again=False)
             begun = time.perf_counter()
+            what = subject(request.params)  # hooks of the server may change it
             try:
-                result = await handler(request)
+                result = await next(request)
             except BaseException as error:
-                self.line(verb, subject(request.params), failure(error), taken(begun), client(request))
+                self.line(verb, what, failure(error), taken(begun), client(request))
                 raise
-            self.line(verb, subject(request.params), extent(result), taken(begun), client(request))
+            self.line(verb, what, extent(result), taken(begun), client(request))
             return result
 
-        return serve
+        return hook
 
-    def greeted(self, handler: Handler, *, again: bool) -> Handler:
-        """Wrap a handler that a client calls first."""
+    def greeted(self, *, again: bool) -> Hook:
+        """Tell of a client after what it calls first."""
 
-        async def serve(request: Request) -> Any:
-            result = await handler(request)
+        async def hook(request: Request, next: Next) -> Any:
+            result = await next(request)
             self.greet(request, again=again)
             return result
 
-        return serve
+        return hook
 
     def greet(self, request: Request, *, again: bool) -> None:
         """Tell of a client the first time, or each time that it connects anew."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from types import CodeType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from wharfinger.errors import InternalError, ResourceNotFound
+from wharfinger.errors import InternalError, ResourceNotFound, URLElicitationRequired
 from wharfinger.protocol.exchange import Request
+from wharfinger.server.arguments.remembered import remembered
 from wharfinger.server.context import Context
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
+    from wharfinger.server.completion import Complete
+    from wharfinger.server.depends import Need
 
-__all__ = ["Call", "is_async", "owner_of"]
+__all__ = ["Callee", "is_async", "owner_of", "refuse_questions"]
+
+Finish = Callable[[Request, Any], Awaitable[Any]]
+"""Takes the request and what the function returned; gives what is returned instead."""
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -34,7 +40,7 @@ def owner_of(request: Request) -> str:
     return request.caller.principal or request.peer
 
 
-class Call:
+class Callee:
     """A function with everything that can be decided at registration decided.
 
     `plain` says that `function()` may be awaited as it is: async, no arguments, no context, no time of its own.
@@ -49,9 +55,11 @@ class Call:
         "_context",
         "_converted",
         "_inline",
+        "_needs",
         "_server",
         "_timeout",
         "completers",
+        "finish",
         "function",
         "plain",
         "runs_async",
@@ -65,28 +73,49 @@ class Call:
         variables: tuple[str, ...] = (),
         inline: bool = False,
         timeout: float | None = None,
+        known: dict[Any, Any] | None = None,
     ) -> None:
         self.function = function
         self._server = server
         self._timeout = timeout
-        self.runs_async = is_async(function)
-        self._inline = inline or inspect.isasyncgenfunction(function)  # calling one runs nothing of it
         self._converted: dict[str, Any] = {}
-        self.completers: dict[str, Any] = {}
-        self._context = self._look_at(variables)
-        self.plain = self.runs_async and not variables and self._context is None and timeout is None
+        self.completers: dict[str, Complete] = {}
+        """What completes the variables that have something to complete them."""
+        self.finish: Finish | None = None
+        """What becomes of the result while dependencies are still open; without any it is not called."""
+        self._needs: dict[str, Need] = {}
+        if known is None:
+            known = remembered(function)
+        settled = known.get(variables)
+        if settled is None:
+            self._context = self._look_at(variables)
+            settled = known[variables] = (
+                self._context, self._converted, self.completers, self._needs,
+                is_async(function), inspect.isasyncgenfunction(function),
+            )  # fmt: skip
+        self.runs_async: bool
+        self._context, self._converted, self.completers, self._needs, self.runs_async, generates = settled
+        self._inline = inline or generates  # calling one runs nothing of it
+        self.plain = self.runs_async and not (variables or self._context or self._needs) and timeout is None
+        if self._context is not None and not (self.runs_async or generates):
+            refuse_questions(function, self._context)
 
     def _look_at(self, variables: tuple[str, ...]) -> str | None:
         """Settle what each parameter gets; the name of the one that takes the context, if there is one."""
+        # Which know completers and dependencies, which need `owner_of`.
+        from wharfinger.server.arguments.signature import annotations_of, is_context
+        from wharfinger.server.depends import depends_of, plan
+
         context: str | None = None
         name = getattr(self.function, "__name__", repr(self.function))
-        hints = _hints(self.function)
+        hints = annotations_of(self.function)
         taken: set[str] = set()
         takes_any = False
         for parameter in inspect.signature(self.function).parameters.values():
-            whole = hints.get(parameter.name, parameter.annotation)
-            annotation, completer = _unwrap(whole)
-            if (get_origin(annotation) or annotation) is Context:
+            annotation = hints.get(parameter.name, parameter.annotation)
+            if (depends := depends_of(annotation)) is not None:
+                self._needs[parameter.name] = plan(depends)
+            elif is_context(annotation):
                 context = parameter.name
             elif parameter.kind is parameter.VAR_KEYWORD:
                 takes_any = True
@@ -94,10 +123,7 @@ class Call:
                 taken.add(parameter.name)
                 if parameter.kind is parameter.POSITIONAL_ONLY:
                     raise TypeError(f"{name}() must take {parameter.name!r} by name.")
-                if annotation not in (str, Any, inspect.Parameter.empty) or _is_bounded(whole):
-                    self._converted[parameter.name] = whole
-                if completer is not None:
-                    self.completers[parameter.name] = completer
+                self._take(parameter.name, annotation)
             elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
                 raise TypeError(f"{name}() wants {parameter.name!r}, which the URI does not have as a variable.")
         missing = [variable for variable in variables if variable not in taken]
@@ -105,10 +131,21 @@ class Call:
             raise TypeError(f"{name}() has no parameter for the URI's variable {missing[0]!r}.")
         return context
 
+    def _take(self, name: str, annotation: Any) -> None:
+        """Settle what a variable is converted to, and what completes it."""
+        from wharfinger.server.arguments.signature import completer_of
+
+        kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+        if kind not in (str, Any, inspect.Parameter.empty) or _is_bounded(annotation):
+            self._converted[name] = annotation
+        completer = completer_of(annotation)
+        if completer is not None:
+            self.completers[name] = completer
+
     @property
     def takes_context(self) -> bool:
-        """Whether the function may look at its request."""
-        return self._context is not None
+        """Whether the function may look at its request, itself or by what it depends on."""
+        return self._context is not None or bool(self._needs)
 
     async def __call__(self, request: Request, values: Mapping[str, Any]) -> Any:
         """Call the function for a request.
@@ -130,28 +167,85 @@ class Call:
         """Call the function with these arguments and its context, where it belongs, within its time."""
         if self._context is not None:
             arguments[self._context] = Context(self._server, request)
-        if self.runs_async:
-            running: Awaitable[Any] = self.function(**arguments)
-        elif self._inline:
-            return self.function(**arguments)
-        else:
-            running = self._server.pool.run(owner_of(request), functools.partial(self.function, **arguments))
-        if self._timeout is None:
-            return await running
-        scope = asyncio.timeout(self._timeout)
         try:
-            async with scope:
+            if self._needs:
+                running: Awaitable[Any] = self._with_needs(request, arguments)
+            elif self.runs_async:
+                running = self.function(**arguments)
+            elif self._inline:
+                return self.function(**arguments)
+            else:
+                running = self._server.pool.run(owner_of(request), functools.partial(self.function, **arguments))
+            return await (running if self._timeout is None else self._timed(running, self._timeout))
+        except URLElicitationRequired as error:
+            from wharfinger.server.asking.rounds import required_url  # few servers raise it
+
+            raise required_url(self._server, request, error) from None
+
+    async def _timed(self, running: Awaitable[Any], seconds: float) -> Any:
+        """The result within the function's own time, which stands still while a question waits for its answer."""
+        from wharfinger.server.asking.patience import Patience
+
+        patience = Patience(seconds)
+        try:
+            async with patience:
                 return await running
         except TimeoutError:
-            if not scope.expired():  # the function's own, which says something else
+            if not patience.expired:  # the function's own, which says something else
                 raise
-            raise InternalError(f"The handler took longer than {self._timeout:g} s.") from None
+            raise InternalError(f"The handler took longer than {seconds:g} s.") from None
+
+    async def _with_needs(self, request: Request, arguments: dict[str, Any]) -> Any:
+        """Call the function with what it depends on, which stays open until its result has been read."""
+        from wharfinger.server.depends import Opened
+
+        async with Opened(self._server, request, arguments.get(self._context or "")) as opened:
+            await opened.fill(self._needs, arguments)
+            if self.runs_async:
+                value = await self.function(**arguments)
+            elif self._inline:
+                value = self.function(**arguments)
+            else:
+                value = await self._server.pool.run(owner_of(request), functools.partial(self.function, **arguments))
+            return value if self.finish is None else await self.finish(request, value)
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    from wharfinger.server.signature import annotations_of  # which needs completers, which need `owner_of`
+_ASKS = frozenset(("ask", "elicit", "elicit_url", "once", "roots", "sample"))
+"""What only an async function can await of its context."""
 
-    return annotations_of(function)
+
+def refuse_questions(function: Callable[..., Any], context: str) -> None:
+    """Raise TypeError where a plain function asks by its context: it could not await the answer."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    asked = None if code is None else _question_in(code, context)
+    if asked is not None:
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(
+            f"{name}() calls {context}.{asked}(), for which it must be async: "
+            f"async def {name}(…), and await {context}.{asked}(…)."
+        )
+
+
+def _question_in(code: CodeType, context: str) -> str | None:
+    """The question that a code asks by this name, also in a comprehension or lambda, but not in an async function."""
+    if _ASKS.intersection(code.co_names):
+        import dis  # such a name may be of something else, such as random.sample: only bytecode tells
+
+        earlier: Any = None
+        for step in dis.get_instructions(code):
+            if step.argval in _ASKS and step.opname in ("LOAD_ATTR", "LOAD_METHOD") and _loads(earlier, context):
+                return str(step.argval)
+            earlier = step
+    inner = [part for part in code.co_consts if isinstance(part, CodeType) and context in part.co_freevars]
+    found = (_question_in(part, context) for part in inner if not part.co_flags & inspect.CO_COROUTINE)
+    return next((asked for asked in found if asked is not None), None)
+
+
+def _loads(step: Any, name: str) -> bool:
+    """Whether an instruction puts a local name on the stack, alone or behind another."""
+    if step is None or not step.opname.startswith(("LOAD_FAST", "LOAD_DEREF")):
+        return False
+    return bool(step.argval == name or (isinstance(step.argval, tuple) and step.argval[-1:] == (name,)))
 
 
 def _is_bounded(annotation: Any) -> bool:
@@ -162,11 +256,3 @@ def _is_bounded(annotation: Any) -> bool:
 def _made(kind: Any, text: Any) -> Any:
     """What msgspec does not know is made from the text, such as a `Path`; a refusal means that there is none."""
     return kind(text)
-
-
-def _unwrap(annotation: Any) -> tuple[Any, Any]:
-    """`(type, Complete marker or None)` of an annotation that may be `Annotated`."""
-    if get_origin(annotation) is not Annotated:
-        return annotation, None
-    kind, *extras = get_args(annotation)
-    return kind, next((extra for extra in extras if type(extra).__name__ == "Complete"), None)
