@@ -80,8 +80,10 @@ class Listening:
         wanted: t.SubscriptionFilter = request.params.notifications
         uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
         # It stays open for long, and what it asks for may have megabytes: only what is watched is kept.
-        wanted.resource_subscriptions, request.raw_params = UNSET, Raw(b"{}")
-        if len(uris) > self._server.limits.watched:
+        ids = list(dict.fromkeys(wanted.task_ids or ()))
+        wanted.resource_subscriptions = wanted.task_ids = UNSET
+        request.raw_params = Raw(b"{}")
+        if len(uris) + len(ids) > self._server.limits.watched:
             raise InvalidParams(f"One listen may watch {self._server.limits.watched} resources: split it.")
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         open_here = self.open.setdefault(request.channel, set())
@@ -97,11 +99,15 @@ class Listening:
                 self._watching.watch_list(watcher, name)
             for uri in honoured:
                 self._watching.watch(watcher, uri)
+            tasks = self._server.tasks
+            ids = await tasks.watch(request, watcher, ids) if ids and tasks is not None else []
             granted = t.SubscriptionsAcknowledgedNotificationParams(
-                meta=watcher.tag, notifications=subscriptions.acknowledgement(lists, honoured)
+                meta=watcher.tag, notifications=subscriptions.acknowledgement(lists, honoured, ids)
             )
             if not notify(request, "notifications/subscriptions/acknowledged", granted):
                 raise Overloaded("The stream is too far behind for a subscription: read from it first.")
+            if ids and tasks is not None:
+                await tasks.catch_up(watcher)
             await ended
             # A stream is told twice: the cancellation page wants the notification, the subscriptions page the result.
             if request.channel.shared:
@@ -110,6 +116,8 @@ class Listening:
             return subscriptions.listen_result(request.id)
         finally:
             self._watching.drop(watcher)
+            if self._server.tasks is not None:
+                self._server.tasks.unwatch(watcher)
             open_here.discard(ended)
             if not open_here:
                 self.open.pop(request.channel, None)

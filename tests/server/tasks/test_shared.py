@@ -1,0 +1,242 @@
+"""Tasks that outlive their process, and those of several processes that share a store; real processes, real kills."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.server.driving import META, Wire, line, looped
+from wharfinger import Context, Server
+from wharfinger.protocol.limits import Limits
+from wharfinger.server.tasks.serving import Tasks
+from wharfinger.types.task_extension import TASKS
+
+STOPPED = "The server stopped before the task was done: call the tool again."
+CAPABILITIES: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form": {}}}
+END = ("completed", "failed", "cancelled")
+
+
+def declared(params: dict[str, Any]) -> dict[str, Any]:
+    return {**params, "_meta": {f"{META}clientCapabilities": CAPABILITIES}}
+
+
+@dataclass
+class Confirmation:
+    sure: bool
+
+
+class Worker:
+    """One server of several; what it does not hear of at once it hears of soon."""
+
+    def __init__(self, path: Path) -> None:
+        self.server = server = Server("worker", limits=Limits(drain=0.05), task_store=f"sqlite:///{path}")
+        self.go = asyncio.Event()
+
+        @server.tool(task=True)
+        async def dredge() -> str:
+            await self.go.wait()
+            return "done"
+
+        @server.tool(task=True)
+        async def sure(ctx: Context[Any]) -> str:
+            answer = await ctx.elicit("Sure?", Confirmation)
+            return f"{answer.sure}"
+
+        self.tasks: Tasks = server.serve_tasks()
+        self.tasks.beat = 0.01
+
+
+@asynccontextmanager
+async def wire_to(worker: Worker, principal: str = "") -> AsyncGenerator[Wire]:
+    await worker.server.start()
+    async with Wire(worker.server, principal=principal) as wire:
+        yield wire
+    await worker.server.close()
+
+
+async def result(wire: Wire, method: str, **params: Any) -> Any:
+    answer = await wire.ask(method, declared(params))
+    assert "result" in answer, answer
+    return answer["result"]
+
+
+async def settled(wire: Wire, id: str, true: Callable[[Any], bool]) -> Any:
+    """Poll, as clients do, until a task stands so."""
+    while not true(state := await result(wire, "tasks/get", taskId=id)):
+        pass
+    return state
+
+
+@looped
+async def test_any_process_tells_how_a_task_stands_and_the_one_that_runs_it_is_told_the_rest(tmp_path: Path) -> None:
+    one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    async with wire_to(one) as first, wire_to(two) as second:
+        id = (await result(first, "tools/call", name="sure"))["taskId"]
+        state = await settled(second, id, lambda state: state["status"] == "input_required")
+        assert state == await result(first, "tasks/get", taskId=id)
+        ((key, _),) = state["inputRequests"].items()
+        answer = {key: {"action": "accept", "content": {"sure": True}}}
+        await result(second, "tasks/update", taskId=id, inputResponses=answer)
+        state = await settled(second, id, lambda state: state["status"] in END)
+        assert state["result"]["content"][0]["text"] == "True"
+
+        id = (await result(first, "tools/call", name="dredge"))["taskId"]
+        await result(second, "tasks/cancel", taskId=id)
+        state = await settled(first, id, lambda state: state["status"] in END)
+        assert state["status"] == "cancelled"
+        assert await result(second, "tasks/get", taskId=id) == state
+        await result(second, "tasks/cancel", taskId=id)
+        assert await one.tasks.store.usage("task-inbox/") == (0, 0)
+
+
+@looped
+async def test_who_listens_at_another_process_is_told_too(tmp_path: Path) -> None:
+    one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    async with wire_to(one) as first, wire_to(two) as second:
+        id = (await result(first, "tools/call", name="dredge"))["taskId"]
+        second.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
+        _, now = await second.notice(2)
+        assert now["params"]["status"] == "working"
+        one.go.set()
+        *_, last = await second.notice(3)
+        assert (last["method"], last["params"]["status"]) == ("notifications/tasks", "completed")
+        assert (two.tasks._watchers, two.tasks._watched, two.tasks._last) == ({}, {}, {})
+        assert len(second.notices) == 3
+
+
+@looped
+async def test_another_principal_finds_nothing_at_another_process_either(tmp_path: Path) -> None:
+    one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    async with wire_to(one, "ann") as ann, wire_to(two, "bob") as bob:
+        id = (await result(ann, "tools/call", name="dredge"))["taskId"]
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            answer = await bob.ask(method, declared({"taskId": id, "inputResponses": {}}))
+            assert answer["error"]["code"] == -32602
+        assert (await result(ann, "tasks/get", taskId=id))["status"] == "working"
+
+
+@looped
+async def test_a_process_that_says_nothing_for_long_loses_its_tasks(tmp_path: Path) -> None:
+    one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    async with wire_to(one) as first, wire_to(two) as second:
+        id = (await result(first, "tools/call", name="dredge"))["taskId"]
+        await one.tasks.store.delete(f"task-workers/{one.tasks.worker}")  # as if its time were over
+        state = await result(second, "tasks/get", taskId=id)
+        assert (state["status"], state["error"]["message"]) == ("failed", STOPPED)
+        one.go.set()
+        state = await settled(first, id, lambda state: state["status"] in END)
+        assert (await result(second, "tasks/get", taskId=id))["status"] == "failed"  # what is over stays as it is
+        assert (await result(first, "tasks/get", taskId=id))["status"] == "failed"
+
+
+@looped
+async def test_nothing_beats_where_nothing_runs(tmp_path: Path) -> None:
+    worker = Worker(tmp_path / "tasks.db")
+    async with wire_to(worker) as wire:
+        id = (await result(wire, "tools/call", name="dredge"))["taskId"]
+        beating: Any = worker.tasks._beating
+        worker.go.set()
+        await settled(wire, id, lambda state: state["status"] in END)
+        await beating
+    assert await worker.tasks.store.usage("task-workers/") == (0, 0)
+    await worker.tasks.store.close()
+
+
+PROGRAM = """
+import asyncio, sys
+from wharfinger import Context, Server
+from wharfinger.types import ElicitResult
+
+server = Server("mortal", task_store=f"sqlite:///{sys.argv[1]}")
+server.serve_tasks().lease = 0.3
+
+@server.tool(task=True)
+async def quick() -> str:
+    return "done"
+
+@server.tool(task=True)
+async def slow(ctx: Context) -> str:
+    ctx.task_status("on my way")
+    await asyncio.sleep(3600)
+    return "never"
+
+@server.tool(task=True)
+async def asks(ctx: Context) -> str:
+    await ctx.elicit_url("Go there", "https://example.test/")
+    return "never"
+
+server.run()
+"""
+
+
+class Process:
+    """A server on its standard streams, in a process that can be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        program = folder / "server.py"
+        program.write_text(PROGRAM)
+        self.running = subprocess.Popen(
+            [sys.executable, str(program), str(folder / "tasks.db")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.number = 0
+
+    def ask(self, method: str, **params: Any) -> Any:
+        assert self.running.stdin is not None
+        assert self.running.stdout is not None
+        self.number += 1
+        meta: dict[str, Any] = {f"{META}clientCapabilities": {**CAPABILITIES, "elicitation": {"url": {}}}}
+        self.running.stdin.write(line(method, {**params, "_meta": meta}, self.number))
+        self.running.stdin.flush()
+        return json.loads(self.running.stdout.readline())["result"]
+
+    def start(self, name: str) -> str:
+        id: str = self.ask("tools/call", name=name)["taskId"]
+        return id
+
+    def poll(self, id: str, true: Callable[[Any], bool]) -> Any:
+        while not true(state := self.ask("tasks/get", taskId=id)):
+            pass
+        return state
+
+    def kill(self) -> None:
+        os.kill(self.running.pid, signal.SIGKILL)
+        self.running.communicate()
+
+    def end(self) -> None:
+        self.running.communicate(timeout=20)
+
+
+def test_a_killed_server_keeps_its_results_and_fails_what_it_was_doing(tmp_path: Path) -> None:
+    before = Process(tmp_path)
+    done, running, waiting = before.start("quick"), before.start("slow"), before.start("asks")
+    kept = before.poll(done, lambda state: state["status"] == "completed")
+    before.poll(running, lambda state: state.get("statusMessage") == "on my way")
+    before.poll(waiting, lambda state: state["status"] == "input_required")
+    before.kill()
+
+    after = Process(tmp_path)
+    assert after.ask("tasks/get", taskId=done) == kept
+    for id in (running, waiting):
+        state = after.poll(id, lambda state: state["status"] in END)
+        assert (state["status"], state["statusMessage"]) == ("failed", STOPPED)
+        assert state["error"] == {"code": -32603, "message": STOPPED}
+        assert "inputRequests" not in state
+    after.end()
+
+
+def test_a_server_that_ends_in_order_says_at_once_what_became_of_its_tasks(tmp_path: Path) -> None:
+    before = Process(tmp_path)
+    running = before.start("slow")
+    before.end()
+    after = Process(tmp_path)
+    assert after.ask("tasks/get", taskId=running)["statusMessage"] == STOPPED
+    after.end()
