@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wharfinger.sources.folder import Folder, UnusableFolder, files
     from wharfinger.sources.mirror_tools import Mirrors, mirrors
+    from wharfinger.sources.skill_folder import Skills, skills
 
-__all__ = ["Folder", "Mirrors", "UnusableFolder", "files", "mirrors"]
+__all__ = ["Folder", "Mirrors", "Skills", "UnusableFolder", "files", "mirrors", "skills"]
 
 _HOMES = {
     "Folder": "wharfinger.sources.folder",
     "Mirrors": "wharfinger.sources.mirror_tools",
+    "Skills": "wharfinger.sources.skill_folder",
     "UnusableFolder": "wharfinger.sources.folder",
     "files": "wharfinger.sources.folder",
     "mirrors": "wharfinger.sources.mirror_tools",
+    "skills": "wharfinger.sources.skill_folder",
 }
 
 

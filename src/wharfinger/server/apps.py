@@ -1,0 +1,181 @@
+"""MCP Apps: pages for a host to show, as `ui://` resources, and the tools whose results they show.
+
+Refuses to know what a page does: that is between it and its host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, get_args
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.protocol.exchange import Request
+from wharfinger.server.functions import Callee
+from wharfinger.server.resources import Content, ResourceFeature
+from wharfinger.types.apps import (
+    EXTENSION,
+    MIME_TYPE,
+    Permission,
+    UiCsp,
+    UiPermissions,
+    UiResourceMeta,
+    UiToolMeta,
+    Visible,
+)
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["EXTENSION", "Page", "PageOptions", "shows_apps", "tool_meta", "view"]
+
+Page = str | PathLike[str] | Callable[..., Any]
+"""A page: its HTML, the path of its file, or a function that returns either."""
+
+_URI = re.compile(r"ui://[^\x00-\x20\x7f{}]+")
+_ORIGIN = re.compile(r"(?:https?|wss?)://(?:\*\.)?[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
+"""One source of a Content Security Policy: whatever else stood there could loosen it."""
+
+
+class PageOptions(TypedDict, total=False):
+    """What can be said of a page; see `Server.add_app`."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    csp: UiCsp | None
+    permissions: Sequence[Permission]
+    domain: str | None
+    prefers_border: bool | None
+    icons: Sequence[t.Icon] | None
+    ttl: float | None
+    cache_scope: t.CacheScope | None
+    inline: bool
+    timeout: float | None
+
+
+def view(
+    server: Server,
+    uri: str,
+    page: Page,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    csp: UiCsp | None = None,
+    permissions: Sequence[Permission] = (),
+    domain: str | None = None,
+    prefers_border: bool | None = None,
+    icons: Sequence[t.Icon] | None = None,
+    ttl: float | None = None,
+    cache_scope: t.CacheScope | None = None,
+    inline: bool = False,
+    timeout: float | None = None,
+) -> ResourceFeature:
+    """A page as a resource.
+
+    Raises:
+        TypeError: the page is none.
+        ValueError: the URI is no `ui://` URI, or what the page needs cannot be said.
+    """
+    function, inline = _function(page, inline)
+    meta = {"ui": msgspec.to_builtins(_resource_meta(csp, permissions, domain, prefers_border))}
+    definition = t.Resource(
+        uri=_checked(uri),
+        name=name or (getattr(page, "__name__", "") if callable(page) else "") or uri.rpartition("/")[2],
+        title=UNSET if title is None else title,
+        description=UNSET if description is None else description,
+        mime_type=MIME_TYPE,
+        icons=UNSET if icons is None else list(icons),
+        meta=meta if meta["ui"] else UNSET,
+    )
+    return ResourceFeature(
+        definition,
+        _View(server, function, meta, inline=inline, timeout=timeout),
+        ttl_ms=server.ttl_ms if ttl is None else round(ttl * 1000),
+        cache_scope=cache_scope or server.cache_scope,
+    )
+
+
+def tool_meta(meta: Mapping[str, Any] | None, app: str | None, visibility: Sequence[Visible] | None) -> dict[str, Any]:
+    """`_meta` of a tool with the view that shows its results, and who may call it.
+
+    Raises:
+        ValueError: `app` is no `ui://` URI, or `visibility` names somebody else.
+    """
+    if visibility is not None and (not visibility or not set(visibility) <= set(get_args(Visible))):
+        raise ValueError(f'visibility={visibility!r}: write ["model"], ["app"], or both.')
+    ui = UiToolMeta(
+        resource_uri=UNSET if app is None else _checked(app),
+        visibility=UNSET if visibility is None else list(visibility),
+    )
+    return {**(meta or {}), "ui": msgspec.to_builtins(ui)}
+
+
+def shows_apps(request: Request) -> bool:
+    """Whether the caller declares that it shows such pages; a result must say all in text where it does not."""
+    return MIME_TYPE in ((request.caller.extension(EXTENSION) or {}).get("mimeTypes") or ())
+
+
+class _View(Callee):
+    """A function that returns a page, which goes with what its host must know of it."""
+
+    __slots__ = ("_meta",)
+
+    def __init__(self, server: Server, function: Callable[..., Any], meta: dict[str, Any], **options: Any) -> None:
+        super().__init__(server, function, **options)
+        self._meta = meta
+        self.plain = False
+
+    async def __call__(self, request: Request, values: Mapping[str, Any]) -> Any:
+        value = await super().__call__(request, values)
+        if not isinstance(value, str | bytes | PathLike):
+            raise TypeError(f"a page must be HTML or the path of a file, not {type(value).__name__}")
+        document: Any = Path(value) if isinstance(value, PathLike) else value  # pyright: ignore[reportUnknownArgumentType]
+        return Content(document, mime_type=MIME_TYPE, meta=self._meta if self._meta["ui"] else None)
+
+
+def _function(page: Page, inline: bool) -> tuple[Callable[..., Any], bool]:
+    """What returns the page, and whether it never blocks."""
+    if callable(page):
+        return page, inline
+    if isinstance(page, str) and "<" not in page:
+        raise TypeError(f"{page[:80]!r} is no HTML: give the path of a file as a pathlib.Path.")
+    document = page if isinstance(page, str) else Path(page)
+
+    def document_itself() -> Any:
+        return document
+
+    return document_itself, True
+
+
+def _checked(uri: str) -> str:
+    if not _URI.fullmatch(uri):
+        raise ValueError(f"{uri!r} is no URI of a page: write one like ui://harbour/berths.")
+    return uri
+
+
+def _resource_meta(
+    csp: UiCsp | None, permissions: Sequence[Permission], domain: str | None, prefers_border: bool | None
+) -> UiResourceMeta:
+    if isinstance(permissions, str) or not set(permissions) <= set(_WIRE):
+        raise ValueError(f"permissions={permissions!r}: a list of {', '.join(_WIRE)}.")
+    for field in UiCsp.__struct_fields__ if csp is not None else ():
+        for origin in getattr(csp, field) or ():
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"{field}: {origin!r} is no origin: write one like https://api.example.com.")
+    asked: dict[str, Any] = {_WIRE[name]: {} for name in permissions}
+    return UiResourceMeta(
+        csp=UNSET if csp is None else csp,
+        permissions=msgspec.convert(asked, UiPermissions) if asked else UNSET,
+        domain=UNSET if domain is None else domain,
+        prefers_border=UNSET if prefers_border is None else prefers_border,
+    )
+
+
+_WIRE = {field.name: field.encode_name for field in msgspec.structs.fields(UiPermissions)}

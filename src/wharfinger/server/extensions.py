@@ -1,0 +1,263 @@
+"""What a server speaks beyond the core protocol: extensions that it declares, and the methods that belong to them.
+
+Refuses to know what any extension means.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from wharfinger import types as t
+from wharfinger.errors import MissingClientCapability
+from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.interfaces import Handler, Notified
+from wharfinger.protocol.methods import CORE, EXTENSIONS_FROM, Method, add_method
+from wharfinger.server.functions import Callee, is_async
+
+if TYPE_CHECKING:
+    from wharfinger.protocol.handshake import Session
+    from wharfinger.server.app import Server
+
+__all__ = ["OF_THE_WHOLE", "check_id", "check_part", "declare", "method_of", "notification_of", "pass_on", "require"]
+
+_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
+"""As keys of `_meta`, with a prefix: `com.example/name` (2026-07-28, extensions)."""
+_METHOD = re.compile(r"(?!rpc\.)[A-Za-z][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)+")
+_STAMPED = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
+"""Members of a result that only a struct of `types` may set, since each revision has them its own way."""
+
+
+OF_THE_WHOLE: dict[str, Callable[[Server], None]] = {}
+"""Methods whose answer is made of all parts of a server, each with what serves it in the whole."""
+
+
+def check_id(id: str) -> str:
+    """An extension's identifier as it is.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not _ID.fullmatch(id):
+        raise ValueError(f"{id!r} is no identifier of an extension: write one like com.example/tides.")
+    return id
+
+
+def declare(declared: dict[str, dict[str, Any]], id: str, settings: Mapping[str, Any] | None) -> None:
+    """Add an extension, or settings to one that is declared already.
+
+    Raises:
+        ValueError: `id` is no identifier, or a setting is declared already with another value.
+    """
+    known = declared.setdefault(check_id(id), {})
+    for name, value in (settings or {}).items():
+        if known.setdefault(name, value) != value:
+            raise ValueError(f"The extension {id!r} is declared already with {name}={known[name]!r}.")
+
+
+def require(request: Request, id: str) -> dict[str, Any]:
+    """What the caller declares for an extension.
+
+    Raises:
+        MissingClientCapability: it does not declare it.
+    """
+    settings = request.caller.extension(id)
+    if settings is None:
+        raise MissingClientCapability(
+            {"extensions": {id: {}}}, f"This method needs a client that declares the extension {id}."
+        )
+    return settings
+
+
+def check_part(parent: Server, other: Server) -> None:
+    """Accept `other` as a part of `parent`, as far as extensions go.
+
+    Raises:
+        ValueError: both serve the same method, or declare an extension with different settings.
+    """
+    for name in _own(other.handlers):
+        if name in parent.handlers and name not in OF_THE_WHOLE:
+            raise ValueError(f"{parent.info.name!r} and {other.info.name!r} both serve the method {name!r}.")
+    for id, settings in other.extensions.items():
+        declare({id: dict(parent.extensions.get(id, {}))}, id, settings)
+
+
+def pass_on(parent: Server, other: Server) -> None:
+    """Serve in `parent` what `other`, a part of it, serves beyond the protocol, and declare what it declares."""
+    for name in _own(other.handlers):
+        if name in OF_THE_WHOLE:
+            OF_THE_WHOLE[name](parent)
+        elif name not in parent.handlers:
+            parent.handlers[name] = _of_part(other, name)
+    for name in _own(other.notified):
+        parent.notified.setdefault(name, other.notified[name])
+    for id, settings in other.extensions.items():
+        declare(parent.extensions, id, settings)
+    for mount in parent.part_of:
+        pass_on(mount.parent, parent)
+
+
+def _own(table: Mapping[str, Any]) -> list[str]:
+    return [name for name in table if name not in CORE]
+
+
+def _of_part(other: Server, name: str) -> Handler:
+    """`other`'s handler, with the hooks that it has when it is called."""
+
+    async def serve(request: Request) -> Any:
+        return await other.handlers[name](request)
+
+    return serve
+
+
+def method_of(
+    server: Server,
+    name: str,
+    function: Callable[..., Any],
+    *,
+    params: type[t.RequestParams] | None = None,
+    result: type[Any] | None = None,
+    kept: bool = False,
+    named_by: str = "",
+    extension: str = "",
+    required: bool = False,
+    ttl: float | None = None,
+    cache_scope: t.CacheScope | None = None,
+    inline: bool = False,
+    timeout: float | None = None,
+) -> Handler:
+    """The handler of a new method, whose row is in the table of methods from now on.
+
+    Raises:
+        TypeError: the params are no `types.RequestParams`, or the function takes something else.
+        ValueError: the name is none, the protocol's own, or known with other facts.
+    """
+    _check_name(name)
+    parameter, annotated, returns = _signature(function)
+    shape = _params(name, params or annotated, t.RequestParams)
+    row = add_method(
+        Method(
+            name,
+            "client",
+            shape,
+            result or (returns if isinstance(returns, type) else t.EmptyResult),
+            first=EXTENSIONS_FROM,
+            kept=kept,
+            named_by=_named_by(name, shape, named_by),
+        )
+    )
+    call = Callee(server, function, variables=(parameter,) if parameter else (), inline=inline, timeout=timeout)
+    ttl_ms = server.ttl_ms if ttl is None else round(ttl * 1000)
+    scope = cache_scope or server.cache_scope
+    if required and not extension:
+        raise ValueError(f"{row.name}: required=True needs the extension that the client must declare.")
+
+    async def serve(request: Request) -> Any:
+        if required:
+            require(request, extension)
+        request.ttl_ms, request.cache_scope = ttl_ms, scope
+        value = await call.invoke(request, {parameter: request.params} if parameter else {})
+        return _result(request, value)
+
+    return serve
+
+
+def notification_of(
+    name: str, function: Callable[[Any], Any], *, params: type[t.NotificationParams] | None = None
+) -> Notified:
+    """What takes a client's new notification, whose row is in the table of methods from now on.
+
+    Raises:
+        TypeError: the function is async, or the params are no `types.NotificationParams`.
+        ValueError: the name is none, the protocol's own, or known with other facts.
+    """
+    _check_name(name)
+    if is_async(function):
+        raise TypeError(f"{name}: a notification is taken by a plain function, which must not wait.")
+    parameter, annotated, _ = _signature(function)
+    shape = _params(name, params or annotated, t.NotificationParams)
+    if not name.startswith("notifications/"):
+        raise ValueError(f"{name!r}: the names of notifications begin with 'notifications/'.")
+    add_method(Method(name, "client", shape, first=EXTENSIONS_FROM))
+
+    def take(session: Session | None, told: Any) -> None:
+        function(*((told,) if parameter else ()))
+
+    return take
+
+
+def _check_name(name: str) -> None:
+    if not _METHOD.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a method: write one like tides/forecast.")
+    if name in CORE:
+        raise ValueError(f"{name!r} is a method of the protocol: choose another name.")
+
+
+def _signature(function: Callable[..., Any]) -> tuple[str, Any, Any]:
+    """The name and annotation of the parameter that takes the params (empty: it takes none), and what is returned."""
+    from wharfinger.server.arguments.signature import annotations_of, is_context
+    from wharfinger.server.depends import depends_of
+
+    hints = annotations_of(function)
+    for parameter in inspect.signature(function).parameters.values():
+        annotation = hints.get(parameter.name, parameter.annotation)
+        if depends_of(annotation) is None and not is_context(annotation):
+            kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+            return parameter.name, kind, hints.get("return")
+    return "", None, hints.get("return")
+
+
+def _params(name: str, shape: Any, base: type[Any]) -> type[Any]:
+    if shape is None or shape is inspect.Parameter.empty:
+        return base
+    if not (isinstance(shape, type) and issubclass(shape, base)):
+        raise TypeError(f"{name}: the params must be a struct that derives from types.{base.__name__}.")
+    return shape
+
+
+def _named_by(name: str, shape: type[Any], named_by: str) -> Any:
+    if named_by and named_by not in shape.__struct_fields__:
+        raise ValueError(f"{name}: {shape.__name__} has no field {named_by!r}.")
+    return named_by
+
+
+def _result(request: Request, value: Any) -> Any:
+    """What a function returned, as a result that every revision can be given.
+
+    Raises:
+        TypeError: it has no form as a JSON object.
+    """
+    if value is None:
+        return t.EmptyResult()
+    if isinstance(value, t.Result):
+        return _era_free(request, value)
+    if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
+        encoded = str(value.model_dump_json()).encode()
+    else:
+        encoded = bytes(value) if isinstance(value, Raw) else msgspec.json.encode(value)
+    try:
+        members = msgspec.json.decode(encoded, type=dict[str, Raw])
+    except msgspec.ValidationError:
+        raise TypeError(f"{request.method} returned {type(value).__name__}, which is no JSON object") from None
+    if taken := _STAMPED & members.keys():
+        raise TypeError(
+            f"{request.method} returned a member {min(taken)!r}: return a struct that derives from types.Result"
+        )
+    return Raw(encoded)
+
+
+def _era_free(request: Request, value: t.Result) -> t.Result:
+    """Move what only the stateless era may see from a result to its request."""
+    if not isinstance(value, t.CacheableResult) or (value.ttl_ms is UNSET and value.cache_scope is UNSET):
+        return value
+    if value.ttl_ms is not UNSET:
+        request.ttl_ms = value.ttl_ms
+    if value.cache_scope is not UNSET:
+        request.cache_scope = value.cache_scope
+    return msgspec.structs.replace(value, ttl_ms=UNSET, cache_scope=UNSET)

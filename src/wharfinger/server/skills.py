@@ -1,0 +1,113 @@
+"""The methods of the skills extension, over whatever sources know skills and directories.
+
+Refuses to know where a skill comes from, and what is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidParams, ResourceNotFound
+from wharfinger.server.context import Context
+from wharfinger.server.extensions import OF_THE_WHOLE
+from wharfinger.server.functions import owner_of
+from wharfinger.server.source import Source
+from wharfinger.types.skills import (
+    EXTENSION,
+    GetSkillRequestParams,
+    GetSkillResult,
+    ListSkillsResult,
+    ReadResourceDirectoryRequestParams,
+    ReadResourceDirectoryResult,
+    Skill,
+)
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["serve_skills"]
+
+
+def serve_skills(server: Server, *, page_size: int = 500) -> None:
+    """Declare the extension and serve its methods; does nothing the second time.
+
+    A source has skills if it has two methods: `skills(after, limit)` gives `(skills, key)` as `Source.page` does, and
+    `skill(uri)` gives one or raises `ResourceNotFound`. Its directories can be read if it has
+    `children(uri, after, limit)`, which gives `(resources, key)`.
+    """
+    if "skills/list" in server.handlers:
+        return
+    for name in ("skills/list", "skills/get", "resources/directory/read"):
+        OF_THE_WHOLE[name] = serve_skills
+
+    async def list_skills(params: t.PaginatedRequestParams, ctx: Context) -> ListSkillsResult:
+        number, key = _position(server, "skills", params.cursor) or (0, None)
+        shown: list[Skill] = []
+        sources = _sources(server)
+        while number < len(sources) and len(shown) < page_size:
+            page = getattr(sources[number], "skills", None)
+            more: list[Skill] = []
+            key, after = None, key
+            if page is not None:
+                more, key = await _adapted(ctx, page)(after, page_size - len(shown))
+            shown += more
+            if key is None:
+                number += 1
+            elif more:  # a source may end a page early, so that its answer stays small
+                break
+        if number >= len(sources):
+            return ListSkillsResult(skills=shown)
+        return ListSkillsResult(skills=shown, next_cursor=server.keys.seal("skills", [number, key]))
+
+    async def get_skill(params: GetSkillRequestParams, ctx: Context) -> GetSkillResult:
+        source = _source_of(server, params.uri)
+        find = getattr(source, "skill", None)
+        try:
+            if find is not None:
+                return GetSkillResult(skill=await _adapted(ctx, find)(params.uri))
+        except ResourceNotFound:
+            pass
+        raise InvalidParams("No skill is served at this URI: skills/list has those that are.", data={"uri": params.uri})
+
+    async def read_directory(params: ReadResourceDirectoryRequestParams, ctx: Context) -> ReadResourceDirectoryResult:
+        purpose = f"directory {params.uri}"
+        key = _position(server, purpose, params.cursor)
+        source = _source_of(server, params.uri)
+        children = getattr(source, "children", None)
+        try:
+            if children is not None:
+                shown, key = await _adapted(ctx, children)(params.uri, key, page_size)
+                cursor = UNSET if key is None else server.keys.seal(purpose, key)
+                return ReadResourceDirectoryResult(resources=shown, next_cursor=cursor)
+        except ResourceNotFound:
+            pass
+        raise InvalidParams("This URI is not that of a directory here.", data={"uri": params.uri})
+
+    server.add_method("skills/list", list_skills, extension=EXTENSION, kept=True)
+    server.add_method("skills/get", get_skill, extension=EXTENSION, kept=True)
+    server.add_method("resources/directory/read", read_directory, extension=EXTENSION)
+    server.extension(EXTENSION, {"directoryRead": True})
+
+
+def _sources(server: Server) -> list[Source]:
+    """The sources of a server, and those of its parts behind them."""
+    return [*server.resources.sources, *(source for mount in server.mounts for source in _sources(mount.other))]
+
+
+def _source_of(server: Server, uri: str) -> Source | None:
+    return next((source for source in _sources(server) if source.claims(uri)), None)
+
+
+def _position(server: Server, purpose: str, cursor: Any) -> Any:
+    """What a cursor holds; None for none."""
+    return None if cursor is UNSET else server.keys.open(purpose, cursor)
+
+
+def _adapted(ctx: Context, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """A source's method on behalf of the caller, in the caller's share of the threads."""
+    call = ctx.server.adapt(method)
+    return lambda *arguments: call(owner_of(ctx.request), *arguments)

@@ -1,0 +1,443 @@
+"""A folder of skills as resources: each folder with a SKILL.md, with a manifest of its files, live.
+
+What stands in the folder but in no skill is not published. Refuses to know who asks, in which revision, or over what.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.errors import ResourceNotFound
+from wharfinger.server.source import Hits
+from wharfinger.sources.file_uri import quote
+from wharfinger.sources.folder import CHILDREN, COMPLETIONS, Folder, UnusableFolder
+from wharfinger.sources.frontmatter import LONGEST, BadFrontmatter, need_yaml, read_frontmatter
+from wharfinger.sources.ignore import Choice
+from wharfinger.sources.labels import resolve_root
+from wharfinger.sources.safe_open import NotServed, holds, open_file, stat_entry
+from wharfinger.sources.tree import SETTLED, SETTLED_COARSE, Entry, Parts, Position, read_key, write_key
+from wharfinger.types.skills import Skill, SkillResource
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["SKILL_FILE", "Skills", "skills"]
+
+log = logging.getLogger("wharfinger.sources")
+
+MIB = 1 << 20
+SKILL_FILE = "SKILL.md"
+MOST_FILES = 512  # of one skill (skills extension, limits)
+MOST_BYTES = 16 * MIB  # of one skill (skills extension, limits)
+MOST_DIRECTORIES = 10_000  # that are looked into for skills
+PAGE_FILES = 2_048  # in the skills of one page, so that its answer stays small
+PAGE_BYTES = 128 * MIB  # in the skills of one page, so that the first reading of it ends soon
+KEPT_DIGESTS = 32_768
+KEPT_MANUALS = 4_096
+
+_NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+
+Identity = tuple[int, int, int, int, int]
+"""What a file's content is known by: device, inode, size, times of change."""
+
+
+class _Manual(NamedTuple):
+    """A SKILL.md: its frontmatter, or what is wrong with it."""
+
+    identity: Identity
+    frontmatter: dict[str, Any]
+    problem: str
+
+
+class _Digest(NamedTuple):
+    identity: Identity
+    digest: str
+    size: int
+
+
+class _Unlisted(Exception):
+    """This skill cannot be published; why."""
+
+
+def skills(
+    path: str | os.PathLike[str], *, prefix: str = "", hidden: bool = False, poll: bool | float | None = None
+) -> Skills:
+    """Publish skills: `server.include(skills("skills"))`.
+
+    The folder holds skills at any depth, or is one itself. `.gitignore` files hold; hidden and credential-like names,
+    symbolic links and what is no regular file are never published, so that they are no files of their skills.
+
+    Args:
+        path: The folder.
+        prefix: What stands before their paths in URIs, such as `acme/billing` in `skill://acme/billing/refunds/…`.
+        hidden: Publish names that begin with a dot, too.
+        poll: Watch by looking again and again, every so many seconds (True: 1); by default only where the system
+            cannot tell of changes.
+
+    Raises:
+        MissingExtra: the extra `skills` is not installed, which reads YAML.
+        UnusableFolder: it is missing, no folder, not readable, or `/` or the home folder by a relative path.
+    """
+    need_yaml()
+    return Skills(
+        resolve_root(path), prefix=prefix, choice=Choice((), (), hidden), poll=1.0 if poll is True else poll or None
+    )
+
+
+class Skills(Folder):
+    """The source that `skills()` makes. Its methods may be called from several threads at once."""
+
+    def __init__(self, root: str, *, prefix: str, choice: Choice, poll: float | None) -> None:
+        super().__init__(root, label=None, choice=choice, absolute_uris=False, max_size=MOST_BYTES, poll=poll)
+        self.single = os.path.isfile(os.path.join(root, SKILL_FILE))
+        self._own_name = os.path.basename(root)
+        if self.single and not _NAME.fullmatch(self._own_name):
+            raise UnusableFolder(f"{root}: {_BAD_NAME}")
+        above = prefix.strip("/").split("/") if prefix.strip("/") else []
+        if any(part in ("", ".", "..") for part in above):
+            raise ValueError(f"{prefix!r} is no path: write one like acme/billing.")
+        path = "/".join(quote(part) for part in (*above, *([self._own_name] if self.single else [])))
+        self.uri = f"skill://{path}"
+        self._inside = f"{self.uri}/" if path else self.uri
+        self.template = f"{self._inside}{{+path}}"
+        self.templates = [
+            t.ResourceTemplate(
+                uri_template=self.template,
+                name="skill file",
+                title="Any file of a skill",
+                description="Path of a file of a skill, such as its SKILL.md.",
+            )
+        ]
+        self._manuals: dict[Parts, _Manual] = {}
+        self._digests: dict[Parts, _Digest] = {}
+        self._told: set[tuple[Parts, str]] = set()
+        self._apart: list[Skills] = []
+        """Other skills, whose URIs are below ours."""
+
+    def __repr__(self) -> str:
+        return f"skills({self.root!r}) at {self.uri}"
+
+    def include_into(self, server: Server) -> None:
+        """Add the skills to a server, and the methods of the extension.
+
+        Raises:
+            ValueError: other skills have the same URIs.
+        """
+        from wharfinger.server.skills import serve_skills
+
+        others = [source for source in server.resources.sources if isinstance(source, Skills)]
+        for other in others:
+            if other._inside == self._inside:
+                raise ValueError(f"{self!r} and {other!r} have the same URIs: give one of them another prefix=.")
+        for other in others:
+            wider, narrower = (other, self) if other.claims(self._inside) else (self, other)
+            if wider.claims(narrower._inside):
+                wider._apart.append(narrower)
+        serve_skills(server)
+        super().include_into(server)
+
+    def claims(self, uri: str) -> bool:
+        """Whether this URI is of these skills, existing or not, and not of others below the same prefix."""
+        return super().claims(uri) and not any(other.claims(uri) for other in self._apart)
+
+    # What is a skill
+
+    def _manual(self, parts: Parts) -> _Manual | None:
+        """The SKILL.md of a directory; None where there is none."""
+        try:
+            with self.tree.file((*parts, SKILL_FILE)) as descriptor, holds():
+                status = os.fstat(descriptor)
+                known = self._manuals.get(parts)
+                if known is not None and known.identity == _identity(status):
+                    return known
+                manual = self._read_manual(parts, status, os.read(descriptor, LONGEST))
+        except NotServed:
+            self._manuals.pop(parts, None)
+            return None
+        if manual.problem:
+            self._tell(parts, manual.problem)
+        if _is_settled(status):
+            if len(self._manuals) >= KEPT_MANUALS:
+                self._manuals.clear()
+            self._manuals[parts] = manual
+        return manual
+
+    def _read_manual(self, parts: Parts, status: os.stat_result, data: bytes) -> _Manual:
+        name = parts[-1] if parts else self._own_name
+        frontmatter: dict[str, Any] = {}
+        try:
+            frontmatter = read_frontmatter(data)
+            problem = _problem(frontmatter, name)
+        except BadFrontmatter as error:
+            problem = str(error)
+        return _Manual(_identity(status), frontmatter, problem)
+
+    def _tell(self, parts: Parts, problem: str) -> None:
+        if (parts, problem) not in self._told and len(self._told) < KEPT_MANUALS:
+            self._told.add((parts, problem))
+            log.warning("%s is not published as a skill: %s", "/".join((self.root, *parts, SKILL_FILE)), problem)
+
+    def _is_skill(self, parts: Parts) -> bool:
+        known = (parts or self.single) and (not self._apart or self.claims(self.uri_of(parts)))
+        manual = self._manual(parts) if known else None
+        return manual is not None and not manual.problem
+
+    def _is_inside(self, parts: Parts) -> bool:
+        """Whether this is a skill's directory, or something in it."""
+        return any(self._is_skill(parts[:length]) for length in range(len(parts) + 1))
+
+    def _places(self) -> list[Parts]:
+        """The directories of all skills, in order."""
+        found: list[Parts] = []
+        entries = self.tree.walk_directories()
+        try:
+            for number, entry in enumerate(entries):
+                if number >= MOST_DIRECTORIES:
+                    self._tell((), f"only {MOST_DIRECTORIES:,} folders are looked into")
+                    break
+                if SKILL_FILE in entry.listing.files and self._is_skill(entry.parts):
+                    found.append(entry.parts)
+        finally:
+            entries.close()
+        return sorted(found)
+
+    # The extension's methods
+
+    def skills(self, after: str | None, limit: int) -> tuple[list[Skill], str | None]:
+        """At most `limit` skills behind the key, and the key of the next page."""
+        shown: list[Skill] = []
+        files = octets = 0
+        places = self._places()
+        for at in range(_behind(places, after), len(places)):
+            if len(shown) >= limit or files >= PAGE_FILES or octets >= PAGE_BYTES:
+                return shown, write_key(Position(True, places[at - 1]))
+            try:
+                skill = self._skill(places[at])
+            except _Unlisted as error:
+                self._tell(places[at], str(error))
+                continue
+            shown.append(skill)
+            files += len(skill.resources)
+            octets += sum(file.size for file in skill.resources if not isinstance(file, str))
+        return shown, None
+
+    def skill(self, uri: str) -> Skill:
+        """The skill whose SKILL.md has this URI.
+
+        Raises:
+            ResourceNotFound: there is none.
+        """
+        parts, _ = self._locate(uri)
+        if parts[-1:] != (SKILL_FILE,) or self.uri_of(parts) != uri or not self._is_skill(parts[:-1]):
+            raise ResourceNotFound(uri)
+        try:
+            return self._skill(parts[:-1])
+        except _Unlisted as error:
+            self._tell(parts[:-1], str(error))
+            raise ResourceNotFound(uri) from None
+
+    def _skill(self, parts: Parts) -> Skill:
+        """One skill with its manifest.
+
+        Raises:
+            _Unlisted: it is over the limits, or went meanwhile.
+        """
+        manual = self._manual(parts)
+        files: list[SkillResource] = []
+        octets = 0
+        entries = self.tree.walk(Position(True, parts)) if parts else self.tree.walk()
+        try:
+            for entry in entries:
+                if entry.parts[: len(parts)] != parts:
+                    break
+                if entry.directory:
+                    continue
+                if len(files) >= MOST_FILES:
+                    raise _Unlisted(f"it has more than {MOST_FILES} files")
+                try:
+                    found = self._digest(entry, MOST_BYTES - octets)
+                except NotServed:
+                    continue
+                octets += found.size
+                files.append(SkillResource(uri=self.uri_of(entry.parts), digest=found.digest, size=found.size))
+        finally:
+            entries.close()
+        uri = self.uri_of((*parts, SKILL_FILE))
+        if manual is None or manual.problem or not any(file.uri == uri for file in files):
+            raise _Unlisted("it changed while it was read")
+        return Skill(uri=uri, frontmatter=manual.frontmatter, resources=files)
+
+    def _digest(self, entry: Entry, most: int) -> _Digest:
+        with holds():
+            known = self._digests.get(entry.parts)
+            status = stat_entry(entry.handle, entry.name)
+            if status.st_size > most:
+                raise _Unlisted(f"its files have more than {MOST_BYTES // MIB} MiB")
+            if known is not None and known.identity == _identity(status):
+                return known
+            descriptor = open_file(entry.handle, entry.name)
+            try:
+                status = os.fstat(descriptor)
+                found = _Digest(_identity(status), *_hashed(descriptor, most))
+            finally:
+                os.close(descriptor)
+        if _is_settled(status) and found.size == status.st_size:
+            if len(self._digests) >= KEPT_DIGESTS:
+                self._digests.clear()
+            self._digests[entry.parts] = found
+        return found
+
+    # Resources
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """Each skill's SKILL.md; its other files are in its manifest, and in its directories."""
+        shown: list[t.Resource] = []
+        places = self._places()
+        self._watch.asked = time.monotonic()
+        for at in range(_behind(places, after), len(places)):
+            if len(shown) >= limit:
+                return shown, write_key(Position(True, places[at - 1]))
+            try:
+                shown.append(super().stat(self.uri_of((*places[at], SKILL_FILE))))
+            except ResourceNotFound:
+                continue
+        return shown, None
+
+    def stat(self, uri: str) -> t.Resource:
+        """What is known of a file or directory of a skill, without reading it.
+
+        Raises:
+            ResourceNotFound: missing or of no skill, which look the same.
+        """
+        self._check(uri)
+        return super().stat(uri)
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        """A file of a skill, or the listing of a directory in it.
+
+        Raises:
+            ResourceNotFound: missing or of no skill, which look the same.
+        """
+        self._check(uri)
+        return super().read(uri)
+
+    def _check(self, uri: str) -> None:
+        if not self._is_inside(self._locate(uri)[0]):
+            raise ResourceNotFound(uri)
+
+    def _read_file(self, uri: str, name: str, descriptor: int) -> t.ReadResourceResult:
+        result = super()._read_file(uri, name, descriptor)
+        (contents,) = result.contents
+        if contents.meta is UNSET:
+            return result
+        # Text that was not UTF-8 would not have the bytes that its digest is of.
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        with holds():
+            data = os.read(descriptor, self.max_size)
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=contents.mime_type, blob=data)])
+
+    def _describe(self, parts: Parts, kind: str, status: os.stat_result, uri: str = "") -> t.Resource:
+        resource = super()._describe(parts, kind, status, uri)
+        manual = self._manual(parts[:-1]) if parts[-1:] == (SKILL_FILE,) and self._is_skill(parts[:-1]) else None
+        if manual is None:
+            return resource
+        name, description = manual.frontmatter["name"], manual.frontmatter["description"]
+        return msgspec.structs.replace(resource, name=name, title=name, description=description)
+
+    def children(
+        self, uri: str, after: str | None = None, limit: int = CHILDREN
+    ) -> tuple[list[t.Resource], str | None]:
+        """The entries of a directory in pages; of one that is in no skill, the sub-directories that lead to one.
+
+        Raises:
+            ResourceNotFound: there is no such directory.
+        """
+        parts, _ = self._locate(uri)
+        if self._is_inside(parts):
+            return super().children(uri, after, limit)
+        names = sorted({place[len(parts)] for place in self._places() if place[: len(parts)] == parts})
+        if not names and parts:
+            raise ResourceNotFound(uri)
+        first = 0 if after is None else bisect_right(names, read_key(after).parts[-1])
+        shown = [super(Skills, self).stat(self.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
+        for resource, name in zip(shown, names[first:], strict=False):
+            resource.uri = self.uri_of((*parts, name))
+        more = first + limit < len(names)
+        return shown, write_key(Position(True, (names[first + limit - 1],))) if more else None
+
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        """The paths of skills that begin with `value`, then those that hold it."""
+        if argument != "path":
+            return []
+        start = len(self._inside)
+        paths = [self.uri_of((*parts, SKILL_FILE))[start:] for parts in self._places()]
+        begin = [path for path in paths if path.startswith(value)]
+        hold = [path for path in paths if value in path and not path.startswith(value)]
+        return (begin + hold)[:COMPLETIONS]
+
+    def search(self, query: str, limit: int) -> Hits:
+        """Files of skills whose path or text has every word of `query`; within bounds."""
+        found = super().search(query, limit)
+        hits = Hits(hit for hit in found if self._is_inside(self._locate(hit.uri)[0]))
+        hits.cut = found.cut
+        return hits
+
+
+_BAD_NAME = (
+    "the name of a skill's folder has 1 to 64 lower-case letters, digits and hyphens, with none at either end and "
+    "no two together"
+)
+
+
+def _problem(frontmatter: dict[str, Any], folder: str) -> str:
+    """What keeps this from being a skill's frontmatter; empty for nothing."""
+    name, description = frontmatter.get("name"), frontmatter.get("description")
+    if not _NAME.fullmatch(folder):
+        return _BAD_NAME
+    if name != folder:
+        return f"its frontmatter must have `name: {folder}`, the name of its folder"
+    if not isinstance(description, str) or not description.strip():
+        return "its frontmatter must have a description"
+    return ""
+
+
+def _identity(status: os.stat_result) -> Identity:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _is_settled(status: os.stat_result) -> bool:
+    """Whether a change from now on must show in the file's times, whose clock ticks slowly."""
+    changed = max(status.st_mtime_ns, status.st_ctime_ns)
+    return time.time_ns() - changed > (SETTLED if changed % 1_000_000_000 else SETTLED_COARSE)
+
+
+def _hashed(descriptor: int, most: int) -> tuple[str, int]:
+    """`(digest, size)` of what is read from a file.
+
+    Raises:
+        _Unlisted: it has more than `most` bytes.
+    """
+    import hashlib
+
+    total, hashed = 0, hashlib.sha256()
+    while data := os.read(descriptor, MIB):
+        total += len(data)
+        if total > most:
+            raise _Unlisted(f"its files have more than {MOST_BYTES // MIB} MiB")
+        hashed.update(data)
+    return f"sha256:{hashed.hexdigest()}", total
+
+
+def _behind(places: list[Parts], after: str | None) -> int:
+    """Where in `places` the page behind a key begins."""
+    return 0 if after is None else bisect_right(places, read_key(after).parts)

@@ -1,0 +1,140 @@
+"""MCP Apps: pages as `ui://` resources with what their host must know, and the tools that name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ERAS, ask, listed, looped, opened, read
+from wharfinger import Context, Server
+from wharfinger.server.apps import shows_apps
+from wharfinger.types.apps import MIME_TYPE, UiCsp
+
+HTML = "<!DOCTYPE html><title>Berths</title>"
+URI = "ui://harbour/berths"
+
+
+def server_of(page: Any = HTML, **options: Any) -> Server:
+    server = Server("harbour")
+    server.add_app(URI, page, **options)
+    return server
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_a_page_is_read_with_its_type_and_what_it_needs(revision: str) -> None:
+    server = server_of(
+        csp=UiCsp(connect_domains=["https://api.example.com", "wss://*.example.com:8443"], frame_domains=[]),
+        permissions=["geolocation", "clipboard_write"],
+        prefers_border=False,
+        title="Berths",
+    )
+    ui = {
+        "csp": {"connectDomains": ["https://api.example.com", "wss://*.example.com:8443"], "frameDomains": []},
+        "permissions": {"geolocation": {}, "clipboardWrite": {}},
+        "prefersBorder": False,
+    }
+    (contents,) = await read(server, URI, revision)
+    assert contents == {"uri": URI, "mimeType": MIME_TYPE, "text": HTML, "_meta": {"ui": ui}}
+    (shown,) = await listed(server, revision=revision)
+    assert (shown["mimeType"], shown["name"], shown["title"]) == (MIME_TYPE, "berths", "Berths")
+    assert shown["_meta"] == {"ui": ui}
+
+
+@looped
+async def test_a_page_that_needs_nothing_has_no_metadata() -> None:
+    (contents,) = await read(server_of(), URI)
+    assert contents == {"uri": URI, "mimeType": MIME_TYPE, "text": HTML}
+
+
+@looped
+async def test_a_page_in_a_file_is_read_each_time(tmp_path: Path) -> None:
+    file = tmp_path / "berths.html"
+    server = server_of(file)
+    for text in (HTML, HTML + "<p>More"):
+        file.write_text(text)
+        assert (await read(server, URI))[0]["text"] == text
+    file.unlink()
+    assert (await read(server, URI))["code"] == -32602
+
+
+@looped
+async def test_a_page_is_made_by_a_function_of_any_kind() -> None:
+    server = Server("harbour")
+
+    @server.app("ui://harbour/plain", name="plain page")
+    def plain() -> str:
+        return HTML
+
+    @server.app("ui://harbour/waits")
+    async def waits(ctx: Context) -> bytes:
+        return f"{HTML}{ctx.request_id}".encode()
+
+    assert (await read(server, "ui://harbour/plain"))[0]["text"] == HTML
+    assert (await read(server, "ui://harbour/waits", id=7))[0]["text"] == HTML + "7"
+    assert [shown["name"] for shown in await listed(server)] == ["plain page", "waits"]
+
+
+@looped
+async def test_a_function_that_returns_no_page_is_an_internal_error() -> None:
+    server = server_of(lambda: {"html": HTML})
+    assert (await read(server, URI))["code"] == -32603
+
+
+@looped
+async def test_tools_name_their_page_and_who_may_call_them() -> None:
+    server = server_of()
+
+    @server.tool(app=URI, visibility=["app"], meta={"com.example/x": 1})
+    def refresh() -> str:
+        """Fetch the berths again."""
+        return "three free"
+
+    @server.tool(visibility=["model"])
+    def berths() -> str:
+        """List the berths."""
+        return "three free"
+
+    shown = (await ask(server, "tools/list"))["result"]["tools"]
+    assert shown[0]["_meta"] == {"com.example/x": 1, "ui": {"resourceUri": URI, "visibility": ["app"]}}
+    assert shown[1]["_meta"] == {"ui": {"visibility": ["model"]}}
+
+
+@looped
+async def test_the_extension_is_declared_and_its_client_recognised() -> None:
+    server = server_of()
+    capabilities = (await ask(server, "server/discover"))["result"]["capabilities"]
+    assert capabilities["extensions"] == {"io.modelcontextprotocol/ui": {}}
+    for settings, shows in (({"mimeTypes": [MIME_TYPE]}, True), ({"mimeTypes": ["text/plain"]}, False), ({}, False)):
+        declared = {"extensions": {"io.modelcontextprotocol/ui": settings}}
+        meta = {"io.modelcontextprotocol/clientCapabilities": declared}
+        assert shows_apps(opened(server, "tools/list", {"_meta": meta})) is shows
+    assert not shows_apps(opened(server, "tools/list"))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"csp": UiCsp(connect_domains=["https://a.example; script-src *"])}, "no origin"),
+        ({"csp": UiCsp(resource_domains=["*"])}, "no origin"),
+        ({"csp": UiCsp(frame_domains=["'unsafe-eval'"])}, "no origin"),
+        ({"permissions": ["everything"]}, "a list of camera"),
+        ({"permissions": "camera"}, "a list of camera"),
+    ],
+)
+def test_what_could_loosen_a_policy_is_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        server_of(**options)
+
+
+def test_what_is_no_page_or_no_uri_of_one_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"pathlib\.Path"):
+        server_of("berths.html")
+    with pytest.raises(ValueError, match="no URI of a page"):
+        Server("harbour").add_app("https://harbour/berths", HTML)
+    with pytest.raises(ValueError, match="no URI of a page"):
+        Server("harbour").tool(app="berths")(lambda: "x")
+    with pytest.raises(ValueError, match="write"):
+        Server("harbour").tool(visibility=["user"])(lambda: "x")  # type: ignore[list-item]

@@ -1,0 +1,303 @@
+"""Extensions: what a server declares beyond the core protocol, and the methods that it serves with it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, looped, opened
+from wharfinger import Context, Server, types
+from wharfinger.errors import HeaderMismatch
+from wharfinger.protocol.exchange import Request, seal_result
+from wharfinger.protocol.http import check_mirrors
+from wharfinger.protocol.methods import METHODS, Method, add_method
+from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.server.depends import Depends
+from wharfinger.server.hooks import Next
+
+TIDES = "com.example/tides"
+
+
+class ForecastParams(types.RequestParams, kw_only=True):
+    port: str
+    days: int = 1
+
+
+class Forecast(types.CacheableResult, kw_only=True):
+    port: str
+    high_water: list[str]
+
+
+class Moved(types.NotificationParams, kw_only=True):
+    ship: str
+
+
+class Other(types.RequestParams, kw_only=True):
+    port: int
+
+
+def nothing() -> None:
+    """What a method that does nothing is served by."""
+
+
+def tidal(**options: Any) -> Server:
+    server = Server("harbour")
+
+    @server.method("tides/forecast", extension=TIDES, kept=True, **options)
+    async def forecast(params: ForecastParams, ctx: Context) -> Forecast:
+        return Forecast(port=f"{params.port} for {ctx.request_id}", high_water=["06:12"] * params.days)
+
+    return server
+
+
+@looped
+async def test_a_method_gets_its_decoded_params_and_its_context() -> None:
+    answer = await ask(tidal(), "tides/forecast", {"port": "Hull", "days": 2}, id=7)
+    result = answer["result"]
+    assert (result["port"], result["highWater"]) == ("Hull for 7", ["06:12", "06:12"])
+    assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 0, "private")
+
+
+@looped
+async def test_a_session_of_2025_11_25_is_served_without_stateless_members() -> None:
+    result = (await ask(tidal(ttl=5), "tides/forecast", {"port": "Hull"}, "2025-11-25"))["result"]
+    assert result == {"port": "Hull for 1", "highWater": ["06:12"]}
+
+
+@looped
+async def test_a_kept_result_carries_the_hints_of_the_method_or_its_own() -> None:
+    result = (await ask(tidal(ttl=5, cache_scope="public"), "tides/forecast", {"port": "Hull"}))["result"]
+    assert (result["ttlMs"], result["cacheScope"]) == (5000, "public")
+    server = Server("harbour")
+
+    @server.method("tides/forecast", kept=True, result=Forecast)
+    def forecast(params: ForecastParams) -> Forecast:
+        return Forecast(port=params.port, high_water=[], ttl_ms=9)
+
+    assert (await ask(server, "tides/forecast", {"port": "Hull"}))["result"]["ttlMs"] == 9
+    assert "ttlMs" not in (await ask(server, "tides/forecast", {"port": "Hull"}, "2025-11-25"))["result"]
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
+@looped
+async def test_revisions_without_extensions_have_no_such_method(revision: str) -> None:
+    assert (await ask(tidal(), "tides/forecast", {"port": "Hull"}, revision))["error"]["code"] == -32601
+
+
+@looped
+async def test_wrong_params_are_refused_with_the_place() -> None:
+    error = (await ask(tidal(), "tides/forecast", {"port": "Hull", "days": 1}))["result"]
+    assert error
+    server = tidal()
+    with pytest.raises(Exception, match=r"params\.port"):
+        opened(server, "tides/forecast", {"port": 1})
+
+
+@pytest.mark.parametrize("revision", ALL)
+def test_an_extension_is_declared_where_the_revision_has_them(revision: str) -> None:
+    declared = tidal().capabilities(REVISIONS[revision]).extensions
+    assert declared == ({TIDES: {}} if revision in ERAS else UNSET)
+
+
+def test_a_server_without_extensions_declares_none() -> None:
+    assert Server("plain").capabilities(REVISIONS[STATELESS]).extensions is UNSET
+
+
+def test_settings_add_up_and_may_not_contradict() -> None:
+    server = Server("harbour")
+    server.extension(TIDES, {"datum": "LAT"})
+    server.extension(TIDES)
+    server.extension(TIDES, {"unit": "m", "datum": "LAT"})
+    assert server.extensions == {TIDES: {"datum": "LAT", "unit": "m"}}
+    with pytest.raises(ValueError, match="datum='LAT'"):
+        server.extension(TIDES, {"datum": "MSL"})
+
+
+@pytest.mark.parametrize("id", ["tides", "/tides", "com.example/", "1com/tides", "com..example/t", "com.example/-t"])
+def test_what_is_no_identifier_is_refused(id: str) -> None:
+    with pytest.raises(ValueError, match="no identifier"):
+        Server("harbour").extension(id)
+
+
+@looped
+async def test_a_required_extension_must_be_declared_by_the_client() -> None:
+    server = tidal(required=True)
+    error = (await ask(server, "tides/forecast", {"port": "Hull"}))["error"]
+    assert error["code"] == -32021
+    assert error["data"] == {"requiredCapabilities": {"extensions": {TIDES: {}}}}
+    declared = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TIDES: {"unit": "ft"}}}}
+    request = opened(server, "tides/forecast", {"port": "Hull", "_meta": declared})
+    assert request.caller.extension(TIDES) == {"unit": "ft"}
+    assert request.caller.extension("com.example/other") is None
+    assert seal_result(request, await server.handlers["tides/forecast"](request), server.stamps)
+
+
+def test_the_header_must_repeat_what_names_the_request() -> None:
+    server = Server("harbour")
+    server.add_method("tides/named_by", lambda params: {}, params=ForecastParams, named_by="port")
+    request = opened(server, "tides/named_by", {"port": "Hull"})
+    headers = {b"mcp-protocol-version": STATELESS.encode(), b"mcp-method": b"tides/named_by", b"mcp-name": b"Hull"}
+    check_mirrors(headers, request)
+    with pytest.raises(HeaderMismatch):
+        check_mirrors(headers | {b"mcp-name": b"Leith"}, request)
+
+
+@pytest.mark.parametrize("name", ["tools/call", "initialize", "subscriptions/listen"])
+def test_the_protocols_own_methods_cannot_be_replaced(name: str) -> None:
+    with pytest.raises(ValueError, match=r"method of the protocol|served already"):
+        Server("harbour").add_method(name, nothing)
+
+
+@pytest.mark.parametrize("name", ["forecast", "tides/", "/tides", "ti des/x", "rpc.x/y"])
+def test_what_is_no_name_of_a_method_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="no name of a method"):
+        Server("harbour").add_method(name, nothing)
+
+
+def test_a_method_is_served_once_per_server_and_by_any_number_of_servers() -> None:
+    server = tidal()
+    tidal()
+    with pytest.raises(ValueError, match="served already"):
+        server.add_method("tides/forecast", nothing)
+
+
+def test_other_params_under_a_known_name_are_refused() -> None:
+    tidal()
+    with pytest.raises(ValueError, match="known already"):
+        Server("harbour").add_method("tides/forecast", lambda params: {}, params=Other)
+
+
+def test_a_row_that_is_known_already_is_returned() -> None:
+    row = add_method(Method("tides/known", "client", Other, types.EmptyResult))
+    assert add_method(Method("tides/known", "client", Other, types.EmptyResult)) is row
+    assert METHODS["tides/known"] is row
+
+
+@looped
+async def test_a_dict_is_a_result_and_none_is_an_empty_one() -> None:
+    server = Server("harbour")
+    server.add_method("tides/dict", lambda: {"datum": "LAT"})
+    server.add_method("tides/nothing", lambda: None)
+    assert (await ask(server, "tides/dict", {}, "2025-11-25"))["result"] == {"datum": "LAT"}
+    assert (await ask(server, "tides/dict"))["result"]["datum"] == "LAT"
+    assert (await ask(server, "tides/nothing", {}, "2025-11-25"))["result"] == {}
+
+
+@pytest.mark.parametrize("value", ["text", ["a list"], {"_meta": {}}, {"resultType": "complete"}])
+@looped
+async def test_what_is_no_result_is_an_internal_error(value: Any) -> None:
+    server = Server("harbour")
+    server.add_method("tides/wrong", lambda: value)
+    assert (await ask(server, "tides/wrong"))["error"]["code"] == -32603
+
+
+@looped
+async def test_a_plain_function_runs_in_a_thread_unless_it_is_inline() -> None:
+    server = Server("harbour")
+    server.add_method("tides/thread", lambda: {"main": threading.current_thread() is threading.main_thread()})
+    server.add_method(
+        "tides/inline", lambda: {"main": threading.current_thread() is threading.main_thread()}, inline=True
+    )
+    assert (await ask(server, "tides/thread"))["result"]["main"] is False
+    assert (await ask(server, "tides/inline"))["result"]["main"] is True
+
+
+@looped
+async def test_dependencies_and_hooks_are_those_of_any_method() -> None:
+    server = Server("harbour")
+    seen: list[str] = []
+
+    async def datum() -> str:
+        return "LAT"
+
+    async def forecast(datum: Annotated[str, Depends(datum)], params: ForecastParams) -> dict[str, str]:
+        return {"datum": datum, "port": params.port}
+
+    @server.hook
+    async def note(call: Request, next: Next) -> Any:
+        seen.append(call.method)
+        return await next(call)
+
+    server.add_method("tides/depends", forecast)
+    assert (await ask(server, "tides/depends", {"port": "Hull"}, "2025-11-25"))["result"] == {
+        "datum": "LAT",
+        "port": "Hull",
+    }
+    assert seen == ["tides/depends"]
+
+
+@looped
+async def test_a_notification_of_an_extension_reaches_its_function() -> None:
+    server = Server("harbour")
+    moved: list[str] = []
+
+    @server.notification("notifications/ships/moved")
+    def on_moved(params: Moved) -> None:
+        moved.append(params.ship)
+
+    async with Wire(server, "2025-11-25") as wire:
+        wire.tell("notifications/ships/moved", {"ship": "Mary"})
+        wire.tell("notifications/ships/moved", {"ship": 1})
+        await wire.ask("ping")
+    assert moved == ["Mary"]
+
+
+def test_notifications_must_be_plain_functions_with_names_of_their_own() -> None:
+    server = Server("harbour")
+
+    async def waits(params: Moved) -> None: ...
+
+    with pytest.raises(TypeError, match="plain function"):
+        server.notification("notifications/ships/waits")(waits)
+    with pytest.raises(ValueError, match="begin with"):
+        server.notification("ships/moved")(lambda params: None)
+    with pytest.raises(ValueError, match=r"taken already|of the protocol"):
+        server.notification("notifications/initialized")(lambda params: None)
+
+
+def test_params_must_be_request_params() -> None:
+    class Loose(msgspec.Struct):
+        port: str
+
+    with pytest.raises(TypeError, match=r"derives from types\.RequestParams"):
+        Server("harbour").add_method("tides/loose", lambda params: {}, params=Loose)
+    with pytest.raises(ValueError, match="no field 'berth'"):
+        Server("harbour").add_method("tides/named", lambda params: {}, params=ForecastParams, named_by="berth")
+
+
+@pytest.mark.parametrize("early", [True, False])
+@looped
+async def test_a_part_speaks_its_extensions_in_the_whole_too(early: bool) -> None:
+    whole, middle, part = Server("whole"), Server("middle"), Server("part")
+
+    def extend() -> None:
+        part.add_method("tides/part", lambda: {"of": "part"}, extension=TIDES)
+        part.extension(TIDES, {"datum": "LAT"})
+        part.notification("notifications/tides/part")(lambda params: None)
+
+    if early:
+        extend()
+    middle.include(part)
+    whole.include(middle, prefix="m")
+    if not early:
+        extend()
+    assert (await ask(whole, "tides/part"))["result"]["of"] == "part"
+    assert whole.capabilities(REVISIONS[STATELESS]).extensions == {TIDES: {"datum": "LAT"}}
+    assert "notifications/tides/part" in whole.notified
+
+
+def test_two_parts_with_the_same_method_are_told_and_nothing_is_included() -> None:
+    whole, part = tidal(), tidal()
+    with pytest.raises(ValueError, match="both serve the method 'tides/forecast'"):
+        whole.include(part, prefix="part")
+    assert whole.mounts == []
+    settled, other = Server("settled"), Server("other")
+    settled.extension(TIDES, {"datum": "LAT"})
+    other.extension(TIDES, {"datum": "MSL"})
+    with pytest.raises(ValueError, match="datum='LAT'"):
+        settled.include(other)
+    assert settled.mounts == []

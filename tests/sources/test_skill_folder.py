@@ -1,0 +1,414 @@
+"""Skills from a folder: what is one, what its manifest says, and what of the folder is not published."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ask, listed, looped, read
+from tests.sources.conftest import Told
+from wharfinger import Server
+from wharfinger.errors import ResourceNotFound
+from wharfinger.sources import Skills, UnusableFolder, files, skills
+from wharfinger.sources.skill_folder import MOST_FILES
+
+
+def manual(name: str, description: str = "What it is for", more: str = "") -> str:
+    return f"---\nname: {name}\ndescription: {description}\n{more}---\n\n# {name}\n"
+
+
+def write(root: Path, **paths: str | bytes) -> None:
+    for path, content in paths.items():
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "skills"
+    write(
+        folder,
+        **{
+            "README.md": "Not of any skill.",
+            "pdf/SKILL.md": manual("pdf", more="license: MIT\nmetadata: {version: '2'}\n"),
+            "pdf/references/FORMS.md": "Forms",
+            "pdf/scripts/fill.py": "print()",
+            "acme/billing/refunds/SKILL.md": manual("refunds"),
+            "acme/notes.txt": "Not of any skill either.",
+            "empty/nothing.txt": "",
+        },
+    )
+    return folder
+
+
+def server_of(*sources: Any, **options: Any) -> Server:
+    server = Server("skilled", **options)
+    for source in sources:
+        server.include(source)
+    return server
+
+
+async def error_of(server: Server, method: str, uri: str, revision: str = "2026-07-28") -> Any:
+    return (await ask(server, method, {"uri": uri}, revision))["error"]
+
+
+@looped
+async def test_each_folder_with_a_skill_md_is_listed_with_all_of_its_files(root: Path) -> None:
+    result = (await ask(server_of(skills(root)), "skills/list"))["result"]
+    refunds, pdf = result["skills"]
+    assert refunds["uri"] == "skill://acme/billing/refunds/SKILL.md"
+    assert pdf["frontmatter"] == {
+        "name": "pdf",
+        "description": "What it is for",
+        "license": "MIT",
+        "metadata": {"version": "2"},
+    }
+    assert [file["uri"] for file in pdf["resources"]] == [
+        "skill://pdf/SKILL.md",
+        "skill://pdf/references/FORMS.md",
+        "skill://pdf/scripts/fill.py",
+    ]
+    data = (root / "pdf" / "references" / "FORMS.md").read_bytes()
+    assert pdf["resources"][1]["digest"] == "sha256:" + hashlib.sha256(data).hexdigest()
+    assert pdf["resources"][1]["size"] == 5
+    assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
+
+
+@looped
+async def test_the_extension_is_declared_with_reading_of_directories(root: Path) -> None:
+    answer = await ask(server_of(skills(root)), "server/discover")
+    capabilities = answer["result"]["capabilities"]
+    assert capabilities["extensions"] == {"io.modelcontextprotocol/skills": {"directoryRead": True}}
+    assert "resources" in capabilities
+
+
+@looped
+async def test_a_list_goes_on_in_pages_over_several_sources(root: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    write(more, **{f"s{number}/SKILL.md": manual(f"s{number}") for number in range(5)})
+    server = server_of(files(root), skills(root), skills(more, prefix="more"))
+    server.handlers.pop("skills/list"), server.handlers.pop("skills/get")
+    server.handlers.pop("resources/directory/read")
+    from wharfinger.server.skills import serve_skills
+
+    serve_skills(server, page_size=2)
+    shown: list[str] = []
+    params: dict[str, Any] = {}
+    pages = 0
+    while True:
+        result = (await ask(server, "skills/list", params))["result"]
+        pages += 1
+        shown += [skill["frontmatter"]["name"] for skill in result["skills"]]
+        if "nextCursor" not in result:
+            break
+        params = {"cursor": result["nextCursor"]}
+    assert shown == ["refunds", "pdf", "s0", "s1", "s2", "s3", "s4"]
+    assert pages >= 4
+    error = (await ask(server, "skills/list", {"cursor": "made up"}))["error"]
+    assert error["code"] == -32602
+
+
+@looped
+async def test_one_skill_is_got_by_its_uri(root: Path) -> None:
+    server = server_of(skills(root))
+    result = (await ask(server, "skills/get", {"uri": "skill://pdf/SKILL.md"}))["result"]
+    assert result["skill"] in (await ask(server, "skills/list"))["result"]["skills"]
+    assert "nextCursor" not in result
+    assert "ttlMs" in result
+    plain = (await ask(server, "skills/get", {"uri": "skill://pdf/SKILL.md"}, "2025-11-25"))["result"]
+    assert set(plain) == {"skill"}
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    "uri",
+    ["skill://nothing/SKILL.md", "skill://pdf", "skill://pdf/references/FORMS.md", "skill://empty/SKILL.md",
+     "skill://pd%66/SKILL.md", "file:///pdf/SKILL.md", "skill://../SKILL.md"],
+)  # fmt: skip
+@looped
+async def test_what_is_no_skill_is_an_invalid_param_in_both_eras(root: Path, uri: str, revision: str) -> None:
+    error = await error_of(server_of(skills(root)), "skills/get", uri, revision)
+    assert (error["code"], error["data"]) == (-32602, {"uri": uri})
+
+
+@looped
+async def test_its_files_are_read_and_nothing_else_in_the_folder_is(root: Path) -> None:
+    server = server_of(skills(root))
+    (contents,) = await read(server, "skill://pdf/SKILL.md")
+    assert contents["mimeType"] == "text/markdown"
+    assert contents["text"] == (root / "pdf" / "SKILL.md").read_text()
+    for uri in ("skill://README.md", "skill://acme/notes.txt", "skill://empty/nothing.txt", "skill://acme", "skill://"):
+        assert (await read(server, uri))["code"] == -32602
+        assert not await server.resources.exists(_request(server), uri)
+
+
+def _request(server: Server) -> Any:
+    from tests.server.driving import opened
+
+    return opened(server, "resources/read", {"uri": "skill://x"})
+
+
+@looped
+async def test_what_is_read_has_the_bytes_that_the_digest_is_of(root: Path) -> None:
+    """Text that is not UTF-8 goes as bytes: a host hashes what it gets."""
+    write(root, **{"pdf/wide.txt": "quay".encode("utf-16"), "pdf/raw": b"\xff\0"})
+    write(root, **{"pdf/mark.txt": b"\xef\xbb\xbfquay\r\n"})
+    server = server_of(skills(root))
+    skill = (await ask(server, "skills/get", {"uri": "skill://pdf/SKILL.md"}))["result"]["skill"]
+    import base64
+
+    for file in skill["resources"]:
+        (contents,) = await read(server, file["uri"])
+        data = contents["text"].encode() if "text" in contents else base64.b64decode(contents["blob"])
+        assert (len(data), "sha256:" + hashlib.sha256(data).hexdigest()) == (file["size"], file["digest"])
+
+
+@looped
+async def test_resources_list_shows_each_skill_md_by_its_name_and_description(root: Path) -> None:
+    shown = await listed(server_of(skills(root)))
+    assert [(r["uri"], r["name"], r["description"], r["mimeType"]) for r in shown] == [
+        ("skill://acme/billing/refunds/SKILL.md", "refunds", "What it is for", "text/markdown"),
+        ("skill://pdf/SKILL.md", "pdf", "What it is for", "text/markdown"),
+    ]
+    paged = await listed(server_of(skills(root), page_size=1))
+    assert [r["uri"] for r in paged] == [r["uri"] for r in shown]
+
+
+@looped
+async def test_directories_are_read_in_and_above_skills(root: Path) -> None:
+    server = server_of(skills(root))
+
+    async def children(uri: str) -> list[tuple[str, str]]:
+        result = (await ask(server, "resources/directory/read", {"uri": uri}))["result"]
+        assert "ttlMs" not in result
+        return [(child["uri"], child["mimeType"]) for child in result["resources"]]
+
+    directory = "inode/directory"
+    assert await children("skill://pdf") == [
+        ("skill://pdf/references", directory),
+        ("skill://pdf/scripts", directory),
+        ("skill://pdf/SKILL.md", "text/markdown"),
+    ]
+    assert await children("skill://") == [("skill://acme", directory), ("skill://pdf", directory)]
+    assert await children("skill://acme") == [("skill://acme/billing", directory)]
+    assert await children("skill://acme/billing") == [("skill://acme/billing/refunds", directory)]
+
+
+@pytest.mark.parametrize("uri", ["skill://pdf/SKILL.md", "skill://nothing", "skill://empty", "other://pdf"])
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@looped
+async def test_what_is_no_directory_is_an_invalid_param(root: Path, uri: str, revision: str) -> None:
+    error = await error_of(server_of(skills(root)), "resources/directory/read", uri, revision)
+    assert error["code"] == -32602
+
+
+@looped
+async def test_folders_that_are_no_skills_are_read_as_directories_too_where_it_is_declared(
+    root: Path, charts: Path
+) -> None:
+    server = server_of(files(charts), skills(root))
+    result = (await ask(server, "resources/directory/read", {"uri": "file:///charts/harbours"}))["result"]
+    assert [child["name"] for child in result["resources"]] == ["north", "hull.ts"]
+    error = await error_of(server_of(files(charts)), "resources/directory/read", "file:///charts")
+    assert error["code"] == -32601
+
+
+@looped
+async def test_a_directory_goes_on_in_pages(root: Path) -> None:
+    write(root, **{f"pdf/n{number}.txt": "" for number in range(5)})
+    server = server_of(skills(root))
+    for method in ("skills/list", "skills/get", "resources/directory/read"):
+        del server.handlers[method]
+    from wharfinger.server.skills import serve_skills
+
+    serve_skills(server, page_size=3)
+    first = (await ask(server, "resources/directory/read", {"uri": "skill://pdf"}))["result"]
+    assert len(first["resources"]) == 3
+    params = {"uri": "skill://pdf", "cursor": first["nextCursor"]}
+    second = (await ask(server, "resources/directory/read", params))["result"]
+    assert {r["uri"] for r in first["resources"]}.isdisjoint(r["uri"] for r in second["resources"])
+    stolen = await ask(server, "resources/directory/read", {"uri": "skill://acme", "cursor": first["nextCursor"]})
+    assert stolen["error"]["code"] == -32602
+    tops: list[str] = []
+    params = {"uri": "skill://"}
+    source = skills(root)
+    key: str | None = None
+    while True:
+        page, key = source.children("skill://", key, 1)
+        tops += [child.name for child in page]
+        if key is None:
+            break
+    assert tops == ["acme", "pdf"]
+
+
+@looped
+async def test_a_nested_skill_is_one_of_its_own_and_files_of_the_outer_one(root: Path) -> None:
+    write(root, **{"pdf/ocr/SKILL.md": manual("ocr"), "pdf/ocr/data.txt": "x"})
+    result = (await ask(server_of(skills(root)), "skills/list"))["result"]
+    by_name = {skill["frontmatter"]["name"]: [file["uri"] for file in skill["resources"]] for skill in result["skills"]}
+    assert set(by_name) == {"pdf", "ocr", "refunds"}
+    assert set(by_name["ocr"]) < set(by_name["pdf"])
+
+
+@looped
+async def test_a_folder_that_is_a_skill_itself_is_published_by_its_name(root: Path) -> None:
+    server = server_of(skills(root / "pdf"), skills(root / "acme" / "billing", prefix="acme"))
+    result = (await ask(server, "skills/list"))["result"]
+    assert [skill["uri"] for skill in result["skills"]] == ["skill://pdf/SKILL.md", "skill://acme/refunds/SKILL.md"]
+    assert len(result["skills"][0]["resources"]) == 3
+    (contents,) = await read(server, "skill://pdf/references/FORMS.md")
+    assert contents["text"] == "Forms"
+
+
+def test_two_folders_with_the_same_uris_are_refused(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="give one of them another prefix"):
+        server_of(skills(root), skills(root / "acme"))
+    with pytest.raises(ValueError, match="no path"):
+        skills(root, prefix="a//b")
+    (tmp_path / "Bad Name").mkdir()
+    write(tmp_path / "Bad Name", **{"SKILL.md": manual("Bad Name")})
+    with pytest.raises(UnusableFolder, match="lower-case"):
+        skills(tmp_path / "Bad Name")
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "why"),
+    [
+        ("tools/SKILL.md", "# No frontmatter\n", "does not begin with frontmatter"),
+        ("tools/SKILL.md", manual("other"), "name: tools"),
+        ("tools/SKILL.md", "---\nname: tools\n---\n", "must have a description"),
+        ("Tools/SKILL.md", manual("Tools"), "lower-case letters"),
+        ("two--many/SKILL.md", manual("two--many"), "no two together"),
+    ],
+)
+@looped
+async def test_what_is_not_quite_a_skill_is_left_out_and_the_log_says_why(
+    root: Path, path: str, content: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(root, **{path: content, path.replace("SKILL.md", "secret.txt"): "x"})
+    server = server_of(skills(root))
+    with caplog.at_level(logging.WARNING, "wharfinger.sources"):
+        names = [s["frontmatter"]["name"] for s in (await ask(server, "skills/list"))["result"]["skills"]]
+        await ask(server, "skills/list")
+    assert names == ["refunds", "pdf"]
+    assert caplog.text.count(why) == 1
+    assert (await read(server, "skill://" + path.replace("SKILL.md", "secret.txt")))["code"] == -32602
+
+
+@looped
+async def test_a_skill_over_the_limits_is_left_out(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(root, **{f"pdf/data/{number}.txt": "" for number in range(MOST_FILES)})
+    write(root, **{"acme/billing/refunds/large.bin": b""})
+    os.truncate(root / "acme/billing/refunds/large.bin", 16 << 20)
+    server = server_of(skills(root))
+    assert (await ask(server, "skills/list"))["result"]["skills"] == []
+    assert "more than 512 files" in caplog.text
+    assert "more than 16 MiB" in caplog.text
+    assert (await error_of(server, "skills/get", "skill://pdf/SKILL.md"))["code"] == -32602
+
+
+@looped
+async def test_links_and_hidden_names_are_no_files_of_a_skill(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside.txt").write_text("secret")
+    (root / "pdf" / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (root / "linked").symlink_to(root / "pdf")
+    write(root, **{"pdf/.env": "KEY=1", "pdf/.hidden": "x"})
+    source = skills(root)
+    shown = {file.uri for skill in source.skills(None, 9)[0] for file in skill.resources if not isinstance(file, str)}
+    assert not any(name in uri for uri in shown for name in ("link", ".env", ".hidden"))
+    with pytest.raises(ResourceNotFound):
+        source.read("skill://pdf/link.txt")
+
+
+def test_a_changed_file_has_another_digest_at_once(root: Path) -> None:
+    source = skills(root)
+    uri = "skill://pdf/SKILL.md"
+    digests = set()
+    for number in range(5):
+        (root / "pdf" / "references" / "FORMS.md").write_text(f"Form{number}")
+        digests.add(str(source.skill(uri).resources[1]))
+    assert len(digests) == 5
+    (root / "pdf" / "SKILL.md").write_text(manual("pdf", "Something else"))
+    assert source.skill(uri).frontmatter["description"] == "Something else"
+
+
+def test_digests_are_kept_as_long_as_a_file_stays_the_same(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wharfinger.sources import skill_folder
+
+    source = skills(root)
+    old = 1_600_000_000
+    monkeypatch.setattr(skill_folder, "SETTLED", -1)
+    monkeypatch.setattr(skill_folder, "SETTLED_COARSE", -1)
+    for file in root.rglob("*"):
+        os.utime(file, (old, old))
+    first = source.skill("skill://pdf/SKILL.md")
+    kept = dict(source._digests)
+    assert len(kept) == 3
+    assert source.skill("skill://pdf/SKILL.md") == first
+    assert all(source._digests[parts] is digest for parts, digest in kept.items())
+
+
+def test_completion_and_search_know_skills_only(root: Path) -> None:
+    source = skills(root)
+    assert source.complete(source.template, "path", "", {}) == ["acme/billing/refunds/SKILL.md", "pdf/SKILL.md"]
+    assert source.complete(source.template, "path", "pd", {}) == ["pdf/SKILL.md"]
+    assert source.complete(source.template, "path", "refund", {}) == ["acme/billing/refunds/SKILL.md"]
+    write(root, **{"acme/forms.txt": "Forms"})
+    assert [hit.uri for hit in source.search("forms", 9)] == ["skill://pdf/references/FORMS.md"]
+
+
+@pytest.mark.parametrize("uri", ["skill://pdf/SKILL.md", None])
+def test_watchers_are_told_of_a_change(root: Path, uri: str | None, told: Told) -> None:
+    source = skills(root)
+    try:
+        source.attach(uri, told)
+        if uri is None:
+            write(root, **{"new/SKILL.md": manual("new")})
+        else:
+            (root / "pdf" / "SKILL.md").write_text(manual("pdf", "Changed"))
+        told.wait_for(uri)
+    finally:
+        source._watch.close()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@looped
+async def test_skills_below_the_prefix_of_others_are_theirs(root: Path, tmp_path: Path, turned: bool) -> None:
+    write(tmp_path / "more", **{"s1/SKILL.md": manual("s1")})
+    write(root, **{"acme/s1/SKILL.md": manual("s1", "Hidden by the other")})
+    sources = [skills(root), skills(tmp_path / "more", prefix="acme")]
+    server = server_of(*(reversed(sources) if turned else sources))
+    result = (await ask(server, "skills/list"))["result"]
+    uris = {skill["uri"]: skill["frontmatter"]["description"] for skill in result["skills"]}
+    assert uris == {"skill://pdf/SKILL.md": "What it is for", "skill://acme/s1/SKILL.md": "What it is for"}
+    (contents,) = await read(server, "skill://acme/s1/SKILL.md")
+    assert "What it is for" in contents["text"]
+
+
+@looped
+async def test_the_skills_of_a_part_are_skills_of_the_whole(root: Path, tmp_path: Path) -> None:
+    write(tmp_path / "more", **{"s1/SKILL.md": manual("s1")})
+    whole = server_of(skills(root, prefix="own"))
+    whole.include(server_of(skills(tmp_path / "more", prefix="part")), prefix="part")
+    plain = Server("plain")
+    plain.include(whole)
+    for server in (whole, plain):
+        result = (await ask(server, "skills/list"))["result"]
+        assert [skill["uri"] for skill in result["skills"]][1:] == [
+            "skill://own/pdf/SKILL.md",
+            "skill://part/s1/SKILL.md",
+        ]
+        assert (await ask(server, "skills/get", {"uri": "skill://part/s1/SKILL.md"}))["result"]["skill"]
+        children = await ask(server, "resources/directory/read", {"uri": "skill://part/s1"})
+        assert [child["name"] for child in children["result"]["resources"]] == ["s1"]
+
+
+def test_it_says_what_it_is(root: Path) -> None:
+    assert repr(skills(root, prefix="acme")) == f"skills({str(root)!r}) at skill://acme"
+    assert isinstance(skills(root), Skills)
