@@ -21,7 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"protocol"}),
     frozenset({"transports", "auth", "policy", "bus", "store"}),
     frozenset({"server", "client"}),
-    frozenset({"sources", "host", "gateway", "browse"}),
+    frozenset({"sources", "host", "gateway", "browse", "testing"}),
     frozenset({"", "cli", "__main__"}),
 )
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
@@ -43,7 +43,7 @@ FORBIDDEN_IN_PROTOCOL = frozenset(
 
 # What is loaded by whoever uses it: each costs more than the rest of the package together.
 ONLY_ON_USE = frozenset(
-    {"aiohttp", "click", "httptools", "pathspec", "pybase64", "rich", "uvicorn", "uvloop", "watchfiles"}
+    {"aiohttp", "click", "httptools", "pathspec", "pybase64", "rich", "sqlite3", "uvicorn", "uvloop", "watchfiles"}
 )
 
 

@@ -10,17 +10,31 @@ from wharfinger.version import __version__
 if TYPE_CHECKING:
     from wharfinger import types
     from wharfinger.client import Client
-    from wharfinger.errors import InvalidArgument, PermissionDenied, ResourceNotFound, ToolError
-    from wharfinger.server import Complete, Context, Server
+    from wharfinger.errors import Cancelled, Declined, InvalidArgument, PermissionDenied, ResourceNotFound, ToolError
+    from wharfinger.server import Complete, Context, Depends, Server
+    from wharfinger.server.arguments.headers import Header
+    from wharfinger.server.asking.questions import Elicit, ElicitUrl, Roots, Sample
+    from wharfinger.server.media import Audio, File, Image
 
 
 __all__ = [
+    "Audio",
+    "Cancelled",
     "Client",
     "Complete",
     "Context",
+    "Declined",
+    "Depends",
+    "Elicit",
+    "ElicitUrl",
+    "File",
+    "Header",
+    "Image",
     "InvalidArgument",
     "PermissionDenied",
     "ResourceNotFound",
+    "Roots",
+    "Sample",
     "Server",
     "ToolError",
     "__version__",
@@ -28,12 +42,23 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Audio": "wharfinger.server.media",
+    "Cancelled": "wharfinger.errors",
     "Client": "wharfinger.client",
     "Complete": "wharfinger.server",
     "Context": "wharfinger.server",
+    "Declined": "wharfinger.errors",
+    "Depends": "wharfinger.server",
+    "Elicit": "wharfinger.server.asking.questions",
+    "ElicitUrl": "wharfinger.server.asking.questions",
+    "File": "wharfinger.server.media",
+    "Header": "wharfinger.server.arguments.headers",
+    "Image": "wharfinger.server.media",
     "InvalidArgument": "wharfinger.errors",
     "PermissionDenied": "wharfinger.errors",
     "ResourceNotFound": "wharfinger.errors",
+    "Roots": "wharfinger.server.asking.questions",
+    "Sample": "wharfinger.server.asking.questions",
     "Server": "wharfinger.server",
     "ToolError": "wharfinger.errors",
 }

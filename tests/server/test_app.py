@@ -140,7 +140,7 @@ async def test_a_lifespan_that_fails_is_told_to_everyone_who_starts_and_may_be_t
     failed = await asyncio.gather(server.start(), server.start(), return_exceptions=True)
     assert [str(error) for error in failed] == ["no database"] * 2
     await server.close()
-    server._lifespan = events.lifespan()
+    server.lifespan = events.lifespan()
     await server.start()
     assert events == ["enter"]
     await server.close()
@@ -228,7 +228,7 @@ async def test_a_server_says_who_it_is_and_what_it_has(revision: str) -> None:
         wire.stream.connection_lost(None)
         return result
 
-    always: dict[str, Any] = {} if stateless else {"logging": {}}
+    always: dict[str, Any] = {"logging": {}}
     result = await opening()
     assert result["capabilities"] == always
     assert result["instructions"] == "Ask for tides."

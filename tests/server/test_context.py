@@ -92,6 +92,25 @@ async def test_progress_grows_and_is_told_to_who_asked(revision: str, token: Any
 
 
 @looped
+async def test_telling_may_be_awaited_and_was_done_before() -> None:
+    """People who come from other frameworks write `await ctx.info(…)`."""
+    server = Server("s")
+
+    @server.resource("log:awaited")
+    async def awaited(ctx: Context) -> str:
+        telling = [ctx.debug("d"), ctx.log("notice", "n"), ctx.report_progress(1), ctx.report_progress(1)]
+        for one in telling:
+            await one
+        return ""
+
+    told = await messages(server, "log:awaited", HANDSHAKE[0], {"progressToken": 1}, level="notice")
+    assert told == [
+        ("message", {"level": "notice", "data": "n"}),
+        ("progress", {"progressToken": 1, "progress": 1}),
+    ]
+
+
+@looped
 async def test_a_plain_function_tells_from_its_thread_and_everything_comes_before_its_answer() -> None:
     """The stream belongs to the loop: what a thread sends must be handed over."""
     server = Server("s")

@@ -576,3 +576,30 @@ async def test_ten_thousand_resources_are_listed_page_by_page() -> None:
         server.resources.static.add(uri, ResourceFeature(t.Resource(uri=uri, name=uri), call))
     assert [r["uri"] for r in await listed(server)] == uris
     assert (await read(server, "a:9999"))[0]["text"] == "calm"
+
+
+@looped
+async def test_a_disabled_resource_or_template_is_not_there_until_it_is_enabled() -> None:
+    server = Server("s")
+    for name in "abc":
+        server.add_resource(f"x://{name}", lambda: "text")
+    server.add_resource("log://{day}", lambda day: day)
+    for uri, read_uri, method in (
+        ("x://b", "x://b", "resources/list"),
+        ("log://{day}", "log://1", "resources/templates/list"),
+    ):
+        before = await listed(server, method)
+        assert isinstance(await read(server, read_uri), list)
+        server.disable_resource(uri)
+        server.disable_resource(uri)
+        assert len(await listed(server, method)) == len(before) - 1
+        assert (await read(server, read_uri))["code"] == -32602
+        server.enable_resource(uri)
+        server.enable_resource(uri)
+        assert await listed(server, method) == before
+        assert isinstance(await read(server, read_uri), list)
+        server.disable_resource(uri)
+        server.remove_resource(uri)
+        for refused in (server.enable_resource, server.disable_resource, server.remove_resource):
+            with pytest.raises(KeyError):
+                refused(uri)

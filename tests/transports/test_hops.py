@@ -1,4 +1,4 @@
-"""The shape of the hot path: how much one `resources/read` over a pipe may cross."""
+"""The shape of the hot path: how much one `resources/read`, or one `tools/call`, over a pipe may cross."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ async def _trace(first: bytes, message: bytes) -> dict[str, Any]:
     @server.resource("notes://today")
     async def today() -> str:
         return "calm"
+
+    @server.tool
+    async def today_plus(a: int, b: int) -> int:
+        return a + b
 
     await server.start()
     loop = asyncio.get_running_loop()
@@ -99,6 +103,21 @@ def test_one_read_crosses_few_functions_files_and_calls(era: str) -> None:
     message = b'{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"notes://today"' + meta + b"}}\n"
     seen = asyncio.run(_trace(OPENING if era == "handshake" else b"", message))
     assert b'"text":"calm"' in seen["reply"]
+    assert len(seen["own"]) <= 12, seen["own"]
+    assert len(seen["files"]) <= 5, seen["files"]
+    assert seen["calls"] <= 60, seen["calls"]
+    assert seen["tasks"] == 1
+    assert seen["threads"] == 0
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+def test_one_call_of_a_tool_crosses_as_little(era: str) -> None:
+    """The same bounds for a tool of two integers."""
+    meta = b"," + META if era == "stateless" else b""
+    params = b'{"name":"today_plus","arguments":{"a":1,"b":2}' + meta + b"}"
+    message = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":' + params + b"}\n"
+    seen = asyncio.run(_trace(OPENING if era == "handshake" else b"", message))
+    assert b'"text":"3"' in seen["reply"]
     assert len(seen["own"]) <= 12, seen["own"]
     assert len(seen["files"]) <= 5, seen["files"]
     assert seen["calls"] <= 60, seen["calls"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Literal, Protocol, TypeVar, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
@@ -14,28 +13,41 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol import lifecycle
 from wharfinger.protocol.exchange import Stamps
-from wharfinger.protocol.interfaces import Handler, Notified
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.interfaces import Handler, Notified, Store
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.uri_template import UriTemplate
 from wharfinger.server.completion import Completions
 from wharfinger.server.cursors import Keys
+from wharfinger.server.depends import Overrides
 from wharfinger.server.feeds import Feeds
-from wharfinger.server.functions import Call, is_async
-from wharfinger.server.life import Life
+from wharfinger.server.functions import Callee, is_async
+from wharfinger.server.hooks import Handlers, Hook
 from wharfinger.server.listening import Listening
 from wharfinger.server.prompts import Prompts
-from wharfinger.server.resources import ResourceFeature, Resources, check_uri
+from wharfinger.server.resources import ResourceFeature, Resources, check_uri, is_literal
+from wharfinger.server.running import Running
 from wharfinger.server.source import Source
 from wharfinger.server.threads import Pool
-from wharfinger.server.tools import Tools
+from wharfinger.server.tools import Tools, telling
 from wharfinger.server.watching import Watching
+from wharfinger.types.task_extension import TASKS
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from wharfinger.server.apps import Page, PageOptions
+    from wharfinger.server.composing import Mount
+    from wharfinger.server.tasks.serving import Tasks
 
 __all__ = ["Includable", "Lifespan", "Server"]
 
 log = logging.getLogger("wharfinger.server")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+ListName = Literal["resources", "tools", "prompts"]
+AnyHook = TypeVar("AnyHook", bound=Hook)
 Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
 
@@ -50,7 +62,13 @@ class Server:
 
     `lifespan` is entered once per process, before the first request; what it yields is `state`, and `ctx.state` in
     handlers. `ttl` (seconds) and `cache_scope` are the caching hints of what has none of its own. `secret` (else
-    `WHARFINGER_SECRET`) seals cursors; processes that serve the same clients must share it.
+    `WHARFINGER_SECRET`) seals cursors and the states of calls that ask; processes that serve the same clients must
+    share it. With `replay`, handlers that ask run again with the answers in every revision, which shows what in them
+    must not happen twice. `decode_json_strings` has tools take arrays and objects also as strings that hold them.
+
+    `task_store` keeps what became of tasks: a store, or `"sqlite:///tasks.db"`, which survives a restart; without one
+    they end with the process. `task_ttl` (seconds, None: for ever) is how long a task may take, and how long its
+    result is kept at least; `task_poll` is how often clients should ask for it.
     """
 
     def __init__(
@@ -69,7 +87,12 @@ class Server:
         cache_scope: t.CacheScope = "private",
         limits: Limits | None = None,
         secret: str | bytes | None = None,
+        decode_json_strings: bool = False,
         pool: Pool | None = None,
+        replay: bool = False,
+        task_store: Store | str | None = None,
+        task_ttl: float | None = 3600.0,
+        task_poll: float = 1.0,
     ) -> None:
         self.info = t.Implementation(
             name=name,
@@ -84,6 +107,10 @@ class Server:
         self.stamps = Stamps(self.info)
         self.keys = Keys(secret)
         self.pool = pool or Pool()
+        self.replay = replay
+        """Whether handlers that ask run again in every revision, and never wait in place."""
+        self.open_urls: dict[str, Session] = {}
+        """Who waits for what happens at a URL, by the elicitation's id (2025-11-25)."""
         self.ttl_ms = round(ttl * 1000)
         self.cache_scope = cache_scope
         self.state: Any = None
@@ -91,14 +118,34 @@ class Server:
         self.watching = Watching(self.feeds.attach, self.feeds.detach)
         self.listening = Listening(self, self.watching)
         self.resources = Resources(self, page_size)
+        self.decode_json_strings = decode_json_strings
         self.tools = Tools(self, page_size)
+        self.mirrors = self.tools.mirrors
+        """Which arguments of which tools HTTP headers repeat."""
         self.prompts = Prompts(self, page_size)
         self.completions = Completions(self)
-        self.handlers: dict[str, Handler] = lifecycle.handlers(self)
+        self.handlers = Handlers(lifecycle.handlers(self))
+        self.handlers.around["tools/call"] = telling
         self.handlers["subscriptions/listen"] = self.listening.listen
         self.notified: dict[str, Notified] = {"notifications/initialized": self.listening.initialized}
-        self._lifespan = lifespan
-        self._life: Life | None = None
+        self.extensions: dict[str, dict[str, Any]] = {}
+        """What is declared beyond the core protocol: settings by identifier; `extension` adds to it."""
+        self.overrides = Overrides()
+        """Stands in for dependencies, for tests: `server.overrides[database] = fake`; see `override`."""
+        self.tasks: Tasks | None = None
+        """What runs and is kept of tasks; None where no tool can become one."""
+        self.own_tasks: Tasks | None = None
+        """The same, unless they are those of a server that this one is a part of."""
+        self._task_options = (_store(task_store), task_ttl, task_poll)
+        self.served: set[ListName] = set()
+        """What there are handlers for."""
+        self.mounts: list[Mount] = []
+        """The servers that are parts of this one, in the order in which they were included."""
+        self.part_of: list[Mount] = []
+        """Where this server is a part of another."""
+        self.lifespan = lifespan
+        self.running = Running(self)
+        """True from the start to the end."""
 
     # -- resources
 
@@ -161,7 +208,7 @@ class Server:
             ValueError: it is taken, is no URI, or is ambiguous with another template.
             TypeError: the function's parameters are not the template's variables.
         """
-        template = UriTemplate(uri)
+        template = None if is_literal(uri) else UriTemplate(uri)
         shared: dict[str, Any] = {
             "name": name or getattr(function, "__name__", uri),
             "title": _optional(title),
@@ -172,27 +219,31 @@ class Server:
             "annotations": UNSET if callable(annotations) else _optional(annotations),
         }
         definition: t.Resource | t.ResourceTemplate
-        if template.variables:
+        if template is not None and template.variables:
             if size is not None:
                 raise ValueError("A template has no size: its resources have.")
             definition = t.ResourceTemplate(uri_template=uri, **shared)
         else:
-            try:
-                check_uri(uri)
-            except InvalidParams as error:
-                raise ValueError(f"{uri!r}: {error}") from None
+            if template is not None:
+                try:
+                    check_uri(uri)
+                except InvalidParams as error:
+                    raise ValueError(f"{uri!r}: {error}") from None
+            template = None
             definition = t.Resource(uri=uri, size=_optional(size), **shared)
         self.resources.add(
             ResourceFeature(
                 definition,
-                Call(self, function, variables=template.variables, inline=inline, timeout=timeout),
-                template=template if template.variables else None,
+                Callee(
+                    self, function, variables=template.variables if template else (), inline=inline, timeout=timeout
+                ),
+                template=template,
                 annotate=annotations if callable(annotations) else None,
                 ttl_ms=self.ttl_ms if ttl is None else round(ttl * 1000),
                 cache_scope=cache_scope or self.cache_scope,
             )
         )
-        self._serve_resources()
+        self.serve("resources")
 
     def remove_resource(self, uri: str) -> None:
         """Remove a resource by its URI or a template by its text; watchers of the list are told.
@@ -201,6 +252,22 @@ class Server:
             KeyError: there is none.
         """
         self.resources.remove(uri)
+
+    def disable_resource(self, uri: str) -> None:
+        """Take a resource, or a template by its text, out of lists and reads until `enable_resource` brings it back.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self.resources.disable(uri)
+
+    def enable_resource(self, uri: str) -> None:
+        """Bring a disabled resource or template back to its place; watchers of the list are told.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self.resources.enable(uri)
 
     @overload
     def list_resources(self, function: Function, /) -> Function: ...
@@ -216,7 +283,7 @@ class Server:
 
     def _add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
         self.resources.add_catalogue(function)
-        self._serve_resources()
+        self.serve("resources")
 
     def read_resource(self, template: str) -> Callable[[Function], Function]:
         """Read every URI that `template` matches by the decorated function; neither is listed."""
@@ -226,13 +293,13 @@ class Server:
             definition = t.ResourceTemplate(uri_template=template, name=getattr(function, "__name__", template))
             feature = ResourceFeature(
                 definition,
-                Call(self, function, variables=parsed.variables),
+                Callee(self, function, variables=parsed.variables),
                 template=parsed,
                 ttl_ms=self.ttl_ms,
                 cache_scope=self.cache_scope,
             )
             self.resources.add(feature, listed=False)
-            self._serve_resources()
+            self.serve("resources")
             return function
 
         return register
@@ -252,9 +319,26 @@ class Server:
 
         return register
 
-    def include(self, thing: Includable) -> None:
-        """Add a source, or anything else that knows how to add itself."""
-        thing.include_into(self)
+    def include(self, thing: Includable | Server, *, prefix: str = "") -> None:
+        """Add a source, anything else that knows how to add itself, or another server as a part of this one.
+
+        Another server's tools and prompts are then called `prefix_name` here, its URIs stay as they are, and what it
+        gets or loses later shows here too. It starts and ends with this server, and its functions and hooks run as in
+        itself: with its `state`, dependencies and secrets.
+
+        Raises:
+            ValueError: a name or a URI is taken (both servers are told), or is none; a server is included a second
+                time, or in itself.
+            RuntimeError: this server runs, and this is not its event loop's thread.
+        """
+        if isinstance(thing, Server):
+            from wharfinger.server.composing import include  # with the first part: most servers have none
+
+            include(self, thing, prefix)
+        elif prefix:
+            raise TypeError("Only a server takes a prefix=: the URIs of anything else are its own.")
+        else:
+            thing.include_into(self)
 
     def add_source(self, source: Source) -> None:
         """Add a source's resources behind everything that is there.
@@ -264,27 +348,64 @@ class Server:
         Raises:
             RuntimeError: the server runs, and this is not its event loop's thread.
         """
-        if self._life is not None:
+        if self.running:
             self.feeds.join(source)
         self.resources.add_source(source)
-        self._serve_resources()
+        self.serve("resources")
 
     def resource_updated(self, uri: str) -> None:
         """Tell every watcher of `uri`, of either era, that it changed; from any thread, and at any time."""
         self.watching.updated(uri)
 
-    def list_changed(self, name: Literal["resources", "tools", "prompts"]) -> None:
+    def list_changed(self, name: ListName) -> None:
         """Tell every client that wants to know that a list changed; from any thread, and at any time."""
         self.watching.list_changed(name)
 
-    def _serve_resources(self) -> None:
-        resources = self.resources
-        self.handlers.setdefault("resources/list", resources.listing.serve)
-        self.handlers.setdefault("resources/templates/list", resources.templates_listing.serve)
-        self.handlers.setdefault("resources/read", resources.read)
-        self.handlers.setdefault("resources/subscribe", self.listening.subscribe)
-        self.handlers.setdefault("resources/unsubscribe", self.listening.unsubscribe)
-        self.handlers.setdefault("completion/complete", self.completions.complete)
+    def elicitation_complete(self, elicitation_id: str) -> bool:
+        """Tell the client that what a URL was opened for is done (`notifications/elicitation/complete`, 2025-11-25).
+
+        False where nobody waits for it, also in revisions that have no such notice: their clients send the request
+        again on their own. Must be called on the event loop.
+        """
+        from wharfinger.server.asking.rounds import complete
+
+        return complete(self, elicitation_id)
+
+    def _asks(self, handler: Handler) -> Handler:
+        """The handler itself, unless it shall run again wherever it asks."""
+        if not self.replay:
+            return handler
+        from wharfinger.server.asking.rounds import rerunning
+
+        return rerunning(self, handler)
+
+    def serve(self, name: ListName) -> None:
+        """Have handlers for what there is now, here and in the servers that this one is a part of."""
+        if name in self.served:
+            return
+        self.served.add(name)
+        for method, handler in self._methods(name).items():
+            self.handlers.setdefault(method, handler)
+        for mount in self.part_of:
+            mount.parent.serve(name)
+
+    def _methods(self, name: ListName) -> dict[str, Handler]:
+        if name == "tools":
+            return {"tools/list": self.tools.listing.serve, "tools/call": self._asks(self.tools.call)}
+        if name == "prompts":
+            return {
+                "prompts/list": self.prompts.listing.serve,
+                "prompts/get": self._asks(self.prompts.fill),
+                "completion/complete": self.completions.complete,
+            }
+        return {
+            "resources/list": self.resources.listing.serve,
+            "resources/templates/list": self.resources.templates_listing.serve,
+            "resources/read": self._asks(self.resources.read),
+            "resources/subscribe": self.listening.subscribe,
+            "resources/unsubscribe": self.listening.unsubscribe,
+            "completion/complete": self.completions.complete,
+        }
 
     # -- tools and prompts
 
@@ -297,30 +418,61 @@ class Server:
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        annotations: t.ToolAnnotations | None = None,
+        annotations: t.ToolAnnotations | Mapping[str, Any] | None = None,
+        read_only: bool | None = None,
+        destructive: bool | None = None,
+        idempotent: bool | None = None,
+        open_world: bool | None = None,
         icons: Sequence[t.Icon] | None = None,
         meta: dict[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        decode_json_strings: bool | None = None,
         inline: bool = False,
         timeout: float | None = None,
+        task: Literal[False, True, "required", "later"] = False,
+        task_ttl: float | None = ...,
+        app: str | None = None,
+        visibility: Sequence[Literal["model", "app"]] | None = None,
     ) -> Callable[[Function], Function]: ...
     def tool(self, function: Any = None, **options: Any) -> Any:
         """Register the decorated function as a tool; with or without parentheses. See `add_tool` for the options."""
         return _decorated(self.add_tool, function, options)
 
-    def add_tool(self, function: Callable[..., Any], *, fallback: bool = False, **options: Any) -> None:
+    def add_tool(
+        self,
+        function: Callable[..., Any],
+        *,
+        fallback: bool = False,
+        app: str | None = None,
+        visibility: Sequence[Literal["model", "app"]] | None = None,
+        **options: Any,
+    ) -> None:
         """Register a function, or a bound method, as a tool; with watchers of the list, they are told.
 
         Its parameters make the input schema and are checked by type, its docstring describes it, and its return
-        annotation makes the output schema. `options`: `name`, `title`, `description`, `annotations`, `icons`, `meta`;
-        `inline` and `timeout` as for resources. A `fallback` gives way to a tool of the same name that is none.
+        annotation makes the output schema. `options`: `name`, `title`, `description`, `annotations` (a struct or a
+        mapping, or `read_only`, `destructive`, `idempotent`, `open_world`), `icons`, `meta`; `inline` and `timeout` as
+        for resources; `input_schema` and `output_schema`, given by hand; `decode_json_strings`, which takes arrays and
+        objects also as strings. A `fallback` gives way to a tool of the same name that is none.
+
+        `task=True` answers clients that know the tasks extension with a task and goes on in the background, others
+        when it is done; `"required"` refuses those others; with `"later"` the function decides, by
+        `await ctx.start_task()`. `task_ttl` is the server's for this tool.
+
+        `app` is the `ui://` URI of the page that shows its results, and `visibility` who may call it, `["model"]` or
+        `["app"]` (both by default). Hosts without MCP Apps show the text of the result: it must say all there is.
 
         Raises:
             TypeError: a parameter cannot be filled from JSON.
             ValueError: the name is taken, or is none.
         """
+        if app is not None or visibility is not None:
+            from wharfinger.server.apps import tool_meta
+
+            options["meta"] = tool_meta(options.get("meta"), app, visibility)
         self.tools.add(function, fallback=fallback, **options)
-        self.handlers.setdefault("tools/list", self.tools.listing.serve)
-        self.handlers.setdefault("tools/call", self.tools.call)
+        self.serve("tools")
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool; watchers of the list are told.
@@ -329,6 +481,22 @@ class Server:
             KeyError: there is none.
         """
         self.tools.remove(name)
+
+    def disable_tool(self, name: str) -> None:
+        """Take a tool out of lists and calls until `enable_tool` brings it back; watchers of the list are told.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self.tools.features.disable(name)
+
+    def enable_tool(self, name: str) -> None:
+        """Bring a disabled tool back to its place; watchers of the list are told.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self.tools.features.enable(name)
 
     @overload
     def prompt(self, function: Function, /) -> Function: ...
@@ -359,9 +527,7 @@ class Server:
             ValueError: the name is taken or empty.
         """
         self.prompts.add(function, **options)
-        self.handlers.setdefault("prompts/list", self.prompts.listing.serve)
-        self.handlers.setdefault("prompts/get", self.prompts.fill)
-        self.handlers.setdefault("completion/complete", self.completions.complete)
+        self.serve("prompts")
 
     def remove_prompt(self, name: str) -> None:
         """Remove a prompt; watchers of the list are told.
@@ -371,6 +537,203 @@ class Server:
         """
         self.prompts.remove(name)
 
+    def disable_prompt(self, name: str) -> None:
+        """Take a prompt out of lists and use until `enable_prompt` brings it back; watchers of the list are told.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self.prompts.features.disable(name)
+
+    def enable_prompt(self, name: str) -> None:
+        """Bring a disabled prompt back to its place; watchers of the list are told.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self.prompts.features.enable(name)
+
+    # -- extensions
+
+    def extension(self, id: str, settings: Mapping[str, Any] | None = None) -> None:
+        """Declare an extension, such as `com.example/tides`, to clients of the revisions that know of any.
+
+        Declaring it again adds its settings to those that are there.
+
+        Raises:
+            ValueError: `id` is no identifier, or a setting is declared already with another value.
+        """
+        from wharfinger.server.extensions import declare, pass_on
+
+        declare(self.extensions, id, settings)
+        for mount in self.part_of:
+            pass_on(mount.parent, self)
+
+    def method(
+        self,
+        name: str,
+        *,
+        params: type[t.RequestParams] | None = None,
+        result: type[Any] | None = None,
+        extension: str = "",
+        required: bool = False,
+        kept: bool = False,
+        named_by: str = "",
+        ttl: float | None = None,
+        cache_scope: t.CacheScope | None = None,
+        inline: bool = False,
+        timeout: float | None = None,
+    ) -> Callable[[Function], Function]:
+        """Serve a method that the protocol does not have by the decorated function. See `add_method`."""
+        options = {name: value for name, value in locals().items() if name not in ("self", "name")}
+
+        def register(function: Function) -> Function:
+            self.add_method(name, function, **options)
+            return function
+
+        return register
+
+    def add_method(self, name: str, function: Callable[..., Any], *, extension: str = "", **options: Any) -> None:
+        """Serve a method that the protocol does not have, such as `tides/forecast`.
+
+        The function takes the decoded params, a struct that derives from `types.RequestParams` (its annotation, or
+        `params`), and may take a `Context`; it returns a struct that derives from `types.Result`, or what encodes to
+        a JSON object. `extension` is the identifier of the extension that it belongs to, which is declared with it;
+        with `required` only clients that declare it are served. `kept`: results carry caching hints, `ttl` (seconds)
+        and `cache_scope`. `named_by` is the field of the params that the HTTP header `Mcp-Name` repeats. `inline` and
+        `timeout` as for resources.
+
+        Raises:
+            TypeError: the function or its params do not fit.
+            ValueError: the name is none, the protocol's own, taken, or known with other params or options.
+        """
+        from wharfinger.server.extensions import check_id, method_of, pass_on
+
+        if name in self.handlers:
+            raise ValueError(f"The method {name!r} is served already.")
+        if extension:
+            check_id(extension)
+        self.handlers[name] = method_of(self, name, function, extension=extension, **options)
+        if extension:
+            self.extension(extension)
+        for mount in self.part_of:
+            pass_on(mount.parent, self)
+
+    def notification(
+        self, name: str, *, params: type[t.NotificationParams] | None = None
+    ) -> Callable[[Function], Function]:
+        """Give a client's notification that the protocol does not have to the decorated plain function.
+
+        The function takes the decoded params, a struct that derives from `types.NotificationParams`, and must not
+        wait. Stateless HTTP has no notifications of clients.
+
+        Raises:
+            TypeError: the function or its params do not fit.
+            ValueError: the name is none, the protocol's own, taken, or known with other params.
+        """
+        from wharfinger.server.extensions import notification_of, pass_on
+
+        def register(function: Function) -> Function:
+            if name in self.notified:
+                raise ValueError(f"The notification {name!r} is taken already.")
+            self.notified[name] = notification_of(name, function, params=params)
+            for mount in self.part_of:
+                pass_on(mount.parent, self)
+            return function
+
+        return register
+
+    def app(self, uri: str, **options: Unpack[PageOptions]) -> Callable[[Function], Function]:
+        """Show what the decorated function returns, HTML, as a page of MCP Apps. See `add_app` for the options."""
+
+        def register(function: Function) -> Function:
+            self.add_app(uri, function, **options)
+            return function
+
+        return register
+
+    def add_app(self, uri: str, page: Page, **options: Unpack[PageOptions]) -> None:
+        """Publish a page that hosts show (MCP Apps), under a `ui://` URI; tools name it by `app=`.
+
+        `page` is HTML, a `Path`, or a function that returns either. `options`: `name`, `title`, `description`,
+        `icons`; `csp` (a `types.apps.UiCsp`) has the origins that the page needs, `permissions` what it asks for
+        (`camera`, `microphone`, `geolocation`, `clipboard_write`), `domain` an origin of its own, `prefers_border`
+        whether it wants a border; `ttl`, `cache_scope`, `inline` and `timeout` as for resources.
+
+        Raises:
+            TypeError: the page is none.
+            ValueError: the URI is taken or no `ui://` URI, or an option cannot be.
+        """
+        from wharfinger.server.apps import EXTENSION, view
+
+        self.resources.add(view(self, uri, page, **options))
+        self.serve("resources")
+        self.extension(EXTENSION)
+
+    # -- hooks, and what stands in for dependencies
+
+    @overload
+    def hook(self, hook: AnyHook, /) -> AnyHook: ...
+    @overload
+    def hook(self, *methods: str) -> Callable[[AnyHook], AnyHook]: ...
+    def hook(self, *given: Any) -> Any:
+        """Put the decorated `async def hook(call, next)` around every request, or around those of some methods.
+
+        `@server.hook`, or `@server.hook("tools/call", "resources/read")`. See `add_hook`.
+        """
+        if given and not isinstance(given[0], str):
+            self.add_hook(*given)
+            return given[0]
+
+        def register(hook: AnyHook) -> AnyHook:
+            self.add_hook(hook, *given)
+            return hook
+
+        return register
+
+    def add_hook(self, hook: Hook, *methods: str) -> None:
+        """Put a hook around every request, or around those of some methods; the first one added is outermost.
+
+        Features and methods that come later are inside of it too. Notifications have no hooks.
+
+        Raises:
+            TypeError: it is not an async function.
+            ValueError: there is no such method.
+        """
+        self.handlers.add_hook(hook, methods)
+
+    def override(self, function: Callable[..., Any], fake: Callable[..., Any]) -> AbstractContextManager[None]:
+        """Have `fake` stand in for the dependency `function` of this server's features: `with server.override(…):`.
+
+        Raises:
+            TypeError: a parameter of `fake` has nothing to fill it.
+        """
+        return self.overrides.standing_in(function, fake)
+
+    def serve_tasks(self) -> Tasks:
+        """Serve the methods of the tasks extension; the first tool with `task=` does it."""
+        if self.tasks is not None:
+            return self.tasks
+        if self.part_of:
+            return self.take_tasks(self.part_of[0].parent.serve_tasks())
+        from wharfinger.server.tasks.serving import Tasks
+        from wharfinger.store import open_store
+
+        store, ttl, poll = self._task_options
+        self.own_tasks = Tasks(self, store or open_store(), ttl=ttl, poll=poll)
+        return self.take_tasks(self.own_tasks)
+
+    def take_tasks(self, tasks: Tasks) -> Tasks:
+        """Serve these tasks: one's own, or those of the server that this one is a part of."""
+        self.tasks = tasks
+        for word in ("get", "update", "cancel"):
+            self.handlers[f"tasks/{word}"] = getattr(tasks, word)
+        for mount in self.mounts:
+            if mount.other.tasks is not None:
+                mount.other.own_tasks = None
+                mount.other.take_tasks(tasks)
+        return tasks
+
     # -- being a service
 
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
@@ -378,12 +741,17 @@ class Server:
         has = self.handlers.__contains__
         changes: Any = True
         return t.ServerCapabilities(
-            logging={} if rules.era == "handshake" else UNSET,
+            logging={},  # any handler may log; who does must declare it, in every revision
             completions={} if has("completion/complete") else UNSET,
             resources=t.ResourcesCapability(subscribe=True, list_changed=changes) if has("resources/list") else UNSET,
             tools=t.ToolsCapability(list_changed=changes) if has("tools/list") else UNSET,
             prompts=t.PromptsCapability(list_changed=changes) if has("prompts/list") else UNSET,
+            extensions=self._declared(rules) or UNSET,
         )
+
+    def _declared(self, rules: Revision) -> dict[str, dict[str, Any]]:
+        declared = self.extensions if rules.extensions else {}
+        return declared | {TASKS: {}} if rules.tasks and self.tasks is not None else declared
 
     def adapt(self, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         """A source's method as something to await: `(owner, *arguments)`; plain functions run in the pool."""
@@ -398,47 +766,26 @@ class Server:
 
         return called
 
-    async def start(self) -> None:
+    async def start(self, holder: object = None) -> None:
         """Enter the lifespan and start the sources; whoever comes second waits for the first.
 
-        A start that failed may be tried again.
+        A start that failed may be tried again. A `holder`, such as a server that this one is a part of, keeps it
+        running until it is closed for that holder too.
         """
-        if self._life is None:
-            self._life = Life(self._running())
-        life = self._life
-        try:
-            await life.begun()
-        except BaseException:
-            if life.failed and self._life is life:
-                self._life = None
-            raise
-
-    @asynccontextmanager
-    async def _running(self) -> AsyncGenerator[None]:
-        async with AsyncExitStack() as stack:
-            if self._lifespan is not None:
-                self.state = await stack.enter_async_context(self._lifespan(self))
-            stack.push_async_callback(self.feeds.end)
-            for source in self.resources.sources:
-                await source.start()
-            self.watching.start(asyncio.get_running_loop())
-            yield
+        await self.running.begin(holder or self)
 
     def drain(self) -> None:
-        """End every open listen with its final result."""
+        """End every open listen with its final result, and take no new task."""
         self.listening.drain()
+        if self.own_tasks is not None:
+            self.own_tasks.drain()
 
-    async def close(self) -> None:
-        """Stop telling changes, end the sources, leave the lifespan; does nothing the second time."""
-        life, self._life = self._life, None
-        if life is None:
-            return
-        self.drain()
-        self.watching.stop()
-        try:
-            await life.end()
-        finally:
-            self.pool.close()
+    async def close(self, holder: object = None) -> None:
+        """Stop telling changes, end the sources, leave the lifespan; does nothing the second time.
+
+        A server that others hold goes on for them.
+        """
+        await self.running.end(holder or self)
 
     # -- being run
 
@@ -461,9 +808,14 @@ class Server:
         """This server as an ASGI application, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
 
         `options` are those of `transports.http_server.HttpApp`.
+
+        Raises:
+            RuntimeError: several workers are to serve it, and no secret says how they know each other's seals.
         """
+        from wharfinger.server.workers import check_secret
         from wharfinger.transports.http_server import HttpApp
 
+        check_secret(self.keys)
         return HttpApp(self, **options)
 
 
@@ -481,6 +833,14 @@ def _decorated(add: Callable[..., None], function: Any, options: dict[str, Any])
         return function
 
     return register
+
+
+def _store(named: Store | str | None) -> Store | None:
+    if not isinstance(named, str):
+        return named
+    from wharfinger.store import open_store
+
+    return open_store(named)
 
 
 def _optional(value: Value | None) -> Value | UnsetType:

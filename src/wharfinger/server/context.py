@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 import msgspec
 from msgspec import UNSET
@@ -14,25 +14,39 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import PermissionDenied, ResourceNotFound
 from wharfinger.protocol.exchange import Caller, Request
-from wharfinger.protocol.jsonrpc import Id, encode_notification
+from wharfinger.protocol.jsonrpc import Id, Message, encode_notification
 from wharfinger.protocol.methods import METHODS
+from wharfinger.server.asking.transcripts import transcript_of
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
+    from typing_extensions import TypeVar as TypeVarWithDefault
 
     from wharfinger.server.app import Server
+    from wharfinger.server.asking.questions import Messages, Question
     from wharfinger.server.source import Hits
 
-    State = TypeVar("State", default=Any)
+    State = TypeVarWithDefault("State", default=Any)
 else:
-    from typing import TypeVar
-
     State = TypeVar("State")
+
+T = TypeVar("T")
 
 __all__ = ["Context", "reading"]
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Syslog severities, least first (RFC 5424)."""
+
+
+class _Done:
+    """What telling something returns: there is nothing to wait for, and `await` finds that out."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+DONE = _Done()
 
 
 class Context(Generic[State]):
@@ -41,12 +55,13 @@ class Context(Generic[State]):
     `Context[S]` types `state`, which is what the server's `lifespan` yielded.
     """
 
-    __slots__ = ("_loop", "_progress", "_thread", "request", "server")
+    __slots__ = ("_loop", "_thread", "request", "server")
 
     def __init__(self, server: Server, request: Request) -> None:
         self.server = server
         self.request = request
-        self._progress: float | None = None
+        if getattr(request.params, "request_state", UNSET) is not UNSET:
+            transcript_of(server, request)  # refuses what is not ours before anything runs
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
@@ -72,32 +87,36 @@ class Context(Generic[State]):
 
     # -- telling the caller
 
-    def debug(self, data: Any, *, logger: str | None = None) -> None:
+    def debug(self, data: Any, *, logger: str | None = None) -> Awaitable[None]:
         """Send a log message of level `debug`; see `log`."""
-        self.log("debug", data, logger=logger)
+        return self.log("debug", data, logger=logger)
 
-    def info(self, data: Any, *, logger: str | None = None) -> None:
+    def info(self, data: Any, *, logger: str | None = None) -> Awaitable[None]:
         """Send a log message of level `info`; see `log`."""
-        self.log("info", data, logger=logger)
+        return self.log("info", data, logger=logger)
 
-    def warning(self, data: Any, *, logger: str | None = None) -> None:
+    def warning(self, data: Any, *, logger: str | None = None) -> Awaitable[None]:
         """Send a log message of level `warning`; see `log`."""
-        self.log("warning", data, logger=logger)
+        return self.log("warning", data, logger=logger)
 
-    def error(self, data: Any, *, logger: str | None = None) -> None:
+    def error(self, data: Any, *, logger: str | None = None) -> Awaitable[None]:
         """Send a log message of level `error`; see `log`."""
-        self.log("error", data, logger=logger)
+        return self.log("error", data, logger=logger)
 
-    def log(self, level: t.LoggingLevel, data: Any, *, logger: str | None = None) -> None:
+    def log(self, level: t.LoggingLevel, data: Any, *, logger: str | None = None) -> Awaitable[None]:
         """Send a log message on the request's stream, if the client wants this level (`notifications/message`).
 
-        The stateless era sends none unless this request asked for them; a session gets all until it sets a level.
+        The stateless era sends none unless this request asked for them; a session gets all until it sets a level. It is
+        sent when this returns; `await`, as other frameworks want it, changes nothing.
         """
         least = self._least_level()
         if least is None or LEVELS.index(level) < LEVELS.index(least):
-            return
+            return DONE
+        if not transcript_of(self.server, self.request).tells():
+            return DONE
         params = t.LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)
         self._notify("notifications/message", params)
+        return DONE
 
     def _least_level(self) -> str | None:
         if not self.request.caller.rules.logs_by_request:
@@ -106,15 +125,25 @@ class Context(Generic[State]):
         meta = self.request.params.meta
         return None if meta is UNSET or meta.log_level is UNSET else meta.log_level
 
-    def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+    def close_stream(self, retry_ms: int = 1000) -> bool:
+        """End the HTTP connection of this call, not the call: its client comes back after `retry_ms` for the rest.
+
+        Only sessions of 2025-11-25 over HTTP can do so, for calls that take long; elsewhere this does nothing and
+        gives False. Call it on the server's loop, not from a plain function.
+        """
+        return self.request.channel.release(self.request, retry_ms)
+
+    def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Tell how far the request has come, if its caller asked (`notifications/progress`).
 
-        Values that do not grow are not sent: progress must increase with every notification.
+        Values that do not grow are not sent: progress must increase with every notification, also where a call that
+        asks runs again. It is sent when this returns; `await` changes nothing.
         """
         meta = self.request.params.meta
-        if meta is UNSET or meta.progress_token is UNSET or (self._progress is not None and done <= self._progress):
-            return
-        self._progress = done
+        if meta is UNSET or meta.progress_token is UNSET:
+            return DONE
+        if not transcript_of(self.server, self.request).grows(done):
+            return DONE
         params = t.ProgressNotificationParams(
             progress_token=meta.progress_token,
             progress=done,
@@ -122,6 +151,7 @@ class Context(Generic[State]):
             message=message if message is not None and self.request.caller.rules.progress_message else UNSET,
         )
         self._notify("notifications/progress", params)
+        return DONE
 
     def _notify(self, method: str, params: Any) -> None:
         """Send on the request's stream, which is the loop's; a plain function runs in a thread."""
@@ -132,6 +162,176 @@ class Context(Generic[State]):
         with suppress(RuntimeError):  # the server has ended, and the thread goes on
             self._loop.call_soon_threadsafe(request.channel.send, request, message)
 
+    # -- being a task
+
+    async def start_task(self) -> bool:
+        """Answer the call with a task, and go on as one; for tools registered with `task="later"`.
+
+        False where the client knows no tasks, so that the call stays open until the function is done. Questions that
+        were asked before are part of the call; those asked from now on wait in the task. Does nothing in a task.
+
+        Raises:
+            Overloaded: there are too many tasks.
+            RuntimeError: the tool is not registered with `task=`.
+        """
+        tasks = self.server.tasks
+        if tasks is None:
+            raise RuntimeError('Register the tool with task="later" to start tasks in it.')
+        return await tasks.start(self.request)
+
+    def task_status(self, message: str) -> None:
+        """Say in words how the task stands, to who asks for it (`statusMessage`); nothing happens outside a task."""
+        tasks = self.server.tasks
+        if tasks is None:
+            return
+        if threading.get_ident() == self._thread:
+            tasks.note(self.request, message)
+            return
+        with suppress(RuntimeError):  # the server has ended, and the thread goes on
+            self._loop.call_soon_threadsafe(tasks.note, self.request, message)
+
+    # -- asking the caller
+
+    @overload
+    async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> T: ...
+    @overload
+    async def elicit(self, message: str, schema: type[T], *, or_none: Literal[False], key: str | None = None) -> T: ...
+    @overload
+    async def elicit(self, message: str, schema: type[T], *, or_none: bool, key: str | None = None) -> T | None: ...
+    @overload
+    async def elicit(self, message: str, schema: Any, *, or_none: bool = False, key: str | None = None) -> Any: ...
+    async def elicit(self, message: str, schema: Any, *, or_none: bool = False, key: str | None = None) -> Any:
+        """Ask the user by a form, and return what they filled in, checked (`elicitation/create`).
+
+        `schema` is a struct, dataclass, TypedDict or pydantic model of flat fields; a type of one value, such as `str`,
+        `bool`, an enum or a `Literal`; or a `requestedSchema` written by hand, for a dict. Never ask for secrets.
+        `key` is what the question is called in a stateless result; without one it is numbered.
+
+        In the stateless era the function runs again from its first line with the answer: see `once`.
+
+        Raises:
+            Declined, Cancelled: the user did not answer; None instead with `or_none`.
+            NoAnswer: the client gave no answer that fits, or none in time.
+            MissingClientCapability: the client has no forms.
+            TypeError: `schema` has a field that no form can have.
+        """
+        from wharfinger.server.asking.questions import Elicit
+
+        return await self._ask(key, Elicit(message, schema, or_none=or_none))
+
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        or_none: bool = False,
+        key: str | None = None,
+        elicitation_id: str | None = None,
+    ) -> bool | None:
+        """Ask the user to open a URL, such as to sign in; True says that they agreed to, not that they are done.
+
+        Whether they are done is known where the URL leads. `elicitation_id` is what `Server.elicitation_complete` is
+        called with then. Errors as of `elicit`.
+        """
+        from wharfinger.server.asking.questions import ElicitUrl
+        from wharfinger.server.asking.rounds import remember
+
+        question = ElicitUrl(message, url, elicitation_id=elicitation_id, or_none=or_none)
+        if self.request.caller.rules.url_required:
+            remember(self.server, self.request, elicitation_id)
+        agreed: bool | None = await self._ask(key, question)
+        return agreed
+
+    async def sample(
+        self,
+        messages: Messages,
+        *,
+        max_tokens: int = 1024,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        tools: Sequence[t.Tool] | None = None,
+        tool_choice: Literal["auto", "required", "none"] | t.ToolChoice | None = None,
+        model_preferences: t.ModelPreferences | str | Sequence[str] | None = None,
+        include_context: Literal["none", "thisServer", "allServers"] | None = None,
+        metadata: dict[str, Any] | None = None,
+        key: str | None = None,
+    ) -> t.CreateMessageResult:
+        """Ask the client's model (`sampling/createMessage`); the result's `text` is what it says.
+
+        `messages` is text or content that the user says, a `SamplingMessage`, or a list of these. `model_preferences`
+        may be names of models that would do. Models that use tools need the client's capability `sampling.tools`.
+
+        Raises:
+            Declined: the client, or its user, wants no model to be asked.
+            NoAnswer: the client gave no answer that fits, or none in time.
+            MissingClientCapability: the client has no model for servers, or none that does this.
+            ValueError: uses of tools and their results do not belong together.
+        """
+        from wharfinger.server.asking.questions import Sample
+
+        question = Sample(
+            messages,
+            max_tokens=max_tokens,
+            system=system,
+            temperature=temperature,
+            stop_sequences=stop_sequences,
+            tools=tools,
+            tool_choice=tool_choice,
+            model_preferences=model_preferences,
+            include_context=include_context,
+            metadata=metadata,
+        )
+        result: t.CreateMessageResult = await self._ask(key, question)
+        return result
+
+    async def roots(self, *, key: str | None = None) -> list[t.Root]:
+        """The client's roots, where its user works: information, and no permission (`roots/list`).
+
+        Raises:
+            NoAnswer: the client gave no answer that fits, or none in time.
+            MissingClientCapability: the client has no roots.
+        """
+        from wharfinger.server.asking.questions import Roots
+
+        found: list[t.Root] = await self._ask(key, Roots())
+        return found
+
+    async def ask(self, **questions: Question) -> dict[str, Any]:
+        """Ask several things at once: `await ctx.ask(name=Elicit("Who?", str), folders=Roots())`.
+
+        Questions are `Elicit`, `ElicitUrl`, `Sample` and `Roots`; the answers have the same keys. Errors are those of
+        the first that failed.
+        """
+        from wharfinger.server.asking.rounds import ask
+
+        answers = await ask(self.server, self.request, list(questions.items()))
+        return dict(zip(questions, answers, strict=True))
+
+    async def _ask(self, key: str | None, question: Question) -> Any:
+        from wharfinger.server.asking.rounds import ask
+
+        (answer,) = await ask(self.server, self.request, [(key, question)])
+        return answer
+
+    @overload
+    async def once(self, key: str, function: Callable[[], Any], *, kind: type[T]) -> T: ...
+    @overload
+    async def once(self, key: str, function: Callable[[], Awaitable[T]], *, kind: None = None) -> T: ...
+    @overload
+    async def once(self, key: str, function: Callable[[], T], *, kind: None = None) -> T: ...
+    async def once(self, key: str, function: Callable[[], Any], *, kind: Any = None) -> Any:
+        """Call `function` once per call of the client, however often this function runs again; return its result.
+
+        The result must have a form in JSON: it travels to the client and back, which can read but not change it. It
+        comes back as `kind`, else as what `function` is annotated to return, else as plain JSON values; in the run that
+        computes it too. `function` may be async; a plain one is called on the event loop and must not block. An
+        exception is kept by nobody. `key` names it within the call.
+        """
+        from wharfinger.server.asking.rounds import once
+
+        return await once(self.server, self.request, key, function, kind)
+
     # -- using the server's own features, as this caller
 
     async def read_resource(self, uri: str) -> t.ReadResourceResult:
@@ -141,7 +341,9 @@ class Context(Generic[State]):
             ResourceNotFound: there is none, or the caller may not know of it.
         """
         try:
-            return await self.server.resources.read(reading(self.request, uri))
+            handler = self.server.handlers.get("resources/read") or self.server.resources.read
+            result: t.ReadResourceResult = await handler(reading(self.request, uri))
+            return result
         except PermissionDenied:
             raise ResourceNotFound(uri) from None
 
@@ -166,16 +368,22 @@ def reading(request: Request, uri: str) -> Request:
 
 
 class _Stream:
-    """The stream of the request that a nested one works for: a transport knows no other."""
+    """The stream of the request that a nested one works for, the `outer` one: a transport knows no other."""
 
-    __slots__ = ("_request",)
+    __slots__ = ("outer",)
 
     def __init__(self, request: Request) -> None:
-        self._request = request
+        self.outer = request
 
     @property
     def shared(self) -> bool:
-        return self._request.channel.shared
+        return self.outer.channel.shared
 
     def send(self, request: Request, message: bytes) -> bool:
-        return self._request.channel.send(self._request, message)
+        return self.outer.channel.send(self.outer, message)
+
+    def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
+        return self.outer.channel.ask(self.outer, method, params)
+
+    def release(self, request: Request, retry: int) -> bool:
+        return self.outer.channel.release(self.outer, retry)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from wharfinger.protocol.template_index import TemplateIndex
 from wharfinger.server.source import Source
@@ -13,6 +14,7 @@ from wharfinger.server.watching import follow, quietly
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
+    from wharfinger.server.composing import Mount
 
 __all__ = ["Feeds"]
 
@@ -36,9 +38,28 @@ class Feeds:
         Raises:
             RuntimeError: this is not the server's event loop's thread.
         """
-        joining = asyncio.get_running_loop().create_task(self._begin(source))
+        self._go(self._begin(source))
+
+    def _go(self, beginning: Coroutine[Any, Any, None]) -> None:
+        joining = asyncio.get_running_loop().create_task(beginning)
         self._joining.add(joining)
         joining.add_done_callback(self._joining.discard)
+
+    def join_server(self, mount: Mount) -> None:
+        """Start a server that became a part when this one ran already.
+
+        Raises:
+            RuntimeError: this is not the server's event loop's thread.
+        """
+        self._go(self._begin_server(mount))
+
+    async def _begin_server(self, mount: Mount) -> None:
+        try:
+            await mount.start()
+        except Exception:
+            log.exception("The server %r did not start", mount.other.info.name)
+        for uri in self._attached:
+            quietly(mount.attach, uri)
 
     async def _begin(self, source: Source) -> None:
         """Start a source that came late, and have it watched where the list already is."""
@@ -52,8 +73,11 @@ class Feeds:
 
     def attach(self, uri: str | None) -> None:
         resources = self._server.resources
-        sources = list(resources.sources) if uri is None else [s for s in (resources.source_of(uri),) if s]
+        claimed = (source for source in resources.sources if uri is None or source.claims(uri))
+        sources = list(claimed) if uri is None else list(islice(claimed, 1))
         self._attached[uri] = sources
+        for mount in self._server.mounts:
+            quietly(mount.attach, uri)
         for source in sources:
             quietly(source.attach, uri, self._changed)
         if uri is not None and (found := self.followers.find(uri)):
@@ -62,6 +86,8 @@ class Feeds:
     def detach(self, uri: str | None) -> None:
         for source in self._attached.pop(uri, ()):
             quietly(source.detach, uri)
+        for mount in self._server.mounts:
+            quietly(mount.detach, uri)
         if uri is not None and (task := self._following.pop(uri, None)):
             task.cancel()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,9 +18,10 @@ from wharfinger.errors import InvalidArgument, InvalidParams, PermissionDenied, 
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.template_index import TemplateIndex
 from wharfinger.protocol.uri_template import UriTemplate
+from wharfinger.server.asking.transcripts import CannotAsk
 from wharfinger.server.context import reading
 from wharfinger.server.features import Features
-from wharfinger.server.functions import Call, owner_of
+from wharfinger.server.functions import Callee, owner_of
 from wharfinger.server.lists import Listing, Provider
 from wharfinger.server.mime import is_text, sniff
 from wharfinger.server.source import Hit, Hits, Source
@@ -33,6 +35,7 @@ log = logging.getLogger("wharfinger.server.resources")
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f]*\Z")
 """RFC 3986, §3: a scheme and something; the rest is opaque and compared as given."""
+_LITERAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9/._~-]*\Z")
 LONGEST_URI = 8192
 MARKS, MARKS_LENGTH = 16, 4096
 """URIs, and their characters, that a cursor keeps of a catalogue: the last shown, so that any but all may go."""
@@ -68,7 +71,7 @@ class ResourceFeature:
     def __init__(
         self,
         definition: t.Resource | t.ResourceTemplate,
-        call: Call,
+        call: Callee,
         *,
         template: UriTemplate | None = None,
         annotate: Callable[[], t.Annotations] | None = None,
@@ -104,6 +107,8 @@ class Resources:
         self.templates: Features[ResourceFeature] = Features(
             "resource template", lambda: server.list_changed("resources")
         )
+        self.unlisted: Features[ResourceFeature] = Features("resource template", lambda: None)
+        """Templates that are read by, but not shown."""
         self.sources: list[Source] = []
         self._index: TemplateIndex[ResourceFeature] = TemplateIndex()
         self.listing = Listing("resources", self.static, server.keys, size, _resources_result)
@@ -121,14 +126,18 @@ class Resources:
             ValueError: the URI is taken, or the template is ambiguous with another (both are named).
         """
         definition = feature.definition
+        feature.call.finish = functools.partial(self._finish, definition.mime_type)
         if isinstance(definition, t.Resource):
             self.static.add(definition.uri, feature)
         else:
             if self._index.get(definition.uri_template) is not None:
                 raise ValueError(f"The resource template {definition.uri_template!r} is registered already.")
             self._index.add(feature.template or UriTemplate(definition.uri_template), feature)
-            if listed:
-                self.templates.add(definition.uri_template, feature)
+            try:
+                (self.templates if listed else self.unlisted).add(definition.uri_template, feature)
+            except ValueError:
+                self._index.remove(definition.uri_template)
+                raise
         if feature.annotate is not None:
             self.listing.computed = self.templates_listing.computed = True
 
@@ -143,17 +152,48 @@ class Resources:
         elif uri in self.templates.by_key:
             self._index.remove(uri)
             self.templates.remove(uri)
+        elif self.templates.is_disabled(uri):
+            self.templates.remove(uri)
+        elif self.static.is_disabled(uri):
+            self.static.remove(uri)
         elif self._index.get(uri) is not None:
             self._index.remove(uri)
+            self.unlisted.remove(uri)
         else:
             raise KeyError(f"There is no resource {uri!r}.")
+
+    def disable(self, uri: str) -> None:
+        """Take a resource, or a listed template by its text, out of lists and reads.
+
+        Raises:
+            KeyError: there is none.
+        """
+        if uri in self.templates.by_key:
+            self._index.remove(uri)
+            self.templates.disable(uri)
+        elif not self.templates.is_disabled(uri):
+            self.static.disable(uri)
+
+    def enable(self, uri: str) -> None:
+        """Bring a disabled resource or template back to its place.
+
+        Raises:
+            KeyError: there is none.
+            ValueError: another template has become ambiguous with it.
+        """
+        if self.templates.is_disabled(uri):
+            feature = self.templates.disabled[uri]
+            self._index.add(feature.template or UriTemplate(uri), feature)
+            self.templates.enable(uri)
+        elif uri not in self.templates.by_key:
+            self.static.enable(uri)
 
     def add_source(self, source: Source) -> None:
         """Add a source behind everything that is there."""
         self.sources.append(source)
-        self.listing.providers.append(self._server.adapt(source.page))
+        self.listing.add_provider(self._server.adapt(source.page))
         if source.templates:
-            self.templates_listing.providers.append(_all_at_once(source.templates))
+            self.templates_listing.add_provider(_all_at_once(source.templates))
         self._server.list_changed("resources")
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
@@ -161,7 +201,7 @@ class Resources:
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
         by_key = "after" in inspect.signature(function).parameters
-        self.listing.providers.append(_keyed_catalogue(function) if by_key else _catalogue(function))
+        self.listing.add_provider(_keyed_catalogue(function) if by_key else _catalogue(function))
         self._server.list_changed("resources")
 
     # -- reading
@@ -176,25 +216,35 @@ class Resources:
         uri = request.params.uri
         feature = self.static.by_key.get(uri)
         if feature is not None:
+            request.ttl_ms, request.cache_scope = feature.ttl_ms, feature.cache_scope
             call = feature.call
             value = await call.function() if call.plain else await call(request, {})
         else:
             check_uri(uri)
             found = self._index.find(uri)
             if found is None:
-                return await self._read_source(request, uri)
+                return await self.read_source(request, uri)
             feature, values = found
+            request.ttl_ms, request.cache_scope = feature.ttl_ms, feature.cache_scope
             value = await feature.call(request, values)
-        request.ttl_ms, request.cache_scope = feature.ttl_ms, feature.cache_scope
         if type(value) is str:
             mime_type = "text/plain" if feature.mime_type is UNSET else feature.mime_type
             return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=mime_type, text=value)])
         return await self._result(request, uri, value, feature.mime_type)
 
-    async def _read_source(self, request: Request, uri: str) -> t.ReadResourceResult:
+    async def read_source(self, request: Request, uri: str) -> t.ReadResourceResult:
+        """Read what a source has, of this server or of one that is a part of it.
+
+        Raises:
+            ResourceNotFound: none of them has it.
+        """
         request.ttl_ms, request.cache_scope = self._server.ttl_ms, self._server.cache_scope
-        source = self.source_of(uri)
+        source = next((source for source in self.sources if source.claims(uri)), None)
         if source is None:
+            for mount in self._server.mounts:
+                if mount.other.resources.source_of(uri) is not None:
+                    found: t.ReadResourceResult = await mount.read(request)
+                    return found
             raise ResourceNotFound(uri)
         return _era_free(request, await self._server.adapt(source.read)(owner_of(request), uri))
 
@@ -206,6 +256,12 @@ class Resources:
         values = cast("list[object]", value if isinstance(value, list) else [])
         several = values if values and all(isinstance(v, Content) for v in values) else [cast("object", value)]
         return t.ReadResourceResult(contents=[await self._contents(request, uri, v, mime_type) for v in several])
+
+    async def _finish(self, mime_type: Any, request: Request, value: Any) -> t.ReadResourceResult:
+        """Read what a function returned while that which it depends on is open: iterators, paths, rows."""
+        if isinstance(value, t.ReadResourceResult):
+            return value
+        return await self._result(request, request.params.uri, value, mime_type)
 
     async def _contents(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ResourceContents:
         meta: Any = UNSET
@@ -228,29 +284,49 @@ class Resources:
     async def exists(self, request: Request, uri: str) -> bool:
         """Whether the caller could read this URI, so that it may be watched.
 
-        A template's function is called, and a resource's that looks at its request: nothing else can tell.
+        A template's function is called, and a resource's that looks at its request: nothing else can tell. Hooks around
+        `resources/read` are asked as well.
         """
-        feature, values = self.static.by_key.get(uri), {}
-        if feature is not None and not feature.call.takes_context:
-            return True
+        handlers = self._server.handlers
         try:
+            if handlers.hooked("resources/read"):
+                await handlers["resources/read"](reading(request, uri))
+                return True
+            feature, values = self.static.by_key.get(uri), {}
             if feature is None:
                 check_uri(uri)
                 feature, values = self._index.find(uri) or (None, {})
+            elif not feature.call.takes_context:
+                return True
             if feature is not None:
                 await feature.call(reading(request, uri), values)
                 return True
-            source = self.source_of(uri)
+            source = next((source for source in self.sources if source.claims(uri)), None)
             if source is not None:
                 await self._server.adapt(source.stat)(owner_of(request), uri)
                 return True
+            for mount in self._server.mounts:
+                if mount.other.resources.source_of(uri) is not None:
+                    return await mount.other.resources.exists(request, uri)
         except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
             return False
+        except CannotAsk:  # it would ask its reader, so it is there
+            return True
         return False
 
     def source_of(self, uri: str) -> Source | None:
-        """The source that a URI belongs to."""
-        return next((source for source in self.sources if source.claims(uri)), None)
+        """The source that a URI belongs to, of this server or of one that is a part of it."""
+        return next((source for source in self.every_source() if source.claims(uri)), None)
+
+    def every_source(self) -> Iterator[Source]:
+        """The sources of this server, then those of servers that are parts of it."""
+        yield from self.sources
+        for mount in self._server.mounts:
+            yield from mount.other.resources.every_source()
+
+    def has_source_template(self, text: str) -> bool:
+        """Whether a source shows this template."""
+        return any(shown.uri_template == text for source in self.every_source() for shown in source.templates)
 
     # -- listing and searching
 
@@ -270,13 +346,18 @@ class Resources:
             ).casefold()
             if words and all(word in text for word in words):
                 hits.append(Hit(uri=shown.uri, title=shown.title or shown.name, resource=shown))
-        for source in self.sources:
+        for source in self.every_source():
             if len(hits) < limit:
                 found = await self._server.adapt(source.search)(owner_of(request), query, limit - len(hits))
                 hits += found
                 hits.cut = hits.cut or getattr(found, "cut", "")
         del hits[limit:]
         return hits
+
+
+def is_literal(uri: str) -> bool:
+    """Whether a text is a URI without anything that a template could be made of; quicker than to parse it as one."""
+    return len(uri) <= LONGEST_URI and _LITERAL.match(uri) is not None
 
 
 def check_uri(uri: str) -> None:

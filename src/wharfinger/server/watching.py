@@ -73,6 +73,8 @@ class Watching:
     def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
         self.told: Callable[[str, int], None] | None = None
         """Called with a URI and how many watchers were told that it changed; for whoever shows what goes on."""
+        self.passed_on: list[Watching] = []
+        """Those of servers of which this one is a part: what changes here changes there."""
         self._attach = attach
         self._detach = detach
         self._by_uri: dict[str, dict[Watcher, None]] = {}
@@ -149,10 +151,14 @@ class Watching:
     def updated(self, uri: str) -> None:
         """A resource changed; from any thread, and for nothing where nobody watches."""
         if uri in self._by_uri:
+            for whole in self.passed_on:
+                whole.updated(uri)
             self._note((uri, False))
 
     def list_changed(self, name: str) -> None:
         """A list changed; from any thread."""
+        for whole in self.passed_on:
+            whole.list_changed(name)
         if self._by_list[name]:
             self._note((name, True))
 

@@ -1,0 +1,82 @@
+"""How a server starts and ends, in which order, and for whom it goes on; knows no request and no transport."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from wharfinger.server.life import Life
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["Running"]
+
+
+class Running:
+    """The time in which one server runs: from the first start until it was closed for all who hold it."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._life: Life | None = None
+        self._holders: set[object] = set()
+
+    def __bool__(self) -> bool:
+        return self._life is not None
+
+    async def begin(self, holder: object) -> None:
+        """Start, or wait for who started first; raises what starting raised."""
+        self._holders.add(holder)
+        if self._life is None:
+            self._life = Life(self._live())
+        life = self._life
+        try:
+            await life.begun()
+        except BaseException:
+            if life.failed and self._life is life:
+                self._life = None
+                self._holders.clear()
+            raise
+
+    async def end(self, holder: object) -> None:
+        """End, unless others hold it; raises what ending raised."""
+        self._holders.discard(holder)
+        if self._holders:
+            return
+        life, self._life = self._life, None
+        if life is None:
+            return
+        server = self._server
+        server.drain()
+        if server.own_tasks is not None:
+            await server.own_tasks.end()
+        server.watching.stop()
+        try:
+            await life.end()
+        finally:
+            server.pool.close()
+
+    @asynccontextmanager
+    async def _live(self) -> AsyncGenerator[None]:
+        server = self._server
+        async with AsyncExitStack() as stack:
+            if server.lifespan is not None:
+                server.state = await stack.enter_async_context(server.lifespan(server))
+            stack.push_async_callback(server.feeds.end)
+            for source in server.resources.sources:
+                await source.start()
+            stack.push_async_callback(self._close_parts)
+            for mount in server.mounts:
+                await mount.start()
+            if server.own_tasks is not None:
+                await server.own_tasks.begin_serving()
+            server.watching.start(asyncio.get_running_loop())
+            yield
+
+    async def _close_parts(self) -> None:
+        """Close the servers that are parts of this one, the last one first, whatever one of them raises."""
+        async with AsyncExitStack() as stack:
+            for mount in self._server.mounts:
+                stack.push_async_callback(mount.close)
