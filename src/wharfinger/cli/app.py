@@ -30,6 +30,7 @@ COMMANDS = {
     "read": Entry("wharfinger.cli.read", "read", "Read a resource."),
     "watch": Entry("wharfinger.cli.watch", "watch", "Print a line for each change of a resource or list."),
     "call": Entry("wharfinger.cli.call", "call", "Call a tool."),
+    "doctor": Entry("wharfinger.cli.doctor.command", "doctor", "Tell what a server lacks, and what it costs."),
     "add": Entry("wharfinger.cli.add", "add", "Put a server into a host's configuration."),
     "completion": Entry("wharfinger.cli.completion", "completion", "Print the shell's completion script."),
 }

@@ -30,7 +30,7 @@ Examples:
 )
 @click.argument("place", metavar="FILE|MODULE[:NAME]")
 @click.option("--reload", is_flag=True, help="Start anew when a Python file below its folder changes (HTTP only).")
-@click.option("--dev", is_flag=True, help="Show every error in full on stderr.")
+@click.option("--dev", is_flag=True, help="Show every error in full, on stderr and to callers.")
 @serving_options
 @verbosity_options
 @click.pass_context
@@ -42,8 +42,6 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
     """
     settings = choose(ctx, **serving)
     verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
-    from wharfinger.cli.loading import load_server
-
     if dev:
         verbosity.level = max(verbosity.level, 1)
     if settings is None:
@@ -54,13 +52,25 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
         from wharfinger.cli.launch import over_stdio
 
         with stdout_kept_clean():
-            server = load_server(place)
+            server = loaded(place, dev)
         return over_stdio(server, serving["limits"], verbosity, tracebacks=dev)
     if reload and not os.environ.get(RELOADED):
         from wharfinger.cli.reloading import keep_running
 
         return keep_running(place, {RELOADED: "1"})
-    return at_terminal(settings, place, load_server(place), verbosity, dev=dev)
+    return at_terminal(settings, place, loaded(place, dev), verbosity, dev=dev)
+
+
+def loaded(place: str, dev: bool) -> Server:
+    """The server at a place; with `dev` it tells its callers errors in full."""
+    from wharfinger.cli.loading import load_server
+
+    server = load_server(place)
+    if dev:
+        from wharfinger.server.details import errors_in_full
+
+        server.add_hook(errors_in_full)
+    return server
 
 
 RELOADED = "_WHARFINGER_RELOADED"

@@ -1,0 +1,174 @@
+"""`wharfinger doctor` against real servers: what it prints, its JSON, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import COMMAND, ENVIRONMENT
+from wharfinger.cli import main
+
+SICK = '''
+from wharfinger import Server
+
+server = Server("harbour")
+
+@server.resource("tide://now", mime_type="text/plain", size=7)
+def now() -> str:
+    return "3 m"
+
+@server.resource("tide://broken")
+def broken() -> str:
+    raise RuntimeError
+
+@server.resource("tide://at/{place}")
+def at(place: str) -> str:
+    return place
+
+@server.tool
+def get(what):
+    return what
+
+@server.tool(meta={"ui": {"resourceUri": "ui://harbour/missing"}})
+def show_tide() -> str:
+    """Show the tide of the day, with its curve."""
+    return "3 m"
+
+@server.prompt
+def briefing(vessel: str) -> str:
+    return vessel
+'''
+
+WELL = '''
+from typing import Annotated
+import msgspec
+from wharfinger import Server, types
+
+server = Server("harbour", version="1.0", instructions="Tides and berths.")
+
+@server.tool(title="Find a berth", annotations=types.ToolAnnotations(read_only_hint=True))
+def find_berth(ship: Annotated[str, msgspec.Meta(description="Name of the ship.")]) -> str:
+    """Find a berth that has enough water for a ship."""
+    return ship
+
+@server.resource("tide://now", title="The tide", mime_type="text/plain", size=3)
+def now() -> str:
+    return "3 m"
+'''
+
+
+def doctor(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "doctor", *args], capture_output=True, text=True, timeout=50, cwd=cwd, env=ENVIRONMENT, check=False
+    )
+
+
+@pytest.fixture
+def sick(tmp_path: Path) -> Path:
+    file = tmp_path / "sick.py"
+    file.write_text(SICK)
+    return file
+
+
+def test_problems_are_told_with_what_to_change_and_end_with_1(sick: Path) -> None:
+    done = doctor(str(sick), cwd=sick.parent)
+    assert done.returncode == 1, done.stderr
+    shown = done.stdout
+    assert "harbour 0 at " in shown
+    assert "Speaks 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05" in shown
+    assert "Offers 2 tools, 1 prompt, 2 resources, 1 template; 3 resources read" in shown
+    for line in (
+        "Tools without a description: get",
+        "Prompts without a description: briefing",
+        "Resources cannot be read: tide://broken (Internal error",
+        "Resources have another size than is listed: tide://now (3 bytes, listed 7)",
+        "Tools name a page that cannot be read: show_tide (ui://harbour/missing)",
+        "Names of tools say nothing: get",
+        "Arguments without a type: get.what",
+        "The server has no instructions.",
+    ):
+        assert line in shown, line
+    assert shown.index("Problems: ") < shown.index("Tools without a description") < shown.index("Advice: ")
+    assert "for 2 tools, 0 for the instructions (an estimate, 4 characters each)" in shown
+    assert "  Claude Code " in shown
+    assert done.stderr == "" or "Traceback" not in done.stderr
+
+
+def test_a_good_server_has_no_problems_and_ends_with_0(tmp_path: Path) -> None:
+    (tmp_path / "well.py").write_text(WELL)
+    done = doctor("well.py", "--no-probe", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Problems: none" in done.stdout
+    assert "Advice: none" in done.stdout
+
+
+def test_json_is_one_object_with_everything(sick: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json", "--sample", "0", "--revision", "2025-06-18", str(sick)]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["server"] == {"name": "harbour", "version": "0"}
+    assert found["revisions"] == ["2025-06-18"]
+    assert found["offers"] == {"tools": 2, "prompts": 1, "resources": 2, "templates": 1}
+    assert found["read"] == 0
+    checks = {finding["check"]: finding for finding in found["findings"]}
+    assert checks["no-description"]["severity"] in ("problem", "advice")
+    assert "unreadable" not in checks
+    assert set(found["tokens"]["by_tool"]) == {"get", "show_tide"}
+    assert {row["host"] for row in found["hosts"]} >= {"Claude Code", "Cursor"}
+    assert set(found["hosts"][0]) == {"host", "tools", "resources", "templates", "prompts", "apps"}
+
+
+def test_a_folder_is_published_without_problems(charts_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--no-probe", "--json", str(charts_folder)]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert [f for f in found["findings"] if f["severity"] == "problem"] == []
+    assert found["read"] == 2
+
+
+@pytest.fixture
+def charts_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "charts"
+    folder.mkdir()
+    (folder / "a.md").write_text("# A")
+    (folder / "wide.csv").write_bytes("a,b".encode("utf-16"))
+    return folder
+
+
+ONE_REVISION = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "old\\x1b[31m", "version": "9"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": "x", "inputSchema": "not a schema"}]}
+    elif id is None:
+        continue
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+"""
+
+
+def test_a_server_of_one_revision_whose_list_fails_is_told(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text(ONE_REVISION)
+    done = doctor("--", sys.executable, "old.py", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "Speaks 2025-06-18\n" in done.stdout
+    assert "The list of tools fails: " in done.stdout
+    assert "does not speak 2026-07-28" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_what_cannot_be_reached_ends_with_3_and_bad_usage_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "http://127.0.0.1:9/mcp"]) == 3
+    assert main(["doctor"]) == 2
+    assert main(["doctor", "http://127.0.0.1:9/mcp", "more"]) == 2
+    capsys.readouterr()
