@@ -161,7 +161,10 @@ def test_server_chooses_an_older_revision() -> None:
 
 def test_pinned_stateless_revision_does_not_fall_back() -> None:
     fails("refuse(read(), -32601); read()", UnsupportedRevision, "pinned revision 2026-07-28", revision=NEWEST)
-    fails("read(); read()", UnsupportedRevision, "pinned", revision=NEWEST, probe_timeout=0.05)
+
+
+def test_pinned_revision_waits_for_a_server_that_starts_slowly() -> None:
+    fails("read(); read()", ConnectionFailed, "gave no answer within 0.3 s", revision=NEWEST, open_timeout=0.3)
 
 
 def test_revision_nobody_knows_is_refused_before_anything_runs() -> None:

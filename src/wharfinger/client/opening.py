@@ -185,18 +185,23 @@ class _Trial:
         asked = asyncio.ensure_future(self.link.request("server/discover", params, timeout=None))
         self._told_discover = True
         try:
-            done, _ = await asyncio.wait((asked,), timeout=self.settings.probe_time)
+            done, _ = await asyncio.wait((asked,), timeout=self._patience)
         except BaseException:
             asked.cancel()
             raise
         if done:
             return await self._judge(step, asked)
-        if self.settings.revision is not None or isinstance(self.target, str):
+        if isinstance(self.target, str):
             # Over HTTP nothing waits for its turn: who says nothing there will say nothing.
             asked.cancel()
-            return judge_discover(step, None, self.settings.revision)
+            return judge_discover(step, None, None)
         self._late = asked
         return judge_discover(step, None, None)
+
+    @property
+    def _patience(self) -> float | None:
+        """How long to wait before asking in another way; where the revision is pinned there is no other way."""
+        return None if self.settings.revision is not None else self.settings.probe_time
 
     async def _judge(self, step: Discover, asked: asyncio.Future[Message]) -> Verdict:
         try:
