@@ -1,0 +1,313 @@
+"""Requirements on messages, lifecycle and transports: sections 2.1 to 2.10."""
+
+from __future__ import annotations
+
+from tests.requirements.row import Row, must, said, should, suite
+
+__all__ = ["ROWS"]
+
+R1, R2, R3, R4, R5 = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
+HANDSHAKE = (R1, R2, R3, R4)
+ALL = (*HANDSHAKE, R5)
+
+CASES = "protocol/test_jsonrpc_cases.py::"
+PEER = "protocol/test_peer.py::"
+PHASES = "protocol/test_handshake.py::"
+HEADERS = "protocol/test_header_values.py::"
+HTTP = "protocol/test_http.py::"
+SSE = "protocol/test_sse.py::"
+STREAM = "transports/test_stream.py::"
+STDIO = "transports/test_stdio.py::"
+STATELESS = "transports/test_http_stateless.py::"
+SESSIONS = "transports/test_http_sessions.py::"
+STREAMS = "transports/test_http_streams.py::"
+LIMITS = "transports/test_http_limits.py::"
+RUNNER = "transports/test_http_runner.py::"
+ERRORS = "test_errors.py::"
+SECURITY = "security/"
+APP = "server/test_app.py::"
+WATCHING = "server/test_watching.py::"
+
+JSONRPC: tuple[Row, ...] = (
+    must("2.1-1", "all: basic, requests", "An id is a string or an integer; null is none.",
+         CASES + "test_peer_answers_as_it_must_and_lives", CASES + "test_id_comes_back_as_it_was"),
+    must("2.1-2", "all: basic, requests", "An id is not used twice among the requests in flight; 1 and \"1\" are two ids.",
+         CASES + "test_second_use_of_an_id_in_flight_is_refused_and_the_first_gets_its_answer",
+         CASES + "test_ids_1_and_text_1_are_two_requests"),
+    must("2.1-3", "all: basic, notifications", "A notification has no id and is never answered.",
+         PEER + "test_unknown_and_misplaced_notifications_are_ignored", *said("errors", *ALL)),
+    must("2.1-4", "all: basic, responses", "An answer carries the id of its request, as it came.",
+         CASES + "test_id_comes_back_as_it_was", *said("ping", *HANDSHAKE)),
+    must("2.1-5", "all: basic, responses", "An answer has a result or an error, and not both.",
+         "transcripts/test_schemas.py::test_what_the_server_says_is_of_the_schema"),
+    must("2.1-6", "2025-11-25 on: schema, error responses", "Where the id could not be read the error has none; never null.",
+         CASES + "test_peer_answers_as_it_must_and_lives", STATELESS + "test_body_that_is_no_request_is_refused"),
+    must("2.1-7", "all: basic, error codes", "What is no JSON is -32700.",
+         CASES + "test_peer_answers_as_it_must_and_lives", *said("errors", *ALL)),
+    must("2.1-8", "all: basic, error codes", "JSON that is no message is -32600.",
+         CASES + "test_peer_answers_as_it_must_and_lives", *said("errors", *ALL)),
+    must("2.1-9", "all: basic, error codes", "A method that is unknown, or belongs to a capability not declared, is -32601.",
+         *said("errors", *ALL), STATELESS + "test_method_of_another_era_or_none_is_not_found",
+         "server/test_resources.py::test_an_empty_server_has_no_resource_methods"),
+    must("2.1-10", "all: basic, error codes", "Params of the wrong shape are -32602.",
+         CASES + "test_peer_answers_as_it_must_and_lives", *said("errors", *ALL)),
+    must("2.1-11", "all: basic, error codes", "A fault of the server itself is -32603.",
+         STREAM + "test_whatever_a_handler_raises_is_that_calls_error",
+         STATELESS + "test_failure_of_a_handler_is_that_call_s_error"),
+    must("2.1-12", "all: basic, error codes", "Codes are integers, and mean what the specification says.",
+         ERRORS + "test_codes_and_statuses_are_those_of_the_specification",
+         "types/test_schemas.py::test_error_codes_are_those_of_the_schemas"),
+    must("2.1-13", "2025-03-26: basic, batching", "An array of messages is received.", *said("batches", R2),
+         "transports/test_batches.py::test_answers_of_a_batch_come_as_one_array"),
+    must("2.1-14", "2025-03-26: basic, batching", "`initialize` is not part of a batch.", *said("batches", R2),
+         "transports/test_batches.py::test_initialize_is_never_in_a_batch"),
+    must("2.1-15", "2025-06-18 on: basic", "An array of messages is no message.", *said("batches", R1, R3, R4, R5),
+         STATELESS + "test_body_that_is_no_request_is_refused"),
+    must("2.1-16", "all: schema", "Members and capabilities that nobody knows are tolerated.",
+         *said("errors", *ALL), CASES + "test_peer_answers_as_it_must_and_lives"),
+    must("2.1-17", "2026-07-28: basic, error codes", "-32020, -32021 and -32022 have the data that their schema demands.",
+         ERRORS + "test_data_of_refusals_has_the_shape_of_the_schema", *suite("server-stateless", R5)),
+    must("2.1-18", "2026-07-28: basic, error codes", "-32020, -32021, -32022 and missing `_meta` fields are HTTP 400.",
+         ERRORS + "test_codes_and_statuses_are_those_of_the_specification", *suite("server-stateless", R5)),
+    must("2.1-19", "2026-07-28: basic, error codes", "-32601 is HTTP 404, with the error in its body.",
+         STATELESS + "test_method_of_another_era_or_none_is_not_found", *suite("server-stateless", R5)),
+    must("2.1-20", "2026-07-28: basic, error codes", "-32002 and -32042 are not sent.",
+         PEER + "test_not_found_has_the_code_of_the_revision", *suite("sep-2164-resource-not-found", R5)),
+    must("2.1-21", "2026-07-28: basic, error codes", "Nothing new is allocated from -32000 to -32019.",
+         ERRORS + "test_codes_and_statuses_are_those_of_the_specification"),
+    should("2.1-22", "2026-07-28: basic, error codes", "Codes of an application lie outside of -32768 to -32000.",
+           "yes", ERRORS + "test_codes_and_statuses_are_those_of_the_specification"),
+)  # fmt: skip
+
+LIFECYCLE: tuple[Row, ...] = (
+    must("2.2-1", "handshake: lifecycle, version negotiation", "A revision that the server speaks is answered with itself.",
+         PHASES + "test_a_revision_that_is_known_is_agreed_on", *said("opening", *HANDSHAKE)),
+    must("2.2-2", "handshake: lifecycle, version negotiation", "Any other is answered with one that the server speaks.",
+         PHASES + "test_any_other_revision_is_answered_with_our_latest", *said("version", *HANDSHAKE)),
+    should("2.2-3", "handshake: lifecycle, version negotiation", "That one is the latest of the handshake era.", "yes",
+           PHASES + "test_any_other_revision_is_answered_with_our_latest"),
+    must("2.2-4", "handshake: lifecycle, initialization", "The result of `initialize` holds version, capabilities and who the server is.",
+         *said("opening", *HANDSHAKE), *suite("server-initialize", R4)),
+    should("2.2-5", "handshake: lifecycle, initialization", "Before `notifications/initialized` the server sends nothing but ping and logs.",
+           "yes", PHASES + "test_nothing_is_sent_before_the_client_confirms_or_after_the_end",
+           WATCHING + "test_a_session_is_told_nothing_of_lists_before_it_has_confirmed_the_handshake"),
+    should("2.2-6", "handshake: lifecycle, initialization", "Before the result of `initialize` a client sends nothing but ping: other requests are refused.",
+           "yes", PEER + "test_a_call_before_the_handshake_is_refused", PEER + "test_ping_is_served_before_the_handshake"),
+    must("2.2-7", "handshake: lifecycle, operation", "The agreed revision and the capabilities hold for the whole session.",
+         PEER + "test_a_second_initialize_is_refused_and_the_first_agreement_stands",
+         SESSIONS + "test_second_initialize_does_not_renegotiate"),
+    must("2.2-8", "handshake: lifecycle, operation", "Only capabilities that were declared are used: what has no handler is not declared.",
+         APP + "test_a_server_says_who_it_is_and_what_it_has", APP + "test_every_method_belongs_to_its_era"),
+    must("2.2-9", "handshake: lifecycle, capabilities", "The client is asked only for what it declared.", *said("unable", *HANDSHAKE)),
+    must("2.2-10", "2025-06-18 on: transports, version header", "A version header that is not spoken is HTTP 400.",
+         SESSIONS + "test_version_header_is_optional_but_must_be_known", HTTP + "test_version_header_of_a_session"),
+    should("2.2-11", "2025-06-18 on: transports, version header", "Without the header and a session 2025-03-26 is assumed.",
+           "yes", HTTP + "test_era_of_a_post", SESSIONS + "test_version_header_is_optional_but_must_be_known"),
+    must("2.2-12", "handshake: cancellation", "`initialize` is not cancelled.", PEER + "test_initialize_is_not_cancelled"),
+    should("2.2-13", "handshake: lifecycle, timeouts", "Every request has a deadline, and one that progress does not move.",
+           "yes", STREAM + "test_a_request_over_its_deadline_is_cancelled_and_told_so_and_a_long_one_is_not",
+           SESSIONS + "test_request_over_its_time_is_cancelled_and_answered"),
+    should("2.2-14", "handshake: lifecycle, errors", "A failure to agree ends nothing: `initialize` can be tried again.", "yes",
+           PEER + "test_a_failed_initialize_can_be_tried_again", SESSIONS + "test_refused_initialize_leaves_nothing_behind"),
+)  # fmt: skip
+
+ENVELOPE: tuple[Row, ...] = (
+    must("2.3-1", "2026-07-28: basic, request metadata", "A request without `protocolVersion` or `clientCapabilities` in `_meta` is -32602.",
+         PEER + "test_a_stateless_request_without_a_required_field_is_refused", *said("opening", R5)),
+    must("2.3-2", "2026-07-28: basic, request metadata", "Over HTTP that is status 400.",
+         STATELESS + "test_missing_meta_is_told_as_such", *suite("server-stateless", R5)),
+    must("2.3-3", "2026-07-28: basic, request metadata", "A request without `clientInfo` is served.",
+         PEER + "test_a_stateless_request_needs_no_handshake", *suite("server-stateless", R5)),
+    must("2.3-4", "2026-07-28: basic, results", "Every result has a `resultType`.",
+         PEER + "test_the_stateless_era_gets_its_stamps", "transcripts/test_schemas.py::test_what_the_server_says_is_of_the_schema",
+         *suite("input-required-result-result-type", R5)),
+    should("2.3-5", "2026-07-28: basic, results", "Every result says in `_meta` who the server is.", "yes",
+           PEER + "test_the_stateless_era_gets_its_stamps", *suite("server-stateless", R5)),
+    must("2.3-6", "2026-07-28: basic, statelessness", "Nothing is taken from an earlier request: version, client, capabilities.",
+         PEER + "test_era_is_a_property_of_a_request", PEER + "test_a_stateless_request_needs_no_handshake",
+         *suite("input-required-result-capability-check", R5)),
+    must("2.3-7", "2026-07-28: basic, statelessness", "Neither a connection nor a process is a session.",
+         SECURITY + "test_messages.py::test_both_eras_share_one_stream_and_its_ids",
+         STATELESS + "test_clients_with_equal_ids_get_their_own_answers"),
+    must("2.3-8", "2026-07-28: basic, statelessness", "Lists do not differ by connection, nor as a side effect of other calls.",
+         "requirements/test_base.py::test_lists_are_the_same_on_every_connection_and_after_every_call", "server/test_lists.py::test_a_page_is_encoded_once_until_the_list_changes"),
+    must("2.3-9", "2026-07-28: basic, client and server info", "What either side says of itself steers neither behaviour nor security.",
+         PEER + "test_the_name_of_the_client_is_not_the_name_of_the_tool", "requirements/test_base.py::test_who_the_client_is_changes_nothing"),
+    must("2.3-10", "all: basic, _meta", "Keys with a reserved prefix are used only as the specification says.",
+         "requirements/test_base.py::test_reserved_keys_are_those_of_the_specification"),
+    must("2.3-11", "all: basic, _meta", "What an author puts into `_meta` is sent as it is.",
+         PEER + "test_the_results_own_meta_is_kept_and_the_authors_object_unchanged"),
+    must("2.3-12", "all: basic, _meta", "No field of the stateless era reaches a client of the handshake era.",
+         PEER + "test_stamps_never_reach_the_handshake_era"),
+)  # fmt: skip
+
+DISCOVERY: tuple[Row, ...] = (
+    must("2.4-1", "2026-07-28: server/discover", "`server/discover` is served.", *said("opening", R5), *suite("server-stateless", R5)),
+    must("2.4-2", "2026-07-28: server/discover", "It holds the versions, the capabilities and the caching hints.",
+         *said("opening", R5), *suite("caching", R5)),
+    must("2.4-3", "2026-07-28: versioning", "A version that is not spoken is -32022 on every method, with what is.",
+         PEER + "test_a_revision_that_is_not_stateless_is_refused_with_what_is_spoken",
+         STATELESS + "test_unknown_version_gets_the_list_of_those_that_are_spoken", *said("opening", R5)),
+    must("2.4-4", "2026-07-28: versioning", "What that error lists is part of what discovery lists.",
+         "requirements/test_base.py::test_every_version_that_a_refusal_names_is_in_discovery", *suite("server-stateless", R5)),
+    must("2.4-5", "2026-07-28: server/discover", "A client may skip discovery.", PEER + "test_a_stateless_request_needs_no_handshake"),
+)  # fmt: skip
+
+ERAS: tuple[Row, ...] = (
+    must("2.5-1", "2026-07-28: versioning, both eras", "A request with the stateless version in `_meta` is served by the stateless rules, whatever came before.",
+         PEER + "test_era_is_a_property_of_a_request", SECURITY + "test_messages.py::test_both_eras_share_one_stream_and_its_ids"),
+    must("2.5-2", "2026-07-28: versioning, both eras", "`initialize` without it opens a session of the handshake era.",
+         *said("opening", *HANDSHAKE), SESSIONS + "test_initialize_opens_a_session_that_serves"),
+    must("2.5-3", "2026-07-28: versioning, removed methods", "`initialize`, `ping`, `logging/setLevel`, `resources/subscribe` and `unsubscribe` are unknown methods.",
+         STATELESS + "test_method_of_another_era_or_none_is_not_found", *said("ping", R5), *said("opening", R5), *suite("server-stateless", R5)),
+    must("2.5-4", "2026-07-28: transports, HTTP", "GET and DELETE are 405 where no session is meant.",
+         STATELESS + "test_this_era_has_post_only"),
+    must("2.5-5", "handshake: transports, sessions", "A session id that is unknown or over is 404.",
+         SESSIONS + "test_unknown_session_is_not_found_and_not_repeated", SESSIONS + "test_deleted_session_is_gone"),
+    must("2.5-6", "2026-07-28: transports, HTTP", "A session header on a stateless request is ignored.",
+         STATELESS + "test_headers_decide_before_the_handler"),
+    must("2.5-7", "2026-07-28: versioning, stdio", "The first stateless request is never answered with a demand to initialize.",
+         PEER + "test_a_stateless_request_needs_no_handshake", *said("opening", R5)),
+    should("2.5-8", "2026-07-28: versioning, both eras", "A refusal of `initialize` names the versions that are spoken.", "yes",
+           SECURITY + "test_messages.py::test_initialize_with_stateless_meta_names_what_is_spoken"),
+)  # fmt: skip
+
+STDIO_ROWS: tuple[Row, ...] = (
+    must("2.6-1", "all: transports, stdio", "A message is one line of UTF-8 without a line end in it.",
+         STDIO + "test_bytes_one_at_a_time_make_the_same_messages", STATELESS + "test_line_ends_of_a_raw_result_stay_inside_one_event",
+         "transcripts/test_replay.py::test_process_answers_as_written"),
+    must("2.6-2", "all: transports, stdio", "Standard output carries nothing else.",
+         STDIO + "test_stray_output_does_not_touch_the_wire", STDIO + "test_a_handler_can_do_nothing_to_the_server"),
+    should("2.6-3", "all: transports, stdio", "The server exits at the end of input.", "yes",
+           STDIO + "test_what_was_read_is_answered_at_the_end_of_input_and_the_process_exits",
+           STDIO + "test_a_blocking_thread_holds_up_nothing_after_the_end_of_input"),
+    should("2.6-4", "all: lifecycle, shutdown", "It ends in order at SIGTERM.", "yes",
+           STDIO + "test_sigterm_ends_with_what_is_in_flight_answered"),
+    must("2.6-5", "2026-07-28: transports, stdio", "The server writes only answers and notifications.", *said("asking", R5), *said("watching", R5)),
+    must("2.6-6", "all: cancellation", "After `notifications/cancelled` nothing more is sent for that request.",
+         PEER + "test_a_cancelled_request_is_never_answered", STREAM + "test_a_cancelled_request_is_never_answered_and_its_id_is_free",
+         *said("cancellation", *ALL)),
+    should("2.6-7", "2026-07-28: transports, byte streams", "Sockets use the framing of stdio.", "yes",
+           STDIO + "test_a_socket_serves_as_stdin_and_stdout"),
+)  # fmt: skip
+
+STATELESS_HTTP: tuple[Row, ...] = (
+    must("2.7-1", "all: transports, HTTP security", "The Origin of every connection is checked.",
+         STATELESS + "test_headers_decide_before_the_handler", "protocol/test_doors.py::test_page_may_call_its_own_origin_only",
+         *suite("dns-rebinding-protection", R4, R5)),
+    must("2.7-2", "2025-11-25 on: transports, HTTP security", "A bad Origin is HTTP 403.",
+         STATELESS + "test_headers_decide_before_the_handler", SECURITY + "test_http.py::test_only_allowed_names_and_origins_open"),
+    should("2.7-3", "all: transports, HTTP security", "A local server binds 127.0.0.1 alone.", "yes",
+           RUNNER + "test_bind_beyond_loopback_needs_a_token_or_the_word"),
+    should("2.7-4", "all: transports, HTTP security", "Connections are authenticated.",
+           "yes: beyond loopback a token is demanded, or a word that says none is wanted",
+           RUNNER + "test_nothing_but_health_is_served_without_the_token"),
+    must("2.7-5", "2026-07-28: transports, HTTP", "One path takes POST; other methods are 405.",
+         STATELESS + "test_other_http_methods_are_not_allowed", STATELESS + "test_this_era_has_post_only"),
+    must("2.7-6", "2026-07-28: transports, sending messages", "The body is one request or notification; an array or an answer is refused.",
+         STATELESS + "test_body_that_is_no_request_is_refused"),
+    must("2.7-7", "2026-07-28: transports, version header", "`MCP-Protocol-Version` stands on every POST and equals `_meta`; else 400 and -32020.",
+         HTTP + "test_missing_version_header_is_refused", STATELESS + "test_headers_decide_before_the_handler",
+         *suite("http-header-validation", R5)),
+    must("2.7-8", "2026-07-28: transports, HTTP", "A request is answered with JSON or with an event stream.",
+         STATELESS + "test_read_is_answered_with_json", STATELESS + "test_first_notification_turns_the_answer_into_a_stream"),
+    must("2.7-9", "2026-07-28: transports, HTTP", "Whatever decides the status is decided before a stream begins.",
+         STATELESS + "test_headers_decide_before_the_handler", STATELESS + "test_mismatch_is_told_before_an_unknown_method",
+         "requirements/test_base.py::test_a_needed_capability_is_refused_with_its_status"),
+    must("2.7-10", "2026-07-28: transports, HTTP", "A notification that is taken is 202 without a body.",
+         STATELESS + "test_notification_is_taken_without_an_answer"),
+    must("2.7-11", "2026-07-28: transports, streams", "On a request's stream come its own notifications, its answer last, then the end.",
+         STATELESS + "test_first_notification_turns_the_answer_into_a_stream", STATELESS + "test_error_after_a_notification_is_the_last_event",
+         *suite("tools-call-with-progress", R5)),
+    must("2.7-12", "2026-07-28: transports, streams", "The server sends no requests on a stream.", *suite("server-stateless", R5)),
+    must("2.7-13", "2026-07-28: transports, streams", "Events have no ids, and nothing is resumed.",
+         STATELESS + "test_first_notification_turns_the_answer_into_a_stream",
+         "transports/test_http_replay.py::test_stateless_streams_have_no_ids", "requirements/test_base.py::test_a_stateless_stream_has_no_event_ids"),
+    should("2.7-14", "2026-07-28: transports, streams", "`X-Accel-Buffering: no` stands on streams.", "yes",
+           "requirements/test_base.py::test_a_stateless_stream_has_no_event_ids"),
+    should("2.7-15", "2026-07-28: transports, streams", "Comments keep quiet streams open.", "yes",
+           STREAMS + "test_quiet_stream_gets_comments"),
+    must("2.7-16", "2026-07-28: transports, cancellation", "A client that closes its stream has cancelled: the work stops.",
+         STATELESS + "test_client_that_leaves_cancels_its_request"),
+    must("2.7-17", "2026-07-28: transports, HTTP", "Streams of several requests run at once.", *suite("server-sse-multiple-streams", R4, R5)),
+)  # fmt: skip
+
+HEADER_ROWS: tuple[Row, ...] = (
+    must("2.8-1", "2026-07-28: transports, request headers", "`Mcp-Method` equals the body's method; else 400 and -32020.",
+         HTTP + "test_header_unlike_the_body_is_refused", *suite("http-header-validation", R5)),
+    must("2.8-2", "2026-07-28: transports, request headers", "`Mcp-Name` equals the name or URI in the params; else 400 and -32020.",
+         HTTP + "test_header_unlike_the_body_is_refused", STATELESS + "test_headers_decide_before_the_handler",
+         *suite("http-header-validation", R5)),
+    must("2.8-3", "2026-07-28: transports, request headers", "Names of headers are read in any case, values exactly.",
+         HTTP + "test_headers_are_read_by_name", HTTP + "test_headers_like_the_body_pass", *suite("http-header-validation", R5)),
+    must("2.8-4", "2026-07-28: transports, value encoding", "A value in the Base64 form is decoded strictly; another alphabet or padding is 400 and -32020.",
+         HEADERS + "test_value_that_is_not_exact_is_refused", HTTP + "test_name_that_looks_encoded_must_be_encoded",
+         *suite("http-custom-header-server-validation", R5)),
+    must("2.8-5", "2026-07-28: transports, value encoding", "A value without both markers is what it says.",
+         HEADERS + "test_value_without_both_markers_is_literal"),
+    must("2.8-6", "2026-07-28: transports, value encoding", "URIs are compared as they stand, percent signs and all.",
+         HTTP + "test_headers_like_the_body_pass"),
+    must("2.8-7", "2026-07-28: tools, x-mcp-header", "An annotation is a token, unique whatever its case, on a string, integer or boolean reached by `properties` alone.",
+         HEADERS + "test_annotated_properties_are_found", HEADERS + "test_misplaced_annotation_is_an_error"),
+    must("2.8-8", "2026-07-28: tools, x-mcp-header", "A header unlike its argument, or missing beside one, is 400 and -32020.",
+         HEADERS + "test_server_refuses_headers_unlike_their_arguments", *suite("http-custom-header-server-validation", R5)),
+    must("2.8-9", "2026-07-28: tools, x-mcp-header", "No header is expected for an argument that is null or absent; integers compare as numbers.",
+         HEADERS + "test_server_accepts_headers_like_their_arguments", *suite("http-custom-header-server-validation", R5)),
+    must("2.8-10", "2026-07-28: tools, x-mcp-header", "Headers that no annotation names are no reason to refuse.",
+         HEADERS + "test_server_accepts_headers_like_their_arguments"),
+)  # fmt: skip
+
+SESSION_ROWS: tuple[Row, ...] = (
+    must("2.9-1", "2025-03-26 to 2025-11-25: transports, HTTP", "One path serves POST and GET.",
+         SESSIONS + "test_messages_of_no_request_come_on_the_session_s_stream", SESSIONS + "test_initialize_opens_a_session_that_serves"),
+    must("2.9-2", "2025-03-26 to 2025-11-25: transports, sending messages", "Notifications and answers are 202 without a body, or a 4xx.",
+         SESSIONS + "test_notification_and_late_answer_are_taken"),
+    must("2.9-3", "2025-03-26 to 2025-11-25: transports, sending messages", "A request is answered with JSON or with a stream.",
+         SESSIONS + "test_first_notification_turns_the_answer_into_a_stream"),
+    should("2.9-4", "2025-03-26 to 2025-11-25: transports, sending messages", "A request's stream ends with its answer, and after it.",
+           "yes", SESSIONS + "test_first_notification_turns_the_answer_into_a_stream"),
+    must("2.9-5", "2025-03-26 to 2025-11-25: transports, listening", "On the GET stream come no answers, save in a resumption.",
+         SESSIONS + "test_messages_of_no_request_come_on_the_session_s_stream"),
+    must("2.9-6", "2025-03-26 to 2025-11-25: transports, streams", "Each message goes to exactly one stream.",
+         SESSIONS + "test_session_has_one_stream_and_another_one_after_it",
+         SECURITY + "test_subscriptions.py::test_one_change_reaches_both_eras_on_one_stream_once"),
+    must("2.9-7", "2025-03-26 to 2025-11-25: transports, sessions", "A session id is visible ASCII.",
+         SESSIONS + "test_ids_are_unguessable_and_in_no_order"),
+    should("2.9-8", "2025-03-26 to 2025-11-25: transports, sessions", "It is unguessable.", "yes",
+           SESSIONS + "test_ids_are_unguessable_and_in_no_order"),
+    should("2.9-9", "2025-03-26 to 2025-11-25: transports, sessions", "A request without it is 400.", "yes",
+           SESSIONS + "test_request_without_a_session_is_refused", HTTP + "test_handshake_request_without_a_session_is_refused"),
+    must("2.9-10", "2025-03-26 to 2025-11-25: transports, sessions", "After the end of a session its id is 404.",
+         SESSIONS + "test_deleted_session_is_gone", *suite("server-session-lifecycle", R4)),
+    must("2.9-11", "2025-03-26 to 2025-11-25: security, sessions", "A session is no authentication: it is bound to who opened it.",
+         SESSIONS + "test_session_belongs_to_its_principal"),
+    must("2.9-12", "2025-03-26 to 2025-11-25: transports, resumption", "Event ids are unique in their session, and name their stream.",
+         "transports/test_http_replay.py::test_streams_of_one_session_are_never_mixed", "transports/test_http_replay.py::test_a_client_that_was_cut_off_gets_the_rest_and_the_answer"),
+    must("2.9-13", "2025-03-26 to 2025-11-25: transports, resumption", "What is sent again is of that stream alone, and of that session alone.",
+         SESSIONS + "test_last_event_id_brings_nothing_of_anybody",
+         "transports/test_http_replay.py::test_streams_of_one_session_are_never_mixed", "transports/test_http_replay.py::test_event_ids_of_another_session_bring_nothing", "transports/test_http_replay.py::test_a_stream_is_read_on_by_its_principal_alone"),
+    should("2.9-14", "2025-11-25: transports, resumption", "A stream opens with an event that has an id and empty data.", "yes", *suite("server-sse-polling", R4),
+         "transports/test_http_replay.py::test_a_stream_begins_with_an_id_and_no_data",
+         "transports/test_http_replay.py::test_older_clients_get_no_event_without_data"),
+    should("2.9-15", "2025-11-25: transports, resumption", "Before the server closes a connection whose stream goes on, it sends `retry`.", "yes", *suite("server-sse-polling", R4)),
+    should("2.9-16", "2025-03-26 to 2025-11-25: transports, streams", "A connection that breaks does not cancel what it asked for.", "yes",
+           SESSIONS + "test_client_that_leaves_does_not_cancel"),
+    must("2.9-17", "2025-03-26: basic, batching", "A POST may hold several messages, each request of which is answered.",
+         "transports/test_batches.py::test_a_batch_over_http_is_answered_with_one_array", "transports/test_batches.py::test_a_batch_of_which_one_tells_something_is_a_stream"),
+    must("2.9-18", "2025-03-26 to 2025-11-25: transports, HTTP", "GET is answered with an event stream, or 405.",
+         SESSIONS + "test_messages_of_no_request_come_on_the_session_s_stream", SESSIONS + "test_stream_needs_a_client_that_takes_events"),
+    must("2.9-19", "2025-03-26 to 2025-11-25: transports, sessions", "DELETE ends a session, or is 405.",
+         SESSIONS + "test_delete_ends_the_stream_and_what_runs", *suite("server-session-lifecycle", R4)),
+)  # fmt: skip
+
+TWO_ENDPOINTS: tuple[Row, ...] = (
+    must("2.10-1", "2024-11-05: transports, HTTP with SSE", "There are two paths: one opens a stream of events, one takes POSTs.", "transports/test_http_sse.py::test_a_session_is_served_in_any_revision_of_the_handshake"),
+    must("2.10-2", "2024-11-05: transports, HTTP with SSE", "The first event is `endpoint`, and tells where to POST.", "transports/test_http_sse.py::test_a_session_is_served_in_any_revision_of_the_handshake", "transports/test_http_sse.py::test_ids_cannot_be_guessed"),
+    must("2.10-3", "2024-11-05: transports, HTTP with SSE", "What the server says comes as `message` events.", "transports/test_http_sse.py::test_notifications_come_before_their_answer", "transports/test_http_sse.py::test_a_message_may_have_line_ends"),
+    should("2.10-4", "2025-03-26 on: transports, older clients", "Who serves old clients keeps both paths beside the new one.", "yes", "transports/test_http_sse.py::test_other_http_methods_are_not_allowed", "transports/test_http_sse.py::test_it_can_be_turned_off"),
+)  # fmt: skip
+
+ROWS = (
+    *JSONRPC, *LIFECYCLE, *ENVELOPE, *DISCOVERY, *ERAS, *STDIO_ROWS, *STATELESS_HTTP, *HEADER_ROWS, *SESSION_ROWS,
+    *TWO_ENDPOINTS,
+)  # fmt: skip

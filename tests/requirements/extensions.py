@@ -1,0 +1,90 @@
+"""Requirements on extensions, schemas and what the sources contradict each other in: sections 2.19, 2.20, 2.22, 2.23."""
+
+from __future__ import annotations
+
+from tests.requirements.base import ALL, R4, R5
+from tests.requirements.row import Row, must, said, should, suite
+
+__all__ = ["ROWS"]
+
+SIGNATURE = "server/arguments/test_signature.py::"
+HOSTILE = "security/test_tools.py::"
+WATCHING = "server/test_watching.py::"
+PEER = "protocol/test_peer.py::"
+STATELESS = "transports/test_http_stateless.py::"
+
+TASKS: tuple[Row, ...] = (
+    must("2.19-1", "tasks extension: negotiation", "The extension is declared, and used only with clients whose request declares it.",
+         *suite("tasks-capability-negotiation", R5)),
+    must("2.19-2", "tasks extension: negotiation", "A client that did not gets -32021 from its methods.", *suite("tasks-capability-negotiation", R5)),
+    must("2.19-3", "tasks extension: creation", "The server decides; `CreateTaskResult` is flat, of `resultType` task.",
+         *suite("tasks-lifecycle", R5), *suite("tasks-wire-fields", R5)),
+    must("2.19-4", "tasks extension: creation", "A task is kept before it is told.", "server/tasks/test_serving.py::test_a_task_is_stored_before_its_call_is_answered_and_before_its_function_runs"),
+    must("2.19-5", "tasks extension: tasks/get", "It holds the state, and of a finished task the result or the error.", *suite("tasks-lifecycle", R5)),
+    must("2.19-6", "tasks extension: states", "What a tool reports as an error is completed; failed is for protocol errors.", *suite("tasks-lifecycle", R5)),
+    must("2.19-7", "tasks extension: tasks/update, tasks/cancel", "They are acknowledged with an empty result.",
+         *suite("tasks-lifecycle", R5), *suite("tasks-mrtr-input", R5)),
+    must("2.19-8", "tasks extension: tasks/cancel", "Cancelling what is over is acknowledged alike.", *suite("tasks-lifecycle", R5)),
+    must("2.19-9", "tasks extension", "`tasks/list` and `tasks/result` are unknown methods.", *suite("tasks-dispatch-and-envelope", R5)),
+    must("2.19-10", "tasks extension", "An unknown task is -32602.", *suite("tasks-dispatch-and-envelope", R5)),
+    must("2.19-11", "tasks extension: input", "A task that needs input says so with its questions, whose keys are never used twice.", *suite("tasks-mrtr-input", R5),
+         "server/tasks/test_serving.py::test_questions_are_answered_one_by_one_and_no_key_is_used_twice"),
+    must("2.19-12", "tasks extension: input", "Tasks carry no `requestState`.", *suite("tasks-request-state-removal", R5)),
+    must("2.19-13", "tasks extension: input", "Rounds of questions are over before a task begins.", *suite("tasks-mrtr-composition", R5)),
+    must("2.19-14", "tasks extension: security", "Ids are unguessable, and bound to their caller.", "server/tasks/test_serving.py::test_another_principal_finds_no_task_by_any_method"),
+    must("2.19-15", "tasks extension: notifications", "States are told on a listen that named the task.", "server/tasks/test_serving.py::test_a_listener_is_told_each_change_with_the_whole_state_and_its_own_id", *said("tasks", R5)),
+    must("2.19-16", "tasks extension: headers", "`Mcp-Name` is the task's id.", *suite("tasks-request-headers", R5)),
+    must("2.19-17", "tasks extension", "What is only to be had as a task is refused to others with -32021.", *suite("tasks-required-task-error", R5)),
+    must("2.19-18", "tasks extension", "Tasks tell no progress and no logs.", "server/tasks/test_serving.py::test_a_task_sends_neither_progress_nor_logs"),
+    must("2.19-19", "2025-11-25: tasks", "The experimental tasks of that revision are not declared, and their methods unknown.",
+         *said("opening", R4), "requirements/test_extensions.py::test_the_older_tasks_are_neither_declared_nor_served"),
+)  # fmt: skip
+
+SKILLS: tuple[Row, ...] = (
+    must("2.20-1", "skills extension: declaration", "Declared inline, with `resources` beside it.", *said("skills", R4, R5), *suite("sep-2640-skills-enumeration", R5)),
+    must("2.20-2", "skills extension: skills/list", "Served, with pages and caching hints.", *suite("sep-2640-skills-enumeration", R5)),
+    must("2.20-3", "skills extension: skills/get", "Served; an unknown URI is -32602.", *suite("sep-2640-skills-enumeration", R5)),
+    must("2.20-4", "skills extension: entries", "An entry has its URI, its front matter verbatim, and every file once with digest and size.",
+         *suite("sep-2640-skills-enumeration", R5), *suite("sep-2640-skills-manifest", R5)),
+    must("2.20-5", "skills extension: names", "The last directory is the skill's name.", *suite("sep-2640-skills-enumeration", R5)),
+    must("2.20-6", "skills extension: files", "Every file is read by `resources/read`, and is what its digest says.", *suite("sep-2640-skills-manifest", R5)),
+    must("2.20-7", "skills extension: directories", "`resources/directory/read` lists the children of a directory; anything else is -32602.",
+         *suite("sep-2640-skills-directory", R5)),
+    should("2.20-8", "skills extension: limits", "No skill has more than 512 files or 16 MiB.", "yes", *suite("sep-2640-skills-enumeration", R5)),
+    should("2.20-9", "skills extension: URIs", "The scheme is `skill`.", "yes", *suite("sep-2640-skills-enumeration", R5)),
+    must("2.20-10", "2026-07-28: extensions", "Extensions are declared under `capabilities.extensions`, by an id with a prefix.", "server/test_extensions.py::test_an_extension_is_declared_where_the_revision_has_them", "server/test_extensions.py::test_what_is_no_identifier_is_refused"),
+    must("2.20-11", "2026-07-28: extensions", "An extension's method is unknown where it is not declared.", "server/test_extensions.py::test_a_required_extension_must_be_declared_by_the_client", "server/test_extensions.py::test_revisions_without_extensions_have_no_such_method"),
+    must("2.20-12", "apps extension", "A `ui://` resource is HTML of its profile, and its tool names it in `_meta`.", "server/test_apps.py::test_a_page_is_read_with_its_type_and_what_it_needs", "server/test_apps.py::test_tools_name_their_page_and_who_may_call_them"),
+)  # fmt: skip
+
+SCHEMAS: tuple[Row, ...] = (
+    must("2.22-1", "2025-11-25 on: basic, JSON Schema", "Without `$schema` a schema is of 2020-12.", "server/arguments/test_schemas.py::test_without_a_dialect_it_is_2020_12",
+         SIGNATURE + "test_the_schema_accepts_what_the_decoder_accepts"),
+    must("2.22-2", "2025-11-25 on: basic, JSON Schema", "A schema of a dialect that is not known is refused with a clear error.", "server/arguments/test_schemas.py::test_the_dialect_that_a_schema_names_is_honoured", "server/arguments/test_schemas.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason"),
+    must("2.22-3", "2026-07-28: basic, JSON Schema", "No `$ref` is fetched; what leads elsewhere is refused.", "server/arguments/test_schemas.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason",
+         HOSTILE + "test_published_schemas_refer_to_nothing_elsewhere"),
+    should("2.22-4", "2026-07-28: basic, JSON Schema", "Depth, subschemas and time are bounded.", "yes", "server/arguments/test_schemas.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason", "server/arguments/test_schemas.py::test_a_pattern_that_backtracks_takes_no_time"),
+    must("2.22-5", "2026-07-28: server/tools", "Schemas are listed as they were given.", *suite("json-schema-2020-12", R4, R5), "server/arguments/test_schemas.py::test_a_schema_by_hand_is_listed_byte_for_byte"),
+    must("2.22-6", "2025-11-25 on: basic, icons", "Icons have the members of the schema, on servers and features alike.", "requirements/test_extensions.py::test_icons_go_out_as_they_were_given"),
+    must("2.22-7", "2026-07-28: basic, tracing", "`traceparent`, `tracestate` and `baggage` in `_meta` are no reason to refuse.",
+         "requirements/test_extensions.py::test_trace_keys_are_let_through"),
+)  # fmt: skip
+
+CONTRADICTIONS: tuple[Row, ...] = (
+    must("2.23-1", "2026-07-28: subscriptions against cancellation", "A listen that the server ends is answered; on stdio it is cancelled too, before.",
+         "requirements/test_features.py::test_a_listen_that_the_server_ends_is_cancelled_and_then_answered"),
+    must("2.23-2", "2026-07-28: changelog against caching", "Discovery carries caching hints.", *suite("caching", R5)),
+    must("2.23-3", "2026-07-28: schema against MRTR", "Answers on other requests are no reason to ask.", *suite("input-required-result-unsupported-methods", R5)),
+    must("2.23-4", "tasks extension: prose against examples", "`tasks/get` is of `resultType` complete.", *suite("tasks-wire-fields", R5)),
+    must("2.23-5", "2026-07-28: transports against SEP-2243", "`number` is never annotated with a header.",
+         "protocol/test_header_values.py::test_misplaced_annotation_is_an_error"),
+    must("2.23-6", "skills extension: draft against suite", "Sizes and the caching hints of `skills/get` are sent.", *suite("sep-2640-skills-enumeration", R5)),
+    must("2.23-7", "2025-11-25 on: tools page against schema", "Arguments that do not fit are `isError`; -32602 is for `name` and `arguments` of the wrong shape.",
+         *said("tools", *ALL)),
+    must("2.23-8", "handshake: TypeScript fixture against transports", "Problems of sessions are told by HTTP status.",
+         "transports/test_http_sessions.py::test_request_without_a_session_is_refused",
+         "transports/test_http_sessions.py::test_unknown_session_is_not_found_and_not_repeated"),
+    must("2.23-9", "2026-07-28: schema against suite", "Members of capabilities that are gone are tolerated.", *suite("server-stateless", R5)),
+)  # fmt: skip
+
+ROWS = (*TASKS, *SKILLS, *SCHEMAS, *CONTRADICTIONS)

@@ -1,0 +1,275 @@
+"""Requirements on what a server offers and asks for: sections 2.11 to 2.18."""
+
+from __future__ import annotations
+
+from tests.requirements.base import ALL, HANDSHAKE, R2, R3, R4, R5
+from tests.requirements.row import Row, must, said, should, suite
+
+__all__ = ["ROWS"]
+
+RESOURCES = "server/test_resources.py::"
+WATCHING = "server/test_watching.py::"
+TOOLS = "server/test_tools.py::"
+SIGNATURE = "server/arguments/test_signature.py::"
+PROMPTS = "server/test_prompts.py::"
+LISTS = "server/test_lists.py::"
+CURSORS = "server/test_cursors.py::"
+CONTEXT = "server/test_context.py::"
+APP = "server/test_app.py::"
+PEER = "protocol/test_peer.py::"
+URIS = "protocol/test_uri_template.py::"
+STREAM = "transports/test_stream.py::"
+SESSIONS = "transports/test_http_sessions.py::"
+STREAMS = "transports/test_http_streams.py::"
+STATELESS = "transports/test_http_stateless.py::"
+FOLDER = "sources/test_folder.py::"
+OPENING = "sources/test_safe_open.py::"
+FILES = "security/test_files.py::"
+HOSTILE = "security/test_tools.py::"
+SUBSCRIPTIONS = "security/test_subscriptions.py::"
+SCHEMA = "transcripts/test_schemas.py::test_what_the_server_says_is_of_the_schema"
+
+RESOURCE_ROWS: tuple[Row, ...] = (
+    must("2.11-1", "all: server/resources, capabilities", "A server with resources declares the capability.",
+         APP + "test_a_server_says_who_it_is_and_what_it_has", *said("opening", *ALL)),
+    must("2.11-2", "all: server/resources, capabilities", "Undeclared, its methods are unknown ones.",
+         RESOURCES + "test_an_empty_server_has_no_resource_methods"),
+    must("2.11-3", "2026-07-28: server/resources, capabilities", "Declared, `resources/list` is served, be it empty.",
+         RESOURCES + "test_a_catalogue_alone_serves_what_is_never_registered", *suite("resources-list", R4, R5)),
+    must("2.11-4", "all: server/resources, data types", "A resource has a URI and a name, and members of its schema alone.",
+         RESOURCES + "test_a_resource_is_listed_with_all_that_was_said_of_it", SCHEMA),
+    must("2.11-5", "all: server/resources, templates", "Templates follow RFC 6570, and have a list of their own.",
+         URIS + "test_expands_as_the_rfc_shows", *said("resources", *ALL), *suite("resources-templates-read", R4, R5)),
+    must("2.11-6", "all: server/resources, reading", "Contents have the URI that was asked for and either text or base64.",
+         FOLDER + "test_the_answer_carries_the_uri_that_was_asked_for", *said("resources", *ALL), *suite("resources-read-text", R4, R5), *suite("resources-read-binary", R4, R5)),
+    must("2.11-7", "all: server/resources, contents", "Text is for what is text; anything else is base64.",
+         "server/test_mime.py::test_what_is_no_text_is_not_decoded", FILES + "test_content_is_told_as_what_it_is"),
+    must("2.11-8", "2026-07-28: server/resources, error handling", "What is missing is -32602, and never empty contents.",
+         *said("resources", R5), *suite("sep-2164-resource-not-found", R5), FOLDER + "test_an_empty_directory_is_no_empty_answer"),
+    should("2.11-9", "handshake: server/resources, error handling", "What is missing is -32002.", "yes", *said("resources", *HANDSHAKE)),
+    should("2.11-10", "all: server/resources, error handling", "The error's data holds the URI.", "yes", *said("resources", *ALL)),
+    should("2.11-11", "all: server/resources, error handling", "A fault of the server is -32603.", "yes",
+           RESOURCES + "test_a_handlers_error_says_nothing_of_what_it_was"),
+    must("2.11-12", "handshake: server/resources, subscriptions", "Who subscribed is told of changes with the URI, until it unsubscribes.",
+         *said("watching", *HANDSHAKE), WATCHING + "test_watching_twice_tells_once_and_unsubscribing_ends_it",
+         *suite("resources-subscribe", R4), *suite("resources-unsubscribe", R4)),
+    must("2.11-13", "handshake: server/resources, subscriptions", "Subscriptions end with their session.",
+         WATCHING + "test_the_end_of_a_session_drops_all_it_watched"),
+    should("2.11-14", "all: server/resources, list changed", "With `listChanged` declared, a changed list is told.", "yes",
+           WATCHING + "test_adding_and_removing_tells_the_watchers_of_the_list"),
+    must("2.11-15", "all: server/resources, annotations", "Annotations are of the schema, on resources, templates and blocks.",
+         RESOURCES + "test_computed_annotations_are_computed_for_every_list", SCHEMA),
+    must("2.11-16", "all: server/resources, security", "Every URI is validated.",
+         RESOURCES + "test_what_is_no_uri_is_an_invalid_param", FILES + "test_uris_that_are_none_are_invalid_params_and_not_repeated"),
+    must("2.11-17", "2026-07-28: server/resources, security", "Paths of `file://` URIs lead nowhere outside.",
+         OPENING + "test_no_trick_with_the_path_leads_out", FILES + "test_no_spelling_leads_out_and_the_answers_look_alike"),
+    must("2.11-18", "all: server/resources, security", "Bytes are properly encoded.",
+         "types/test_content.py::test_bytes_are_base64_on_the_wire_only", PEER + "test_large_contents_are_the_same_in_pieces"),
+    should("2.11-19", "all: server/resources, security", "Who may not read is refused.", "yes",
+           RESOURCES + "test_a_missing_and_a_forbidden_resource_look_the_same"),
+    must("2.11-20", "all: server/resources, URI schemes", "Custom schemes follow RFC 3986.",
+         RESOURCES + "test_what_is_no_uri_cannot_be_registered"),
+    should("2.11-21", "all: server/resources, URI schemes", "`https` only where a client can fetch it alone.",
+           "no: the author chooses the scheme, and only the author can know"),
+    must("2.11-22", "all: server/resources, templates", "A simple variable does not match a slash.",
+         URIS + "test_matches", *said("resources", *ALL)),
+    must("2.11-23", "all: server/resources, templates", "Captured values are decoded after matching, once.",
+         URIS + "test_matches", *said("resources", *ALL)),
+    should("2.11-24", "all: server/resources, templates", "Variables are completed by `completion/complete`.", "yes", *said("completion", *ALL)),
+    must("2.11-25", "2026-07-28: server/resources, reading", "`resources/read` may ask for input, and carries caching hints else.",
+         "requirements/test_features.py::test_a_resource_may_ask_for_input", *suite("caching", R5)),
+    must("2.11-27", "all: server/resources, data types", "A size is that of the raw bytes; a template has none.",
+         FOLDER + "test_a_file_is_listed_with_all_that_is_known_of_it", RESOURCES + "test_a_template_has_no_size_and_a_decorator_needs_a_uri"),
+    must("2.11-28", "2026-07-28: server/resources, reading", "What is there but empty is one content with an empty text.",
+         *said("resources", *ALL)),
+    should("2.11-26", "all: server/resources, embedded resources", "A server that embeds resources declares them.", "yes",
+           *suite("tools-call-embedded-resource", R4, R5)),
+)  # fmt: skip
+
+LISTEN: tuple[Row, ...] = (
+    must("2.12-1", "2026-07-28: subscriptions", "The first message is the acknowledgement, with what is honoured and nothing else.",
+         WATCHING + "test_the_acknowledgement_comes_first_and_every_notice_has_the_ids_own_type", *said("watching", R5),
+         *suite("server-stateless", R5)),
+    must("2.12-2", "2026-07-28: subscriptions", "Nothing is told that was not asked for.",
+         WATCHING + "test_only_what_the_filter_names_is_told", *said("watching", R5)),
+    must("2.12-3", "2026-07-28: subscriptions", "Every notification carries the id of its listen request, of the same JSON type.",
+         WATCHING + "test_the_acknowledgement_comes_first_and_every_notice_has_the_ids_own_type", *said("watching", R5)),
+    must("2.12-4", "2026-07-28: subscriptions", "Progress and logs never go there.",
+         "requirements/test_features.py::test_progress_and_logs_stay_off_a_listen"),
+    must("2.12-5", "2026-07-28: subscriptions", "Several may be open at once.",
+         WATCHING + "test_two_listens_on_one_stream_are_told_apart_and_cancelling_one_leaves_the_other"),
+    must("2.12-6", "2026-07-28: subscriptions", "What a listen watched ends with its stream.",
+         STREAMS + "test_listener_that_leaves_is_forgotten", SUBSCRIPTIONS + "test_listeners_that_vanish_give_everything_back"),
+    should("2.12-7", "2026-07-28: subscriptions, ending", "A server that ends a listen answers it with the subscription's id.", "yes",
+           WATCHING + "test_draining_gives_every_listen_its_result", STREAMS + "test_drain_ends_a_listen_with_its_result"),
+    must("2.12-8", "2026-07-28: cancellation", "On stdio a server that ends a listen sends `notifications/cancelled` for it.",
+         "requirements/test_features.py::test_a_listen_that_the_server_ends_is_cancelled_and_then_answered"),
+    must("2.12-9", "2026-07-28: cancellation", "On stdio the client ends it by `notifications/cancelled`.",
+         *said("watching", R5), WATCHING + "test_two_listens_on_one_stream_are_told_apart_and_cancelling_one_leaves_the_other"),
+    must("2.12-10", "2026-07-28: subscriptions", "Over HTTP the answer is an event stream.",
+         STREAMS + "test_listen_is_acknowledged_first_and_then_told", STREAMS + "test_client_that_does_not_take_events_cannot_listen"),
+)  # fmt: skip
+
+CACHING: tuple[Row, ...] = (
+    must("2.13-1", "2026-07-28: caching", "`ttlMs` and `cacheScope` stand on complete results of discovery, the lists and reads.",
+         *suite("caching", R5), PEER + "test_caching_hints_are_only_on_what_can_be_kept",
+         "requirements/test_features.py::test_every_list_has_the_servers_hints"),
+    must("2.13-2", "2026-07-28: caching", "They stand on no other result, and not on questions.",
+         PEER + "test_caching_hints_are_only_on_what_can_be_kept", *said("asking", R5)),
+    must("2.13-3", "2026-07-28: caching", "`ttlMs` is an integer from 0, `cacheScope` public or private.", SCHEMA, *suite("caching", R5)),
+    must("2.13-4", "2026-07-28: caching", "All pages of a list have one scope.", "requirements/test_features.py::test_all_pages_of_a_list_have_one_scope"),
+    must("2.13-5", "2026-07-28: caching", "What depends on the user is private.",
+         "requirements/test_features.py::test_nothing_is_public_unless_the_author_says_so"),
+    must("2.13-7", "2026-07-28: caching", "What came of answers is not kept: its hints forbid it.",
+         "requirements/test_features.py::test_a_resource_may_ask_for_input"),
+    must("2.13-6", "2026-07-28: caching", "Public is no access control.", RESOURCES + "test_a_missing_and_a_forbidden_resource_look_the_same"),
+)  # fmt: skip
+
+ROUNDS: tuple[Row, ...] = (
+    must("2.14-1", "2026-07-28: MRTR", "Only `tools/call`, `prompts/get` and `resources/read` ask for input.",
+         *suite("input-required-result-unsupported-methods", R5), "server/asking/test_rounds.py::test_only_tools_prompts_and_resources_may_ask"),
+    must("2.14-2", "2026-07-28: MRTR", "Such a result has questions or state, and `resultType` says so.",
+         *said("asking", R5), *suite("input-required-result-result-type", R5)),
+    must("2.14-3", "2026-07-28: MRTR", "A question is a method of the three and its params, under a key of its own.",
+         *said("asking", R5), SCHEMA, *suite("input-required-result-multiple-input-requests", R5),
+         *suite("input-required-result-basic-elicitation", R5), *suite("input-required-result-basic-sampling", R5),
+         *suite("input-required-result-basic-list-roots", R5)),
+    must("2.14-4", "2026-07-28: MRTR", "Only what the request's capabilities allow is asked.",
+         *suite("input-required-result-capability-check", R5), *said("unable", R5)),
+    must("2.14-5", "2026-07-28: MRTR", "What needs more is -32021 with what it needs, an object.", *said("unable", R5), *suite("server-stateless", R5)),
+    must("2.14-6", "2026-07-28: MRTR", "State comes back from an attacker: what was changed is refused.",
+         *suite("input-required-result-tampered-state", R5), *suite("input-required-result-request-state", R5),
+         *said("asking", R5)),
+    must("2.14-7", "2026-07-28: MRTR", "State is bound to its caller, its request and a time.", "server/asking/test_rounds.py::test_a_state_is_good_for_its_own_call_only", "server/asking/test_rounds.py::test_no_bit_of_a_state_can_be_changed", "server/asking/test_rounds.py::test_an_old_state_is_refused_before_anything_runs"),
+    should("2.14-8", "2026-07-28: MRTR", "Missing answers are asked for again.", "yes", *suite("input-required-result-missing-input-response", R5), *said("asking", R5)),
+    should("2.14-9", "2026-07-28: MRTR", "Answers under unknown keys are ignored.", "yes", *suite("input-required-result-ignore-extra-params", R5)),
+    should("2.14-10", "2026-07-28: MRTR", "Answers are validated before they are used.", "yes", *suite("input-required-result-validate-input", R5), *said("asking", R5)),
+    must("2.14-11", "2026-07-28: MRTR", "Each round's state carries the answers before it.", *suite("input-required-result-multi-round", R5), *said("asking", R5)),
+    should("2.14-12", "2026-07-28: MRTR", "The rounds are bounded.", "yes", "server/asking/test_rounds.py::test_rounds_are_bounded", "server/asking/test_rounds.py::test_the_state_is_bounded"),
+    must("2.14-13", "2026-07-28: MRTR", "Prompts ask as tools do.",
+         *suite("input-required-result-non-tool-request", R5)),
+)  # fmt: skip
+
+TOOL_ROWS: tuple[Row, ...] = (
+    must("2.15-1", "all: server/tools, capabilities", "A server with tools declares the capability.",
+         APP + "test_a_server_says_who_it_is_and_what_it_has", *said("opening", *ALL)),
+    must("2.15-2", "all: server/tools, error handling", "An unknown tool is a protocol error, -32602.",
+         TOOLS + "test_an_unknown_tool_is_an_invalid_param", *said("tools", *ALL)),
+    must("2.15-3", "all: server/tools, error handling", "What fails in a tool is a result with `isError`.",
+         TOOLS + "test_errors_that_authors_raise_are_results", *said("tools", *ALL), *suite("tools-call-error", R4, R5)),
+    should("2.15-4", "2025-11-25 on: server/tools, error handling", "Arguments that do not fit are results with `isError`.",
+           "yes: in every revision", TOOLS + "test_arguments_that_do_not_fit_are_told_and_the_function_is_not_run", *said("tools", *ALL)),
+    must("2.15-5", "all: server/tools", "`arguments` may be absent.", *said("tools", *ALL)),
+    must("2.15-6", "all: server/tools, tool", "`inputSchema` is an object's schema, never absent.",
+         SIGNATURE + "test_no_parameters_is_an_empty_closed_object", *suite("tools-list", R4, R5), "types/test_checks.py::test_tool_schema_must_be_an_object"),
+    must("2.15-7", "2025-06-18 on: server/tools, output schema", "Structured results conform to the `outputSchema`.",
+         TOOLS + "test_a_result_unlike_its_annotation_is_a_fault_of_the_server"),
+    should("2.15-8", "2025-06-18 on: server/tools, structured content", "Structure is told as a text block too.", "yes",
+           TOOLS + "test_what_a_function_without_annotation_returns", *said("tools", *ALL)),
+    must("2.15-9", "2025-06-18, 2025-11-25: server/tools", "There, structured content is an object.",
+         TOOLS + "test_an_output_schema_that_is_no_object_is_for_revisions_that_take_it", *said("tools", R3, R4)),
+    must("2.15-10", "2026-07-28: server/tools", "There, it is any JSON value, null among them.",
+         TOOLS + "test_null_is_structured_content_where_it_was_promised", *said("tools", R5)),
+    must("2.15-11", "all: server/tools, security", "All inputs are validated.",
+         HOSTILE + "test_arguments_that_are_not_the_tools_are_refused", SIGNATURE + "test_every_kind_of_parameter_is_decoded"),
+    must("2.15-12", "all: server/tools, security", "Access is controlled.", "server/test_hooks.py::test_a_hook_may_answer_by_itself_or_refuse", TOOLS + "test_errors_that_authors_raise_are_results"),
+    must("2.15-13", "all: server/tools, security", "Calls are rate-limited.", "server/test_guards.py::test_a_caller_above_the_rate_is_told_when_to_come_again", STREAM + "test_too_many_requests_at_once_are_refused"),
+    must("2.15-14", "all: server/tools, security", "Outputs are sanitised: a fault tells nothing of itself.",
+         TOOLS + "test_any_other_exception_is_left_to_the_transport", STREAM + "test_whatever_a_handler_raises_is_that_calls_error"),
+    should("2.15-15", "2025-11-25 on: server/tools, names", "Names have 1 to 128 letters, digits, `_`, `-` and `.`, unique in a server.",
+           "partly: `/` is let through, as other servers have it", TOOLS + "test_an_odd_name_is_refused_at_registration",
+           "server/test_features.py::test_a_name_that_is_taken_and_one_that_is_not_there_are_refused_by_name"),
+    should("2.15-16", "2026-07-28: server/tools, listing", "Tools are listed in one order.", "yes",
+           "server/test_features.py::test_features_are_kept_in_the_order_in_which_they_came", *suite("tools-list", R5)),
+    must("2.15-17", "all: server/tools, content", "Blocks are of kinds that the revision has.", SCHEMA,
+         *suite("tools-call-simple-text", R4, R5), *suite("tools-call-mixed-content", R4, R5), *suite("tools-call-image", R4, R5), *suite("tools-call-audio", R4, R5)),
+    should("2.15-18", "all: server/tools, list changed", "With `listChanged` declared, a changed list is told.", "yes",
+           WATCHING + "test_adding_and_removing_tells_the_watchers_of_the_list", *said("watching", *ALL)),
+    should("2.15-20", "all: server/tools, names", "A server that puts others together keeps their names apart by a prefix.",
+           "yes: the author chooses the prefix, and what collides is refused", "server/test_composing.py::test_prefixes_add_up_and_may_be_none",
+           "server/test_composing.py::test_what_collides_is_told_with_both_servers_and_nothing_is_included"),
+    must("2.15-19", "2026-07-28: server/tools, task support", "`execution.taskSupport` is not sent.", SCHEMA),
+)  # fmt: skip
+
+PROMPT_ROWS: tuple[Row, ...] = (
+    must("2.16-1", "all: server/prompts, capabilities", "A server with prompts declares the capability.",
+         APP + "test_a_server_says_who_it_is_and_what_it_has", *suite("prompts-list", R4, R5)),
+    should("2.16-2", "all: server/prompts, error handling", "An unknown prompt, or a missing argument, is -32602.", "yes",
+           PROMPTS + "test_an_unknown_prompt_is_an_invalid_param", PROMPTS + "test_arguments_that_do_not_fit_are_invalid_params",
+           *said("prompts", *ALL)),
+    must("2.16-3", "all: server/prompts", "Arguments are text.", PROMPTS + "test_strings_are_read_as_what_the_function_wants", *said("prompts", *ALL),
+         *suite("prompts-get-with-args", R4, R5)),
+    must("2.16-4", "all: server/prompts, messages", "Messages are of a user or an assistant, with blocks of the revision.",
+         PROMPTS + "test_what_a_function_returns_becomes_messages", SCHEMA, *suite("prompts-get-simple", R4, R5), *suite("prompts-get-embedded-resource", R4, R5),
+         *suite("prompts-get-with-image", R4, R5)),
+    must("2.16-5", "all: server/prompts, security", "Inputs and outputs of prompts are validated.",
+         PROMPTS + "test_arguments_that_do_not_fit_are_invalid_params", PROMPTS + "test_what_is_no_message_is_a_fault_of_the_server"),
+    must("2.16-6", "2025-03-26 on: completion, capabilities", "A server that completes declares it.",
+         APP + "test_a_server_says_who_it_is_and_what_it_has", *said("opening", R2, R3, R4, R5),
+         *suite("completion-complete", R4, R5)),
+    must("2.16-7", "all: completion", "At most a hundred values are told.",
+         PROMPTS + "test_at_most_a_hundred_values_are_told_and_how_many_there_are"),
+    must("2.16-8", "all: completion, security", "Inputs are validated.", PROMPTS + "test_what_is_unknown_is_an_invalid_param", *said("completion", *ALL)),
+    must("2.16-9", "all: completion, security", "Completion is rate-limited.", "server/test_guards.py::test_a_caller_above_the_rate_is_told_when_to_come_again", STREAM + "test_too_many_requests_at_once_are_refused"),
+    must("2.16-10", "all: completion, security", "Completion discloses nothing that its caller may not see.",
+         "requirements/test_features.py::test_completion_tells_no_file_that_is_not_published"),
+    should("2.16-11", "all: completion", "Best matches come first.", "yes: in the author's order", PROMPTS + "test_fixed_choices_complete_by_their_beginning"),
+    must("2.16-12", "all: pagination", "The size of a page is the server's, and the list ends where no cursor is.",
+         LISTS + "test_the_last_page_has_no_cursor", LISTS + "test_pages_are_full_across_registered_catalogues_and_sources"),
+    should("2.16-13", "all: pagination", "Cursors are stable while the list changes.", "yes", LISTS + "test_what_was_there_all_the_time_is_listed_once"),
+    should("2.16-14", "all: pagination", "A cursor that is none is -32602.", "yes",
+           LISTS + "test_a_cursor_that_is_none_of_this_list_is_an_invalid_param", *said("tools", *ALL), *said("resources", *ALL)),
+    must("2.16-15", "all: pagination", "Cursors are opaque.", CURSORS + "test_no_bit_of_a_cursor_can_be_changed"),
+)  # fmt: skip
+
+UTILITIES: tuple[Row, ...] = (
+    must("2.17-1", "all: progress", "Progress is told only to a token that the request gave, in its own type; 0 is one.",
+         *said("progress", *ALL), CONTEXT + "test_progress_grows_and_is_told_to_who_asked"),
+    must("2.17-2", "all: progress", "It grows with every notification.", CONTEXT + "test_progress_grows_and_is_told_to_who_asked",
+         *suite("tools-call-with-progress", R4, R5)),
+    must("2.17-3", "all: progress", "It stops with the request.", CONTEXT + "test_what_is_told_after_the_answer_goes_nowhere"),
+    must("2.17-4", "2025-03-26 on: progress", "It may have a message, there alone.", *said("progress", *ALL)),
+    must("2.17-5", "2026-07-28: progress", "It comes on its request's stream.", STATELESS + "test_first_notification_turns_the_answer_into_a_stream"),
+    should("2.17-6", "all: progress", "It does not flood.", "partly: a slow reader's notifications are dropped, a quick one gets what the author sends",
+           HOSTILE + "test_progress_to_a_reader_that_is_slow_is_bounded"),
+    must("2.17-7", "all: cancellation", "A cancelled request gets no answer.", *said("cancellation", *ALL), PEER + "test_a_cancelled_request_is_never_answered"),
+    should("2.17-8", "all: cancellation", "The work stops and gives back what it holds.", "yes", "security/test_messages.py::test_cancelled_work_stops"),
+    should("2.17-9", "all: cancellation", "A cancellation of what is unknown or finished is ignored.", "yes",
+           PEER + "test_cancelling_what_is_not_in_flight_is_ignored", *said("cancellation", *ALL)),
+    must("2.17-10", "all: cancellation", "An id of another type is another id.", *said("cancellation", *ALL)),
+    must("2.17-11", "handshake: ping", "Ping is answered at once with an empty result.", *said("ping", *HANDSHAKE), *suite("ping", R4)),
+    must("2.17-12", "all: logging, capabilities", "A server that logs declares it.", *said("opening", *HANDSHAKE)),
+    must("2.17-13", "handshake: logging", "From `logging/setLevel` on only that level and above is sent.", *said("logging", *HANDSHAKE),
+         *suite("logging-set-level", R4)),
+    must("2.17-14", "2026-07-28: logging", "Without `logLevel` in the request nothing is logged to the client.", *said("logging", R5),
+         *suite("server-stateless", R5)),
+    must("2.17-15", "2026-07-28: logging", "Logs come on their request's stream alone.", *said("logging", R5),
+         "requirements/test_features.py::test_progress_and_logs_stay_off_a_listen"),
+    should("2.17-16", "all: logging, error handling", "An unknown level is -32602.", "yes", *said("logging", *ALL)),
+    must("2.17-17", "all: logging", "A level is one of the eight of syslog.", SCHEMA, *suite("tools-call-with-logging", R4)),
+    must("2.17-18", "all: logging, security", "Logs hold no secrets: only what an author passes is sent, and faults go to the server's own log.",
+         CONTEXT + "test_a_session_is_told_everything_until_it_sets_a_level", "security/test_http.py::test_a_token_is_nowhere_but_in_its_variable"),
+    should("2.17-19", "all: logging, security", "Log messages are rate-limited.", "partly: dropped where the reader is behind",
+           STREAM + "test_notifications_are_dropped_above_the_water_mark_and_answers_never"),
+)  # fmt: skip
+
+ASKING: tuple[Row, ...] = (
+    must("2.18-1", "handshake: client/roots", "Roots are asked for only where the client declared them.", *said("unable", *HANDSHAKE)),
+    must("2.18-2", "handshake: client/sampling", "Sampling is asked for only where the client declared it.", *said("unable", *HANDSHAKE)),
+    must("2.18-3", "2025-06-18, 2025-11-25: client/elicitation", "Elicitation is asked for only where the client declared it, in that mode.",
+         *said("unable", R3, R4)),
+    must("2.18-4", "all: client/sampling", "`maxTokens` stands on every question.", *said("asking", *ALL), SCHEMA),
+    must("2.18-5", "2025-11-25 on: client/sampling, tools", "Tools are sent only where `sampling.tools` was declared.", *said("asking", R4, R5), "server/asking/test_rounds.py::test_only_what_the_client_declares_is_asked"),
+    must("2.18-6", "2025-11-25 on: client/sampling, tools", "A message with tool results holds nothing else, and answers every use before it.", *said("asking", R4, R5), "server/asking/test_rounds.py::test_uses_of_tools_and_their_results_belong_together"),
+    must("2.18-7", "2025-06-18 on: client/elicitation", "A form is a flat object of strings, numbers, booleans and choices.",
+         *said("asking", R3, R4, R5), *suite("elicitation-sep1034-defaults", R4), *suite("elicitation-sep1330-enums", R4)),
+    must("2.18-8", "2025-06-18 on: client/elicitation", "What was declined or cancelled is treated as such.", *said("asking", R3, R4, R5)),
+    should("2.18-9", "2025-06-18 on: client/elicitation", "Content that was accepted is checked against the form.", "yes", *said("asking", R3, R4, R5)),
+    must("2.18-10", "2025-11-25 on: client/elicitation, URL mode", "There is a way to ask for secrets that is no form.", "server/asking/test_rounds.py::test_a_url_is_agreed_to"),
+    must("2.18-11", "2025-11-25: client/elicitation, URL mode", "A question by URL has an id, and where it must be answered first -32042 holds it.", "server/asking/test_rounds.py::test_a_url_that_is_required_is_told_in_the_way_of_the_revision", *said("asking", R4)),
+    must("2.18-12", "all: client/sampling", "A refusal of the client is an error of the call, and no more.", "server/asking/test_rounds.py::test_an_error_for_an_answer_is_told", "server/asking/test_rounds.py::test_a_refusal_is_an_error_or_none"),
+    must("2.18-13", "handshake: lifecycle", "A question is a request with an id of the server's own, and cancelled with its call.", *said("asking", *HANDSHAKE), *suite("tools-call-sampling", R4),
+         *suite("tools-call-elicitation", R4), "server/asking/test_rounds.py::test_cancelling_a_call_withdraws_its_questions", "server/asking/test_rounds.py::test_a_client_that_vanishes_leaves_nothing_behind"),
+)  # fmt: skip
+
+ROWS = (*RESOURCE_ROWS, *LISTEN, *CACHING, *ROUNDS, *TOOL_ROWS, *PROMPT_ROWS, *UTILITIES, *ASKING)

@@ -1,0 +1,95 @@
+"""Requirements of 2.1 to 2.10 that no other test shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conformance.server import make_server
+from tests.server.driving import Wire, ask, looped
+from tests.transcripts.transcript import FOLDER, parse
+from tests.transports.http_support import Quay, call_tool
+from tests.transports.http_support import Wire as HttpWire
+from wharfinger import Server
+from wharfinger.protocol.exchange import META as RESERVED
+
+
+@pytest.fixture(scope="module")
+def wire() -> Iterator[HttpWire]:
+    """A client of the conformance fixture, over HTTP."""
+    with Quay(make_server()) as quay, quay.wire() as wire:  # type: ignore[arg-type]
+        yield wire
+
+
+@looped
+async def test_who_the_client_is_changes_nothing() -> None:
+    """Requirement 2.3-9."""
+    answers = [
+        await ask(make_server(), method, {"_meta": meta})
+        for method in ("tools/list", "resources/list", "server/discover")
+        for meta in ({}, {f"{RESERVED}clientInfo": {"name": "admin", "version": "9"}}, {"x/role": "admin"})
+    ]
+    for first in (0, 3, 6):
+        assert answers[first] == answers[first + 1] == answers[first + 2]
+
+
+def test_reserved_keys_are_those_of_the_specification() -> None:
+    """Requirement 2.3-10."""
+    used: set[str] = set()
+
+    def collect(node: Any) -> None:
+        if isinstance(node, dict):
+            used.update(node.get("_meta", {}))
+            for value in node.values():
+                collect(value)
+        elif isinstance(node, list):
+            for item in node:
+                collect(item)
+
+    for file in FOLDER.glob("*/*.txt"):
+        for line in parse(file.read_bytes()):
+            if line.who == "<":
+                collect(json.loads(line.text))
+    assert used == {f"{RESERVED}serverInfo", f"{RESERVED}subscriptionId"}
+
+
+@looped
+async def test_every_version_that_a_refusal_names_is_in_discovery() -> None:
+    """Requirement 2.4-4."""
+    async with Wire(Server("s")) as wire:
+        known = (await wire.ask("server/discover"))["result"]["supportedVersions"]
+        refused = await wire.ask("server/discover", {"_meta": {f"{RESERVED}protocolVersion": "2031-01-01"}})
+    assert set(refused["error"]["data"]["supported"]) <= set(known)
+
+
+def test_a_needed_capability_is_refused_with_its_status(wire: HttpWire) -> None:
+    """Requirement 2.7-9."""
+    reply = call_tool(wire, "test_missing_capability")
+    assert (reply.status, reply.error) == (400, -32021)
+    assert reply.json["error"]["data"] == {"requiredCapabilities": {"sampling": {}}}
+
+
+def test_a_stateless_stream_has_no_event_ids(wire: HttpWire) -> None:
+    """Requirements 2.7-13 and 2.7-14."""
+    reply = call_tool(wire, "test_tool_with_progress", progressToken=1)
+    assert reply.headers["x-accel-buffering"] == "no"
+    assert [line for line in reply.body.split(b"\n") if line.startswith((b"id", b"retry"))] == []
+    assert len(reply.events) == 4
+
+
+@looped
+async def test_lists_are_the_same_on_every_connection_and_after_every_call() -> None:
+    """Requirement 2.3-8."""
+    server = make_server()
+
+    async def lists(wire: Wire) -> list[object]:
+        return [(await wire.ask(f"{name}/list"))["result"] for name in ("tools", "prompts", "resources")]
+
+    async with Wire(server) as one, Wire(server) as other:
+        before = await lists(one)
+        for name in ("test_simple_text", "test_trigger_tool_change", "test_missing_capability"):
+            await one.ask("tools/call", {"name": name})
+        assert before == await lists(one) == await lists(other)

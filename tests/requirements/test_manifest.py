@@ -1,0 +1,104 @@
+"""The manifest of requirements is whole both ways: what it names is there, and what claims a requirement is in it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.test_suite import CASES, SKIPPED
+from tests.requirements import base, extensions, features
+from tests.transcripts.families import FAMILIES
+
+TESTS = Path(__file__).parent.parent
+ROWS = (*base.ROWS, *features.ROWS, *extensions.ROWS)
+BY_ID = {row.id: row for row in ROWS}
+
+COUNTS = {
+    "2.1": 22, "2.2": 14, "2.3": 12, "2.4": 5, "2.5": 8, "2.6": 7, "2.7": 17, "2.8": 10, "2.9": 19, "2.10": 4,
+    "2.11": 28, "2.12": 10, "2.13": 7, "2.14": 13, "2.15": 20, "2.16": 15, "2.17": 19, "2.18": 13, "2.19": 19,
+    "2.20": 12, "2.22": 7, "2.23": 9,
+}  # fmt: skip
+"""How many requirements each section has; 2.21 is of authorization, which is another manifest's."""
+
+CLAIM = re.compile(r"Requirements? ((?:\d+\.\d+-\d+(?:, | and )?)+)")
+REPLAYED = "transcripts/test_replay.py::test_bare_peer_answers_as_written"
+SCENARIO = "conformance/test_suite.py::test_scenario"
+
+
+@cache
+def found_in(file: str) -> dict[str, str]:
+    """The tests of a file, with their docstrings."""
+    path = TESTS / file
+    nodes = ast.walk(ast.parse(path.read_text("utf-8"))) if path.is_file() else ()
+    functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return {node.name: ast.get_docstring(node) or "" for node in functions if node.name.startswith("test_")}
+
+
+def parameters_of(test: str) -> set[str]:
+    """The ids of a test's parameters, where rows name them."""
+    if test == REPLAYED:
+        return {f"{revision}-{family}" for revision, family in FAMILIES}
+    if test == SCENARIO:
+        return {f"{revision}-{scenario}" for revision, scenario in CASES}
+    return set()
+
+
+def test_every_section_has_all_its_rows_and_each_id_once() -> None:
+    assert len(BY_ID) == len(ROWS)
+    assert Counter(row.id.rpartition("-")[0] for row in ROWS) == COUNTS
+    for section, number in COUNTS.items():
+        assert {f"{section}-{n}" for n in range(1, number + 1)} <= BY_ID.keys()
+
+
+@pytest.mark.parametrize("section", COUNTS)
+def test_every_row_is_shown_by_tests_that_are_there(section: str) -> None:
+    missing: dict[str, list[str]] = defaultdict(list)
+    for row in ROWS:
+        if row.id.rpartition("-")[0] == section:
+            for shown in row.shown:
+                test, bracket, parameter = shown.partition("[")
+                file, _, name = test.partition("::")
+                if name not in found_in(file) or (bracket and parameter[:-1] not in parameters_of(test)):
+                    missing[row.id].append(shown)
+            if not row.shown and not row.kept.startswith("no: "):
+                missing[row.id].append("no test")
+    assert not missing
+
+
+def test_every_should_says_yes_or_why_not() -> None:
+    for row in ROWS:
+        assert re.fullmatch(r"yes(: .+)?|(no|partly): .+", row.kept), row
+        assert row.level == "SHOULD" or row.kept == "yes", row
+        assert row.source and row.text.endswith("."), row
+
+
+def test_every_claim_of_a_test_is_a_row_that_names_it() -> None:
+    claimed = 0
+    for path in sorted(TESTS.rglob("test_*.py")):
+        file = path.relative_to(TESTS).as_posix()
+        for name, text in found_in(file).items():
+            for claim in CLAIM.findall(text):
+                for id in re.findall(r"\d+\.\d+-\d+", claim):
+                    assert id in BY_ID, f"{file}::{name} claims {id}"
+                    assert f"{file}::{name}" in BY_ID[id].shown, f"{file}::{name} claims {id}, which does not name it"
+                    claimed += 1
+    assert claimed
+
+
+def test_every_test_written_for_a_requirement_claims_it() -> None:
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        if path.name != Path(__file__).name:
+            unclaimed = [name for name, text in found_in(f"requirements/{path.name}").items() if not CLAIM.search(text)]
+            assert not unclaimed, path.name
+
+
+@pytest.mark.parametrize("test", [REPLAYED, SCENARIO])
+def test_every_transcript_and_scenario_shows_something(test: str) -> None:
+    named = {shown for row in ROWS for shown in row.shown}
+    skipped = {f"{revision}-{scenario}" for revision, scenario, _ in SKIPPED}
+    assert {f"{test}[{parameter}]" for parameter in parameters_of(test) - skipped} - named == set()

@@ -1,0 +1,470 @@
+"""What a client says in each family of transcripts, revision by revision; knows nothing of what it is answered.
+
+A family is a generator: it yields what the client writes next, and gets what the server said since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from typing import Any
+
+from wharfinger.protocol.revisions import REVISIONS
+
+__all__ = ["FAMILIES", "Client", "Family"]
+
+META = "io.modelcontextprotocol/"
+CAPABILITIES: dict[str, dict[str, Any]] = {
+    "2024-11-05": {"roots": {}, "sampling": {}},
+    "2025-03-26": {"roots": {}, "sampling": {}},
+    "2025-06-18": {"roots": {}, "sampling": {}, "elicitation": {}},
+    "2025-11-25": {"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}},
+    "2026-07-28": {"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}},
+}
+
+Conversation = Generator[str, list[Any], None]
+
+
+class Client:
+    """Writes messages as a client of one revision does."""
+
+    def __init__(self, revision: str) -> None:
+        self.revision = revision
+        self.rules = REVISIONS[revision]
+        self.stateless = self.rules.era == "stateless"
+        self.capabilities: dict[str, Any] = dict(CAPABILITIES[revision])
+        self.last = 0
+        """The id of the last request."""
+
+    def ask(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> str:
+        """A request with the next id."""
+        self.last += 1
+        members: dict[str, Any] = {} if params is None else dict(params)
+        if self.stateless:
+            own = {f"{META}protocolVersion": self.revision, f"{META}clientCapabilities": self.capabilities}
+            members["_meta"] = own | meta
+        elif meta:
+            members["_meta"] = meta
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": self.last, "method": method}
+        return json.dumps(message | ({"params": members} if members else {}), separators=(",", ":"))
+
+    def call(self, name: str, arguments: dict[str, Any] | None = None, **meta: Any) -> str:
+        """A `tools/call`."""
+        return self.ask("tools/call", {"name": name, "arguments": arguments or {}}, **meta)
+
+    def tell(self, method: str, params: dict[str, Any] | None = None) -> str:
+        """A notification."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        return json.dumps(message | ({"params": params} if params else {}), separators=(",", ":"))
+
+    def answer(self, question: dict[str, Any], result: dict[str, Any]) -> str:
+        """The result of a question of the server."""
+        return json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": result}, separators=(",", ":"))
+
+    def open(self) -> Conversation:
+        """The handshake, where there is one."""
+        if not self.stateless:
+            yield self.initialize(self.revision)
+            yield self.tell("notifications/initialized")
+
+    def initialize(self, version: str) -> str:
+        """The request that opens a session."""
+        info = {"name": "transcript", "version": "1"}
+        return self.ask(
+            "initialize", {"protocolVersion": version, "capabilities": self.capabilities, "clientInfo": info}
+        )
+
+
+def opening(client: Client) -> Conversation:
+    """Agreeing on a revision, or needing no agreement."""
+    if client.stateless:
+        yield client.ask("server/discover")
+        yield client.ask("resources/list", **{f"{META}clientInfo": {"name": "transcript", "version": "1"}})
+        yield client.ask("tools/call", {"name": "test_simple_text"}, **{f"{META}protocolVersion": "2031-01-01"})
+        yield client.ask("resources/list", **{f"{META}protocolVersion": "2025-11-25"})
+        yield '{"jsonrpc":"2.0","id":"bare","method":"resources/list"}'
+        half = {"_meta": {f"{META}protocolVersion": client.revision}}
+        yield json.dumps({"jsonrpc": "2.0", "id": "half", "method": "resources/list", "params": half})
+        yield client.initialize("2025-11-25")
+    else:
+        yield client.ask("tools/list")
+        yield client.ask("ping")
+        yield client.initialize(client.revision)
+        yield client.tell("notifications/initialized")
+        yield client.initialize(client.revision)
+        yield client.ask("server/discover")
+
+
+def version(client: Client) -> Conversation:
+    """A revision that nobody speaks is answered with another one."""
+    yield client.initialize("1999-01-01")
+    yield client.tell("notifications/initialized")
+    yield client.ask("ping")
+
+
+def ping(client: Client) -> Conversation:
+    """Ping has ids of both kinds, and no place in the stateless era."""
+    yield client.ask("ping")
+    if not client.stateless:
+        yield '{"jsonrpc":"2.0","id":"text","method":"ping"}'
+        yield '{"jsonrpc":"2.0","id":0,"method":"ping","params":{}}'
+
+
+def tools(client: Client) -> Conversation:
+    """The list, every kind of content, structure, and each way to fail."""
+    yield client.ask("tools/list")
+    yield client.ask("tools/call", {"name": "test_simple_text"})
+    for name in ("image_content", "audio_content", "embedded_resource", "multiple_content_types", "resource_link"):
+        yield client.call(f"test_{name}")
+    yield client.call("test_structured_object", {"city": "Delft"})
+    yield client.call("test_structured_list")
+    yield client.call("test_error_handling")
+    yield client.call("test_structured_object", {"city": 5})
+    yield client.call("test_structured_object")
+    yield client.call("test_no_such_tool")
+    yield client.ask("tools/call", {"name": 5})
+    yield client.ask("tools/call", {"name": "test_simple_text", "arguments": []})
+    yield client.ask("tools/list", {"cursor": "made up"})
+
+
+def progress(client: Client) -> Conversation:
+    """Told to who asked, with the token's own type."""
+    yield client.call("test_tool_with_progress")
+    yield client.call("test_tool_with_progress", progressToken="work")
+    yield client.call("test_tool_with_progress", progressToken=0)
+
+
+def logging(client: Client) -> Conversation:
+    """By session or by request."""
+    if client.stateless:
+        yield client.call("test_tool_with_logging")
+        yield client.call("test_tool_with_logging", **{f"{META}logLevel": "info"})
+        yield client.call("test_tool_with_logging", **{f"{META}logLevel": "error"})
+        yield client.call("test_tool_with_logging", **{f"{META}logLevel": "loud"})
+        yield client.ask("logging/setLevel", {"level": "info"})
+    else:
+        yield client.ask("logging/setLevel", {"level": "info"})
+        yield client.call("test_tool_with_logging")
+        yield client.ask("logging/setLevel", {"level": "error"})
+        yield client.call("test_tool_with_logging")
+        yield client.ask("logging/setLevel", {"level": "loud"})
+
+
+def resources(client: Client) -> Conversation:
+    """Lists, templates, texts and bytes, and what is missing."""
+    yield client.ask("resources/list")
+    yield client.ask("resources/templates/list")
+    for uri in ("test://static-text", "test://static-binary", "test://template/a%20b/data", "test://empty-text"):
+        yield client.ask("resources/read", {"uri": uri})
+    yield client.ask("resources/read", {"uri": "test://missing"})
+    yield client.ask("resources/read", {"uri": "test://template/a/b/data"})
+    yield client.ask("resources/read", {"uri": "no uri"})
+    yield client.ask("resources/read", {})
+    yield client.ask("resources/list", {"cursor": "made up"})
+
+
+def watching(client: Client) -> Conversation:
+    """One change, told in the way of the era, and nothing that was not asked for."""
+    change = client.call("test_trigger_resource_change")
+    yield change
+    if client.stateless:
+        yield client.ask(
+            "subscriptions/listen",
+            {
+                "notifications": {
+                    "resourceSubscriptions": ["test://watched-resource", "test://missing"],
+                    "toolsListChanged": True,
+                }
+            },
+        )
+        listen = client.last
+        yield client.call("test_trigger_resource_change")
+        yield client.call("test_trigger_tool_change")
+        yield client.call("test_trigger_prompt_change")
+        yield client.tell("notifications/cancelled", {"requestId": listen})
+        yield client.call("test_trigger_resource_change")
+        yield client.ask("resources/subscribe", {"uri": "test://watched-resource"})
+    else:
+        yield client.ask("resources/subscribe", {"uri": "test://watched-resource"})
+        yield client.call("test_trigger_resource_change")
+        yield client.ask("resources/unsubscribe", {"uri": "test://watched-resource"})
+        yield client.call("test_trigger_resource_change")
+        yield client.call("test_trigger_tool_change")
+        yield client.ask("resources/subscribe", {"uri": "test://missing"})
+        yield client.ask("subscriptions/listen", {"notifications": {}})
+
+
+def prompts(client: Client) -> Conversation:
+    """The list, every kind of content, and arguments that are wrong."""
+    yield client.ask("prompts/list")
+    yield client.ask("prompts/get", {"name": "test_simple_prompt"})
+    both = {"arg1": "hello", "arg2": "world"}
+    yield client.ask("prompts/get", {"name": "test_prompt_with_arguments", "arguments": both})
+    uri = {"resourceUri": "test://example"}
+    yield client.ask("prompts/get", {"name": "test_prompt_with_embedded_resource", "arguments": uri})
+    yield client.ask("prompts/get", {"name": "test_prompt_with_image"})
+    yield client.ask("prompts/get", {"name": "test_prompt_with_arguments", "arguments": {"arg1": "hello"}})
+    yield client.ask("prompts/get", {"name": "test_prompt_with_arguments", "arguments": both | {"arg2": 5}})
+    yield client.ask("prompts/get", {"name": "test_no_such_prompt"})
+    yield client.ask("prompts/list", {"cursor": "made up"})
+
+
+def completion(client: Client) -> Conversation:
+    """Of a prompt's argument and of a template's variable; of nothing else."""
+    prompt = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
+    template = {"type": "ref/resource", "uri": "test://template/{id}/data"}
+
+    def complete(ref: dict[str, Any], name: str, value: str, **more: Any) -> str:
+        return client.ask("completion/complete", {"ref": ref, "argument": {"name": name, "value": value}} | more)
+
+    yield complete(prompt, "arg1", "te")
+    yield complete(prompt, "arg1", "te", context={"arguments": {"arg2": "x"}})
+    yield complete(prompt, "arg2", "")
+    yield complete(template, "id", "1")
+    yield complete(prompt | {"name": "test_no_such_prompt"}, "arg1", "")
+    yield complete(template | {"uri": "test://missing/{id}"}, "id", "")
+    yield complete(prompt, "arg9", "")
+    yield complete({"type": "ref/tool", "name": "test_simple_text"}, "arg1", "")
+
+
+def cancellation(client: Client) -> Conversation:
+    """What is cancelled is not answered; what is not in flight is ignored."""
+    slow = client.call("test_tool_with_progress")
+    yield "\n".join((slow, client.tell("notifications/cancelled", {"requestId": client.last, "reason": "enough"})))
+    yield client.call("test_simple_text")
+    yield client.tell("notifications/cancelled", {"requestId": client.last})
+    yield client.tell("notifications/cancelled", {"requestId": 999})
+    yield client.tell("notifications/cancelled", {})
+    slow = client.call("test_tool_with_progress")
+    yield "\n".join((slow, client.tell("notifications/cancelled", {"requestId": str(client.last)})))
+
+
+def batches(client: Client) -> Conversation:
+    """Arrays of messages, which one revision has."""
+    lines = [
+        client.ask("ping"),
+        client.tell("notifications/cancelled", {"requestId": 999}),
+        client.call("test_simple_text"),
+    ]
+    yield f"[{','.join(lines)}]"
+    yield f"[{client.tell('notifications/cancelled', {'requestId': 999})}]"
+    yield f"[{client.ask('ping')},5]"
+    yield f"[{client.initialize(client.revision)}]"
+    yield "[]"
+    yield client.ask("tools/call", {"name": "test_simple_text"})
+
+
+def errors(client: Client) -> Conversation:
+    """Everything that is no proper message."""
+    yield "{"
+    yield '{"jsonrpc":"2.0","id":1e400,"method":"ping"}'
+    yield '{"jsonrpc":"2.0","id":null,"method":"ping"}'
+    yield '{"jsonrpc":"1.0","id":1,"method":"ping"}'
+    yield '{"jsonrpc":"2.0","id":"a","method":5}'
+    yield '{"jsonrpc":"2.0","id":"b"}'
+    yield '{"jsonrpc":"2.0","id":"c","method":"ping","params":[]}'
+    yield client.ask("no/such/method")
+    yield client.tell("notifications/no_such")
+    yield '{"jsonrpc":"2.0","id":77,"result":{}}'
+    yield client.ask("resources/templates/list")[:-1] + ',"unknown":{}}'
+
+
+ACCEPTED: dict[str, dict[str, Any]] = {
+    "sampling/createMessage": {
+        "role": "assistant",
+        "content": {"type": "text", "text": "Hello there!"},
+        "model": "transcript",
+        "stopReason": "endTurn",
+    },
+    "roots/list": {"roots": [{"uri": "file:///home/user/charts", "name": "Charts"}]},
+}
+
+
+def accepted(**content: Any) -> dict[str, Any]:
+    """The user filled in a form."""
+    return {"action": "accept", "content": content}
+
+
+def answered(client: Client, ask: Callable[..., str], *rounds: dict[str, Any]) -> Conversation:
+    """Make a request and answer what it asks, round by round: forms as given there, anything else as always."""
+    heard = yield ask()
+    for forms in rounds:
+
+        def reply(question: dict[str, Any], key: str, forms: dict[str, Any] = forms) -> dict[str, Any]:
+            method = question["method"]
+            found: dict[str, Any] = forms.get(method) or ACCEPTED.get(method) or forms.get(key) or forms["form"]
+            return found
+
+        if client.stateless:
+            result = heard[-1].get("result", {})
+            if result.get("resultType") != "input_required":
+                return
+            answers = {key: reply(question, key) for key, question in result["inputRequests"].items()}
+            state = {"requestState": result["requestState"]} if "requestState" in result else {}
+            heard = yield ask(inputResponses=answers, **state)
+        else:
+            questions = [message for message in heard if "method" in message and "id" in message]
+            if not questions:
+                return
+            heard = yield "\n".join(client.answer(question, reply(question, "form")) for question in questions)
+
+
+def asking(client: Client) -> Conversation:
+    """Waiting in place or asked again: the same functions."""
+
+    def call(name: str, **arguments: Any) -> Callable[..., str]:
+        return lambda **more: client.ask("tools/call", {"name": name, "arguments": arguments} | more)
+
+    yield from answered(client, call("test_sampling", prompt="Say hello."), {})
+    use = {"type": "tool_use", "id": "use-1", "name": "add", "input": {"a": 2, "b": 3}}
+    sample = ACCEPTED["sampling/createMessage"]
+    uses_a_tool = {"sampling/createMessage": sample | {"content": [use], "stopReason": "toolUse"}}
+    yield from answered(client, call("test_sampling_with_tools"), uses_a_tool, {})
+    yield from answered(client, call("test_input_required_result_list_roots"), {})
+    user = accepted(username="mary", email="mary@example.com")
+    yield from answered(client, call("test_elicitation", message="Who are you?"), {"form": user})
+    yield from answered(client, call("test_elicitation", message="Who are you?"), {"form": {"action": "decline"}})
+    yield from answered(client, call("test_elicitation", message="Who are you?"), {"form": {"action": "cancel"}})
+    refused = call("test_input_required_result_elicitation")
+    yield from answered(client, refused, {"form": {"action": "decline"}})
+    yield from answered(client, refused, {"form": accepted(name=5)}, {"form": accepted(name="Mary")})
+    filled = accepted(name="John Doe", age=30, score=95.5, status="active", verified=True)
+    yield from answered(client, call("test_elicitation_sep1034_defaults"), {"form": filled})
+    chosen = accepted(
+        untitledSingle="option1",
+        titledSingle="value2",
+        legacyEnum="opt3",
+        untitledMulti=["option1"],
+        titledMulti=["value3"],
+    )
+    yield from answered(client, call("test_elicitation_sep1330_enums"), {"form": chosen})
+    step1, step2 = accepted(name="Mary"), accepted(color="blue")
+    yield from answered(client, call("test_input_required_result_multi_round"), {"form": step1}, {"form": step2})
+    many = call("test_input_required_result_multiple_inputs")
+    yield from answered(client, many, {"form": accepted(name="Mary")})
+    yield from answered(client, call("test_url_elicitation"), {"form": {"action": "accept"}})
+    prompt = {"name": "test_input_required_result_prompt"}
+    yield from answered(
+        client, lambda **more: client.ask("prompts/get", prompt | more), {"form": accepted(context="night")}
+    )
+    if client.stateless:
+        confirm = call("test_input_required_result_tampered_state")
+        heard = yield confirm()
+        state = heard[-1]["result"]["requestState"]
+        answers = {"confirm": accepted(ok=True)}
+        yield confirm(inputResponses=answers, requestState=f"{state}-TAMPERED")
+        yield call("test_input_required_result_multi_round")(inputResponses=answers, requestState=state)
+        yield confirm(requestState=state)
+        yield confirm(inputResponses={}, requestState=state)
+        yield confirm(inputResponses=answers | {"other": accepted(ok=False)}, requestState=state)
+        yield confirm(inputResponses=[], requestState=state)
+    else:
+        (question,) = yield call("test_sampling", prompt="Say hello.")()
+        error = {"code": -1, "message": "User rejected sampling request"}
+        yield json.dumps({"jsonrpc": "2.0", "id": question["id"], "error": error}, separators=(",", ":"))
+        (question,) = yield call("test_sampling", prompt="Say hello.")()
+        yield client.tell("notifications/cancelled", {"requestId": client.last})
+        yield client.answer(question, ACCEPTED["sampling/createMessage"])
+
+
+def unable(client: Client) -> Conversation:
+    """A client that can be asked nothing is asked nothing."""
+    client.capabilities = {}
+    yield from client.open()
+    yield client.call("test_sampling", {"prompt": "Say hello."})
+    yield client.call("test_elicitation", {"message": "Who are you?"})
+    yield client.call("test_url_elicitation")
+    yield client.call("test_input_required_result_list_roots")
+    yield client.call("test_input_required_result_multiple_inputs")
+    yield client.call("test_input_required_result_capabilities")
+    yield client.ask("prompts/get", {"name": "test_input_required_result_prompt"})
+
+
+TASKS = "io.modelcontextprotocol/tasks"
+
+
+def tasks(client: Client) -> Conversation:
+    """Calls that become tasks: given up, answered, followed, and kept from who does not know tasks."""
+
+    def one(method: str, task: str, **more: Any) -> str:
+        return client.ask(f"tasks/{method}", {"taskId": task} | more)
+
+    def begun(heard: list[Any]) -> str:
+        return str(next(message["result"]["taskId"] for message in heard if "result" in message))
+
+    def meanwhile() -> str:
+        """Something that takes its time, in which the task goes on."""
+        return client.call("test_tool_with_progress")
+
+    yield client.call("slow_compute", {"label": "Sum"})
+    yield client.call("failing_job")
+    yield one("get", "made-up")
+    client.capabilities = client.capabilities | {"extensions": {TASKS: {}}}
+    yield client.call("greet", {"name": "Mary"})
+    yield client.call("slow_compute", {"seconds": "many"})
+    task = begun((yield client.call("slow_compute", {"seconds": 60})))
+    yield one("get", task)
+    yield one("cancel", task)
+    yield meanwhile()
+    yield one("get", task)
+    yield one("cancel", task)
+    task = begun((yield client.call("confirm_delete", {"filename": "chart.txt"})))
+    yield meanwhile()
+    (asked,) = yield one("get", task)
+    (key,) = asked["result"]["inputRequests"]
+    yield one("update", task, inputResponses={"other": accepted(confirm=False)})
+    yield one("update", task, inputResponses={key: accepted(confirm=True)})
+    yield meanwhile()
+    yield one("get", task)
+    yield client.ask("subscriptions/listen", {"notifications": {"taskIds": [task, "made-up"]}})
+    later = {"name": "test_tool_with_task"}
+    (first,) = yield client.ask("tools/call", later)
+    again = {
+        "inputResponses": {"user_name": accepted(name="Mary")},
+        "requestState": first["result"]["requestState"],
+    }
+    yield client.ask("tools/call", later | again)
+    for method in ("get", "update", "cancel"):
+        yield one(method, "made-up", **({"inputResponses": {}} if method == "update" else {}))
+    yield client.ask("tasks/list")
+    yield one("result", task)
+
+
+def skills(client: Client) -> Conversation:
+    """Skills and their files, and directories."""
+    uri = "skill://pdf-processing"
+    yield client.ask("skills/list")
+    yield client.ask("skills/get", {"uri": f"{uri}/SKILL.md"})
+    yield client.ask("skills/get", {"uri": "skill://missing/SKILL.md"})
+    yield client.ask("resources/read", {"uri": f"{uri}/templates/regional/eu-invoice.md"})
+    yield client.ask("resources/directory/read", {"uri": uri})
+    yield client.ask("resources/directory/read", {"uri": f"{uri}/templates"})
+    yield client.ask("resources/directory/read", {"uri": f"{uri}/SKILL.md"})
+    yield client.ask("resources/directory/read", {"uri": f"{uri}/missing"})
+    yield client.ask("skills/list", {"cursor": "made up"})
+
+
+Family = Callable[[Client], Conversation]
+
+EVERYWHERE: tuple[Family, ...] = (
+    opening, ping, tools, progress, logging, resources, watching, prompts, completion, asking, unable, cancellation,
+    batches, errors,
+)  # fmt: skip
+SOMEWHERE: tuple[tuple[str, Family], ...] = (
+    ("2024-11-05", version),
+    ("2025-03-26", version),
+    ("2025-06-18", version),
+    ("2025-11-25", version),
+    ("2025-11-25", skills),
+    ("2026-07-28", skills),
+    ("2026-07-28", tasks),
+)
+
+FAMILIES: dict[tuple[str, str], Family] = {
+    (revision, family.__name__): family
+    for revision, family in (*((revision, family) for revision in REVISIONS for family in EVERYWHERE), *SOMEWHERE)
+}
+"""By revision and name."""
+
+OPEN_THEMSELVES = (opening, version, unable)
+"""These begin before the session does; the others in an open one."""

@@ -1,0 +1,88 @@
+"""What the fixture says in the transcripts is what the revision's published schema says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.transcripts.transcript import FOLDER, parse
+from tests.types.schemas import spec_folder
+from wharfinger.protocol.methods import METHODS
+
+FILES = sorted(FOLDER.glob("*/*.txt"))
+
+OF_EXTENSIONS = ("tasks/", "skills/", "resources/directory/", "notifications/tasks")
+"""Methods that the revision's schema knows nothing of."""
+
+
+class Schema:
+    """One revision's definitions."""
+
+    def __init__(self, revision: str) -> None:
+        self.document = json.loads((spec_folder() / f"schema-{revision}.json").read_text("utf-8"))
+        self.key = "$defs" if "$defs" in self.document else "definitions"
+        self.definitions: dict[str, Any] = self.document[self.key]
+
+    def by_method(self, method: str, suffix: str) -> str:
+        """The definition of a request or notification."""
+        return next(
+            name
+            for name, node in self.definitions.items()
+            if name.endswith(suffix) and node.get("properties", {}).get("method", {}).get("const") == method
+        )
+
+    def check(self, definition: str, value: Any) -> None:
+        """Validate a value.
+
+        Raises:
+            jsonschema.ValidationError: it is something else.
+        """
+        root = {**self.document, "$ref": f"#/{self.key}/{definition}"}
+        root.pop("anyOf", None)
+        jsonschema.validators.validator_for(self.document)(root).validate(value)
+
+
+def result_of(method: str, result: dict[str, Any]) -> str | None:
+    """The name of a result's definition; None where an extension defines it."""
+    if result.get("resultType") == "input_required":
+        return "InputRequiredResult"
+    if result.get("resultType") == "task" or method.startswith(OF_EXTENSIONS):
+        return None
+    kind = METHODS[method].result
+    assert kind is not None
+    return str(kind.__name__)
+
+
+@pytest.mark.parametrize("file", FILES, ids=[f"{file.parent.name}-{file.stem}" for file in FILES])
+def test_what_the_server_says_is_of_the_schema(file: Path) -> None:
+    schema = Schema(file.parent.name)
+    asked: dict[Any, str] = {}
+    for line in parse(file.read_bytes()):
+        try:
+            parsed = json.loads(line.text)
+        except ValueError:
+            assert line.who == ">"
+            continue
+        for message in parsed if isinstance(parsed, list) else [parsed]:
+            if line.who == "<":
+                check(schema, message, asked)
+            elif isinstance(message, dict) and "method" in message:
+                asked[str(message.get("id"))] = message["method"]
+
+
+def check(schema: Schema, message: dict[str, Any], asked: dict[Any, str]) -> None:
+    """Validate one message of the server."""
+    if "method" in message and message["method"].startswith(OF_EXTENSIONS):
+        return
+    if "method" in message:
+        schema.check(schema.by_method(message["method"], "Request" if "id" in message else "Notification"), message)
+    elif "error" in message:
+        # The older schemas demand an id where none could be read, and have no null: there is nothing right to say.
+        known = message if "id" in message else message | {"id": "unknown"}
+        schema.check("JSONRPCErrorResponse" if "JSONRPCErrorResponse" in schema.definitions else "JSONRPCError", known)
+    elif name := result_of(asked[str(message["id"])], message["result"]):
+        schema.check(name, message["result"])
