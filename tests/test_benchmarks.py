@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import run
-from benchmarks.harness import environments, report, wire
+from benchmarks.harness import environments, measure, report, wire
 from benchmarks.harness.peers import BY_NAME, MODES, PEERS
 from benchmarks.harness.workloads import WORKLOADS
 
@@ -177,7 +177,9 @@ def test_rules_name_peers_modes_and_workloads_that_exist() -> None:
     rows = [
         row(peer, mode, w.name, rate=1e9, mib_s=1, p50_us=1) for peer in BY_NAME for mode in MODES for w in WORKLOADS
     ]
-    rows += [row("ours", "start", workload, ms=1, mib=1) for workload in ("import", "client", "serve")]
+    rows += [
+        row("ours", "start", workload, ms=1, mib=1) for workload in ("import", "client", "serve", *measure.REGISTERED)
+    ]
     known = report.medians(rows)
     assert "not measured" not in {rule.verdict(known) for rule in report.RULES}
 
@@ -188,7 +190,7 @@ def test_the_report_shows_rates_ratios_verdicts_and_who_failed() -> None:
     assert "3,200" in text
     assert "32.0x" in text
     assert "100*" in text
-    assert "holds    stdio, requests/s over mcp 2.3.0" in text
+    assert "holds    stdio, reads/s over mcp 2.3.0" in text
     assert f"{len(report.RULES) - 4} of {len(report.RULES)} ratios were not measured" in text
     assert "ts1, stdio start: no node" in text
 

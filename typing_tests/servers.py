@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, assert_type
 
-from wharfinger import Complete, Context, ResourceNotFound, Server, ToolError, types
+from wharfinger import Complete, Context, Elicit, ResourceNotFound, Roots, Sample, Server, ToolError, types
 
 
 @dataclass
@@ -78,3 +78,55 @@ async def caller(ctx: Context[State]) -> None:
     contents = await ctx.read_resource("harbour://berths")
     assert_type(contents, types.ReadResourceResult)
     assert_type(await ctx.list_resources(), types.ListResourcesResult)
+
+
+@dataclass
+class Quay:
+    side: str
+
+
+@server.tool
+async def asking(ctx: Context) -> str:
+    assert_type(await ctx.elicit("Which?", Quay), Quay)
+    assert_type(await ctx.elicit("Which?", Quay, or_none=True), Quay | None)
+    assert_type(await ctx.elicit("How many?", int), int)
+    assert_type((await ctx.sample("Hello")).text, str)
+    assert_type(await ctx.roots(), list[types.Root])
+    assert_type(await ctx.once("a", count), int)
+    assert_type(await ctx.once("b", counted), int)
+    await ctx.ask(quay=Elicit("Which?", Quay), words=Sample("Hello"), folders=Roots())
+    return ""
+
+
+def count() -> int:
+    return 1
+
+
+async def counted() -> int:
+    return 1
+
+
+class ForecastParams(types.RequestParams, kw_only=True):
+    port: str
+
+
+@server.method("tides/forecast", extension="com.example/tides")
+async def forecast(params: ForecastParams) -> types.EmptyResult:
+    return types.EmptyResult()
+
+
+@server.app("ui://harbour/berths", permissions=["camera"], prefers_border=True)
+def page() -> str:
+    return "<p>"
+
+
+@server.tool(app="ui://harbour/berths", visibility=["app"])
+def refresh() -> int:
+    return 1
+
+
+async def extended() -> None:
+    assert_type(await forecast(ForecastParams(port="Hull")), types.EmptyResult)
+    assert_type(page(), str)
+    assert_type(refresh(), int)
+    server.add_app("ui://harbour/other", "<p>", wrong=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -26,8 +26,14 @@ class Meta(msgspec.Struct):
     version: str = msgspec.field(default="", name="io.modelcontextprotocol/protocolVersion")
 
 
+class Sum(msgspec.Struct):
+    a: int = 0
+    b: int = 0
+
+
 class Params(msgspec.Struct):
     uri: str = ""
+    arguments: Sum | None = None
     protocolVersion: str = ""
     meta: Meta | None = msgspec.field(default=None, name="_meta")
 
@@ -60,6 +66,19 @@ class StatelessRead(Read):
     cacheScope: str = "private"
 
 
+class Text(msgspec.Struct):
+    text: str
+    type: str = "text"
+
+
+class Called(msgspec.Struct):
+    content: list[Text]
+
+
+class StatelessCalled(Called):
+    resultType: str = "complete"
+
+
 class Resource(msgspec.Struct):
     uri: str
     name: str
@@ -80,6 +99,7 @@ encode = msgspec.json.Encoder().encode
 decode_message = msgspec.json.Decoder(Message).decode
 decode_params = msgspec.json.Decoder(Params).decode
 
+CAPABILITIES = {"resources": {}, "tools": {}}
 INFO = {"name": spec.NAME, "version": spec.VERSION}
 RESOURCES = [
     Resource(spec.STATIC_URI, "static", spec.TEXT),
@@ -94,13 +114,22 @@ def is_stateless(params: Params) -> bool:
 
 
 def initialize(params: Params) -> Any:
-    return {"protocolVersion": params.protocolVersion, "capabilities": {"resources": {}}, "serverInfo": INFO}
+    return {
+        "protocolVersion": params.protocolVersion,
+        "capabilities": CAPABILITIES,
+        "serverInfo": INFO,
+    }
 
 
 def discover(params: Params) -> Any:
     stateless = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
     meta = {"io.modelcontextprotocol/serverInfo": INFO}
-    return {"supportedVersions": [STATELESS], "capabilities": {"resources": {}}, "_meta": meta, **stateless}
+    return {
+        "supportedVersions": [STATELESS],
+        "capabilities": CAPABILITIES,
+        "_meta": meta,
+        **stateless,
+    }
 
 
 def list_resources(params: Params) -> Listed:
@@ -121,11 +150,17 @@ def read_resource(params: Params) -> Read:
     return (StatelessRead if is_stateless(params) else Read)([contents])
 
 
+def call_tool(params: Params) -> Called:
+    numbers = params.arguments or Sum()
+    return (StatelessCalled if is_stateless(params) else Called)([Text(str(numbers.a + numbers.b))])
+
+
 HANDLERS: dict[str, Callable[[Params], Any]] = {
     "initialize": initialize,
     "server/discover": discover,
     "resources/list": list_resources,
     "resources/read": read_resource,
+    "tools/call": call_tool,
 }
 
 

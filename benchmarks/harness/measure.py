@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,6 +22,10 @@ Row = dict[str, Any]
 """mode, workload, peer, turn and the figures; or `failed` in their place. Rows of one turn are neighbours in time."""
 TURNS = 3
 """Visits of one workload to one server in one round."""
+
+
+REGISTERED = {"resources": "resources", "tools": "tools of many functions"}
+"""What is registered ten thousand times, of ours; and what `registering.py` calls it."""
 
 
 def say(text: str) -> None:
@@ -114,6 +119,7 @@ def start(peers: Sequence[Peer], turn: int) -> list[Row]:
                 rows.append({**row, "workload": "spawn", **_spawn(peer.argv("stdio"), peer.name)})
             if peer.name == environments.OURS:
                 rows.append({**row, "workload": "client", **_import(peer, "from wharfinger import Client")})
+                rows += [{**row, "workload": kind, **figure} for kind, figure in _register(peer).items()]
                 with tempfile.TemporaryDirectory() as folder:
                     Path(folder, "tides.txt").write_text("high water 10:31\n")
                     rows.append({**row, "workload": "serve", **_spawn(serve_command(folder), "serve")})
@@ -140,6 +146,25 @@ def _import(peer: Peer, statement: str) -> Row:
         raise Stuck(f"import failed: {done.stderr[-600:]}")
     ms, mib = done.stdout.split()
     return {"ms": float(ms), "mib": float(mib)}
+
+
+def _register(peer: Peer) -> dict[str, Row]:
+    code = "from registering import WAYS, made, seconds; import json\nfunctions = [made(n) for n in range(10_000)]\n"
+    code += "print(json.dumps({name: seconds(way, functions) for name, way in WAYS.items()}))"
+    done = subprocess.run(
+        [*peer.runtime(), "-c", code],
+        cwd=environments.BENCHMARKS,
+        env=environment(),
+        preexec_fn=lambda: settle(SERVER_CORE),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode:
+        raise Stuck(f"registering failed: {done.stderr[-600:]}")
+    took = json.loads(done.stdout)
+    return {workload: {"ms": took[way] * 1e3} for workload, way in REGISTERED.items()}
 
 
 def _spawn(argv: Sequence[str], name: str) -> Row:

@@ -12,7 +12,9 @@ from .peers import MODES, PEERS
 from .workloads import WORKLOADS
 
 OURS, START = "ours", "start"
-CPU, HOT = "cpu_us", "static-32"
+CPU = "cpu_us"
+HOT = {"static-32": "reads", "call-32": "tool calls"}
+"""What the project promises a speed for, and how a verdict calls it."""
 COMPARED = ("rate", CPU)
 SATURATED = 0.9
 """Above this share of its core the driver may have been the limit, and a rate only says "at least"."""
@@ -92,35 +94,33 @@ def plain(mode: str, workload: str, figure: str, scale: float = 1) -> Figure:
     return read
 
 
+_FIGURES = (("rate", "{0}/s over"), (CPU, "CPU of {0} under"))
+_PROMISED = (
+    ("stdio", "stdio", "mcp2", "mcp 2.3.0", 30),
+    ("stdio", "stdio", "ts1", "TypeScript 1.32", 1),
+    ("stateless", "stateless HTTP", "mcp2-fast", "mcp 2.3.0 at its fastest", 5.5),
+)
 RULES = (
-    Rule("stdio, requests/s over mcp 2.3.0", times("stdio", HOT, "mcp2"), 30, required=True),
-    Rule("stdio, CPU under mcp 2.3.0", times("stdio", HOT, "mcp2", CPU), 30, required=True),
-    Rule("stdio, requests/s over TypeScript 1.32", times("stdio", HOT, "ts1"), 1, required=True),
-    Rule("stdio, CPU under TypeScript 1.32", times("stdio", HOT, "ts1", CPU), 1, required=True),
-    Rule(
-        "stateless HTTP, requests/s over mcp 2.3.0 at its fastest",
-        times("stateless", HOT, "mcp2-fast"),
-        5.5,
-        required=True,
-    ),
-    Rule(
-        "stateless HTTP, CPU under mcp 2.3.0 at its fastest",
-        times("stateless", HOT, "mcp2-fast", CPU),
-        5.5,
-        required=True,
+    *(
+        Rule(f"{where}, {words.format(what)} {whom}", times(mode, workload, peer, figure), bound, required=True)
+        for workload, what in HOT.items()
+        for mode, where, peer, whom, bound in _PROMISED
+        for figure, words in _FIGURES
     ),
     Rule("`wharfinger serve DIR`, spawn to first answer", plain(START, "serve", "ms"), 150, "ms", True, True),
-    Rule("stdio, requests/s of the floor's", times("stdio", HOT, "floor"), 0.30),
-    Rule("stdio, CPU against the floor's", times("stdio", HOT, "floor", CPU), 0.30),
-    Rule("stateless HTTP, requests/s of the floor's", times("stateless", HOT, "floor"), 0.55),
-    Rule("stateless HTTP, CPU against the floor's", times("stateless", HOT, "floor", CPU), 0.55),
-    Rule("HTTP sessions, requests/s over mcp 2.3.0", times("session", HOT, "mcp2"), 10),
-    Rule("HTTP sessions, requests/s of the floor's", times("session", HOT, "floor"), 0.45),
-    Rule("HTTP sessions, CPU against the floor's", times("session", HOT, "floor", CPU), 0.45),
+    Rule("stdio, reads/s of the floor's", times("stdio", "static-32", "floor"), 0.30),
+    Rule("stdio, CPU of reads against the floor's", times("stdio", "static-32", "floor", CPU), 0.30),
+    Rule("stateless HTTP, reads/s of the floor's", times("stateless", "static-32", "floor"), 0.55),
+    Rule("stateless HTTP, CPU of reads against the floor's", times("stateless", "static-32", "floor", CPU), 0.55),
+    Rule("HTTP sessions, reads/s over mcp 2.3.0", times("session", "static-32", "mcp2"), 10),
+    Rule("HTTP sessions, reads/s of the floor's", times("session", "static-32", "floor"), 0.45),
+    Rule("HTTP sessions, CPU of reads against the floor's", times("session", "static-32", "floor", CPU), 0.45),
     *(Rule(f"{mode}, list of 1,000, rate of the floor's", times(mode, "list", "floor"), 1) for mode in MODES),
     *(Rule(f"{mode}, 1 MiB, MB/s of the floor's", times(mode, "blob-1", "floor"), 0.8) for mode in MODES),
     *(Rule(f"{mode}, 50 MiB, MB/s of the floor's", times(mode, "blob-50", "floor"), 0.8) for mode in MODES),
     Rule("stdio, a read of 50 MiB", plain("stdio", "blob-50", "p50_us", 1e-6), 1, "s", True),
+    Rule("10,000 resources registered", plain(START, "resources", "ms"), 100, "ms", True, True),
+    Rule("10,000 tools registered", plain(START, "tools", "ms"), 100, "ms", True, True),
     Rule("import of Server, time", plain(START, "import", "ms"), 100, "ms", True),
     Rule("import of Server, memory", plain(START, "import", "mib"), 30, "MiB", True),
     Rule("import of Client, time", plain(START, "client", "ms"), 100, "ms", True),
@@ -136,11 +136,11 @@ def kept(known: Medians) -> bool:
 def verdicts(known: Medians) -> str:
     """One line per rule that was measured, and how many were not."""
     measured = [(rule, value) for rule in RULES if (value := rule.figure(known)) is not None]
-    lines = [f"{'':8} {'':58} {'bound':>11} {'measured':>11}"] if measured else []
+    lines = [f"{'':8} {'':66} {'bound':>11} {'measured':>11}"] if measured else []
     for rule, value in measured:
         bound, figure = (f"{number(x)}{'' if rule.unit == 'x' else ' '}{rule.unit}" for x in (rule.bound, value))
         sign, note = "<=" if rule.at_most else ">=", "  required" if rule.required else ""
-        lines.append(f"{rule.verdict(known):8} {rule.text:58} {f'{sign} {bound}':>11} {figure:>11}{note}")
+        lines.append(f"{rule.verdict(known):8} {rule.text:66} {f'{sign} {bound}':>11} {figure:>11}{note}")
     if left := len(RULES) - len(measured):
         lines.append(f"{left} of {len(RULES)} ratios were not measured in this run.")
     return "\n".join(lines)
@@ -213,6 +213,8 @@ STARTS = (
     ("spawn to first answer, ms", "spawn", "ms"),
     ("  CPU of it, ms", "spawn", "cpu_ms"),
     ("idle, MiB resident", "spawn", "mib"),
+    ("10,000 resources registered, ms", "resources", "ms"),
+    ("10,000 tools registered, ms", "tools", "ms"),
     ("serve DIR to first answer, ms", "serve", "ms"),
     ("serve DIR idle, MiB resident", "serve", "mib"),
 )

@@ -19,7 +19,7 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 INITIALIZE = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": CLIENT}
-NAME_FIELD = {"resources/read": "uri"}
+NAME_FIELD = {"resources/read": "uri", "tools/call": "name"}
 
 Pair = tuple[bytes, bytes]
 

@@ -37,6 +37,10 @@ def _is_item(result: Result, params: Params) -> bool:
     return bool(json.loads(result["contents"][0]["text"])["id"] == params["uri"][-3:])
 
 
+def _is_sum(result: Result, params: Params) -> bool:
+    return bool(result["content"][0]["text"] == str(sum(params["arguments"].values())) and not result.get("isError"))
+
+
 def _blob_of(mib: int) -> Callable[[Result, Params], bool]:
     def check(result: Result, _: Params) -> bool:
         return base64.b64decode(result["contents"][0]["blob"]) == bytes(range(256)) * 4096 * mib
@@ -47,13 +51,16 @@ def _blob_of(mib: int) -> Callable[[Result, Params], bool]:
 _STATIC_TEXT = ("The quick brown fox jumps over the lazy dog. " * 40)[:1024]
 _STATIC = ({"uri": "bench://static"},)
 _ITEMS = tuple({"uri": f"bench://item/{n:03}"} for n in range(1000))
-_READ = "resources/read"
+_SUMS = tuple({"name": "add", "arguments": {"a": n, "b": 1000 - 2 * n}} for n in range(1000))
+_READ, _CALL = "resources/read", "tools/call"
 
 WORKLOADS = (
     Workload("static", "read 1 KiB of text, one at a time", _READ, _STATIC, _text_is(_STATIC_TEXT)),
     Workload("static-32", "the same, 32 in flight", _READ, _STATIC, _text_is(_STATIC_TEXT), 32),
     Workload("item", "read through a template, one at a time", _READ, _ITEMS, _is_item),
     Workload("item-32", "the same, 32 in flight", _READ, _ITEMS, _is_item, 32),
+    Workload("call", "call a tool of two integers, one at a time", _CALL, _SUMS, _is_sum),
+    Workload("call-32", "the same, 32 in flight", _CALL, _SUMS, _is_sum, 32),
     Workload(
         "list", "list 1,000 resources in one page", "resources/list", ({},), lambda r, _: len(r["resources"]) == 1000
     ),

@@ -23,6 +23,11 @@ async def item(id: str) -> str:
     return spec.item_text(id)
 
 
+@mcp.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
 if __name__ == "__main__":
     port, _ = spec.arguments()
     if port is None:

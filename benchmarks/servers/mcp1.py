@@ -22,5 +22,10 @@ async def item(id: str) -> str:
     return spec.item_text(id)
 
 
+@mcp.tool()
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
 if __name__ == "__main__":
     mcp.run("stdio" if port is None else "streamable-http")

@@ -27,6 +27,11 @@ async def item(id: str) -> str:
     return spec.item_text(id)
 
 
+@server.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
 async def entry() -> str:
     return "entry"
 

@@ -1,4 +1,6 @@
 // The same as spec.py, for the Node peers.
+import * as z from 'zod';
+
 export const NAME = 'bench', VERSION = '1.0';
 export const STATIC_URI = 'bench://static', ITEM_TEMPLATE = 'bench://item/{id}';
 export const BLOB_URI = 'bench://blob/1', BIG_BLOB_URI = 'bench://blob/50';
@@ -16,6 +18,9 @@ export const args = { transport, port: Number(port), mode };
 
 // What both SDKs are told in the same words; `Template` is the SDK's own class.
 export function register(server, Template) {
+    const numbers = z.object({ a: z.number().int(), b: z.number().int() }), sum = z.object({ result: z.number().int() });
+    server.registerTool('add', { inputSchema: numbers, outputSchema: sum }, async ({ a, b }) => (
+        { content: [{ type: 'text', text: String(a + b) }], structuredContent: { result: a + b } }));
     const text = (uri, mimeType, text) => ({ contents: [{ uri: uri.href, mimeType, text }] });
     const blob = (uri, data) => ({ contents: [{ uri: uri.href, mimeType: BINARY, blob: data.toString('base64') }] });
     server.registerResource('static', STATIC_URI, { mimeType: TEXT }, async uri => text(uri, TEXT, STATIC_TEXT));

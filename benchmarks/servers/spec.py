@@ -4,6 +4,7 @@
     bench://item/{id}   a template, small JSON text
     bench://blob/1      1 MiB, base64 made anew at every read
     bench://blob/50     50 MiB, likewise
+    add                 a tool: the sum of two integers, with an output schema where the peer makes one by itself
     bench://entry/{n}   fills resources/list up to 1,000 (the template is not in it)
 
 Functions are `async def` everywhere: a plain `def` sends some peers through a thread pool and others not, and that

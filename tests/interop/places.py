@@ -21,8 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 HOME = ROOT / ".interop"
 PROGRAMS = Path(__file__).resolve().parent / "peers"
 PATIENCE = 60.0
+SLOW = 20.0
+"""Seconds that a peer may take to start on a busy machine before we believe that it does not know a first question."""
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
+OLDER = ("2025-06-18", "2025-03-26", "2024-11-05")
 
 # Who speaks which revisions, as client and as server.
 PEERS = {
@@ -31,11 +34,13 @@ PEERS = {
     "ts1": (HANDSHAKE,),
     "ts2": (HANDSHAKE, STATELESS),
 }
+# FastMCP 4 has no subscriptions as a client, nor as a server: it does not take part where changes are watched.
+CALLERS = PEERS | {"fastmcp": (HANDSHAKE, STATELESS)}
 
 
 def program(peer: str, role: str) -> list[str]:
     """The command that runs a peer's client or server program, in the peer's own environment."""
-    if peer.startswith("mcp"):
+    if not peer.startswith("ts"):
         python = HOME / peer / "bin" / "python"
         if not python.exists():
             absent(f"{python.relative_to(ROOT)} (make interop builds it)")
@@ -46,7 +51,11 @@ def program(peer: str, role: str) -> list[str]:
     folder = HOME / "ts" / "peers"  # node looks for packages beside the program, so it needs a copy there
     folder.mkdir(exist_ok=True)
     for source in PROGRAMS.glob("*.mjs"):
-        shutil.copyfile(source, folder / source.name)
+        copy = folder / source.name
+        if not copy.exists() or copy.read_bytes() != source.read_bytes():
+            fresh = folder / f"{source.name}.{os.getpid()}"  # another process may be reading the old one
+            shutil.copyfile(source, fresh)
+            fresh.replace(copy)
     return [str(node), str(folder / f"{peer}_{role}.mjs")]
 
 
@@ -55,10 +64,10 @@ def ours() -> list[str]:
     return [str(Path(sys.executable).with_name("wharfinger"))]
 
 
-def visited(peer: str, visit: dict[str, Any]) -> dict[str, Any]:
+def visited(peer: str, visit: dict[str, Any], role: str = "client") -> dict[str, Any]:
     """What a peer's client saw; fails with all that it printed if it did not come to the end."""
     done = subprocess.run(
-        [*program(peer, "client"), json.dumps(visit)],
+        [*program(peer, role), json.dumps(visit)],
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     lines = done.stdout.splitlines()

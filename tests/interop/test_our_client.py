@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, PEERS, STATELESS, free_port, program, running
+from tests.interop.places import HANDSHAKE, PEERS, SLOW, STATELESS, free_port, program, running
 from wharfinger import Client, ResourceNotFound, ToolError
 from wharfinger.errors import RemoteError
 
@@ -42,7 +42,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[s
 
 async def visit(peer: str, revision: str, target: Any) -> None:
     """List, read, complete, call, prompt, watch, fail, and come to an end."""
-    async with Client(target, revision=revision) as client:
+    async with Client(target, revision=revision, probe_timeout=SLOW) as client:
         assert client.revision == revision
         uris = [str(resource.uri) async for resource in client.list_resources()]
         assert {"peer://text", "peer://blob"} <= set(uris)
@@ -100,7 +100,7 @@ def test_our_client_visits_their_server_over_http(
 @pytest.mark.parametrize("peer", PEERS)
 def test_our_client_finds_the_newest_revision_by_itself_over_stdio(peer: str) -> None:
     async def connect() -> str:
-        async with Client([*program(peer, "server"), "stdio"]) as client:
+        async with Client([*program(peer, "server"), "stdio"], probe_timeout=SLOW) as client:
             return client.revision
 
     assert asyncio.run(connect()) == PEERS[peer][-1]

@@ -1,0 +1,230 @@
+"""A server of ours with one of everything that a client can do with a server, through the public interface alone.
+
+`python desk.py stdio` or `python desk.py http PORT`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from wharfinger import (
+    Cancelled,
+    Complete,
+    Context,
+    Declined,
+    Depends,
+    Elicit,
+    Header,
+    Image,
+    Roots,
+    Sample,
+    Server,
+    ToolError,
+    types,
+)
+from wharfinger.sources import skills
+
+server = Server("desk", version="1.2.3", instructions="Berths, and who may have them.")
+SHIPS = ["amber", "anchor", "beacon"]
+stopped: list[str] = []
+"""The tags of the calls whose function saw that it was cancelled."""
+charged: dict[str, int] = {}
+"""How often a tag was charged."""
+
+
+@dataclass
+class Quay:
+    name: str
+    depth: float
+    lit: bool = True
+
+
+@dataclass
+class Berth:
+    ship: str
+    quay: Quay
+    tags: list[str] = field(default_factory=list)
+    note: str | None = None
+
+
+@dataclass
+class Stay:
+    """What a user fills in."""
+
+    quay: Literal["north", "south"]
+    hours: int
+    power: bool = False
+
+
+@server.tool
+async def berth(ship: str, draught: float, tags: list[str] = []) -> Berth:  # noqa: B006  # never changed
+    """Find a berth.
+
+    Args:
+        ship: Name of the ship.
+        draught: In metres.
+    """
+    return Berth(ship, Quay("north", draught + 1), list(tags))
+
+
+@server.tool
+async def berths() -> list[Berth]:
+    """Every berth that is taken."""
+    return [Berth("amber", Quay("north", 6.5)), Berth("anchor", Quay("south", 4.0, lit=False), ["late"], "no crane")]
+
+
+@server.tool
+async def count(ship: str) -> int:
+    """How many letters a name has."""
+    return len(ship)
+
+
+@server.tool
+async def picture() -> list[types.TextContent | Image | types.ResourceLink]:
+    """Several blocks of content."""
+    return [
+        types.TextContent(text="the quay"),
+        Image(data=b"\x89PNG\r\n\x1a\n", format="png"),
+        types.ResourceLink(uri="desk://quay", name="quay"),
+    ]
+
+
+async def pilots() -> AsyncIterator[list[str]]:
+    yield ["olga", "tom"]
+
+
+@server.tool
+async def pilot(
+    harbour: Annotated[str, Header("Harbour")], number: int, names: Annotated[list[str], Depends(pilots)]
+) -> str:
+    """Who brings ships in; over stateless HTTP the harbour stands in a header as well."""
+    return f"{names[number]} of {harbour}"
+
+
+@server.tool
+async def refuse(ship: str) -> str:
+    """Fails, and says why."""
+    raise ToolError(f"{ship} is not expected")
+
+
+@server.tool
+async def load(steps: int, ctx: Context) -> str:
+    """Tells how far it is, and logs each step."""
+    for step in range(1, steps + 1):
+        ctx.info(f"step {step}", logger="crane")
+        ctx.report_progress(step, steps, f"{step} of {steps}")
+        await asyncio.sleep(0.02)  # the TypeScript SDKs forget the progress that comes in one piece with the answer
+    ctx.debug({"loaded": steps})
+    return f"loaded {steps}"
+
+
+@server.tool
+async def wait(tag: str, ctx: Context) -> str:
+    """Waits until it is cancelled; its first progress says that it has begun."""
+    ctx.report_progress(1, 2, "waiting")
+    try:
+        await asyncio.sleep(120)
+    except asyncio.CancelledError:
+        stopped.append(tag)
+        raise
+    return "nobody cancelled"
+
+
+@server.tool
+async def was_stopped(tag: str) -> str:
+    """Whether the call of this tag saw its cancellation, within two seconds."""
+    for _ in range(200):
+        if tag in stopped:
+            return "yes"
+        await asyncio.sleep(0.01)
+    return "no"
+
+
+@server.tool
+async def reserve(message: str, ctx: Context) -> str:
+    """Asks the user once, and says what became of it."""
+    try:
+        stay = await ctx.elicit(message, Stay)
+    except Declined:
+        return "declined"
+    except Cancelled:
+        return "cancelled"
+    return f"{stay.quay} for {stay.hours} h"
+
+
+@server.tool
+async def extend(tag: str, ctx: Context) -> str:
+    """Asks twice; what stands between the questions happens once."""
+
+    def charge() -> int:
+        charged[tag] = charged.get(tag, 0) + 1
+        return charged[tag]
+
+    first = await ctx.elicit("Which quay?", Stay)
+    times = await ctx.once("charge", charge)
+    second = await ctx.elicit("And after that?", Stay)
+    return f"{first.hours + second.hours} h, charged {times} time(s) of {charged[tag]}"
+
+
+@server.tool
+async def pay(ctx: Context) -> str:
+    """Sends the user to a page."""
+    await ctx.elicit_url("Pay the harbour dues", "https://dues.example.test/12")
+    return "paid"
+
+
+@server.tool
+async def advise(ctx: Context) -> str:
+    """Asks the client's model."""
+    reply = await ctx.sample("Which quay is best?", max_tokens=50, system="You know every quay.")
+    return f"{reply.model}: {reply.text}"
+
+
+@server.tool
+async def charts(ctx: Context) -> list[str]:
+    """Asks where the client's files are."""
+    return [str(root.uri) for root in await ctx.roots()]
+
+
+@server.tool
+async def plan(ctx: Context) -> str:
+    """Asks for everything at once."""
+    answers = await ctx.ask(stay=Elicit("Which quay?", Stay), advice=Sample("Which quay is best?"), places=Roots())
+    return f"{answers['stay'].quay}, {answers['advice'].text} {len(answers['places'])} places"
+
+
+def ships(typed: str) -> list[str]:
+    return [name for name in SHIPS if name.startswith(typed)]
+
+
+@server.prompt
+def briefing(
+    ship: Annotated[str, Complete(ships)], tone: Literal["short", "long"] = "short", line: int = 1
+) -> list[types.PromptMessage | str]:
+    """What a watch should know."""
+    notes = types.ResourceContents(uri=f"desk://notes/{ship}", text=f"notes on {ship}", mime_type="text/plain")
+    return [
+        f"Brief me on {ship}, {tone}, from line {line}.",
+        types.PromptMessage(role="assistant", content=types.TextContent(text="Aye.")),
+        types.PromptMessage(role="user", content=types.EmbeddedResource(resource=notes)),
+    ]
+
+
+@server.resource("desk://quay", mime_type="text/plain")
+async def quay() -> str:
+    return "the north quay"
+
+
+server.include(skills(Path(__file__).parent / "skills"))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "http":
+        server.run(http=f"127.0.0.1:{sys.argv[2]}")
+    else:
+        server.run()

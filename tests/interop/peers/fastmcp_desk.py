@@ -1,0 +1,90 @@
+"""A client of FastMCP 4.x at a desk (desk_tour.py), in either era."""
+
+import asyncio
+import warnings
+
+import common
+import desk_tour
+import mcp_types as types
+from fastmcp import Client
+from fastmcp.client.elicitation import ElicitResult
+from fastmcp.client.transports import SSETransport, StdioTransport
+from fastmcp.exceptions import ToolError
+
+warnings.simplefilter("ignore")  # what 2026-07-28 deprecates is marked so
+
+
+class Way(desk_tour.Way):
+    client: Client
+    stateless: bool
+
+    async def call(self, name, arguments, on_progress=None):
+        result = desk_tour.wire(await self.client.call_tool_mcp(name, arguments, progress_handler=on_progress))
+        if name in ("berth", "refuse"):
+            try:
+                data = (await self.client.call_tool(name, arguments)).data  # an object, after the output schema
+                assert data.quay.depth == result["structuredContent"]["quay"]["depth"], data
+            except ToolError as error:
+                assert str(error) == result["content"][0]["text"]
+        return result
+
+    async def set_level(self, level):
+        if not self.stateless:
+            await self.client.set_logging_level(level)
+
+    async def list_tools(self):
+        return await self.client.list_tools_mcp()
+
+    async def list_prompts(self):
+        return await self.client.list_prompts_mcp()
+
+    async def get_prompt(self, name, arguments):
+        return await self.client.get_prompt(name, arguments)
+
+    async def complete(self, prompt, name, value):
+        ref = types.PromptReference(type="ref/prompt", name=prompt)
+        return (await self.client.complete(ref, {"name": name, "value": value})).values
+
+    async def log(self, params):
+        self.logs.append([params.level, params.logger, params.data])
+
+    async def elicit(self, message, response_type, params, context):
+        self.asked.append(desk_tour.wire(params))
+        if isinstance(params, types.ElicitRequestURLParams):
+            return ElicitResult(action="accept")
+        action, content = desk_tour.form(message)
+        return ElicitResult(action=action, content=content and response_type(**content))
+
+    async def sample(self, messages, params, context):
+        self.asked.append(desk_tour.wire(params))
+        text = types.TextContent(type="text", text=desk_tour.REPLY)
+        return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stop_reason="endTurn")
+
+    async def roots(self, context):
+        self.asked.append("roots")
+        return [types.Root(uri=uri, name=name) for uri, name in desk_tour.ROOTS]
+
+
+async def main():
+    visit, seen, way = common.visit(), {}, Way()
+    way.stateless = visit["revision"] == "2026-07-28"
+    if command := visit.get("command"):
+        server = StdioTransport(command[0], command[1:])
+    elif visit.get("sse"):
+        server = SSETransport(visit["sse"])
+    else:
+        server = visit["url"]
+    async with Client(
+        server,
+        mode="auto" if way.stateless else "legacy",
+        log_handler=way.log,
+        elicitation_handler=way.elicit,
+        sampling_handler=way.sample,
+        roots=way.roots,
+    ) as way.client:
+        seen["revision"] = way.client.protocol_version
+        await desk_tour.tour(way, visit, seen)
+    common.report(seen)
+
+
+asyncio.run(main())

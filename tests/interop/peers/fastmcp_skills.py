@@ -1,0 +1,26 @@
+"""A client of FastMCP 4.x that uses the skills extension: lists skills, fetches one, reads it, compares its digest."""
+
+import asyncio
+import hashlib
+
+import common
+import desk_tour
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+from fastmcp.skills import SkillsClientExtension
+
+
+async def main():
+    visit = common.visit()
+    command = visit.get("command")
+    server = StdioTransport(command[0], command[1:]) if command else visit["url"]
+    async with Client(server, extensions=[SkillsClientExtension()]) as client:
+        skills = await client.list_skills()
+        seen = {"revision": client.protocol_version, "skills": [desk_tour.wire(skill) for skill in skills]}
+        seen["skill"] = desk_tour.wire(await client.get_skill_mcp(seen["skills"][0]["uri"]))
+        (text,) = await client.read_resource(seen["skills"][0]["uri"])
+        seen["text"], seen["digest"] = text.text, hashlib.sha256(text.text.encode()).hexdigest()
+    common.report(seen)
+
+
+asyncio.run(main())

@@ -1,0 +1,98 @@
+"""A client of the official Python SDK 1.x at a desk (desk_tour.py)."""
+
+import asyncio
+import sys
+
+import common
+import desk_tour
+from mcp import ClientSession, StdioServerParameters, types
+from mcp.client.sse import sse_client
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import FileUrl
+
+
+class Way(desk_tour.Way):
+    session: ClientSession
+
+    async def call(self, name, arguments, on_progress=None):
+        return desk_tour.wire(await self.session.call_tool(name, arguments, progress_callback=on_progress))
+
+    async def cancelled_call(self, name, arguments, begun):
+        # This SDK has no way of its own to cancel: its users send the notification.
+        number = self.session._request_id
+
+        async def on_progress(done, total=None, message=None):
+            begun.set()
+
+        calling = asyncio.create_task(self.call(name, arguments, on_progress))
+        await asyncio.wait_for(begun.wait(), 5)
+        params = types.CancelledNotificationParams(requestId=number, reason="no longer wanted")
+        await self.session.send_notification(
+            types.ClientNotification(types.CancelledNotification(method="notifications/cancelled", params=params))
+        )
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+
+    async def set_level(self, level):
+        await self.session.set_logging_level(level)
+
+    async def list_tools(self):
+        return await self.session.list_tools()
+
+    async def list_prompts(self):
+        return await self.session.list_prompts()
+
+    async def get_prompt(self, name, arguments):
+        return await self.session.get_prompt(name, arguments)
+
+    async def complete(self, prompt, name, value):
+        ref = types.PromptReference(type="ref/prompt", name=prompt)
+        return (await self.session.complete(ref, {"name": name, "value": value})).completion.values
+
+    async def log(self, params):
+        self.logs.append([params.level, params.logger, params.data])
+
+    async def elicit(self, context, params):
+        self.asked.append(desk_tour.wire(params))
+        if isinstance(params, types.ElicitRequestURLParams):
+            return types.ElicitResult(action="accept")
+        action, content = desk_tour.form(params.message)
+        return types.ElicitResult(action=action, content=content)
+
+    async def sample(self, context, params):
+        self.asked.append(desk_tour.wire(params))
+        text = types.TextContent(type="text", text=desk_tour.REPLY)
+        return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stopReason="endTurn")
+
+    async def roots(self, context):
+        self.asked.append("roots")
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri), name=name) for uri, name in desk_tour.ROOTS])
+
+
+async def main():
+    visit, seen, way = common.visit(), {}, Way()
+    types.LATEST_PROTOCOL_VERSION = visit["revision"]  # which it asks for: this SDK has no setting for it
+    if command := visit.get("command"):
+        transport = stdio_client(StdioServerParameters(command=command[0], args=command[1:]), sys.stderr)
+    elif visit.get("sse"):
+        transport = sse_client(visit["sse"])
+    else:
+        transport = streamable_http_client(visit["url"])
+    async with (
+        transport as streams,
+        ClientSession(
+            streams[0],
+            streams[1],
+            logging_callback=way.log,
+            elicitation_callback=way.elicit,
+            sampling_callback=way.sample,
+            list_roots_callback=way.roots,
+        ) as way.session,
+    ):
+        seen["revision"] = (await way.session.initialize()).protocolVersion
+        await desk_tour.tour(way, visit, seen)
+    common.report(seen)
+
+
+asyncio.run(main())

@@ -1,0 +1,82 @@
+"""A client of the official Python SDK 2.x at a desk (desk_tour.py), in either era."""
+
+import asyncio
+import warnings
+
+import common
+import desk_tour
+import mcp_types as types
+from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
+
+warnings.simplefilter("ignore")  # what 2026-07-28 deprecates is marked so
+
+
+class Way(desk_tour.Way):
+    client: Client
+    stateless: bool
+
+    async def call(self, name, arguments, on_progress=None):
+        return desk_tour.wire(await self.client.call_tool(name, arguments, progress_callback=on_progress))
+
+    async def set_level(self, level):
+        if not self.stateless:
+            await self.client.set_logging_level(level)
+
+    async def list_tools(self):
+        return await self.client.list_tools()
+
+    async def list_prompts(self):
+        return await self.client.list_prompts()
+
+    async def get_prompt(self, name, arguments):
+        return await self.client.get_prompt(name, arguments)
+
+    async def complete(self, prompt, name, value):
+        ref = types.PromptReference(type="ref/prompt", name=prompt)
+        return (await self.client.complete(ref, {"name": name, "value": value})).completion.values
+
+    async def log(self, params):
+        self.logs.append([params.level, params.logger, params.data])
+
+    async def elicit(self, context, params):
+        self.asked.append(desk_tour.wire(params))
+        if isinstance(params, types.ElicitRequestURLParams):
+            return types.ElicitResult(action="accept")
+        action, content = desk_tour.form(params.message)
+        return types.ElicitResult(action=action, content=content)
+
+    async def sample(self, context, params):
+        self.asked.append(desk_tour.wire(params))
+        text = types.TextContent(type="text", text=desk_tour.REPLY)
+        return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stop_reason="endTurn")
+
+    async def roots(self, context):
+        self.asked.append("roots")
+        return types.ListRootsResult(roots=[types.Root(uri=uri, name=name) for uri, name in desk_tour.ROOTS])
+
+
+async def main():
+    visit, seen, way = common.visit(), {}, Way()
+    way.stateless = visit["revision"] == "2026-07-28"
+    if command := visit.get("command"):
+        server = StdioServerParameters(command=command[0], args=command[1:])
+    elif visit.get("sse"):
+        server = sse_client(visit["sse"])
+    else:
+        server = visit["url"]
+    async with Client(
+        server,
+        mode="auto" if way.stateless else "legacy",
+        log_level="info",
+        logging_callback=way.log,
+        elicitation_callback=way.elicit,
+        sampling_callback=way.sample,
+        list_roots_callback=way.roots,
+    ) as way.client:
+        seen["revision"] = way.client.protocol_version
+        await desk_tour.tour(way, visit, seen)
+    common.report(seen)
+
+
+asyncio.run(main())

@@ -1,0 +1,22 @@
+// A client of the TypeScript SDK 1.x at a desk (desk.mjs).
+import { visit } from './common.mjs';
+import * as desk from './desk.mjs';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import * as types from '@modelcontextprotocol/sdk/types.js';
+
+const asked = visit();
+const client = new Client({ name: 'ts1', version: '1.0' }, { capabilities: desk.CAPABILITIES });
+client.setNotificationHandler(types.LoggingMessageNotificationSchema, desk.log);
+client.setRequestHandler(types.ElicitRequestSchema, desk.elicit);
+client.setRequestHandler(types.CreateMessageRequestSchema, desk.sample);
+client.setRequestHandler(types.ListRootsRequestSchema, desk.roots);
+const transport = asked.command
+    ? new StdioClientTransport({ command: asked.command[0], args: asked.command.slice(1) })
+    : asked.sse ? new SSEClientTransport(new URL(asked.sse)) : new StreamableHTTPClientTransport(new URL(asked.url));
+await client.connect(transport);
+const seen = { revision: transport.protocolVersion ?? '2025-11-25' };
+const call = (params, options) => client.callTool(params, undefined, options);
+await desk.tour(client, asked, seen, call, level => client.setLoggingLevel(level));

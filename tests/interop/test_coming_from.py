@@ -1,0 +1,125 @@
+"""The three programs of docs/coming_from.md do the same for one client, but for what the page says is different."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import absent
+from tests.docs.pages import blocks_of
+from tests.interop.places import HANDSHAKE, HOME, ROOT, SLOW, STATELESS, visited
+from wharfinger import Client, ToolError
+
+PAGE = ROOT / "docs" / "coming_from.md"
+PYTHONS = {
+    "wharfinger": Path(sys.executable),
+    "mcp": HOME / "mcp2" / "bin" / "python",
+    "fastmcp": HOME / "fastmcp" / "bin" / "python",
+}
+DEPTHS = {"north": 6.5, "south": 4.0}
+BERTH = {"ship": "mary", "quay": "north", "depth": 6.5}
+
+# What the page says is different, and is looked at on its own.
+DIFFERENT = (
+    "wrong",
+    "lenient",
+    "unknown",
+    "survey",
+    "reserve",
+    "declined",
+    "refused",
+    "asked",
+    "no_quay",
+    "berth",
+    "resources",
+    "logs",
+)
+
+
+def command(framework: str, folder: Path) -> list[str]:
+    """How one of the page's programs is started."""
+    name = f"harbour_{framework}.py"
+    (program,) = [block for block in blocks_of(PAGE) if block.options.get("file") == name]
+    path = folder / name
+    path.write_text(program.text, encoding="utf-8")
+    if not PYTHONS[framework].exists():
+        absent(f"{PYTHONS[framework].relative_to(ROOT)} (make interop builds it)")
+    return [str(PYTHONS[framework]), str(path)]
+
+
+@cache
+def harbour(framework: str, revision: str, folder: Path) -> dict[str, Any]:
+    """What the official SDK's client saw of one program."""
+    return visited("mcp2", {"revision": revision, "command": command(framework, folder)}, "harbour")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("harbours")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
+def test_the_three_programs_of_the_page_do_the_same(revision: str, folder: Path) -> None:
+    seen = {framework: harbour(framework, revision, folder) for framework in PYTHONS}
+    ours, theirs, fastmcp = seen.values()
+    shared = {name: value for name, value in ours.items() if name not in DIFFERENT}
+    assert shared == {name: theirs[name] for name in shared}
+    assert shared == {name: fastmcp[name] for name in shared}
+    assert shared["progress"] == [[1, 2], [2, 2]]
+
+    for one in seen.values():
+        assert one["berth"]["structured"] == BERTH
+        assert one["logs"][0] == "mary goes to north"
+        assert one["wrong"]["failed"]
+        assert one["refused"]["texts"][0].endswith("No quay is deeper than 9.5 m.")
+        assert one["resources"] == [
+            ["harbour://quays", "quays", "Every quay and its depth in metres.", "application/json"]
+        ]
+        if one is not fastmcp or revision == HANDSHAKE:
+            assert one["reserve"]["texts"] == ["north: 3 h"]
+            assert one["declined"]["texts"][0].endswith("Nothing was reserved.")
+            assert one["asked"][0] == [
+                "How long at the north quay?",
+                [{"hours": "integer", "power": "boolean"}, ["hours"]],
+            ]
+        else:
+            assert one["reserve"]["failed"] and one["asked"] == []
+
+
+@pytest.mark.timeout(120)
+def test_what_the_page_calls_different_is_different(folder: Path) -> None:
+    ours, theirs, fastmcp = (harbour(framework, STATELESS, folder) for framework in PYTHONS)
+    assert ours["refused"]["texts"] == fastmcp["refused"]["texts"] == ["No quay is deeper than 9.5 m."]
+    assert theirs["refused"]["texts"] == ["Error executing tool berth: No quay is deeper than 9.5 m."]
+    assert ours["wrong"]["texts"] == ["Invalid arguments:\ndraught: expected a number, got a string"]
+    assert "'deep'" in theirs["wrong"]["texts"][0] and "'deep'" in fastmcp["wrong"]["texts"][0]
+    assert ours["lenient"]["failed"] and not theirs["lenient"]["failed"] and not fastmcp["lenient"]["failed"]
+    assert ours["unknown"] == {"code": -32602} and theirs["unknown"]["failed"] and fastmcp["unknown"]["failed"]
+    assert (ours["survey"]["structured"], ours["survey"]["texts"]) == ([6.5, 4.0], ["[6.5,4.0]"])
+    assert (theirs["survey"]["structured"], theirs["survey"]["texts"]) == ({"result": [6.5, 4.0]}, ["6.5", "4.0"])
+    assert (fastmcp["survey"]["structured"], fastmcp["survey"]["texts"]) == ({"result": [6.5, 4.0]}, ["[6.5,4.0]"])
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
+@pytest.mark.parametrize("framework", PYTHONS)
+def test_our_client_reads_all_three_alike(framework: str, revision: str, tmp_path: Path) -> None:
+    async def visit() -> None:
+        async with Client(command(framework, tmp_path), revision=revision, probe_timeout=SLOW) as client:
+            assert {tool.name for tool in await client.list_tools()} == {"berth", "survey", "reserve"}
+            assert (await client.call_tool("berth", {"ship": "mary", "draught": 5.0})).data == BERTH
+            # What the others wrap into an object is taken out of it.
+            assert (await client.call_tool("survey", returns=list[float])).data == [6.5, 4.0]
+            with pytest.raises(ToolError, match=r"No quay is deeper than 9\.5 m\."):
+                await client.call_tool("berth", {"ship": "mary", "draught": 9.5})
+            assert (await client.read_resource("harbour://quays")).json() == DEPTHS
+            prompt = await client.get_prompt("briefing", {"ship": "mary", "tone": "long"})
+            assert getattr(prompt.messages[0].content, "text", "") == "Brief me on mary, long."
+
+    asyncio.run(visit())

@@ -1,0 +1,184 @@
+"""Real clients do everything that a client can do with desk.py, over each transport and in each era that they speak."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.interop.places import CALLERS, HANDSHAKE, OLDER, STATELESS, free_port, running, stop, visited
+
+DESK = Path(__file__).resolve().parent / "desk.py"
+CASES = [(peer, revision) for peer, revisions in CALLERS.items() for revision in revisions]
+# One SDK can be told to ask for an older revision: with it each of the five is spoken by a real client.
+CASES += [("mcp1", revision) for revision in OLDER]
+BERTH = {"ship": "mary", "quay": {"name": "north", "depth": 3.0, "lit": True}, "tags": ["a"], "note": None}
+BERTHS = [
+    {"ship": "amber", "quay": {"name": "north", "depth": 6.5, "lit": True}, "tags": [], "note": None},
+    {"ship": "anchor", "quay": {"name": "south", "depth": 4.0, "lit": False}, "tags": ["late"], "note": "no crane"},
+]
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("berth", {"ship": "mary", "draught": 2, "tags": ["a"]}),
+    ("berths", {}),
+    ("count", {"ship": "mary"}),
+    ("picture", {}),
+    ("pilot", {"harbour": "Århus", "number": 1}),
+    ("refuse", {"ship": "mary"}),
+    ("berth", {"ship": 1}),
+]
+REPLY = "Berth at the south quay."
+QUESTIONS: list[tuple[str, dict[str, Any], str]] = [
+    ("reserve", {"message": "Which quay?"}, "south for 3 h"),
+    ("reserve", {"message": "Decline this."}, "declined"),
+    ("reserve", {"message": "Cancel this."}, "cancelled"),
+    ("extend", {"tag": "TAG"}, "6 h, charged 1 time(s) of 1"),
+    ("pay", {}, "paid"),
+    ("advise", {}, f"parrot-1: {REPLY}"),
+    ("charts", {}, '["file:///home/mary/charts","file:///home/mary/logs"]'),
+    ("plan", {}, f"south, {REPLY} 2 places"),
+]
+"""Tools that ask, and what they answer in the end."""
+BEFORE_FORMS = ("2025-03-26", "2024-11-05")
+
+
+def questions(revision: str) -> list[tuple[str, dict[str, Any], str]]:
+    """Those that a client of this revision can be asked."""
+    absent = {"pay"} if revision in OLDER else set()
+    if revision in BEFORE_FORMS:
+        absent |= {"reserve", "extend", "plan"}
+    return [question for question in QUESTIONS if question[0] not in absent]
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One server over HTTP for all; at the end one Ctrl-C is enough, and nothing went wrong meanwhile."""
+    port, log = free_port(), tmp_path_factory.mktemp("desk") / "log"
+    with running([sys.executable, str(DESK), "http", str(port)], port, log) as process:
+        yield f"http://127.0.0.1:{port}"
+        assert stop(process, 3.0) in (0, 130), log.read_text(errors="replace")
+    assert "Traceback" not in log.read_text(errors="replace")
+
+
+def visit(peer: str, revision: str, **server: Any) -> dict[str, Any]:
+    """What one client saw at the desk."""
+    tag = f"{peer} {revision} {next(iter(server))}"
+    asking = [
+        (name, {key: tag if value == "TAG" else value for key, value in arguments.items()})
+        for name, arguments, _ in questions(revision)
+    ]
+    asked = {"revision": revision, "calls": CALLS, "tag": tag, "questions": asking}
+    return visited(peer, asked | server, "desk")
+
+
+def bare(result: dict[str, Any]) -> dict[str, Any]:
+    """A result without what says nothing here: what the SDKs fill in, and the server's stamp."""
+    own = {name: value for name, value in result.items() if name not in ("_meta", "resultType")}
+    return {name: value for name, value in own.items() if (name, value) != ("isError", False)}
+
+
+def judge(peer: str, revision: str, seen: dict[str, Any]) -> None:
+    """What every client must have seen, whichever it is and however it came."""
+    assert seen["revision"] == revision
+    assert seen["ended"] is True
+    any_structured = revision == STATELESS
+    berth, berths, count, picture, pilot, refused, wrong = map(bare, seen["results"])
+    assert berth["structuredContent"] == json.loads(berth["content"][0]["text"]) == BERTH
+    jsonschema.validate(BERTH, seen["schemas"]["berth"])
+    for result, value in ((berths, BERTHS), (count, 4)):
+        assert json.loads(result["content"][0]["text"]) == value
+        assert result.get("structuredContent") == (value if any_structured else None)
+    link = "text" if revision in BEFORE_FORMS else "resource_link"
+    assert [block["type"] for block in picture["content"]] == ["text", "image", link]
+    assert picture["content"][1] == {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+    assert pilot == {"content": [{"type": "text", "text": "tom of Århus"}]}
+    assert refused == {"content": [{"type": "text", "text": "mary is not expected"}], "isError": True}
+    assert wrong["isError"] is True
+    assert wrong["content"][0]["text"].splitlines() == [
+        "Invalid arguments:",
+        "ship: expected a string, got an integer",
+        "draught: missing",
+    ]
+
+    assert bare(seen["loaded"]) == {"content": [{"type": "text", "text": "loaded 3"}]}
+    texts = [None if revision == "2024-11-05" else f"{step} of 3" for step in (1, 2, 3)]
+    assert seen["progress"] == [[step, 3, text] for step, text in enumerate(texts, 1)]
+    # FastMCP asks for everything in each request of the stateless era; the others ask for `info`.
+    everything = [["debug", None, {"loaded": 3}]] if (peer, revision) == ("fastmcp", STATELESS) else []
+    assert seen["logs"] == [["info", "crane", f"step {step}"] for step in (1, 2, 3)] + everything
+
+    (prompt,) = seen["prompts"]
+    assert [(argument["name"], argument.get("required", False)) for argument in prompt["arguments"]] == [
+        ("ship", True),
+        ("tone", False),
+        ("line", False),
+    ]
+    texts = [message["content"].get("text") for message in seen["prompt"]["messages"]]
+    assert texts == ["Brief me on amber, short, from line 7.", "Aye.", None]
+    assert [message["role"] for message in seen["prompt"]["messages"]] == ["user", "assistant", "user"]
+    assert seen["prompt"]["messages"][2]["content"]["resource"]["text"] == "notes on amber"
+    assert seen["completion"] == ["amber", "anchor"]
+
+    assert seen.get("cancelled", "cancelled") == "cancelled"
+    assert bare(seen["stopped"]) == {"content": [{"type": "text", "text": "yes"}]}
+    judge_answers(revision, seen)
+
+
+def judge_answers(revision: str, seen: dict[str, Any]) -> None:
+    """Every question was asked once, and what was answered reached the function that asked."""
+    expected = questions(revision)
+    assert [bare(answer)["content"][0]["text"] for answer in seen["answers"]] == [text for _, _, text in expected]
+    names = [name for name, _, _ in expected]
+    forms = [one for one in seen["asked"] if isinstance(one, dict) and "requestedSchema" in one]
+    messages = ["Which quay?", "Decline this.", "Cancel this.", "Which quay?", "And after that?", "Which quay?"]
+    assert [form["message"] for form in forms] == (messages if "reserve" in names else [])
+    for form in forms:
+        properties = form["requestedSchema"]["properties"]
+        assert [properties[name]["type"] for name in ("quay", "hours", "power")] == ["string", "integer", "boolean"]
+        assert properties["quay"]["enum"] == ["north", "south"]
+        assert form["requestedSchema"]["required"] == ["quay", "hours"]
+    assert ["https://dues.example.test/12"] * ("pay" in names) == [one["url"] for one in seen["asked"] if "url" in one]
+    assert seen["asked"].count("roots") == (2 if "plan" in names else 1)
+    samples = [one for one in seen["asked"] if isinstance(one, dict) and "messages" in one]
+    assert [one["maxTokens"] for one in samples] == ([50, 1024] if "plan" in names else [50])
+    assert samples[0]["systemPrompt"] == "You know every quay."
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize(("peer", "revision"), CASES)
+def test_a_client_over_stdio_can_do_everything(peer: str, revision: str) -> None:
+    judge(peer, revision, visit(peer, revision, command=[sys.executable, str(DESK), "stdio"]))
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize(("peer", "revision"), CASES)
+def test_a_client_over_http_can_do_everything(peer: str, revision: str, http: str) -> None:
+    judge(peer, revision, visit(peer, revision, url=f"{http}/mcp"))
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize(("peer", "revision"), [*((peer, HANDSHAKE) for peer in CALLERS), ("mcp1", "2024-11-05")])
+def test_a_client_over_http_and_sse_can_do_everything(peer: str, revision: str, http: str) -> None:
+    """The transport of 2024-11-05, beside the others at the same address; the SDKs speak newer revisions over it."""
+    judge(peer, revision, visit(peer, revision, sse=f"{http}/sse"))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_a_client_with_the_skills_extension_finds_what_it_needs(transport: str, http: str) -> None:
+    """FastMCP is the only one of these that has it."""
+    where = {"url": f"{http}/mcp"} if transport == "http" else {"command": [sys.executable, str(DESK), "stdio"]}
+    seen = visited("fastmcp", where, "skills")
+    (skill,) = seen["skills"]
+    assert skill["frontmatter"]["name"] == "tide-tables"
+    assert [file["uri"] for file in skill["resources"]] == [
+        "skill://tide-tables/SKILL.md",
+        "skill://tide-tables/reference/heights.csv",
+    ]
+    assert skill["resources"][0]["digest"] == f"sha256:{seen['digest']}"
+    assert seen["skill"]["skill"] == skill
+    assert seen["text"] == (DESK.parent / "skills" / "tide-tables" / "SKILL.md").read_text()
