@@ -242,8 +242,8 @@ def _question_in(code: CodeType, context: str) -> str | None:
 
 
 def _loads(step: Any, name: str) -> bool:
-    """Whether an instruction puts a local name on the stack, alone or behind another."""
-    if step is None or not step.opname.startswith(("LOAD_FAST", "LOAD_DEREF")):
+    """Whether an instruction puts a local name on the stack, alone or after another one (3.13 joins some of them)."""
+    if step is None or not ("LOAD_FAST" in step.opname or "LOAD_DEREF" in step.opname):
         return False
     return bool(step.argval == name or (isinstance(step.argval, tuple) and step.argval[-1:] == (name,)))
 

@@ -85,8 +85,8 @@ async def ask(server: Server, request: Request, questions: Sequence[tuple[str | 
                 raise NoAnswer(_NO_WAY)
             raise transcript.stop({one.key: (one.digest, one.question.method, one.params) for one in missing})
         with standing_still():
-            came = await _together(waits) if len(waits) > 1 else [await waits[0]]
-        answers |= {one.key: found for one, found in zip(missing, came, strict=True)}
+            came = await _together(waits)
+        answers |= {one.key: _meant(one.question, found) for one, found in zip(missing, came, strict=True)}
     return [_value(one.question, answers[one.key]) for one in put]
 
 
@@ -131,39 +131,47 @@ def _value(question: Question, found: Any) -> Any:
 # --- waiting in place -------------------------------------------------------------------------------------------------
 
 
-def _waits(request: Request, missing: Sequence[_Open]) -> list[Awaitable[Any]] | None:
+def _waits(request: Request, missing: Sequence[_Open]) -> list[Awaitable[Message]] | None:
     """One wait for each question; None where no answer can come while the call goes on."""
-    first = request.channel.ask(request, missing[0].question.method, missing[0].params)
-    if first is None:
-        return None
-    waits: list[Awaitable[Any]] = [_wait(first, missing[0].question)]
-    for one in missing[1:]:
+    waits: list[Awaitable[Message]] = []
+    for one in missing:
         wait = request.channel.ask(request, one.question.method, one.params)
-        assert wait is not None  # the channel is the same
-        waits.append(_wait(wait, one.question))
+        if wait is None:  # for the first, then: the channel is the same
+            return None
+        waits.append(wait)
     return waits
 
 
-async def _together(waits: Sequence[Awaitable[Any]]) -> list[Any]:
+async def _together(waits: Sequence[Awaitable[Message]]) -> list[Message | NoAnswer]:
     """All of them; where one fails, the other questions are withdrawn."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    if len(waits) == 1:
+        return [await _message(waits[0])]
+    tasks = [asyncio.ensure_future(_message(wait)) for wait in waits]
     try:
         return await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
+        for wait in waits:  # what is cancelled in the turn that it begins in never comes to wait
+            if inspect.iscoroutine(wait) and inspect.getcoroutinestate(wait) == inspect.CORO_CREATED:
+                wait.close()
 
 
-async def _wait(wait: Awaitable[Message], question: Question) -> Any:
-    """What the answer means, refusals included."""
+async def _message(wait: Awaitable[Message]) -> Message | NoAnswer:
     try:
-        message = await wait
+        return await wait
     except RequestTimeout as late:
         return NoAnswer(str(late))
-    if message.error is not UNSET:
-        return failure_of(message.error)
+
+
+def _meant(question: Question, found: Message | NoAnswer) -> Any:
+    """What an answer means, refusals included."""
+    if isinstance(found, NoAnswer):
+        return found
+    if found.error is not UNSET:
+        return failure_of(found.error)
     try:
-        return _read(question, b"" if message.result is UNSET else message.result)
+        return _read(question, b"" if found.result is UNSET else found.result)
     except Misfit as misfit:
         return NoAnswer(f"The client's answer is not what was asked for: {misfit}")
 
@@ -203,8 +211,12 @@ async def answered(server: Server, request: Request, stop: InputNeeded) -> None:
     """Put the questions of a run, and prepare the next one."""
     result: t.InputRequiredResult = stop.result
     asked: Any = result.input_requests
-    waits = [request.channel.ask(request, one.__struct_config__.tag, one.params) for one in asked.values()]
-    if any(wait is None for wait in waits):
+    waits = [
+        wait
+        for one in asked.values()
+        if (wait := request.channel.ask(request, one.__struct_config__.tag, one.params)) is not None
+    ]
+    if len(waits) < len(asked):
         raise NoAnswer(_NO_WAY)
     earlier = transcript_of(server, request)
     root = root_of(request)
@@ -212,7 +224,7 @@ async def answered(server: Server, request: Request, stop: InputNeeded) -> None:
     transcript.replay = earlier.replay
     transcript.failures = dict(earlier.failures)
     answers: dict[str, Raw] = {}
-    for key, found in zip(asked, await _together([_message(wait) for wait in waits]), strict=True):
+    for key, found in zip(asked, await _together(waits), strict=True):
         if isinstance(found, NoAnswer):
             transcript.failures[key] = found
         elif found.error is not UNSET:
@@ -220,14 +232,6 @@ async def answered(server: Server, request: Request, stop: InputNeeded) -> None:
         elif found.result is not UNSET:
             answers[key] = found.result
     transcript.resume(result.request_state, answers)
-
-
-async def _message(wait: Any) -> Message | NoAnswer:
-    try:
-        found: Message = await wait
-    except RequestTimeout as late:
-        return NoAnswer(str(late))
-    return found
 
 
 async def once(server: Server, request: Request, key: str, function: Callable[[], Any], kind: Any) -> Any:

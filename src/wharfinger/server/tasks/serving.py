@@ -42,6 +42,10 @@ LEASE = 15.0
 """Seconds after which a process that has said nothing is taken for dead, and its tasks for failed."""
 BEAT = 1.0
 """Seconds between two looks for what came in at another process."""
+MOST_LETTERS = 1000
+"""What clients may have said of the tasks of one process while it has not looked."""
+LETTERS = 64 * 1024 * 1024
+"""The same in bytes."""
 LONGEST_ID = 64
 """Characters of a task id that are looked at."""
 
@@ -371,8 +375,11 @@ class Tasks:
     async def _post(self, request: Request, worker: str, responses: dict[str, Raw] | None) -> None:
         key = _key(request.caller.principal, request.params.task_id)
         place = f"{_INBOX}{worker}/{time.time_ns():020}{secrets.token_hex(4)}"
-        letter = Letter(key=key, responses=responses)
-        await self.store.put(place, encode(letter), expires=time.time() + self.lease + GRACE)
+        letter = encode(Letter(key=key, responses=responses))
+        waiting, size = await self.store.usage(f"{_INBOX}{worker}/")
+        if waiting >= MOST_LETTERS or size + len(letter) > LETTERS:
+            raise Overloaded("Too much waits for the process that runs this task: try again later.")
+        await self.store.put(place, letter, expires=time.time() + self.lease + GRACE)
 
     def _beat(self) -> None:
         if self.store.shared and (self._beating is None or self._beating.done()):
@@ -391,6 +398,8 @@ class Tasks:
                     await self._look_at(key)
             except StoreUnusable as error:
                 log.warning("%s", error)
+            except Exception:  # without a beat every task of this process would be taken for failed
+                log.exception("What another process left cannot be read")
             await asyncio.sleep(min(self.beat, self.lease / 3))
 
     async def _look_at(self, key: str) -> None:
