@@ -70,6 +70,41 @@ def test_tls_is_served_with_the_certificate_that_is_given(certificate: Path) -> 
         assert wire.read("a", origin=f"https://127.0.0.1:{quay.port}").status == 200
 
 
+def test_a_service_that_cannot_start_is_told_at_once() -> None:
+    class Wreck(Harbour):
+        async def start(self) -> None:
+            raise LookupError("no database")
+
+    with pytest.raises(LookupError, match="no database"):
+        asyncio.run(serve_http(Wreck(), "127.0.0.1", 0))
+
+
+SLOW = """
+import asyncio
+from contextlib import asynccontextmanager
+from wharfinger import Server
+
+@asynccontextmanager
+async def lifespan(server):
+    try:
+        print("entered", flush=True)
+        await asyncio.sleep(600)
+    finally:
+        print("left", flush=True)
+    yield
+
+Server("slow", lifespan=lifespan).run(http="127.0.0.1:0")
+"""
+
+
+def test_a_signal_ends_a_service_that_is_still_starting() -> None:
+    process = subprocess.Popen([sys.executable, "-c", SLOW], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "entered\n"
+    process.terminate()
+    assert process.communicate(timeout=10) == ("left\n", "")
+
+
 # --- the token
 
 

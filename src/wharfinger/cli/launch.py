@@ -74,6 +74,10 @@ def over_http(
     def page() -> tuple[str, bytes]:
         from wharfinger.cli.card import page as write
 
+        if not shown:
+            from wharfinger.errors import Overloaded
+
+            raise Overloaded("The server is starting.")
         return "text/html; charset=utf-8", write(shown[0]).encode("utf-8", "surrogateescape")
 
     wanted = settings.listen

@@ -32,8 +32,10 @@ class Life:
         return self._begun.done() and self._begun.exception() is not None
 
     async def end(self) -> None:
-        """Leave, and wait until it is left; raises what leaving raised."""
+        """Leave, and wait until it is left; raises what leaving raised. What has not begun yet is cancelled."""
         self._ending.set()
+        if not self._begun.done():
+            self._task.cancel()
         await asyncio.shield(self._task)
 
     async def _live(self, manager: AbstractAsyncContextManager[Any]) -> None:
@@ -44,5 +46,7 @@ class Life:
         except BaseException as error:
             if self._begun.done():
                 raise
+            if isinstance(error, asyncio.CancelledError):  # nobody who waits was cancelled
+                error = RuntimeError("The server was ended before it had started.")
             self._begun.set_exception(error)
             self._begun.exception()  # it is raised where somebody waits for it, and nobody need

@@ -66,8 +66,9 @@ async def serve_http(
 ) -> signal.Signals | None:
     """Serve until SIGINT or SIGTERM, and give that signal; a second one ends everything at once.
 
-    `on_ready` gets the base URL, with the real port where `port` is 0, when connections are accepted. Cancelling the
-    task ends the server in the same graceful way. `sse=False` turns off HTTP+SSE, for clients of 2024-11-05.
+    What starting the service raises is raised here. `on_ready` gets the base URL, with the real port where `port` is 0,
+    when connections are accepted and the service runs. Cancelling the task ends the server in the same graceful way.
+    `sse=False` turns off HTTP+SSE, for clients of 2024-11-05.
 
     Raises:
         UnsafeBind: `host` is reached from other machines, and there is neither `verify` nor `insecure`.
@@ -185,11 +186,17 @@ class HttpServer(UvicornServer):
     async def run_until_signal(self, on_ready: Callable[[str], None] | None = None) -> signal.Signals | None:
         """Wait for SIGINT or SIGTERM; whoever is told that the server is ready may send one."""
         with self.capture_signals():
+            # Now and not with the first request: who runs a server is told what is wrong with it.
+            starting = asyncio.ensure_future(self.app.service.start())
             try:
-                if on_ready is not None:
-                    on_ready(self.url)
+                await asyncio.wait((starting, self.stopped), return_when=asyncio.FIRST_COMPLETED)
+                if starting.done():
+                    starting.result()
+                    if on_ready is not None:
+                        on_ready(self.url)
                 return await asyncio.shield(self.stopped)
             finally:
+                starting.cancel()
                 # Signals are still ours until the streams have ended: the second one cuts it short.
                 await self.end()
 
