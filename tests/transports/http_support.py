@@ -88,6 +88,8 @@ class Harbour:
                 raise asyncio.CancelledError
             case "surrogate":
                 return text(uri, "\ud800")
+            case "odd-error":
+                raise ResourceNotFound(f"{uri} \udcff")
             case "big":
                 return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, blob=BIG)])
             case "lines":
@@ -200,7 +202,7 @@ class Quay:
         self.service = service or Harbour()
         self.settings = settings
         self.ready = threading.Event()
-        self.thread = threading.Thread(target=self.run)
+        self.thread = threading.Thread(target=self.run, daemon=True)  # one that hangs must not hold up the test run
         self.port = 0
         self.stopped = False
         self.error: BaseException | None = None
@@ -239,7 +241,7 @@ class Quay:
 
     def __enter__(self) -> Quay:
         self.thread.start()
-        self.ready.wait(10)
+        assert self.ready.wait(20)
         if self.error is not None:
             raise self.error
         return self

@@ -383,6 +383,20 @@ def test_application_starts_without_a_lifespan_and_ends_by_hand() -> None:
     assert service.starts == 1
 
 
+def test_a_start_that_failed_is_told_without_its_text_and_tried_again() -> None:
+    async def run() -> Harbour:
+        service = Harbour()
+        mounted = Mounted(HttpApp(service))
+        service.fail_start = True
+        assert await mounted.ask("POST", "/mcp") == 500
+        service.fail_start = False
+        assert await mounted.ask("POST", "/mcp") == 400
+        assert await mounted.ask("POST", "/mcp") == 400
+        return service
+
+    assert asyncio.run(run()).starts == 1
+
+
 def test_lifespan_starts_and_ends_the_service() -> None:
     async def run() -> tuple[Harbour, list[str]]:
         service, sent = Harbour(), []

@@ -100,7 +100,8 @@ def test_deleted_session_is_gone(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("missing", -32002), ("exit", -32603), ("boom", -32603), ("surrogate", -32603)]
+    ("name", "code"),
+    [("missing", -32002), ("exit", -32603), ("boom", -32603), ("surrogate", -32603), ("odd-error", -32603)],
 )
 def test_failure_of_a_request_does_not_look_like_the_end_of_its_session(wire: Wire, name: str, code: int) -> None:
     """Security H32: a 404 would tell the client to start anew."""
@@ -303,6 +304,22 @@ def test_sessions_are_bounded_and_the_spare_one_goes() -> None:
         assert wire.in_session(second, "ping").status == 404
         assert wire.in_session(first, "ping").status == 200
         assert wire.in_session(third, "ping").status == 200
+
+
+def test_requests_of_all_sessions_are_bounded_also_those_whose_client_has_gone() -> None:
+    """Security L22, X06: a question waits for long, and costs its client no connection."""
+    with Quay(limits=HttpLimits(session_requests=1)) as quay, quay.wire() as wire:
+        first, second = wire.initialize(), wire.initialize()
+        with quay.wire() as gone:
+            gone.send_in_session(first, "resources/read", {"uri": "test://wait"}, 7)
+            assert quay.service.arrived.acquire(timeout=5)
+        for session in (first, second):
+            reply = wire.read_in_session(session, "a")
+            assert (reply.status, reply.error, reply.json["id"]) == (503, -32603, 1)
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+        assert wire.ask("POST", body=json.dumps(cancel).encode(), mcp_session_id=first).status == 202
+        assert quay.service.left.acquire(timeout=5)
+        assert wire.read_in_session(second, "a").text == "test://a"  # the id is free again too
 
 
 ALICE, BOB = "alice-0123456789", "bob-0123456789ab"

@@ -81,6 +81,8 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     session_time: float = 1800.0
     """A session without any request, answer or open stream for so long ends."""
     session_spare: float = 60.0
+    session_requests: int = 16_384
+    """Requests that are served in all sessions together, also those whose connection has gone."""
     streams: int = 10_000
     """Open listen and GET streams, all clients together."""
     streams_per_client: int = 1024

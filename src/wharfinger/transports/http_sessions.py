@@ -73,9 +73,11 @@ class HttpSessions:
             refusal = self._settle(session, event)
             await (send_empty(call.reply, 202) if refusal is None else send_json(call.reply, *refusal))
             return
-        if self.draining:
-            session.peer.fail(event, Overloaded("The server is stopping."))
-            raise Overloaded("The server is stopping.")
+        try:
+            self._check_room()
+        except Overloaded as error:
+            session.peer.fail(event, error)
+            raise
         post = Post(session, call)
         self._begin(post, event, headers)
         await self._answer(post, opening=opening)
@@ -87,8 +89,7 @@ class HttpSessions:
         """
         session = self._find(headers, principal)
         check_session_version(headers)
-        if self.draining:
-            raise Overloaded("The server is stopping.")
+        self._check_room()
         batch = session.peer.take_batch(body)
         if batch is None:
             return False
@@ -108,6 +109,13 @@ class HttpSessions:
         else:
             await send_empty(call.reply, 202)
         return True
+
+    def _check_room(self) -> None:
+        """Raise Overloaded where no further request may be served: one that asks can wait for long, and for nobody."""
+        if self.draining:
+            raise Overloaded("The server is stopping.")
+        if len(self.running) >= self.limits.session_requests:
+            raise Overloaded("Too many requests are in flight: try again later.")
 
     def _begin(self, post: Post, request: Request, headers: dict[bytes, bytes]) -> None:
         request.channel = post
