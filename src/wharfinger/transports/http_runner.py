@@ -78,7 +78,7 @@ async def serve_http(
     if verify is None and not insecure and not is_loopback(host):
         raise UnsafeBind(
             f"{host or 'every address'} is reached from other machines: "
-            "set a token with --token-env NAME, or say --insecure to let everybody in."
+            "set a token with --token-env NAME (verify=), or say --insecure (insecure=True) to let everybody in."
         )
     if tls_key and not tls_cert:
         raise ValueError("A key alone is not enough for HTTPS: give its certificate too (--tls-cert, tls_cert=).")
@@ -187,7 +187,7 @@ class HttpServer(UvicornServer):
         """Wait for SIGINT or SIGTERM; whoever is told that the server is ready may send one."""
         with self.capture_signals():
             # Now and not with the first request: who runs a server is told what is wrong with it.
-            starting = asyncio.ensure_future(self.app.service.start())
+            starting = asyncio.ensure_future(self.app.start())
             try:
                 await asyncio.wait((starting, self.stopped), return_when=asyncio.FIRST_COMPLETED)
                 if starting.done():

@@ -382,18 +382,24 @@ class HttpApp:
     # -- beginning and end
 
     async def _start(self) -> None:
-        """Start the service once, whoever comes first; a start that failed is tried again by the next request."""
         if self.draining:
             raise _with_headers(Overloaded("The server is stopping."), CLOSE)
+        try:
+            await self.start()
+        except Exception as error:
+            raise _fault(error) from None
+
+    async def start(self) -> None:
+        """Start the service once, whoever comes first; raises what that raises, and tries again the next time."""
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self.service.start())
         starting = self._starting
         try:
             await asyncio.shield(starting)
-        except Exception as error:
+        except Exception:
             if self._starting is starting:
                 self._starting = None
-            raise _fault(error) from None
+            raise
         self._ready = True
 
     async def drain(self, seconds: float) -> None:
@@ -414,6 +420,7 @@ class HttpApp:
         await self.drain(self.limits.drain if seconds is None else seconds)
         self.calls.stop()
         if self._starting is not None:
+            self._starting.cancel()
             await asyncio.wait((self._starting,))
         self._ready = False
         await self.service.close()
