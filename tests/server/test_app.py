@@ -327,3 +327,32 @@ def test_nothing_is_logged_or_printed_by_a_server_that_is_made(
 
 def test_supported_revisions_are_those_that_are_tested() -> None:
     assert set(ALL) == set(REVISIONS)
+
+
+@looped
+async def test_a_lifespan_that_is_no_context_manager_is_told_with_what_to_write() -> None:
+    async def lifespan(server: Server) -> AsyncIterator[int]:
+        yield 1
+
+    given: Any = lifespan
+    with pytest.raises(TypeError, match=r"put @contextlib.asynccontextmanager before it"):
+        await Server("s", lifespan=given).start()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"transport": "http", "port": 1}, TypeError, r"over stdio takes no transport=: for HTTP say run\(http="),
+        ({"http": True}, TypeError, "takes HOST:PORT"),
+        ({"http": "localhost"}, ValueError, "'localhost' is not HOST:PORT"),
+        ({"http": "localhost:99999"}, ValueError, "is not HOST:PORT"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused(options: dict[str, Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        Server("s").run(**options)
+
+
+def test_what_is_neither_a_server_nor_a_source_is_not_included() -> None:
+    with pytest.raises(TypeError, match="takes a Server or a source, such as files"):
+        Server("s").include("charts")  # type: ignore[arg-type]

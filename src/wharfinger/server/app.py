@@ -337,6 +337,10 @@ class Server:
             include(self, thing, prefix)
         elif prefix:
             raise TypeError("Only a server takes a prefix=: the URIs of anything else are its own.")
+        elif not hasattr(thing, "include_into"):
+            raise TypeError(
+                f"include() takes a Server or a source, such as files(path), and no {type(thing).__name__}."
+            )
         else:
             thing.include_into(self)
 
@@ -793,15 +797,27 @@ class Server:
         """Serve until the end of input or Ctrl-C: over stdio, or with `http="127.0.0.1:8000"` over HTTP.
 
         `options` are those of `transports.http_runner.serve_http`.
+
+        Raises:
+            TypeError: `http` is no text, or options are given without it.
+            ValueError: `http` is not of the form HOST:PORT.
         """
         if http is None:
+            if options:
+                raise TypeError(
+                    f'run() over stdio takes no {next(iter(options))}=: for HTTP say run(http="127.0.0.1:8000").'
+                )
             from wharfinger.transports.stdio import serve_stdio
 
             serve_stdio(self)
         else:
             from wharfinger.transports.http_runner import run_http
 
+            if not isinstance(http, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError('run(http=…) takes HOST:PORT: run(http="127.0.0.1:8000")')
             host, _, port = http.rpartition(":")
+            if not (port.isascii() and port.isdecimal() and int(port) < 65536):
+                raise ValueError(f'{http!r} is not HOST:PORT: run(http="127.0.0.1:8000")')
             run_http(self, host or "127.0.0.1", int(port), **options)
 
     def asgi(self, **options: Any) -> Any:
