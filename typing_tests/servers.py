@@ -90,6 +90,8 @@ async def asking(ctx: Context) -> str:
     assert_type(await ctx.elicit("Which?", Quay), Quay)
     assert_type(await ctx.elicit("Which?", Quay, or_none=True), Quay | None)
     assert_type(await ctx.elicit("How many?", int), int)
+    assert_type(await ctx.elicit_url("Pay the dues", "https://harbour.test/pay"), bool)
+    assert_type(await ctx.elicit_url("Pay the dues", "https://harbour.test/pay", or_none=True), bool | None)
     assert_type((await ctx.sample("Hello")).text, str)
     assert_type(await ctx.roots(), list[types.Root])
     assert_type(await ctx.once("a", count), int)

@@ -145,13 +145,13 @@ def test_watch_prints_each_change_and_what_is_there(say: Say, url: str) -> None:
             while not seen.is_set():
                 await client.call_tool("rise", {"by": 1})
 
-    riser = threading.Thread(target=lambda: asyncio.run(rise()))
+    riser = threading.Thread(target=lambda: asyncio.run(rise()), daemon=True)
     riser.start()
     try:
         code, out, err = say("watch", "--count", "2", "--read", url, "tide://now")
     finally:
         seen.set()
-        riser.join()
+        riser.join(20)
     assert code == 0
     assert re.fullmatch(r"(\d\d:\d\d:\d\d changed tide://now\n\d+ m){2}", out)
     assert err == "Watching tide://now: Ctrl-C stops.\n"
@@ -203,10 +203,33 @@ def test_a_command_gets_the_variables_that_are_named(say: Say, tmp_path: Path, m
     assert err.splitlines()[-1] == "  | a b None"
 
 
+def test_a_text_that_should_have_been_a_value_is_told_with_what_to_write(say: Say, url: str) -> None:
+    code, _, err = say("call", url, "rise", "by=3")
+    assert code == 1
+    assert err.splitlines()[1:] == [
+        "  | by: expected an integer, got a string",
+        "  | by=3 sends a text: write by:=3 for the value.",
+    ]
+    assert "sends a text" not in say("call", url, "rise", "by=much")[2]
+
+
 @pytest.mark.parametrize("folder", ["charts", "."])
 def test_a_folder_is_a_target_too(say: Say, charts: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     monkeypatch.chdir(charts.parent if folder == "charts" else charts)
     assert say("read", folder, "file:///charts/notes.md")[:2] == (0, "# Notes\n")
+
+
+def test_one_of_the_servers_of_a_file_is_a_target_too(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    two = "one, two = Server('one'), Server('two')"
+    Path("tides.py").write_text(f"from wharfinger import Server\n{two}\n@two.tool\ndef lower(): return 'low'\n")
+    assert say("ls", "--tools", "tides.py:two")[1].split() == ["lower"]
+    assert "tides.py has several servers (one, two): write" in say("ls", "tides.py")[2]
+    code, _, err = say("ls", "tide.py:two")
+    assert code == 2
+    assert "tide.py:two: no such file" in err
 
 
 def test_a_reader_that_goes_away_is_no_error(url: str) -> None:

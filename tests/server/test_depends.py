@@ -646,3 +646,21 @@ def test_what_stands_in_is_looked_at_too() -> None:
     with pytest.raises(TypeError, match="nothing fills"), server.override(plain, fake):
         pass
     assert not server.overrides
+
+
+def test_a_marker_as_a_default_is_refused_since_callers_could_set_it() -> None:
+    def database() -> int:
+        return 1
+
+    def wanting(db: Any = Depends(database)) -> int:  # noqa: B008
+        return 1
+
+    def through(db: Annotated[int, Depends(wanting)]) -> int:
+        return 1
+
+    server = Server("s")
+    told = r"wanting\(\): db = Depends\(database\) fills nothing: write db: Annotated\[…, Depends\(database\)\]"
+    for register in (server.add_tool, server.add_prompt, functools.partial(server.add_resource, "a:b")):
+        for function in (wanting, through):
+            with pytest.raises(TypeError, match=told):
+                register(function)

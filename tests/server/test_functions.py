@@ -239,7 +239,7 @@ async def test_a_call_that_was_refused_for_want_of_threads_says_so() -> None:
 
     server.add_resource("a:blocks", blocks)
     first = asyncio.create_task(read(server, "a:blocks"))
-    await asyncio.to_thread(blocked.wait)
+    assert await asyncio.to_thread(blocked.wait, 20)
     error = (await ask(server, "resources/read", {"uri": "a:blocks"}))["error"]
     assert error["code"] == -32603
     assert "try again later" in error["message"]
@@ -287,3 +287,14 @@ def test_variables_are_completed_by_what_stands_beside_them_or_by_their_choices(
 
     completers = Callee(Server("s"), function, variables=("a", "b", "c", "d")).completers
     assert {name: completer.values for name, completer in completers.items()} == {"a": ["x"], "b": ["y", "z"]}
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0])
+def test_a_time_that_nothing_can_keep_is_told_at_registration(timeout: float) -> None:
+    async def it() -> str:
+        return ""
+
+    server = Server("s")
+    for register in (server.add_tool, server.add_prompt, functools.partial(server.add_resource, "a:b")):
+        with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
+            register(it, timeout=timeout)

@@ -301,3 +301,11 @@ def test_a_plain_function_is_no_hook() -> None:
 
         @Server("s").hook  # type: ignore[arg-type]
         def hook(call: Call, next: Next) -> Result: ...
+
+
+def test_a_hook_that_takes_too_little_is_told_at_registration() -> None:
+    async def alone(call: Call) -> None: ...
+
+    register: Any = Server("s").add_hook
+    with pytest.raises(TypeError, match=r"async def alone\(call, next\)"):
+        register(alone)

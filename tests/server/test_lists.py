@@ -282,3 +282,9 @@ async def test_a_list_says_whose_share_of_the_threads_it_uses() -> None:
     server.resources.listing.providers.append(provider)
     await ask(server, "resources/list", principal="ann", revision="2025-11-25")
     assert owners == ["ann"]
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_page_without_room_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=f"page_size={size}: a page has at least 1 item"):
+        Server("s", page_size=size)

@@ -75,6 +75,12 @@ async def test_a_file_that_is_not_there_or_too_large_is_that_calls_error(tmp_pat
     assert (await content(Image(PNG), limits=Limits(content=8)))["code"] == -32603
 
 
+def test_text_is_no_data() -> None:
+    text: Any = "iVBORw0KGgo="
+    with pytest.raises(TypeError, match=r"Image\(data=…\) takes bytes, not text"):
+        Image(data=text)
+
+
 def test_bytes_come_from_one_place() -> None:
     for make in (lambda: Image(), lambda: Image("x.png", data=b"")):
         with pytest.raises(TypeError, match="either a path or data"):

@@ -34,7 +34,8 @@ class Gate:
     async def hold(self, number: int) -> None:
         """Wait until so many more threads block here."""
         for _ in range(number):
-            await asyncio.to_thread(self.blocked.acquire)
+            # Never for ever: asyncio waits for its threads at the end, and no time limit of a test ends that.
+            assert await asyncio.to_thread(self.blocked.acquire, timeout=20)
 
 
 @asynccontextmanager

@@ -574,3 +574,67 @@ def test_a_static_method_may_be_decorated_where_it_stands() -> None:
             @classmethod
             def state(cls, gate: int) -> str:
                 return str(gate)
+
+
+def test_an_option_that_there_is_none_of_is_told_in_the_words_of_the_decorator() -> None:
+    server = Server("test")
+    with pytest.raises(TypeError, match=r"A tool has no option 'descripton': did you mean 'description'\?"):
+        server.add_tool(len, descripton="x")
+    with pytest.raises(TypeError, match="A tool has no option 'tags': there are annotations, decode_json_strings"):
+        server.add_tool(len, tags={"a"})
+    with pytest.raises(TypeError, match="A prompt has no option 'inlined': did you mean 'inline'"):
+        server.add_prompt(len, inlined=True)
+    decorate: Any = server.tool
+    with pytest.raises(TypeError, match=r"by name=: @server.tool\(name='high_water'\)"):
+        decorate("high_water")
+
+
+def test_a_generator_is_refused_since_a_call_has_one_result() -> None:
+    def counted() -> Any:
+        yield 1
+
+    async def told() -> Any:
+        yield 1
+
+    for function in (counted, told, functools.partial(told)):
+        with pytest.raises(TypeError, match=r"is a generator, but there is one result: return a list"):
+            Server("test").add_tool(function)
+        with pytest.raises(TypeError, match=r"is a generator, but there is one result: return a list"):
+            Server("test").add_prompt(function)
+
+
+@pytest.mark.parametrize("context", [False, True])
+def test_what_tasks_of_a_group_raise_on_purpose_is_told(context: bool) -> None:
+    server = Server("s")
+
+    async def fail(text: str) -> None:
+        raise ToolError(text)
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail("The quay is taken."))
+            group.create_task(fail("The tide is out."))
+
+    async def with_context(ctx: Context) -> None:
+        await both()
+
+    server.add_tool(with_context if context else both, name="both")
+    result = asyncio.run(ask(server, "tools/call", {"name": "both"}))["result"]
+    assert (result["isError"], result["content"][0]["text"]) == (True, "The quay is taken.\nThe tide is out.")
+
+
+def test_a_fault_beside_what_is_told_is_an_internal_error() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def both() -> None:
+        raise ExceptionGroup("several", [ToolError("told"), LookupError("secret")])
+
+    answer = asyncio.run(ask(server, "tools/call", {"name": "both"}))
+    assert answer["error"]["code"] == -32603
+    assert "secret" not in str(answer)
+
+
+def test_a_hint_that_no_tool_has_is_refused() -> None:
+    with pytest.raises(TypeError, match="'readOnly' is no annotation of a tool: there are title, readOnlyHint"):
+        Server("s").add_tool(lambda: "x", name="x", annotations={"readOnly": True})

@@ -149,7 +149,7 @@ def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(charts: 
                 os.rename(charts / "aside", charts / "swapped")
             whole.acquire()  # now and then the folder rests until it was read, however the threads are scheduled
 
-    swapper = threading.Thread(target=swap)
+    swapper = threading.Thread(target=swap, daemon=True)
     swapper.start()
     seen: set[str] = set()
     try:
@@ -166,7 +166,7 @@ def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(charts: 
     finally:
         stop.set()
         whole.release()
-        swapper.join()
+        swapper.join(20)
     assert seen <= {"inside", "not found"}
     assert "inside" in seen
 

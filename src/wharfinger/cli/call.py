@@ -53,6 +53,11 @@ def call(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **options
         print_json(result)
         ctx.exit(1 if error else 0)
     if error is not None:
+        hint = next((_as_json(word) for word in rest[1:] if _as_json(word)), "") if "got a string" in str(error) else ""
+        if hint:
+            from wharfinger.cli.failures import Failed
+
+            raise Failed(f"{error}\n{hint}") from error
         raise error
     show(result)
 
@@ -72,6 +77,18 @@ def arguments(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]:
             text = contents(ctx, text[1:])
         found[key] = value(ctx, key, text) if as_value else text
     return found
+
+
+def _as_json(word: str) -> str:
+    """What to write where a text was given that is another value in JSON; empty where it is none."""
+    import msgspec
+
+    key, _, text = word.partition("=")
+    try:
+        meant = not key.endswith(":") and not isinstance(msgspec.json.decode(text), str)
+    except msgspec.DecodeError:
+        return ""
+    return f"{key}={text} sends a text: write {key}:={text} for the value." if meant else ""
 
 
 def contents(ctx: click.Context, name: str) -> str:

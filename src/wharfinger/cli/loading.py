@@ -98,7 +98,7 @@ def broken(place: str, error: BaseException) -> Failed:
 
 
 def find_server(module: ModuleType, place: str, name: str) -> Server:
-    """Pick the server that is named, else the one with a usual name, else the only one."""
+    """Pick the server that is named, else the one with a usual name, else the only one that is no part of another."""
     from wharfinger.server import Server
 
     if name:
@@ -107,7 +107,7 @@ def find_server(module: ModuleType, place: str, name: str) -> Server:
             return value
         problem = f"is a {type(value).__name__}, not a Server" if hasattr(module, name) else "is not there"
         raise click.UsageError(f"{name!r} {problem} in {place}; it has {listed(module)}.")
-    found = servers(module)
+    found = {name: server for name, server in servers(module).items() if not server.part_of}
     for usual in PREFERRED:
         if usual in found:
             return found[usual]

@@ -1,4 +1,4 @@
-"""What a TARGET may be: a URL, a folder, a Python file, or a command after `--`; it refuses to connect."""
+"""What a TARGET may be: a URL, a folder, a Python file or `FILE:name`, a command after `--`; it refuses to connect."""
 
 from __future__ import annotations
 
@@ -53,8 +53,13 @@ def parse_target(ctx: click.Context, word: str) -> Target:
         return Target("", (*ourselves(), "serve", "--stdio", str(path.absolute())))
     if path.is_file() and path.suffix == ".py":
         return Target("", (*ourselves(), "run", "--stdio", str(path.absolute())))
+    file, colon, name = word.rpartition(":")
+    if colon and name.isidentifier() and file.endswith(".py") and Path(file).is_file():
+        return Target("", (*ourselves(), "run", "--stdio", f"{Path(file).absolute()}:{name}"))
     if path.is_file():
         raise click.UsageError(f"{word}: to start a program give it after `--`: `-- {word}`.", ctx)
+    if path.suffix == ".py" or file.endswith(".py"):
+        raise click.UsageError(f"{word}: no such file.", ctx)
     host = word.split("/")[0]
     if ":" in host or host == "localhost" or "." in host.strip("."):
         raise click.UsageError(f"{word}: no such folder; for a URL write http://{word} or https://{word}.", ctx)

@@ -122,9 +122,9 @@ def check_params(mirrors: Sequence[Mirror], headers: Mapping[bytes, bytes], argu
     for mirror in mirrors:
         header, value = headers.get(mirror.header), _value_at(arguments, mirror.path)
         if (header is None) != (value is None):
-            raise HeaderMismatch("An Mcp-Param header and its argument must both be sent, or neither.")
+            raise HeaderMismatch(f"{mirror.header.decode()} and its argument must both be sent, or neither.")
         if header is not None and not _equal(decode_value(header), value):
-            raise HeaderMismatch("An Mcp-Param header and its argument differ.")
+            raise HeaderMismatch(f"{mirror.header.decode()} and its argument differ.")
 
 
 def check_arguments(mirrors: Sequence[Mirror], headers: Mapping[bytes, bytes], arguments: Raw | UnsetType) -> None:

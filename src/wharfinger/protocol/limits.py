@@ -35,6 +35,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a handler may take before its request is cancelled and answered with an error."""
     answer_time: float = 1800.0
     """Seconds that a client gets to answer a question of ours; the time of its request stands still meanwhile."""
+    questions: int = 64
+    """Questions that one call may put while it waits for their answers."""
     rounds: int = 8
     """Times that one call may be sent again with answers before it fails (2026-07-28)."""
     state: int = 64 * 1024

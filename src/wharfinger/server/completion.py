@@ -44,6 +44,8 @@ class Complete:
     """What its dependencies fill."""
 
     def __init__(self, values: Completer | Sequence[str]) -> None:
+        if isinstance(values, str) or not (callable(values) or isinstance(values, Sequence)):
+            raise TypeError("Complete() takes a function or a list of texts, such as Complete(vessels).")
         self.values = values
         self.context, self.needs = needs_of(values) if callable(values) else (None, {})
         self.takes_others = callable(values) and _takes_two(values, {self.context, *self.needs})

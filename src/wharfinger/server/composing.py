@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidParams
+from wharfinger.errors import InvalidParams, URLElicitationRequired
 from wharfinger.protocol import subscriptions
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.interfaces import Handler
@@ -392,6 +392,9 @@ class _MountedCall:
             return handler(request)
         call = self.feature.call
         return call.function() if call.plain else call(request, values)
+
+    def needs_url(self, request: Request, error: URLElicitationRequired) -> BaseException:
+        return self.feature.call.needs_url(request, error)
 
 
 class _Quiet:

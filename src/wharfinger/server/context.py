@@ -219,6 +219,20 @@ class Context(Generic[State]):
 
         return await self._ask(key, Elicit(message, schema, or_none=or_none))
 
+    @overload
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        or_none: Literal[False] = False,
+        key: str | None = None,
+        elicitation_id: str | None = None,
+    ) -> bool: ...
+    @overload
+    async def elicit_url(
+        self, message: str, url: str, *, or_none: bool, key: str | None = None, elicitation_id: str | None = None
+    ) -> bool | None: ...
     async def elicit_url(
         self,
         message: str,

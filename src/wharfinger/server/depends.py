@@ -19,7 +19,7 @@ from wharfinger.server.functions import is_async, owner_of, refuse_questions
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
 
-__all__ = ["Depends", "Needs", "Opened", "Overrides", "depends_of", "needs_of", "plan"]
+__all__ = ["Depends", "Needs", "Opened", "Overrides", "depends_of", "needs_of", "plan", "refuse_default"]
 
 
 class Depends:
@@ -101,6 +101,16 @@ def depends_of(annotation: Any) -> Depends | None:
     return next((extra for extra in get_args(annotation)[1:] if isinstance(extra, Depends)), None)
 
 
+def refuse_default(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
+    """Raise TypeError where the marker stands as a default: callers could set what only the server may fill."""
+    if isinstance(parameter.default, Depends):
+        marker = f"Depends({_name(parameter.default.function)})"
+        raise TypeError(
+            f"{_name(function)}(): {parameter.name} = {marker} fills nothing: "
+            f"write {parameter.name}: Annotated[…, {marker}]."
+        )
+
+
 def needs_of(function: Callable[..., Any]) -> tuple[str | None, dict[str, Need]]:
     """The name of the parameter that wants the `Context`, and the parameters that dependencies fill.
 
@@ -121,6 +131,7 @@ def _look_at(
     needs: dict[str, Need] = {}
     hints = annotations_of(function)
     for parameter in _parameters(function):
+        refuse_default(function, parameter)
         annotation = hints.get(parameter.name, parameter.annotation)
         depends = depends_of(annotation)
         if is_context(annotation):

@@ -77,6 +77,8 @@ class Callee:
     ) -> None:
         self.function = function
         self._server = server
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"timeout={timeout}: write more than 0 seconds, or None.")
         self._timeout = timeout
         self._converted: dict[str, Any] = {}
         self.completers: dict[str, Complete] = {}
@@ -104,7 +106,7 @@ class Callee:
         """Settle what each parameter gets; the name of the one that takes the context, if there is one."""
         # Which know completers and dependencies, which need `owner_of`.
         from wharfinger.server.arguments.signature import annotations_of, is_context
-        from wharfinger.server.depends import depends_of, plan
+        from wharfinger.server.depends import depends_of, plan, refuse_default
 
         context: str | None = None
         name = getattr(self.function, "__name__", repr(self.function))
@@ -112,6 +114,7 @@ class Callee:
         taken: set[str] = set()
         takes_any = False
         for parameter in inspect.signature(self.function).parameters.values():
+            refuse_default(self.function, parameter)
             annotation = hints.get(parameter.name, parameter.annotation)
             if (depends := depends_of(annotation)) is not None:
                 self._needs[parameter.name] = plan(depends)
@@ -178,9 +181,13 @@ class Callee:
                 running = self._server.pool.run(owner_of(request), functools.partial(self.function, **arguments))
             return await (running if self._timeout is None else self._timed(running, self._timeout))
         except URLElicitationRequired as error:
-            from wharfinger.server.asking.rounds import required_url  # few servers raise it
+            raise self.needs_url(request, error) from None
 
-            raise required_url(self._server, request, error) from None
+    def needs_url(self, request: Request, error: URLElicitationRequired) -> BaseException:
+        """What to raise where the function says that its user must open a URL first."""
+        from wharfinger.server.asking.rounds import required_url  # few servers raise it
+
+        return required_url(self._server, request, error)
 
     async def _timed(self, running: Awaitable[Any], seconds: float) -> Any:
         """The result within the function's own time, which stands still while a question waits for its answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -96,6 +97,10 @@ def _check(hook: Hook, methods: tuple[str, ...]) -> None:
     name = getattr(hook, "__name__", type(hook).__name__)
     if not is_async(hook):
         raise TypeError(f"{name}() must be an async function: async def {name}(call, next)")
+    try:
+        inspect.signature(hook).bind(None, None)
+    except TypeError:
+        raise TypeError(f"{name}() must take two parameters: async def {name}(call, next)") from None
     for method in methods:
         row = METHODS.get(method)
         if row is None:

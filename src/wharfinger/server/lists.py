@@ -29,6 +29,8 @@ class Listing(Generic[F]):
     """One list of the protocol. `result` builds its result from `(definitions, next_cursor)`."""
 
     def __init__(self, name: str, features: Features[F], keys: Keys, size: int, result: Callable[..., Any]) -> None:
+        if size < 1:
+            raise ValueError(f"page_size={size}: a page has at least 1 item.")
         self.name = name
         self.features = features
         self.providers: list[Provider] = []

@@ -49,6 +49,8 @@ class Media:
             path, data = None, path if data is None else data
         if (path is None) == (data is None):
             raise TypeError(f"{type(self).__name__}() takes either a path or data.")
+        if isinstance(data, str):
+            raise TypeError(f"{type(self).__name__}(data=…) takes bytes, not text: encode or base64-decode it first.")
         self.path = None if path is None else Path(path)
         self.data = None if data is None else bytes(data)
         self.mime_type = mime_type or (self._type_of(format) if format else None)

@@ -18,7 +18,7 @@ from wharfinger.server.functions import Callee
 from wharfinger.server.lists import Listing
 from wharfinger.server.media import Media
 from wharfinger.server.results import BLOCKS, with_media_read
-from wharfinger.server.tools import feature_name, unwrapped
+from wharfinger.server.tools import check_options, feature_name, refuse_generator, unwrapped
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
@@ -54,6 +54,7 @@ class Prompt:
         timeout: float | None = None,
     ) -> None:
         function = unwrapped(function)
+        refuse_generator(function)
         self.signature = signature_of(function)
         self.completers = self.signature.completers
         self.name = feature_name(function, name)
@@ -114,6 +115,7 @@ class Prompts:
             TypeError: the function's parameters cannot be filled from strings.
             ValueError: the name is taken or empty.
         """
+        check_options("prompt", function, options, (), Prompt)
         prompt = Prompt(self._server, function, **options)
         self.features.add(prompt.name, prompt, fallback=fallback)
         return prompt

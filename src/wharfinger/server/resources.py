@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidArgument, InvalidParams, PermissionDenied, ResourceNotFound
+from wharfinger.errors import InvalidArgument, InvalidParams, PermissionDenied, ResourceNotFound, URLElicitationRequired
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.template_index import TemplateIndex
 from wharfinger.protocol.uri_template import UriTemplate
@@ -218,7 +218,10 @@ class Resources:
         if feature is not None:
             request.ttl_ms, request.cache_scope = feature.ttl_ms, feature.cache_scope
             call = feature.call
-            value = await call.function() if call.plain else await call(request, {})
+            try:
+                value = await call.function() if call.plain else await call(request, {})
+            except URLElicitationRequired as error:
+                raise call.needs_url(request, error) from None
         else:
             check_uri(uri)
             found = self._index.find(uri)

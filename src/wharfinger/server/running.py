@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wharfinger.server.life import Life
 
@@ -63,7 +63,7 @@ class Running:
         server = self._server
         async with AsyncExitStack() as stack:
             if server.lifespan is not None:
-                server.state = await stack.enter_async_context(server.lifespan(server))
+                server.state = await stack.enter_async_context(_manager(server.lifespan(server)))
             stack.push_async_callback(server.feeds.end)
             for source in server.resources.sources:
                 await source.start()
@@ -80,3 +80,14 @@ class Running:
         async with AsyncExitStack() as stack:
             for mount in self._server.mounts:
                 stack.push_async_callback(mount.close)
+
+
+def _manager(made: object) -> Any:
+    """What a lifespan made, if it can be entered.
+
+    Raises:
+        TypeError: it is none of what `@asynccontextmanager` makes.
+    """
+    if not hasattr(type(made), "__aenter__"):
+        raise TypeError("lifespan= takes an async context manager: put @contextlib.asynccontextmanager before it.")
+    return made

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +13,14 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidArgument, InvalidParams, PermissionDenied, ResourceNotFound, ToolError
+from wharfinger.errors import (
+    InvalidArgument,
+    InvalidParams,
+    PermissionDenied,
+    ResourceNotFound,
+    ToolError,
+    URLElicitationRequired,
+)
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.header_values import Mirror
 from wharfinger.server.arguments.headers import mirrors_of
@@ -98,9 +106,13 @@ class Tool:
         timeout: float | None = None,
     ) -> None:
         function = unwrapped(function)
+        refuse_generator(function)
         self.name = feature_name(function, name)
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"{self.name!r} is no name for a tool: pass name= with letters, digits, '_', '-' and '.'.")
+            raise ValueError(
+                f"{printable(self.name)!r} is no name for a tool: "
+                "pass name= with 1 to 128 letters, digits, '_', '-', '.' and '/'."
+            )
         self._server = server
         self._json_strings = server.decode_json_strings if decode_json_strings is None else decode_json_strings
         self.signature: Signature | ByHand = (
@@ -171,7 +183,16 @@ class Tool:
             value = await self._call.invoke(request, arguments)
         except _TOLD as error:
             return told_of(error)
+        except ExceptionGroup as group:
+            return told_of_group(group)
         return await self.result(request, value)
+
+    def needs_url(self, request: Request, error: URLElicitationRequired) -> t.CallToolResult:
+        """Say in the way of the revision that the user must open a URL first; raises what is no result."""
+        stop = self._call.needs_url(request, error)
+        if isinstance(stop, _TOLD):
+            return told_of(stop)
+        raise stop from None
 
     async def result(self, request: Request, value: Any) -> t.CallToolResult:
         """What is told of what the function returned.
@@ -204,6 +225,7 @@ class Tools:
             TypeError: the function's parameters cannot be filled from JSON.
             ValueError: the name is taken, or is none.
         """
+        check_options("tool", function, options, ("task_ttl",) if task else (), Tool)
         kind = Tool if task is False else _task_tool(task)
         tool = kind(self._server, function, **options)
         self.put(tool.name, tool, fallback)
@@ -251,6 +273,10 @@ class Tools:
             value = await tool.function(**arguments)
         except _TOLD as error:
             return told_of(error)
+        except ExceptionGroup as group:
+            return told_of_group(group)
+        except URLElicitationRequired as error:
+            return tool.needs_url(request, error)
         if type(value) is not tool.exact:
             if tool.texts and type(value) is str:
                 return t.CallToolResult(content=[t.TextContent(text=value)])
@@ -283,6 +309,10 @@ def _hints(given: Any, *short: bool | None) -> Any:
     names = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
     said = {name: value for name, value in zip(names, short, strict=True) if value is not None}
     if isinstance(given, Mapping):
+        known = t.ToolAnnotations.__struct_encode_fields__
+        for name in cast("Mapping[str, object]", given):
+            if name not in known:
+                raise TypeError(f"{name!r} is no annotation of a tool: there are {', '.join(known)}.")
         given = msgspec.convert(given, t.ToolAnnotations)
     if not said:
         return UNSET if given is None else given
@@ -298,6 +328,37 @@ def _task_tool(task: Any) -> Callable[..., Tool]:
 def unwrapped(function: Any) -> Callable[..., Any]:
     """The function in a static method that is decorated while its class is being made."""
     return cast("Callable[..., Any]", function.__func__ if isinstance(function, staticmethod) else function)
+
+
+def check_options(word: str, function: Any, options: Mapping[str, Any], more: Collection[str], kind: type) -> None:
+    """Refuse what `@server.tool` and its like cannot take, in their words: `more` is known besides those of `kind`.
+
+    Raises:
+        TypeError: an option that there is none of, or a name where the function belongs.
+    """
+    if isinstance(function, str):
+        raise TypeError(f"A {word}'s name is given by name=: @server.{word}(name={function!r})")
+    if not options:
+        return
+    known = {*(cast("Any", kind).__init__.__kwdefaults__), *more}
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        import difflib  # for whoever mistyped
+
+        near = difflib.get_close_matches(unknown, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}."
+        raise TypeError(f"A {word} has no option {unknown!r}: {hint}")
+
+
+def refuse_generator(function: Callable[..., Any]) -> None:
+    """Raise TypeError where a tool or a prompt would give many results one by one."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{function.__name__}() is a generator, but there is one result: return a list, "
+            "and tell how far it is by ctx.report_progress()."
+        )
 
 
 def feature_name(function: Callable[..., Any], name: str | None) -> str:
@@ -327,6 +388,22 @@ def telling(handler: Handler) -> Handler:
             return told_of(error)
 
     return tell
+
+
+def told_of_group(group: ExceptionGroup[Exception]) -> t.CallToolResult:
+    """The result that tells what the tasks of a task group raised; a group with anything else is raised."""
+    told, others = group.split(_TOLD)
+    if told is None or others is not None:
+        raise group
+    lines: list[str] = []
+    found: list[Exception] = [told]
+    while found:
+        error = found.pop(0)
+        if isinstance(error, ExceptionGroup):
+            found[:0] = error.exceptions
+        else:
+            lines += [block.text for block in told_of(error).content if isinstance(block, t.TextContent)]
+    return _failed("\n".join(lines))
 
 
 def told_of(error: Exception) -> t.CallToolResult:

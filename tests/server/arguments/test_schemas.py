@@ -137,6 +137,29 @@ def test_a_pattern_that_backtracks_takes_no_time() -> None:
         assert time.monotonic() - started < 5
 
 
+def test_a_pattern_that_is_tried_from_each_character_anew_takes_no_time() -> None:
+    """What has look-around is searched for in quadratic time, unless it must be at the start."""
+    for value in ("a" * 200_000, ["a" * 9_000] * 400, {"a" * 200_000: 1}):
+        schema = GivenSchema({"$ref": "#/$defs/deep", "$defs": {"deep": DEEP}}, "schema")
+        started = time.monotonic()
+        assert schema.faults(value) == [
+            "arguments: have longer texts than patterns with look-around may be searched for"
+        ]
+        assert time.monotonic() - started < 5
+    assert GivenSchema(DEEP, "schema").faults(["ab", "aab"]) == []
+    assert GivenSchema(DEEP, "schema").faults("a" * 5000) != []
+    at_start = GivenSchema({"pattern": "^(?=.*[A-Z])(?=.*[0-9]).{8,}$"}, "schema")
+    assert at_start.faults("B" * 200_000 + "1") == []
+    assert at_start.faults("b" * 200_000) != []
+
+
+DEEP: dict[str, Any] = {
+    "pattern": "(?!x)a*b",
+    "items": {"pattern": "(?!x)a*b"},
+    "patternProperties": {"(?!x)a*b": {}},
+}
+
+
 def test_every_fault_is_one_line_with_its_path_and_without_the_value() -> None:
     given = {"ship": "s3cret", "crew": [{"age": 1}, {}, {"age": "s3cret"}], "flag": "s3cret", "s3cret": 1}
     assert GivenSchema(CREW, "schema").faults(given) == [

@@ -629,3 +629,38 @@ def test_what_stands_inside_of_a_type_counts_too() -> None:
         "n: expected an integer >= 1",
         "by[...]: expected an array of length >= 1",
     ]
+
+
+def test_a_type_that_cannot_be_is_told_with_its_parameter() -> None:
+    class Place:
+        pass
+
+    def berth(ship: str, at: Place) -> None: ...
+
+    def moor(ship: Annotated[str, msgspec.Meta(ge=1)]) -> None: ...
+
+    with pytest.raises(TypeError, match=r"berth\(\): the type of 'at' has no JSON Schema"):
+        signature_of(berth)
+    with pytest.raises(TypeError, match=r"moor\(\): the type of 'ship' cannot be read from JSON"):
+        signature_of(moor)
+
+
+def test_an_object_is_anything() -> None:
+    def keep(thing: object, more: dict[str, object], last: list[object] | None = None) -> None: ...
+
+    signature = signature_of(keep)
+    assert signature.decode(b'{"thing":[1],"more":{"a":null}}') == {"thing": [1], "more": {"a": None}}
+    assert signature.schema["properties"]["thing"] == {}
+
+
+def test_a_partial_is_described_by_its_function() -> None:
+    def lock(name: str, gate: int) -> None:
+        """State of a gate.
+
+        Args:
+            gate: Which one.
+        """
+
+    signature = signature_of(functools.partial(lock, "north"))
+    assert signature.summary == "State of a gate."
+    assert signature.schema["properties"]["gate"]["description"] == "Which one."

@@ -6,8 +6,10 @@ import asyncio
 import base64
 import dataclasses
 import functools
+import gc
 import json
 import random
+import warnings
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypedDict
@@ -670,6 +672,21 @@ async def test_rounds_are_bounded() -> None:
 
 
 @looped
+async def test_questions_that_a_call_waits_for_are_bounded() -> None:
+    @tool(limits=Limits(questions=3))
+    async def server(ctx: Context) -> str:
+        for number in range(10):
+            await ctx.elicit(f"{number}?", str)
+        return ""
+
+    async with Desk(server, "2025-11-25", filled) as desk:
+        error = await desk.call("it")
+        assert error["code"] == -32603
+        assert "asked 3 questions" in error["message"]
+        assert len(desk.questions) == 3
+
+
+@looped
 async def test_the_state_is_bounded() -> None:
     @tool(limits=Limits(state=2000))
     async def server(ctx: Context, size: int) -> str:
@@ -797,9 +814,23 @@ async def test_a_url_that_is_required_is_told_in_the_way_of_the_revision(revisio
             raise URLElicitationRequired("Sign in first.", "https://example.test/in", elicitation_id="e")
         return "in"
 
+    @server.tool
+    async def bare(n: int = 1) -> str:
+        return await it_is()
+
+    @server.tool
+    async def direct() -> str:
+        return await it_is()
+
+    part = Server("part")
+    server.include(part)
+
     @server.resource("plain:x")
-    async def plain() -> str:
-        raise URLElicitationRequired("Sign in first.", "https://example.test/in", elicitation_id="e")
+    @part.resource("part:x")
+    async def it_is() -> str:
+        if not signed_in:
+            raise URLElicitationRequired("Sign in first.", "https://example.test/in", elicitation_id="e")
+        return "in"
 
     def answer(question: Any) -> Any:
         signed_in.append(1)
@@ -819,8 +850,22 @@ async def test_a_url_that_is_required_is_told_in_the_way_of_the_revision(revisio
             assert [question["params"] for question in desk.questions] == [told]
         else:
             assert f"which {revision} does not have" in reply["result"]["content"][0]["text"]
-        reply = await desk.request("resources/read", {"uri": "plain:x"})
-        assert reply["error"]["code"] == (-32042 if revision == "2025-11-25" else -32603)
+        for name in ("bare", "direct"):  # which take nothing but arguments, and are called by a shorter way
+            signed_in.clear()
+            reply = await desk.request("tools/call", {"name": name})
+            if revision == "2025-11-25":
+                assert reply["error"]["data"] == {"elicitations": [told]}
+            elif revision == STATELESS:
+                assert reply["result"]["content"][0]["text"] == "in"
+            else:
+                assert f"which {revision} does not have" in reply["result"]["content"][0]["text"]
+        for uri in ("plain:x", "part:x"):
+            signed_in.clear()
+            reply = await desk.request("resources/read", {"uri": uri})
+            if revision == STATELESS:
+                assert reply["result"]["contents"][0]["text"] == "in"
+            else:
+                assert reply["error"]["code"] == (-32042 if revision == "2025-11-25" else -32603)
 
 
 @looped
@@ -959,6 +1004,28 @@ async def test_cancelling_a_call_withdraws_its_questions() -> None:
         assert desk.wire.stream.peer._awaited == {}
         while asyncio.all_tasks() - before:
             await asyncio.sleep(0)
+
+
+@looped
+async def test_cancelling_a_call_in_the_turn_that_it_asks_in_leaves_nothing() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        await ctx.ask(a=Roots(), b=Elicit("?", str))
+        return ""
+
+    async with Desk(server, "2025-11-25") as desk:
+        before = asyncio.all_tasks()
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                id = desk.wire.put("tools/call", {"name": "it"})
+                desk.wire.tell("notifications/cancelled", {"requestId": id})
+                while asyncio.all_tasks() - before:
+                    await asyncio.sleep(0)
+            gc.collect()
+        assert [str(one.message) for one in warned] == []
+        assert desk.wire.stream.peer._awaited == {}
+        assert (await desk.wire.ask("ping"))["result"] == {}
 
 
 @looped

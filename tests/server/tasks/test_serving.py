@@ -365,6 +365,34 @@ async def test_a_result_that_has_no_form_on_the_wire_fails_its_task() -> None:
         assert (await client.end(await client.start("job")))["status"] == "failed"
 
 
+@pytest.mark.parametrize("error", [InternalError("\udcff"), InternalError("odd", data={"crane": "\udcff"})])
+@looped
+async def test_an_error_that_has_no_form_on_the_wire_fails_its_task(error: InternalError) -> None:
+    server = failing(error)
+    async with client_of(server) as client:
+        state = await client.end(await client.start("job"))
+        assert (state["status"], state["error"]["code"]) == ("failed", -32603)
+        assert not server.serve_tasks().running
+
+
+@looped
+async def test_words_that_have_no_form_on_the_wire_are_mended() -> None:
+    server, go = Server("odd"), asyncio.Event()
+
+    @server.tool(task=True)
+    async def job(ctx: Context[Any]) -> str:
+        ctx.task_status("at quay \udcff")
+        await go.wait()
+        return "done"
+
+    async with client_of(server) as client:
+        id = await client.start("job")
+        state = await client.until(id, lambda state: "statusMessage" in state)
+        assert state["statusMessage"] == "at quay ?"
+        go.set()
+        assert (await client.end(id))["status"] == "completed"
+
+
 @looped
 async def test_a_plain_function_can_be_a_task() -> None:
     server = Server("threads")
@@ -649,6 +677,30 @@ async def test_a_task_can_say_in_words_how_it_stands() -> None:
         assert (await client.get(id))["statusMessage"] == "half way"
         go.set()
         assert "statusMessage" not in await client.end(id)
+
+
+@looped
+async def test_a_task_may_end_while_its_listener_catches_up() -> None:
+    tasks = Harbour().server.serve_tasks()
+
+    class Ear:
+        def tell(self, message: Any) -> bool:
+            return True
+
+    ear = Ear()
+    tasks._watchers["tasks/a/b"] = {ear: None}
+    tasks._watched[ear] = {"tasks/a/b"}
+
+    class EndsMeanwhile(MemoryStore):
+        async def get(self, key: str) -> bytes | None:
+            tasks._unwatch(key)
+            return b'{"worker":"","state":{}}'
+
+    tasks.store = EndsMeanwhile()
+    await tasks.catch_up(ear)
+    assert not tasks._watched
+    assert not tasks._watchers
+    assert not tasks._last
 
 
 # -- tasks that the function starts

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.server.driving import META, Wire, line, looped
 from wharfinger import Context, Server
 from wharfinger.protocol.limits import Limits
+from wharfinger.server.tasks import serving
 from wharfinger.server.tasks.serving import Tasks
 from wharfinger.types.task_extension import TASKS
 
@@ -122,6 +125,32 @@ async def test_another_principal_finds_nothing_at_another_process_either(tmp_pat
             answer = await bob.ask(method, declared({"taskId": id, "inputResponses": {}}))
             assert answer["error"]["code"] == -32602
         assert (await result(ann, "tasks/get", taskId=id))["status"] == "working"
+
+
+@looped
+async def test_what_is_said_of_tasks_of_a_process_that_does_not_look_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "MOST_LETTERS", 2)
+    one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    one.tasks.beat = 60
+    async with wire_to(one) as first, wire_to(two) as second:
+        id = (await result(first, "tools/call", name="sure"))["taskId"]
+        for _ in range(2):
+            assert "inputResponses" not in await result(second, "tasks/update", taskId=id, inputResponses={})
+        answer = await second.ask("tasks/update", declared({"taskId": id, "inputResponses": {}}))
+        assert answer["error"]["message"] == "Too much waits for the process that runs this task: try again later."
+        assert (await two.tasks.store.usage("task-inbox/"))[0] == 2
+
+
+@looped
+async def test_what_cannot_be_read_of_another_process_keeps_nobody_from_the_rest(tmp_path: Path) -> None:
+    one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    async with wire_to(one) as first, wire_to(two) as second:
+        id = (await result(first, "tools/call", name="dredge"))["taskId"]
+        await two.tasks.store.put(f"task-inbox/{one.tasks.worker}/0", b"of another version")
+        await result(second, "tasks/cancel", taskId=id)
+        assert (await settled(second, id, lambda state: state["status"] in END))["status"] == "cancelled"
 
 
 @looped

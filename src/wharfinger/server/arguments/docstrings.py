@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -21,6 +22,8 @@ _SPHINX_OTHER = r":(?:type|return|returns|rtype|raise|raises|except|exception|va
 
 def described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """The text of a docstring before its first section, and what its sections say of each parameter."""
+    while isinstance(function, functools.partial):
+        function = function.func  # its own docstring says what partial is
     text = getattr(function, "__doc__", None)
     if not text:
         return "", {}

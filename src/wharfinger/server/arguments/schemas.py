@@ -26,6 +26,8 @@ MOST_APPLIED = 100_000
 MOST_EXPLAINED = 2_000
 """Schemas that may be gone through to say what is wrong: alternatives inside each other multiply with each level."""
 MOST_FAULTS = 16
+MOST_SEARCHED = 10_000**2
+"""Squares of the lengths of all texts in a value, where a pattern may be tried from each of their characters anew."""
 _BACKTRACKS = 100_000
 _REGEX_SIZE = 1024 * 1024
 
@@ -71,7 +73,7 @@ class GivenSchema:
         MissingExtra: the extra `schema` is not installed.
     """
 
-    __slots__ = ("_paths", "_validator", "schema")
+    __slots__ = ("_paths", "_searches", "_validator", "schema")
 
     schema: dict[str, Any]
     """As it was given, member for member."""
@@ -79,7 +81,8 @@ class GivenSchema:
     def __init__(self, schema: Mapping[str, Any], what: str) -> None:
         self.schema = _own_copy(schema, what)
         _check_shape(self.schema, what)
-        self._validator = _compile(self.schema, what)
+        self._validator, backtracks = _compile(self.schema, what)
+        self._searches = backtracks and any("|" in pattern or pattern[:1] != "^" for pattern in _patterns(self.schema))
         self._paths: _Paths | None = None
 
     def fits(self, value: Any) -> bool:
@@ -89,6 +92,8 @@ class GivenSchema:
 
     def faults(self, value: Any) -> list[str]:
         """One line for each thing that is wrong, with its path and without the value; none if it fits."""
+        if self._searches and _searched(value) > MOST_SEARCHED:
+            return ["arguments: have longer texts than patterns with look-around may be searched for"]
         if self.fits(value):
             return []
         if self._paths is None:
@@ -236,6 +241,25 @@ class _Paths:
         return self._counted[key]
 
 
+def _patterns(schema: dict[str, Any]) -> Iterator[str]:
+    """Every regular expression in a schema."""
+    for node, _ in _schemas(schema):
+        if isinstance(node.get("pattern"), str):
+            yield node["pattern"]
+        if isinstance(node.get("patternProperties"), dict):
+            yield from node["patternProperties"]
+
+
+def _searched(value: Any) -> int:
+    """The squares of the lengths of all texts in a value, names of members among them."""
+    if isinstance(value, str):
+        return len(value) ** 2
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        return sum(len(name) ** 2 + _searched(member) for name, member in members.items())
+    return sum(map(_searched, cast("list[object]", value))) if isinstance(value, list) else 0
+
+
 def _depth(value: Any) -> int:
     """Arrays and objects inside each other; they are bounded for all messages."""
     if isinstance(value, dict):
@@ -306,7 +330,8 @@ def _at_pointer(root: Any, reference: str) -> dict[str, Any] | None:
 # --- the validator ----------------------------------------------------------------------------------------------------
 
 
-def _compile(schema: dict[str, Any], what: str) -> Any:
+def _compile(schema: dict[str, Any], what: str) -> tuple[Any, bool]:
+    """The validator, and whether its patterns backtrack."""
     try:
         import jsonschema_rs
     except ImportError:
@@ -319,9 +344,9 @@ def _compile(schema: dict[str, Any], what: str) -> Any:
         lambda: jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_REGEX_SIZE),
     )
     failure = ""
-    for engine in engines:
+    for backtracks, engine in enumerate(engines):
         try:
-            return validator(schema, pattern_options=engine(), retriever=_refuse)
+            return validator(schema, pattern_options=engine(), retriever=_refuse), bool(backtracks)
         except jsonschema_rs.ValidationError as error:
             failure = f"{'/'.join(map(str, error.instance_path)) or 'schema'}: "
             failure += error.message.splitlines()[0][:200]

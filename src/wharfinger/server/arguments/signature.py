@@ -24,7 +24,7 @@ from wharfinger.server.arguments.headers import KEYWORD, Header
 from wharfinger.server.arguments.kinds import facts_of, from_json, json_schema, to_json, translated
 from wharfinger.server.arguments.remembered import remembered
 from wharfinger.server.completion import Complete
-from wharfinger.server.depends import depends_of
+from wharfinger.server.depends import depends_of, refuse_default
 
 __all__ = [
     "BadArguments",
@@ -119,6 +119,7 @@ class Signature:
         self.returns = known.get("return", inspect.Signature.empty)
         self.summary, descriptions = described(function)
         for parameter in inspect.signature(function).parameters.values():
+            refuse_default(function, parameter)
             annotation = known.get(parameter.name, parameter.annotation)
             if is_context(annotation):
                 self.context = parameter.name
@@ -187,7 +188,7 @@ class Signature:
             struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True, gc=False)
             return msgspec.json.Decoder(struct, dec_hook=from_json)
         except TypeError as error:
-            raise TypeError(f"{self.name}(): a parameter's type cannot be read from JSON: {error}") from None
+            raise TypeError(f"{self.name}(): {self._culprit()} cannot be read from JSON: {error}") from None
 
     def _schema(self) -> dict[str, Any]:
         kinds = [arm for p in self.parameters.values() for arm in (p.arms or (_shown_as(p),))]
@@ -195,7 +196,7 @@ class Signature:
             found, shared = json_schema(*kinds)
         except TypeError as error:
             reason = str(error).splitlines()[-1]
-            raise TypeError(f"{self.name}(): a parameter's type has no JSON Schema: {reason}") from None
+            raise TypeError(f"{self.name}(): {self._culprit()} has no JSON Schema: {reason}") from None
         schemas = iter(found)
         properties = {
             p.name: self._property(p, [next(schemas) for _ in p.arms or (p.kind,)]) for p in self.parameters.values()
@@ -209,6 +210,16 @@ class Signature:
         if shared:
             schema["$defs"] = shared
         return schema
+
+    def _culprit(self) -> str:
+        """The parameter whose type is one too many, which libraries do not tell."""
+        for parameter in self.parameters.values():
+            try:
+                msgspec.json.Decoder(parameter.decoded_as)
+                json_schema(*(parameter.arms or (_shown_as(parameter),)))
+            except TypeError:
+                return f"the type of {parameter.name!r}"
+        return "a parameter's type"
 
     def _property(self, parameter: Parameter, schemas: list[dict[str, Any]]) -> dict[str, Any]:
         schema: dict[str, Any] = dict(schemas[0]) if len(schemas) == 1 else {"anyOf": schemas}

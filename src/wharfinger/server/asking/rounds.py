@@ -84,6 +84,7 @@ async def ask(server: Server, request: Request, questions: Sequence[tuple[str | 
             if not (rules.asks_by_result or transcript.replay):
                 raise NoAnswer(_NO_WAY)
             raise transcript.stop({one.key: (one.digest, one.question.method, one.params) for one in missing})
+        transcript.wait_for(len(missing))
         with standing_still():
             came = await _together(waits)
         answers |= {one.key: _meant(one.question, found) for one, found in zip(missing, came, strict=True)}

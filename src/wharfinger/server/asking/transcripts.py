@@ -72,6 +72,7 @@ class Transcript:
         "_skipped",
         "_stop",
         "_used",
+        "_waited",
         "failures",
         "kept",
         "progress",
@@ -92,6 +93,7 @@ class Transcript:
         self._missing: dict[str, tuple[str, Any]] = {}
         self._used: dict[str, int] = {}
         self._stop: InputNeeded | None = None
+        self._waited = 0
         self._before = 0
         self._skipped: set[str] = set()
         self.replay = server.replay
@@ -176,6 +178,15 @@ class Transcript:
     def drop(self, key: str) -> None:
         """Ask this again, although it is answered."""
         self._answers.pop(key, None)
+
+    def wait_for(self, count: int) -> None:
+        """Count questions whose answers are waited for. Raises InternalError where these are too many for one call."""
+        self._waited += count
+        limits = self._server.limits
+        if self._waited > limits.questions:
+            raise InternalError(
+                f"This call has asked {limits.questions} questions, which is the most (limits.questions)."
+            )
 
     def stop(self, questions: Mapping[str, tuple[str, str, Any]]) -> InputNeeded:
         """What ends a run: these questions, as `(digest, method, params)`, and others that wait beside them.

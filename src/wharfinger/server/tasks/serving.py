@@ -464,10 +464,10 @@ class Tasks:
         listening = self._watchers.get(key, {})
         for watcher in watchers or tuple(listening):
             listening.pop(watcher, None)
-            keys = self._watched[watcher]
+            keys = self._watched.get(watcher, set())  # none where the task's end came first
             keys.discard(key)
             if not keys:
-                del self._watched[watcher]
+                self._watched.pop(watcher, None)
         if not listening:
             self._watchers.pop(key, None)
             self._last.pop(key, None)
