@@ -22,7 +22,8 @@ from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.protocol.template_index import AmbiguousTemplate
 from wharfinger.server.app import Server
 from wharfinger.server.completion import Complete
-from wharfinger.server.resources import Content, ResourceFeature
+from wharfinger.server.resource_features import ResourceFeature
+from wharfinger.server.resources import Content
 from wharfinger.server.source import Hit, Source
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0"

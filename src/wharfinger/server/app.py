@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidParams
 from wharfinger.protocol import lifecycle
 from wharfinger.protocol.exchange import Stamps
 from wharfinger.protocol.handshake import Session
@@ -22,11 +21,12 @@ from wharfinger.server.completion import Completions
 from wharfinger.server.cursors import Keys
 from wharfinger.server.depends import Overrides
 from wharfinger.server.feeds import Feeds
-from wharfinger.server.functions import Callee, is_async
+from wharfinger.server.functions import is_async
 from wharfinger.server.hooks import Handlers, Hook
 from wharfinger.server.listening import Listening
 from wharfinger.server.prompts import Prompts
-from wharfinger.server.resources import ResourceFeature, Resources, check_uri, is_literal
+from wharfinger.server.resource_features import feature_of, unlisted_feature_of
+from wharfinger.server.resources import Resources
 from wharfinger.server.running import Running
 from wharfinger.server.source import Source
 from wharfinger.server.threads import Pool
@@ -208,39 +208,23 @@ class Server:
             ValueError: it is taken, is no URI, or is ambiguous with another template.
             TypeError: the function's parameters are not the template's variables.
         """
-        template = None if is_literal(uri) else UriTemplate(uri)
-        shared: dict[str, Any] = {
-            "name": name or getattr(function, "__name__", uri),
-            "title": _optional(title),
-            "description": _optional(description or _summary(function)),
-            "mime_type": _optional(mime_type),
-            "icons": UNSET if icons is None else list(icons),
-            "meta": _optional(meta),
-            "annotations": UNSET if callable(annotations) else _optional(annotations),
-        }
-        definition: t.Resource | t.ResourceTemplate
-        if template is not None and template.variables:
-            if size is not None:
-                raise ValueError("A template has no size: its resources have.")
-            definition = t.ResourceTemplate(uri_template=uri, **shared)
-        else:
-            if template is not None:
-                try:
-                    check_uri(uri)
-                except InvalidParams as error:
-                    raise ValueError(f"{uri!r}: {error}") from None
-            template = None
-            definition = t.Resource(uri=uri, size=_optional(size), **shared)
         self.resources.add(
-            ResourceFeature(
-                definition,
-                Callee(
-                    self, function, variables=template.variables if template else (), inline=inline, timeout=timeout
-                ),
-                template=template,
-                annotate=annotations if callable(annotations) else None,
-                ttl_ms=self.ttl_ms if ttl is None else round(ttl * 1000),
-                cache_scope=cache_scope or self.cache_scope,
+            feature_of(
+                self,
+                uri,
+                function,
+                name=name,
+                title=title,
+                description=description,
+                mime_type=mime_type,
+                size=size,
+                annotations=annotations,
+                icons=icons,
+                ttl=ttl,
+                cache_scope=cache_scope,
+                inline=inline,
+                timeout=timeout,
+                meta=meta,
             )
         )
         self.serve("resources")
@@ -289,16 +273,7 @@ class Server:
         """Read every URI that `template` matches by the decorated function; neither is listed."""
 
         def register(function: Function) -> Function:
-            parsed = UriTemplate(template)
-            definition = t.ResourceTemplate(uri_template=template, name=getattr(function, "__name__", template))
-            feature = ResourceFeature(
-                definition,
-                Callee(self, function, variables=parsed.variables),
-                template=parsed,
-                ttl_ms=self.ttl_ms,
-                cache_scope=self.cache_scope,
-            )
-            self.resources.add(feature, listed=False)
+            self.resources.add(unlisted_feature_of(self, template, function), listed=False)
             self.serve("resources")
             return function
 
@@ -861,9 +836,3 @@ def _store(named: Store | str | None) -> Store | None:
 
 def _optional(value: Value | None) -> Value | UnsetType:
     return UNSET if value is None else value
-
-
-def _summary(function: Callable[..., Any]) -> str | None:
-    """The first paragraph of the docstring."""
-    text = (getattr(function, "__doc__", None) or "").strip()
-    return " ".join(text.split("\n\n")[0].split()) or None

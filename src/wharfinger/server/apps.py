@@ -17,7 +17,8 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.protocol.exchange import Request
 from wharfinger.server.functions import Callee
-from wharfinger.server.resources import Content, ResourceFeature
+from wharfinger.server.resource_features import ResourceFeature
+from wharfinger.server.resources import Content
 from wharfinger.types.apps import (
     EXTENSION,
     MIME_TYPE,

@@ -18,7 +18,7 @@ from wharfinger.protocol.methods import CORE
 from wharfinger.server.extensions import check_part, pass_on
 from wharfinger.server.features import Features
 from wharfinger.server.prompts import Prompt
-from wharfinger.server.resources import ResourceFeature
+from wharfinger.server.resource_features import ResourceFeature
 from wharfinger.server.tools import Tool
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from wharfinger.protocol import subscriptions
 from wharfinger.protocol.exchange import Channel, Request, notify
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode_notification
-from wharfinger.server.resources import check_uri
+from wharfinger.server.resource_features import check_uri
 from wharfinger.server.watching import ListenWatcher, SessionWatcher, Watching
 
 if TYPE_CHECKING:

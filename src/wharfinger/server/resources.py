@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,22 +20,19 @@ from wharfinger.protocol.uri_template import UriTemplate
 from wharfinger.server.asking.transcripts import CannotAsk
 from wharfinger.server.context import reading
 from wharfinger.server.features import Features
-from wharfinger.server.functions import Callee, owner_of
+from wharfinger.server.functions import owner_of
 from wharfinger.server.lists import Listing, Provider
 from wharfinger.server.mime import is_text, sniff
+from wharfinger.server.resource_features import ResourceFeature, check_uri
 from wharfinger.server.source import Hit, Hits, Source
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
 
-__all__ = ["Content", "ResourceFeature", "Resources"]
+__all__ = ["Content", "Resources"]
 
 log = logging.getLogger("wharfinger.server.resources")
 
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f]*\Z")
-"""RFC 3986, §3: a scheme and something; the rest is opaque and compared as given."""
-_LITERAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9/._~-]*\Z")
-LONGEST_URI = 8192
 MARKS, MARKS_LENGTH = 16, 4096
 """URIs, and their characters, that a cursor keeps of a catalogue: the last shown, so that any but all may go."""
 
@@ -61,41 +57,6 @@ class Content:
         self.uri = uri
         self.mime_type = mime_type
         self.meta = meta
-
-
-class ResourceFeature:
-    """A registered resource or template: what lists show, and how it is read."""
-
-    __slots__ = ("annotate", "cache_scope", "call", "completers", "definition", "mime_type", "template", "ttl_ms")
-
-    def __init__(
-        self,
-        definition: t.Resource | t.ResourceTemplate,
-        call: Callee,
-        *,
-        template: UriTemplate | None = None,
-        annotate: Callable[[], t.Annotations] | None = None,
-        ttl_ms: int = 0,
-        cache_scope: str = "private",
-    ) -> None:
-        self.definition = definition
-        self.call = call
-        self.template = template
-        self.annotate = annotate
-        self.ttl_ms = ttl_ms
-        self.cache_scope = cache_scope
-        self.mime_type = definition.mime_type
-        self.completers: Mapping[str, Any] = call.completers
-
-    def shown(self) -> t.Resource | t.ResourceTemplate:
-        """The definition with its annotations computed now; one that fails is left out, not the list."""
-        if self.annotate is None:
-            return self.definition
-        try:
-            return msgspec.structs.replace(self.definition, annotations=self.annotate())
-        except Exception:
-            log.exception("The annotations of %r could not be computed", self.definition.name)
-            return self.definition
 
 
 class Resources:
@@ -356,23 +317,6 @@ class Resources:
                 hits.cut = hits.cut or getattr(found, "cut", "")
         del hits[limit:]
         return hits
-
-
-def is_literal(uri: str) -> bool:
-    """Whether a text is a URI without anything that a template could be made of; quicker than to parse it as one."""
-    return len(uri) <= LONGEST_URI and _LITERAL.match(uri) is not None
-
-
-def check_uri(uri: str) -> None:
-    """Accept an absolute URI of bounded length; the rest is opaque.
-
-    Raises:
-        InvalidParams: it is none.
-    """
-    if len(uri) > LONGEST_URI:
-        raise InvalidParams(f"A URI may have {LONGEST_URI} characters.")
-    if not _URI.match(uri):
-        raise InvalidParams("uri must be an absolute URI (RFC 3986), such as file:///notes/today.md, without spaces.")
 
 
 def _era_free(request: Request, result: t.ReadResourceResult) -> t.ReadResourceResult:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import Any
 
-from wharfinger.errors import InternalError, Overloaded
+from wharfinger.errors import ConnectionLost, InternalError, Overloaded
 from wharfinger.protocol.exchange import Pieces, Request, input_needed, no_such_method, told
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
@@ -156,7 +156,8 @@ class StreamServer(asyncio.Protocol):
                 error = unsealed
         reference = os.urandom(4).hex()
         answer = told(error, reference)
-        if answer is not error:
+        # A handler that asked when its client left is no fault of its author's.
+        if answer is not error and not (self.draining and isinstance(error, ConnectionLost)):
             log.error("%s failed (reference %s)", request.method, reference, exc_info=error)
         try:
             return self.peer.fail(request, answer)
