@@ -987,6 +987,21 @@ async def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
 
 
 @looped
+async def test_input_that_ends_under_a_question_is_no_fault_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        return str(await ctx.elicit("?", str))
+
+    async with Desk(server, "2025-11-25") as desk:
+        id = desk.wire.put("tools/call", {"name": "it"})
+        await desk.wire.notice(1)
+        desk.wire.stream.eof_received()
+        await desk.wire.stream.ended
+        assert desk.wire.answers[int, id]["error"]["code"] == -32603
+    assert not caplog.records
+
+
+@looped
 async def test_cancelling_a_call_withdraws_its_questions() -> None:
     @tool()
     async def server(ctx: Context) -> str:
