@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
@@ -768,16 +769,23 @@ class Server:
 
     # -- being run
 
-    def run(self, *, http: str | None = None, **options: Any) -> None:
-        """Serve until the end of input or Ctrl-C: over stdio, or with `http="127.0.0.1:8000"` over HTTP.
+    def run(self, *, http: str | None = None, unix: str | os.PathLike[str] | None = None, **options: Any) -> None:
+        """Serve until the end of input or Ctrl-C: over stdio, with `http="127.0.0.1:8000"` over HTTP, or with
+        `unix="/path"` on a Unix socket.
 
-        `options` are those of `transports.http_runner.serve_http`.
+        `options` are those of `transports.http_runner.serve_http`, or of `transports.socket_server.serve_unix`.
 
         Raises:
-            TypeError: `http` is no text, or options are given without it.
+            TypeError: `http` and `unix` at once, `http` is no text, or options are given without either.
             ValueError: `http` is not of the form HOST:PORT.
         """
-        if http is None:
+        if http is not None and unix is not None:
+            raise TypeError("http and unix exclude each other: serve over one of them.")
+        if unix is not None:
+            from wharfinger.transports.socket_server import serve_unix
+
+            serve_unix(self, unix, **options)
+        elif http is None:
             if options:
                 raise TypeError(
                     f'run() over stdio takes no {next(iter(options))}=: for HTTP say run(http="127.0.0.1:8000").'

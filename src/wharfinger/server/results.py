@@ -17,8 +17,8 @@ from wharfinger.server.functions import owner_of
 from wharfinger.server.media import Media
 
 if TYPE_CHECKING:
+    from wharfinger.protocol.given_schema import GivenSchema
     from wharfinger.server.app import Server
-    from wharfinger.server.arguments.schemas import GivenSchema
 
 __all__ = ["BLOCKS", "Output", "block_of", "is_content", "to_wire", "with_media_read"]
 

@@ -144,7 +144,7 @@ class Tool:
 
     def _output_of(self, output_schema: Mapping[str, Any] | None) -> Output:
         if output_schema is not None:
-            from wharfinger.server.arguments.schemas import GivenSchema
+            from wharfinger.protocol.given_schema import GivenSchema
 
             return Output(None, GivenSchema(output_schema, f"output_schema of tool {self.name!r}"))
         kept = self.signature.derived

@@ -9,9 +9,9 @@ from typing import Any, cast, get_origin
 import msgspec
 from msgspec import Raw, UnsetType
 
+from wharfinger.protocol.given_schema import GivenSchema, InvalidSchema
 from wharfinger.server.arguments.docstrings import summary_of
 from wharfinger.server.arguments.faults import BadArguments
-from wharfinger.server.arguments.schemas import GivenSchema, InvalidSchema
 from wharfinger.server.arguments.signature import Signature, annotations_of, is_context, refuse_unbound, signature_of
 from wharfinger.server.depends import depends_of
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from wharfinger.protocol.given_schema import path_text, printable
 from wharfinger.server.arguments.kinds import Refusals
 
 __all__ = ["BadArguments", "allowed", "lines_of", "members", "path_text", "printable"]
@@ -67,14 +67,6 @@ def lines_of(name: str, kind: Any, error: msgspec.MsgspecError) -> list[str]:
     return [f"{where}: {_reason(kind, message, place, error)}"]
 
 
-def path_text(path: Iterable[str | int], start: str = "") -> str:
-    """`crew[2].age` of a path."""
-    text = start
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else ("." if text else "") + printable(str(part))
-    return text
-
-
 def _reason(kind: Any, message: str, place: str, error: msgspec.MsgspecError) -> str:
     if isinstance(error.__cause__, (ValueError, TypeError)):  # from the author's own check of a value
         return printable(str(error.__cause__), 200)
@@ -105,9 +97,3 @@ def allowed(kind: Any) -> list[str]:
 def members(kind: Any) -> tuple[Any, ...]:
     """The members of a union; empty for any other type."""
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()
-
-
-def printable(text: str, most: int = 64) -> str:
-    """A caller's text, fit for one line of an error."""
-    short = text if len(text) <= most else text[:most] + "…"
-    return "".join(char if char.isprintable() else "?" for char in short)

@@ -1,4 +1,4 @@
-"""JSON Schemas that an author gives by hand: checked at registration, then they check values; fetches nothing, ever.
+"""JSON Schemas from outside, by an author's hand or from a peer: checked, then they check; fetches nothing, ever.
 
 Wanted are bounds that hold whatever the schema says: on its size, on how deep it is and how many schemas are in it, on
 how much of it one value may have to pass, and on patterns, which run in linear time or with bounded backtracking.
@@ -12,9 +12,8 @@ from typing import Any, cast
 import msgspec
 
 from wharfinger.errors import MissingExtra
-from wharfinger.server.arguments.faults import path_text, printable
 
-__all__ = ["DIALECTS", "GivenSchema", "InvalidSchema"]
+__all__ = ["DIALECTS", "GivenSchema", "InvalidSchema", "path_text", "printable"]
 
 DEEPEST = 64
 """Schemas inside each other."""
@@ -30,6 +29,7 @@ MOST_SEARCHED = 10_000**2
 """Squares of the lengths of all texts in a value, where a pattern may be tried from each of their characters anew."""
 _BACKTRACKS = 100_000
 _REGEX_SIZE = 1024 * 1024
+_STRANGE_REGEX_SIZE = 64 * 1024
 
 DIALECTS = {
     "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
@@ -73,16 +73,23 @@ class GivenSchema:
         MissingExtra: the extra `schema` is not installed.
     """
 
-    __slots__ = ("_paths", "_searches", "_validator", "schema")
+    __slots__ = ("_paths", "_searches", "_validator", "patterns", "schema", "weight")
 
     schema: dict[str, Any]
     """As it was given, member for member."""
+    weight: int
+    """How many schemas may have to be applied on the way to one value."""
+    patterns: int
+    """How many regular expressions are in it."""
 
-    def __init__(self, schema: Mapping[str, Any], what: str) -> None:
+    def __init__(self, schema: Mapping[str, Any], what: str, *, trusted: bool = True) -> None:
+        """A schema that is not `trusted` has patterns of linear time only, and small ones."""
         self.schema = _own_copy(schema, what)
-        _check_shape(self.schema, what)
-        self._validator, backtracks = _compile(self.schema, what)
-        self._searches = backtracks and any("|" in pattern or pattern[:1] != "^" for pattern in _patterns(self.schema))
+        self.weight = _check_shape(self.schema, what)
+        patterns = list(_patterns(self.schema))
+        self.patterns = len(patterns)
+        self._validator, backtracks = _compile(self.schema, what, trusted)
+        self._searches = backtracks and any("|" in pattern or pattern[:1] != "^" for pattern in patterns)
         self._paths: _Paths | None = None
 
     def fits(self, value: Any) -> bool:
@@ -125,8 +132,11 @@ def _own_copy(schema: Mapping[str, Any], what: str) -> dict[str, Any]:
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def _check_shape(schema: dict[str, Any], what: str) -> None:
-    """Raises InvalidSchema where one of the bounds is passed, or a reference leads outside."""
+def _check_shape(schema: dict[str, Any], what: str) -> int:
+    """How many schemas one value may have to pass.
+
+    Raises InvalidSchema where one of the bounds is passed, or a reference leads outside.
+    """
     here = _identifiers(schema, what)
     for count, (node, depth) in enumerate(_schemas(schema), 1):
         if depth > DEEPEST:
@@ -140,7 +150,7 @@ def _check_shape(schema: dict[str, Any], what: str) -> None:
                     f"The {what} refers to {reference!r}, which is not in it: nothing is fetched, "
                     f"so put it below $defs and refer to it as #/$defs/…."
                 )
-    _weigh(schema, what)
+    return _weigh(schema, what)
 
 
 def _schemas(schema: Any, depth: int = 1) -> Iterator[tuple[dict[str, Any], int]]:
@@ -181,7 +191,7 @@ def _leads_inside(reference: str, here: frozenset[str]) -> bool:
     return not document or document in here or any(name.endswith("/" + document) for name in here)
 
 
-def _weigh(schema: dict[str, Any], what: str) -> None:
+def _weigh(schema: dict[str, Any], what: str) -> int:
     """Bound the work for one value: references multiply, so that few schemas can be applied very many times.
 
     Raises InvalidSchema also where a schema leads back to itself without going into the value.
@@ -211,6 +221,7 @@ def _weigh(schema: dict[str, Any], what: str) -> None:
         raise InvalidSchema(f"The {what} has too long a chain of references.") from None
     if heaviest > MOST_APPLIED:
         raise InvalidSchema(f"The {what} could apply more than {MOST_APPLIED} schemas on the way to one value.")
+    return heaviest
 
 
 class _Paths:
@@ -330,7 +341,7 @@ def _at_pointer(root: Any, reference: str) -> dict[str, Any] | None:
 # --- the validator ----------------------------------------------------------------------------------------------------
 
 
-def _compile(schema: dict[str, Any], what: str) -> tuple[Any, bool]:
+def _compile(schema: dict[str, Any], what: str, trusted: bool) -> tuple[Any, bool]:
     """The validator, and whether its patterns backtrack."""
     try:
         import jsonschema_rs
@@ -343,6 +354,8 @@ def _compile(schema: dict[str, Any], what: str) -> tuple[Any, bool]:
         lambda: jsonschema_rs.RegexOptions(size_limit=_REGEX_SIZE),
         lambda: jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_REGEX_SIZE),
     )
+    if not trusted:
+        engines = (lambda: jsonschema_rs.RegexOptions(size_limit=_STRANGE_REGEX_SIZE),)
     failure = ""
     for backtracks, engine in enumerate(engines):
         try:
@@ -415,3 +428,17 @@ def _lines(error: Any) -> list[str]:
         return [f"{place}: {printable(reason.format(**facts), 200)}"]
     except (KeyError, IndexError):
         return [f"{place}: is not valid here"]
+
+
+def path_text(path: Iterable[str | int], start: str = "") -> str:
+    """`crew[2].age` of a path."""
+    text = start
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else ("." if text else "") + printable(str(part))
+    return text
+
+
+def printable(text: str, most: int = 64) -> str:
+    """A caller's text, fit for one line of an error."""
+    short = text if len(text) <= most else text[:most] + "…"
+    return "".join(char if char.isprintable() else "?" for char in short)
