@@ -1,8 +1,36 @@
-"""Who is calling: checks of credentials that a transport is given as a `Verify`; knows no transport and no server."""
+"""Who is calling, at both ends: checks of credentials for a server, ways in for a client; knows no transport.
+
+A server's `Verify` comes from `static_token`; a client's `Authorize` is `SignIn`, or `ClientCredentials`.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from wharfinger.auth.bearer import static_token
 from wharfinger.protocol.http import Refused
 
-__all__ = ["Refused", "static_token"]
+if TYPE_CHECKING:
+    from wharfinger.auth.client_credentials import ClientCredentials
+    from wharfinger.auth.sign_in import SignIn
+    from wharfinger.auth.tokens import FileTokens, MemoryTokens, Tokens
+
+__all__ = ["ClientCredentials", "FileTokens", "MemoryTokens", "Refused", "SignIn", "Tokens", "static_token"]
+
+_ON_USE = {
+    "ClientCredentials": "client_credentials",
+    "FileTokens": "tokens",
+    "MemoryTokens": "tokens",
+    "SignIn": "sign_in",
+    "Tokens": "tokens",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a client's side when it is wanted: a server has no use for it."""
+    module = _ON_USE.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"wharfinger.auth.{module}"), name)

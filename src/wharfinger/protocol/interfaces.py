@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger.protocol.exchange import Channel, Request, Stamps
@@ -14,7 +15,20 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import Revision
 from wharfinger.types import Implementation, ServerCapabilities
 
-__all__ = ["Channel", "Handler", "Link", "Notified", "Outlet", "Service", "Store", "Verify"]
+__all__ = [
+    "AGAIN",
+    "Authorize",
+    "Channel",
+    "Fetch",
+    "Fetched",
+    "Handler",
+    "Link",
+    "Notified",
+    "Outlet",
+    "Service",
+    "Store",
+    "Verify",
+]
 
 Handler = Callable[[Request], Awaitable[Any]]
 """Serves one method: the result is a struct of `types`, or `msgspec.Raw` holding a JSON object; era-free either way."""
@@ -130,3 +144,50 @@ class Link(Protocol):
     async def close(self) -> None:
         """End the connection; what waits fails with ConnectionLost. Does nothing the second time."""
         ...
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """One HTTP answer: the status, headers by lower-case name (repeated ones joined by `, `), the whole body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Fetch(Protocol):
+    """One small HTTP exchange with a bound on its time and its body; a redirect is an answer, and is not followed."""
+
+    async def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+        """Ask, and return what was answered, whatever its status.
+
+        Raises:
+            ConnectionFailed: there was no answer, or none within the bounds, or the address may not be asked.
+        """
+        ...
+
+
+class Authorize(Protocol):
+    """What gets a client in: headers for its HTTP requests, and what to do where they are refused."""
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        """The headers that go with a request to this URL, such as `Authorization`; empty where there are none yet.
+
+        Raises:
+            NotAuthorized: what there was has ended and cannot be renewed.
+        """
+        ...
+
+    async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+        """A request got 401 or 403 with these headers (lower-case names); `sent` is what `headers` gave for it.
+
+        True: ask `headers` again and send the request once more, at most `AGAIN` times for one request. It may wait for
+        a person, so that the request's deadline must not run meanwhile.
+
+        Raises:
+            NotAuthorized: getting in failed; says at which step and what to do.
+        """
+        ...
+
+
+AGAIN = 3
+"""How often one request is sent again after `Authorize.refused` (2025-11-25, authorization: few retries)."""

@@ -1,0 +1,122 @@
+"""A listener on this machine for one redirect: bounded in time and size, with a clear page; knows nothing of OAuth."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from wharfinger.errors import NotAuthorized
+
+__all__ = ["Callback"]
+
+PATH = "/callback"
+REQUEST_TIME = 5.0
+"""Seconds for the head of one request."""
+REQUEST = 32 * 1024
+"""Bytes of the head of one request."""
+AT_ONCE = 16
+
+Judge = Callable[[str], str]
+"""The query of a redirect to what it brings; raises LookupError for one that is not ours, NotAuthorized for a no."""
+
+
+class Callback:
+    """Listens on 127.0.0.1 for the redirect that ends a sign-in: `async with Callback(judge) as callback`."""
+
+    def __init__(self, port: int = 0) -> None:
+        """`port` 0 is any free one."""
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._judge: Judge | None = None
+        self._open = 0
+        self._taken: asyncio.Future[str] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Listen.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        self._taken = asyncio.get_running_loop().create_future()
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=REQUEST)
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None and self._taken is not None
+        self._server.close()
+        self._taken.cancel()
+
+    @property
+    def url(self) -> str:
+        """Where the redirect has to go, exactly."""
+        return f"http://127.0.0.1:{self._port}{PATH}"
+
+    async def wait(self, judge: Judge, timeout: float) -> str:
+        """What `judge` makes of the first redirect that is ours.
+
+        Raises:
+            NotAuthorized: `judge` says no, or nobody came within `timeout` seconds.
+        """
+        assert self._taken is not None
+        self._judge = judge
+        await asyncio.wait((self._taken,), timeout=timeout)
+        if not self._taken.done():
+            raise NotAuthorized(f"Nobody finished signing in within {timeout:g} s.")
+        return self._taken.result()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= AT_ONCE:
+                async with asyncio.timeout(REQUEST_TIME):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(head))
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            self._open -= 1
+            writer.close()
+
+    def _answer(self, head: bytes) -> bytes:
+        verb, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
+        path, _, query = rest.partition(" ")[0].partition("?")
+        if verb != "GET" or path != PATH:
+            return _page(404, "Nothing here", "This address only takes the answer of a sign-in.")
+        if self._judge is None or self._taken is None or self._taken.done():
+            return _page(410, "Too late", "This sign-in has ended. Go back to your program.")
+        try:
+            brought = self._judge(query)
+        except LookupError:
+            return _page(400, "Not this sign-in", "This answer belongs to another sign-in. Nothing was done.")
+        except NotAuthorized as error:
+            self._taken.set_exception(error)
+            return _page(400, "Not signed in", "Your program says why. You can close this page.")
+        self._taken.set_result(brought)
+        return _page(200, "Thank you", "Go back to your program: it goes on from here. You can close this page.")
+
+
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 410: "Gone"}
+
+
+def _page(status: int, title: str, text: str) -> bytes:
+    body = (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{html.escape(title)}</title>"
+        "<style>body{font:18px/1.5 system-ui,sans-serif;max-width:32em;margin:20vh auto;padding:0 1em;"
+        "color-scheme:light dark}</style>"
+        f"<h1>{html.escape(title)}</h1><p>{html.escape(text)}</p></html>"
+    ).encode()
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: text/html; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n"
+        "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
+        "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -1,0 +1,264 @@
+"""Authorization requests, their answers, and tokens, as steps (OAuth 2.1, RFC 7636, 8707, 9207); no I/O, no clock."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
+
+import msgspec
+
+from wharfinger.auth.discovery import Found
+from wharfinger.auth.metadata import read_document
+from wharfinger.auth.registration import Registered
+from wharfinger.auth.steps import Ask, Note, Steps, Trail, ask_form, refusal, shown
+from wharfinger.errors import NotAuthorized
+
+__all__ = [
+    "Attempt",
+    "Grant",
+    "NotOurs",
+    "authorization_url",
+    "exchange_code",
+    "read_redirect",
+    "renew",
+    "scopes_to_ask",
+    "take_tokens",
+    "token_form",
+]
+
+LONGEST_TOKEN = 16 * 1024
+OFFLINE = "offline_access"
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One authorization: random texts of the driver, which prove that code and answer belong to it."""
+
+    verifier: str
+    state: str
+    redirect_uri: str
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of one client at one authorization server for one server; times in seconds since 1970.
+
+    `scope` is what was asked for and what was granted, in one; `granted` what the authorization server said that it
+    granted, None where it said nothing; `expires_at` is None where nobody said.
+    """
+
+    server: str
+    issuer: str
+    resource: str | None
+    client: Registered
+    token_endpoint: str
+    access_token: str
+    refresh_token: str | None = None
+    expires_at: float | None = None
+    scope: tuple[str, ...] = ()
+    granted: tuple[str, ...] | None = None
+    taken_at: float = 0
+
+
+class NotOurs(LookupError):
+    """A redirect that belongs to no authorization of ours; waiting for the right one goes on."""
+
+
+def scopes_to_ask(found: Found, earlier: Iterable[str], wanted: Iterable[str], *, offline: bool) -> tuple[str, ...]:
+    """What to ask for: what is challenged or published, with all that was asked before (2026-07-28: the union).
+
+    `offline_access` is added where the authorization server lists it, and never to nothing.
+    """
+    scopes = dict.fromkeys((*earlier, *found.scopes, *wanted))
+    if offline and scopes and OFFLINE in (found.metadata.scopes_supported or ()):
+        scopes[OFFLINE] = None
+    return tuple(scopes)
+
+
+def authorization_url(found: Found, client: Registered, attempt: Attempt, scopes: Iterable[str]) -> str:
+    """The page on which a person agrees.
+
+    Raises:
+        NotAuthorized: the authorization server has none, or does not promise PKCE with S256.
+    """
+    metadata = found.metadata
+    if metadata.authorization_endpoint is None:
+        raise NotAuthorized(f"{found.issuer} has no authorization_endpoint: nobody can sign in there.")
+    if "S256" not in (metadata.code_challenge_methods_supported or ()):
+        raise NotAuthorized(
+            f"{found.issuer} does not list S256 in code_challenge_methods_supported, so that a stolen code could be "
+            "used; signing in stops here. Its operator should turn on PKCE."
+        )
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(attempt.verifier.encode()).digest()).rstrip(b"=")
+    query = {
+        "response_type": "code",
+        "client_id": client.client_id,
+        "redirect_uri": attempt.redirect_uri,
+        "state": attempt.state,
+        "code_challenge": challenge.decode(),
+        "code_challenge_method": "S256",
+        **_optional(found.resource, scopes),
+    }
+    if OFFLINE in scopes:
+        query["prompt"] = "consent"  # OpenID Connect §11: without it offline_access may be left out
+    joint = "&" if urlsplit(metadata.authorization_endpoint).query else "?"
+    return metadata.authorization_endpoint + joint + urlencode(query)
+
+
+def read_redirect(query: str, found: Found, attempt: Attempt) -> str:
+    """The code in the query of the redirect.
+
+    The issuer is compared as raw text before anything else is believed (RFC 9207 §2.4): of another issuer's answer
+    not even the error's description is shown.
+
+    Raises:
+        NotOurs: it answers no question of this attempt.
+        NotAuthorized: the answer is no, or of somebody else.
+    """
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
+    except ValueError:
+        raise NotOurs from None
+    given = dict(pairs)
+    if len(given) != len(pairs) or not hmac.compare_digest(given.get("state", "").encode(), attempt.state.encode()):
+        raise NotOurs
+    issuer = given.get("iss")
+    if issuer is None and found.metadata.authorization_response_iss_parameter_supported:
+        raise NotAuthorized(f"The answer does not name its issuer, although {found.issuer} promises so. Not used.")
+    if issuer is not None and issuer != found.issuer:
+        raise NotAuthorized(f"The answer is not of {found.issuer}, which was asked, but of another issuer. Not used.")
+    if "error" in given:
+        told = ": ".join(shown(given[name]) for name in ("error", "error_description") if given.get(name))
+        raise NotAuthorized(f"{found.issuer} did not agree ({told}).")
+    if not given.get("code"):
+        raise NotAuthorized(f"{found.issuer} answered without a code.")
+    return given["code"]
+
+
+def exchange_code(
+    found: Found, client: Registered, attempt: Attempt, code: str, scopes: Iterable[str], now: float, trail: Trail
+) -> Steps[Grant]:
+    """Tokens for a code.
+
+    Raises:
+        NotAuthorized: the token endpoint refuses, or answers what cannot be used.
+    """
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": attempt.redirect_uri,
+        "code_verifier": attempt.verifier,
+        **_optional(found.resource, ()),
+    }
+    return (yield from take_tokens(found, client, form, scopes, now, trail))
+
+
+def take_tokens(
+    found: Found, client: Registered, form: Mapping[str, str], scopes: Iterable[str], now: float, trail: Trail
+) -> Steps[Grant]:
+    """Tokens for a form of whatever grant; `now` is in seconds since 1970.
+
+    Raises:
+        NotAuthorized: as `exchange_code`.
+    """
+    endpoint = found.metadata.token_endpoint
+    answer = yield token_form("tokens", endpoint, client, form)
+    if answer.status != 200:
+        _, refused = refusal(f"The token request at {endpoint}", answer)
+        trail.append(Note(endpoint, False, str(refused)))
+        raise refused
+    tokens = _tokens(endpoint, answer.body)
+    trail.append(Note(endpoint, True, "a token" + (", and one to renew it" if tokens.refresh_token else "")))
+    return Grant(
+        server=found.server,
+        issuer=found.issuer,
+        resource=found.resource,
+        client=client,
+        token_endpoint=endpoint,
+        access_token=tokens.access_token,
+        refresh_token=tokens.refresh_token or None,
+        expires_at=_expiry(tokens, now),
+        scope=tuple(dict.fromkeys((*scopes, *(tokens.scope or "").split()))),
+        granted=None if tokens.scope is None else tuple(tokens.scope.split()),
+        taken_at=now,
+    )
+
+
+def renew(grant: Grant, now: float) -> Steps[Grant | None]:
+    """A new access token for a refresh token; None where that is no longer good (`invalid_grant`).
+
+    Raises:
+        NotAuthorized: the endpoint refuses for another reason, or answers what cannot be used.
+    """
+    if grant.refresh_token is None:
+        return None
+    form = {
+        "grant_type": "refresh_token",
+        "refresh_token": grant.refresh_token,
+        **_optional(grant.resource, ()),
+    }
+    answer = yield token_form("new tokens", grant.token_endpoint, grant.client, form)
+    if answer.status != 200:
+        code, refused = refusal(f"The renewal at {grant.token_endpoint}", answer)
+        if code in ("invalid_grant", "invalid_client", "unauthorized_client"):
+            return None
+        raise refused
+    tokens = _tokens(grant.token_endpoint, answer.body)
+    return msgspec.structs.replace(
+        grant,
+        access_token=tokens.access_token,
+        refresh_token=tokens.refresh_token or grant.refresh_token,
+        expires_at=_expiry(tokens, now),
+        taken_at=now,
+    )
+
+
+def token_form(purpose: str, endpoint: str, client: Registered, form: Mapping[str, str]) -> Ask:
+    """A request to the token endpoint, with the proof of who the client is (RFC 6749 §2.3.1)."""
+    if client.method == "client_secret_basic":
+        pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
+        basic = base64.b64encode(pair.encode()).decode()
+        return ask_form(purpose, endpoint, form, {"Authorization": f"Basic {basic}"})
+    proof = {"client_id": client.client_id} if "client_assertion" not in form else {}
+    if client.method == "client_secret_post":
+        proof["client_secret"] = client.client_secret or ""
+    return ask_form(purpose, endpoint, {**form, **proof}, {})
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    """What a token endpoint answers (RFC 6749 §5.1)."""
+
+    access_token: str
+    token_type: str
+    expires_in: float | str | None = None
+    refresh_token: str | None = None
+    scope: str | None = None
+
+
+def _tokens(endpoint: str, body: bytes) -> _Tokens:
+    tokens = read_document(body, _Tokens)
+    if isinstance(tokens, str):
+        # The reason is not repeated: it could quote the answer, and with it a token.
+        raise NotAuthorized(f"{endpoint} answered with no tokens that can be read.")
+    if tokens.token_type.lower() != "bearer":
+        raise NotAuthorized(f"{endpoint} gave a token of the type {shown(tokens.token_type)!r}; only bearer is known.")
+    token = tokens.access_token
+    if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise NotAuthorized(f"{endpoint} gave a token that no header can carry.")
+    return tokens
+
+
+def _expiry(tokens: _Tokens, now: float) -> float | None:
+    try:
+        seconds = float(tokens.expires_in or 0)
+    except ValueError:
+        return None
+    return now + seconds if 0 < seconds < 1e10 else None
+
+
+def _optional(resource: str | None, scopes: Iterable[str]) -> dict[str, str]:
+    """The resource exactly as it is published (RFC 8707 §2), and scopes where there are any."""
+    found = {} if resource is None else {"resource": resource}
+    scope = " ".join(scopes)
+    return {**found, "scope": scope} if scope else found

@@ -1,0 +1,209 @@
+"""Tokens in use: put on requests, renewed in time, obtained once for all who wait; knows not how they are obtained."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from wharfinger.auth.challenge import Challenge, bearer_challenge
+from wharfinger.auth.discovery import Found, discover
+from wharfinger.auth.grants import Grant, renew, scopes_to_ask
+from wharfinger.auth.places import objection
+from wharfinger.auth.steps import Note, Trail, run, shown
+from wharfinger.auth.tokens import Tokens
+from wharfinger.errors import ConnectionFailed, NotAuthorized
+from wharfinger.protocol.interfaces import AGAIN, Fetch
+
+__all__ = ["Holding", "Obtain"]
+
+EARLY = 30.0
+"""Seconds before its end that a token is renewed; of a short life, the last quarter."""
+JUST = 30.0
+"""Seconds within which a server that refuses a token from the same place will not like the next one better."""
+WINDOW = 60.0
+"""At most `AGAIN` authorizations in so many seconds, however a server asks for them."""
+
+Obtain = Callable[[Found, tuple[str, ...], Fetch, Trail], Awaitable[Grant]]
+"""Gets tokens with these scopes from where they were found to come from."""
+
+
+class Holding:
+    """An `Authorize` on whatever obtains tokens; one for several servers, each with tokens of its own."""
+
+    def __init__(
+        self,
+        obtain: Obtain,
+        tokens: Tokens,
+        fetch: Callable[[str], Fetch],
+        *,
+        scopes: Iterable[str] = (),
+        offline: bool = False,
+        issuer: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`fetch` gives the fetch function for a server; `issuer` is preferred where a server names several."""
+        self._obtain = obtain
+        self._tokens = tokens
+        self._fetch = fetch
+        self._scopes = tuple(scopes)
+        self._offline = offline
+        self._issuer = issuer
+        self._clock = clock
+        self._held: dict[str, Grant] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._renewed: set[str] = set()
+        """Tokens that were renewed because they were refused: refused again, a person is asked."""
+        self._times: dict[str, list[float]] = {}
+        self._asked: dict[str, set[str]] = {}
+        """By server: the scopes that were asked for since this object is there."""
+        self._looked: set[str] = set()
+        """Servers for which nothing was kept; looked for again only when they refuse."""
+        self.trails: dict[str, Trail] = {}
+        """By server: what the last sign-in found, step by step."""
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        """The token for the server at this URL, renewed where it is about to end; empty where there is none.
+
+        Raises:
+            NotAuthorized: the authorization server refuses to renew for a reason that signing in anew does not mend.
+        """
+        grant = self._held.get(url)
+        if grant is None and url not in self._looked:
+            grant = await self._tokens.grant(url)
+            if grant is None:
+                self._looked.add(url)
+            else:
+                self._held.setdefault(url, grant)
+        if grant is None:
+            return {}
+        if self._ending(grant):
+            async with self._lock(url):
+                grant = self._held.get(url)
+                if grant is not None and self._ending(grant):
+                    grant = await self._renew(url, grant)
+        return _headers(grant)
+
+    async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+        """Renew, sign in or ask for more, as the refusal says; True where the request is worth another try.
+
+        Raises:
+            ConnectionFailed: somebody who has to be asked cannot be reached.
+            NotAuthorized: there is no way in, or it was tried in vain; says what to do.
+        """
+        challenge = bearer_challenge(headers.get("www-authenticate", ""))
+        if challenge is None or (status == 403 and challenge.error != "insufficient_scope"):
+            return False
+        async with self._lock(url):
+            held = self._held.get(url) or await self._tokens.grant(url)
+            if held is not None:
+                self._held[url] = held
+            if held is not None and _headers(held) != sent:
+                return True  # somebody else has got a new one since this request was sent
+            trail: Trail = []
+            self.trails[url] = trail
+            grant = await self._again(url, status, challenge, held, trail)
+            self._held[url] = grant
+            await self._tokens.keep(grant)
+            return True
+
+    async def forget(self, url: str) -> bool:
+        """Drop the tokens for a server; False where there were none."""
+        held = self._held.pop(url, None) or await self._tokens.grant(url)
+        if held is not None:
+            await self._tokens.forget(held)
+        return held is not None
+
+    async def _again(self, url: str, status: int, challenge: Challenge, held: Grant | None, trail: Trail) -> Grant:
+        fetch = self._fetch(url)
+        known = [issuer for issuer in (self._issuer, held.issuer if held is not None else None) if issuer is not None]
+        found = await run(discover(url, challenge, known, trail), fetch)
+        # Of another authorization server, or for another resource: nothing of what is held belongs there.
+        earlier = held if held is not None and _same(found, held) else None
+        if earlier is not None and status == 401 and not set(challenge.scope) - set(earlier.scope):
+            if earlier.refresh_token is not None and earlier.access_token not in self._renewed:
+                renewed = await self._renew(url, earlier)
+                if renewed is not None:
+                    self._renewed = {renewed.access_token, *list(self._renewed)[:63]}
+                    return renewed
+            elif earlier.access_token not in self._renewed and self._clock() - earlier.taken_at < JUST:
+                raise self._useless(url, found, trail, "the token that was just given out")
+        if status == 403 and earlier is not None and set(found.scopes) <= self._had(url, earlier):
+            scopes = shown(" ".join(found.scopes)) or "more"
+            raise self._useless(url, found, trail, f"a token for which {scopes} had been asked")
+        self._count(url)
+        asked = scopes_to_ask(found, earlier.scope if earlier else (), self._scopes, offline=self._offline)
+        before = self._asked.get(url, ()) if earlier is not None else ()
+        self._asked[url] = {*before, *asked}
+        return await self._obtain(found, asked, fetch, trail)
+
+    def _had(self, url: str, grant: Grant) -> set[str]:
+        """What asking again would not get: what was granted, and what was asked for just now, granted or not."""
+        return {*(grant.scope if grant.granted is None else grant.granted), *self._asked.get(url, ())}
+
+    def _useless(self, url: str, found: Found, trail: Trail, what: str) -> NotAuthorized:
+        fix = "Ask whoever runs them which scopes and which resource they want."
+        trail.append(Note(url, False, f"it refuses {what}", fix))
+        return NotAuthorized(f"{url} refuses {what} by {found.issuer}: signing in again would not help. {fix}")
+
+    def _count(self, url: str) -> None:
+        now = self._clock()
+        times = [time for time in self._times.get(url, ()) if now - time < WINDOW]
+        if len(times) >= AGAIN:
+            raise NotAuthorized(
+                f"{url} has asked for {len(times)} authorizations within {WINDOW:g} s: no more of them."
+            )
+        self._times[url] = [*times, now]
+
+    async def _renew(self, url: str, grant: Grant) -> Grant | None:
+        """The renewed grant; the old one where it still holds and nobody answers; None where it has ended."""
+        newer = await self._newer(url, grant)
+        if newer is not None:
+            return newer
+        if grant.refresh_token is not None and objection(grant.token_endpoint, url) is None:
+            try:
+                renewed = await run(renew(grant, self._clock()), self._fetch(url))
+            except (ConnectionFailed, NotAuthorized):
+                if self._ended(grant):
+                    raise
+                return grant
+            if renewed is not None:
+                self._held[url] = renewed
+                await self._tokens.keep(renewed)
+                return renewed
+            newer = await self._newer(url, grant)
+            if newer is not None:
+                return newer
+        if self._ended(grant) or grant.refresh_token is not None:
+            self._held.pop(url, None)
+            await self._tokens.forget(grant)
+            return None
+        return grant
+
+    async def _newer(self, url: str, grant: Grant) -> Grant | None:
+        """What another process has renewed meanwhile; the same refresh token would not serve twice."""
+        kept = await self._tokens.grant(url)
+        if kept is None or kept.access_token == grant.access_token or kept.issuer != grant.issuer or self._ending(kept):
+            return None
+        self._held[url] = kept
+        return kept
+
+    def _ending(self, grant: Grant) -> bool:
+        if grant.expires_at is None:
+            return False
+        early = min(EARLY, (grant.expires_at - grant.taken_at) / 4)
+        return grant.expires_at - early <= self._clock()
+
+    def _ended(self, grant: Grant) -> bool:
+        return grant.expires_at is not None and grant.expires_at <= self._clock()
+
+    def _lock(self, url: str) -> asyncio.Lock:
+        return self._locks.setdefault(url, asyncio.Lock())
+
+
+def _headers(grant: Grant | None) -> dict[str, str]:
+    return {} if grant is None else {"Authorization": f"Bearer {grant.access_token}"}
+
+
+def _same(found: Found, grant: Grant) -> bool:
+    return found.issuer == grant.issuer and found.resource == grant.resource

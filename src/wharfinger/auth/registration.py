@@ -1,0 +1,160 @@
+"""Who the client is at an authorization server, as steps: known before, by its document, or registered; no I/O."""
+
+from __future__ import annotations
+
+import msgspec
+
+from wharfinger.auth.discovery import Found
+from wharfinger.auth.metadata import ServerMetadata, read_document
+from wharfinger.auth.places import split
+from wharfinger.auth.steps import Note, Steps, Trail, ask_json, refusal, shown
+from wharfinger.errors import NotAuthorized
+
+__all__ = ["Identity", "Registered", "how_registered", "register"]
+
+_METHODS = ("none", "client_secret_basic", "client_secret_post")
+"""What a new client asks for, best first: a program on somebody's machine keeps no secret."""
+_WITH_SECRET = ("client_secret_basic", "client_secret_post", "none")
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """A client at one authorization server; never shown to another one (2026-07-28, authorization).
+
+    `method` is how it proves at the token endpoint who it is. `redirect_uri` is empty where none was agreed.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = None
+    method: str = ""
+    redirect_uri: str = ""
+    secret_expires_at: float = 0
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What the application brings along: credentials from before, the address of its document, and its name."""
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    issuer: str | None = None
+    metadata_url: str | None = None
+    name: str = "Wharfinger"
+
+
+def how_registered(found: Found, identity: Identity) -> str:
+    """Which way leads in: `before`, `document`, `dynamic` or none (empty), in the order of 2025-11-25."""
+    if identity.client_id is not None and identity.issuer in (None, found.issuer):
+        return "before"
+    if identity.metadata_url is not None and found.metadata.client_id_metadata_document_supported:
+        return "document"
+    return "dynamic" if found.metadata.registration_endpoint is not None else ""
+
+
+def register(
+    found: Found, identity: Identity, redirect_uri: str, trail: Trail, kept: Registered | None = None
+) -> Steps[Registered]:
+    """Become a client of the authorization server that was found; `kept` is an earlier registration there.
+
+    Raises:
+        NotAuthorized: there is no way, or the registration is refused; says what to ask its operator for.
+    """
+    way = how_registered(found, identity)
+    if way == "before" and identity.client_id is not None:
+        return _known(found, identity.client_id, identity.client_secret, redirect_uri, trail)
+    if way == "document" and identity.metadata_url is not None:
+        fault = _no_document(identity.metadata_url)
+        if fault is not None:
+            raise NotAuthorized(f"{identity.metadata_url} cannot be a client id: {fault}.")
+        trail.append(Note("client", True, f"the document {identity.metadata_url}"))
+        return Registered(
+            issuer=found.issuer, client_id=identity.metadata_url, method="none", redirect_uri=redirect_uri
+        )
+    if kept is not None and kept.issuer == found.issuer and kept.redirect_uri == redirect_uri:
+        return kept
+    if way == "dynamic":
+        return (yield from _dynamic(found, identity, redirect_uri, trail))
+    why = "registers no clients by itself"
+    if identity.client_id is not None:
+        why += f", and the client id that was given is for {identity.issuer}"
+    fix = "Ask its operator for a client id, and give it with its issuer."
+    trail.append(Note("client", False, f"{found.issuer} {why}", fix))
+    raise NotAuthorized(f"{found.issuer} {why}. {fix}")
+
+
+def _known(found: Found, client_id: str, secret: str | None, redirect_uri: str, trail: Trail) -> Registered:
+    trail.append(Note("client", True, f"{shown(client_id)}, registered before"))
+    return Registered(
+        issuer=found.issuer,
+        client_id=client_id,
+        client_secret=secret,
+        method=_method(found.metadata, secret, None),
+        redirect_uri=redirect_uri,
+    )
+
+
+def _no_document(url: str) -> str | None:
+    """Why a URL cannot be that of a client's document (client ID metadata documents, §3)."""
+    parts = split(url)
+    if parts is None or parts.scheme != "https":
+        return "it has to be an https URL"
+    if parts.path in ("", "/") or parts.fragment:
+        return "it needs a path, and has no fragment"
+    return None
+
+
+class _Registration(msgspec.Struct, frozen=True):
+    """What is answered to a registration (RFC 7591 §3.2.1)."""
+
+    client_id: str
+    client_secret: str | None = None
+    client_secret_expires_at: float = 0
+    token_endpoint_auth_method: str | None = None
+
+
+def _dynamic(found: Found, identity: Identity, redirect_uri: str, trail: Trail) -> Steps[Registered]:
+    """Register now (RFC 7591); the redirect is on this machine, so that the application is a native one."""
+    place = found.metadata.registration_endpoint
+    assert place is not None
+    asked = next((method for method in _METHODS if method in found.metadata.auth_methods), _METHODS[0])
+    answer = yield ask_json(
+        "registration of this client",
+        place,
+        {
+            "client_name": identity.name,
+            "redirect_uris": [redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": asked,
+            "application_type": "native",
+        },
+    )
+    if answer.status not in (200, 201):
+        _, refused = refusal(f"The registration at {place}", answer)
+        fix = "Ask for a client id, and give it with its issuer."
+        if found.assumed:
+            fix = "The server has no metadata for signing in: it may want a token in a header instead."
+        trail.append(Note(place, False, str(refused), fix))
+        raise NotAuthorized(f"{refused} {fix}")
+    registration = read_document(answer.body, _Registration)
+    if isinstance(registration, str) or not registration.client_id:
+        fault = registration if isinstance(registration, str) else "its client_id is empty"
+        trail.append(Note(place, False, f"the registration cannot be read: {shown(fault)}"))
+        raise NotAuthorized(f"The registration at {place} gave an answer that cannot be used: {shown(fault)}.")
+    trail.append(Note(place, True, f"registered as {shown(registration.client_id)}"))
+    return Registered(
+        issuer=found.issuer,
+        client_id=registration.client_id,
+        client_secret=registration.client_secret or None,
+        method=_method(found.metadata, registration.client_secret, registration.token_endpoint_auth_method),
+        redirect_uri=redirect_uri,
+        secret_expires_at=registration.client_secret_expires_at,
+    )
+
+
+def _method(metadata: ServerMetadata, secret: str | None, agreed: str | None) -> str:
+    """How to prove who the client is: as agreed at its registration, else what the server lists and we can."""
+    if not secret:
+        return "none"
+    if agreed in _WITH_SECRET:
+        return agreed
+    return next((method for method in _WITH_SECRET if method in metadata.auth_methods), _WITH_SECRET[0])

@@ -1,0 +1,245 @@
+"""Where tokens and registrations are kept: in memory, or in files that only their owner reads; knows not what for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from wharfinger.auth.grants import Grant
+from wharfinger.auth.registration import Registered
+from wharfinger.errors import StoreUnusable
+
+__all__ = ["FileTokens", "MemoryTokens", "Tokens", "default_folder"]
+
+T = TypeVar("T")
+
+
+class Tokens(Protocol):
+    """Keeps grants, keyed by issuer, client and resource, and registrations, keyed by issuer."""
+
+    async def grant(self, server: str) -> Grant | None:
+        """The newest grant for the server at this URL; None where there is none."""
+        ...
+
+    async def grants(self) -> list[Grant]:
+        """Every grant."""
+        ...
+
+    async def keep(self, grant: Grant) -> None:
+        """Keep a grant in place of an older one with its key."""
+        ...
+
+    async def forget(self, grant: Grant) -> None:
+        """Delete a grant; does nothing where it is gone."""
+        ...
+
+    async def client(self, issuer: str) -> Registered | None:
+        """The client that was registered at an issuer; None where there is none."""
+        ...
+
+    async def keep_client(self, client: Registered) -> None:
+        """Keep a registration in place of an older one of its issuer."""
+        ...
+
+    async def forget_client(self, issuer: str) -> None:
+        """Drop the registration at an issuer; does nothing where there is none."""
+        ...
+
+
+class MemoryTokens:
+    """Tokens for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._grants: dict[str, Grant] = {}
+        self._clients: dict[str, Registered] = {}
+
+    async def grant(self, server: str) -> Grant | None:
+        """The newest grant for a server."""
+        return _newest(server, list(self._grants.values()))
+
+    async def grants(self) -> list[Grant]:
+        """Every grant."""
+        return list(self._grants.values())
+
+    async def keep(self, grant: Grant) -> None:
+        """Keep a grant."""
+        self._grants[_key(grant)] = grant
+
+    async def forget(self, grant: Grant) -> None:
+        """Delete a grant."""
+        self._grants.pop(_key(grant), None)
+
+    async def client(self, issuer: str) -> Registered | None:
+        """The client at an issuer."""
+        return self._clients.get(issuer)
+
+    async def keep_client(self, client: Registered) -> None:
+        """Keep a registration."""
+        self._clients[client.issuer] = client
+
+    async def forget_client(self, issuer: str) -> None:
+        """Drop a registration."""
+        self._clients.pop(issuer, None)
+
+
+class FileTokens:
+    """Tokens in a folder that only its owner may enter (0700), a file each (0600), replaced whole.
+
+    Several processes may use one folder. The files are not encrypted: who can read the owner's files has the tokens.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        """`folder` is by default `wharfinger/tokens` in `$XDG_DATA_HOME`; it is made when something is kept."""
+        self.folder = Path(folder) if folder is not None else default_folder()
+
+    async def grant(self, server: str) -> Grant | None:
+        """The newest grant for a server.
+
+        Raises:
+            StoreUnusable: the folder cannot be read, or others may read it.
+        """
+        return _newest(server, await self.grants())
+
+    async def grants(self) -> list[Grant]:
+        """Every grant; files that cannot be understood are left out.
+
+        Raises:
+            StoreUnusable: as `grant`.
+        """
+        return await asyncio.to_thread(self._grants)
+
+    async def keep(self, grant: Grant) -> None:
+        """Keep a grant.
+
+        Raises:
+            StoreUnusable: it cannot be written.
+        """
+        await asyncio.to_thread(self._write, f"grant-{_key(grant)}.json", msgspec.json.encode(grant))
+
+    async def forget(self, grant: Grant) -> None:
+        """Delete a grant.
+
+        Raises:
+            StoreUnusable: it cannot be deleted.
+        """
+        await asyncio.to_thread(self._delete, f"grant-{_key(grant)}.json")
+
+    async def client(self, issuer: str) -> Registered | None:
+        """The client at an issuer.
+
+        Raises:
+            StoreUnusable: as `grant`.
+        """
+        data = await asyncio.to_thread(self._read, f"client-{_digest(issuer)}.json")
+        return None if data is None else _decoded(data, Registered)
+
+    async def keep_client(self, client: Registered) -> None:
+        """Keep a registration.
+
+        Raises:
+            StoreUnusable: it cannot be written.
+        """
+        await asyncio.to_thread(self._write, f"client-{_digest(client.issuer)}.json", msgspec.json.encode(client))
+
+    async def forget_client(self, issuer: str) -> None:
+        """Drop a registration.
+
+        Raises:
+            StoreUnusable: it cannot be deleted.
+        """
+        await asyncio.to_thread(self._delete, f"client-{_digest(issuer)}.json")
+
+    def _grants(self) -> list[Grant]:
+        try:
+            names = sorted(name for name in os.listdir(self.folder) if name.startswith("grant-"))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unusable(error) from None
+        found = (self._read(name) for name in names if name.endswith(".json"))
+        decoded = (_decoded(data, Grant) for data in found if data is not None)
+        return [grant for grant in decoded if grant is not None]
+
+    def _read(self, name: str) -> bytes | None:
+        self._check()
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _write(self, name: str, data: bytes) -> None:
+        made = self.folder / f".{secrets.token_hex(8)}"
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check()
+            opened = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(opened, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(made, self.folder / name)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    made.unlink()
+                raise
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _delete(self, name: str) -> None:
+        try:
+            (self.folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _check(self) -> None:
+        """Whoever else may write there could put tokens of their own, and who may read has ours."""
+        if not hasattr(os, "getuid"):
+            return
+        try:
+            status = self.folder.stat()
+        except FileNotFoundError:
+            return
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            raise StoreUnusable(
+                f"Tokens are not kept in {self.folder}: others may enter it. Run: chmod 700 {self.folder}"
+            )
+
+    def _unusable(self, error: OSError) -> StoreUnusable:
+        return StoreUnusable(f"Tokens cannot be kept in {self.folder}: {error.strerror or error}.")
+
+
+def default_folder() -> Path:
+    """Where tokens are kept unless told otherwise (XDG Base Directory)."""
+    given = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "share"
+    return base / "wharfinger" / "tokens"
+
+
+def _key(grant: Grant) -> str:
+    return _digest("\n".join((grant.issuer, grant.client.client_id, grant.resource or grant.server, grant.server)))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+def _newest(server: str, grants: list[Grant]) -> Grant | None:
+    own = [grant for grant in grants if grant.server == server]
+    return max(own, key=lambda grant: grant.taken_at, default=None)
+
+
+def _decoded(data: bytes, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,115 @@
+"""The listener for one redirect, asked by sockets as browsers and others would."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from wharfinger.auth.callback import Callback
+from wharfinger.errors import NotAuthorized
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+def judge(query: str) -> str:
+    if query == "no":
+        raise NotAuthorized("they said no <b>")
+    if query != "ours":
+        raise LookupError
+    return "the code"
+
+
+async def send(callback: Callback, data: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(callback.url).port)
+    writer.write(data)
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+async def visit(callback: Callback, target: str, verb: str = "GET") -> bytes:
+    return await send(callback, f"{verb} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+def test_the_first_redirect_that_is_ours_is_taken() -> None:
+    async def test() -> None:
+        async with Callback() as callback:
+            assert callback.url.startswith("http://127.0.0.1:")
+            assert (await visit(callback, "/callback?ours")).startswith(b"HTTP/1.1 410 ")  # nobody waits yet
+            waiting = asyncio.ensure_future(callback.wait(judge, 10))
+            await asyncio.sleep(0)
+            assert (await visit(callback, "/favicon.ico")).startswith(b"HTTP/1.1 404 ")
+            assert (await visit(callback, "/callback?ours", "POST")).startswith(b"HTTP/1.1 404 ")
+            assert (await visit(callback, "/callback?state=other")).startswith(b"HTTP/1.1 400 ")
+            assert not waiting.done()
+            page = await visit(callback, "/callback?ours")
+            assert page.startswith(b"HTTP/1.1 200 ")
+            assert b"Cache-Control: no-store" in page
+            assert b"frame-ancestors 'none'" in page
+            assert b"Go back to your program" in page
+            assert await waiting == "the code"
+            assert (await visit(callback, "/callback?ours")).startswith(b"HTTP/1.1 410 ")
+
+    run(test())
+
+
+def test_a_no_is_raised_and_not_shown_in_the_page() -> None:
+    async def test() -> None:
+        async with Callback() as callback:
+            waiting = asyncio.ensure_future(callback.wait(judge, 10))
+            await asyncio.sleep(0)
+            page = await visit(callback, "/callback?no")
+            assert page.startswith(b"HTTP/1.1 400 ")
+            assert b"they said" not in page
+            with pytest.raises(NotAuthorized, match="they said no"):
+                await waiting
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "data", [b"\r\n\r\n", b"\xff\xfe\r\n\r\n", b"GET\r\n\r\n", b"GET " + b"/" * 100_000 + b"\r\n\r\n"]
+)
+def test_what_is_no_request_changes_nothing(data: bytes) -> None:
+    async def test() -> None:
+        async with Callback() as callback:
+            waiting = asyncio.ensure_future(callback.wait(judge, 10))
+            await asyncio.sleep(0)
+            with contextlib.suppress(ConnectionError):  # it may be ended in the middle
+                assert b"200 OK" not in await send(callback, data)
+            await visit(callback, "/callback?ours")
+            assert await waiting == "the code"
+
+    run(test())
+
+
+def test_who_says_nothing_does_not_hold_up_the_next_one() -> None:
+    async def test() -> None:
+        async with Callback() as callback:
+            waiting = asyncio.ensure_future(callback.wait(judge, 10))
+            port = urlsplit(callback.url).port
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+            await visit(callback, "/callback?ours")
+            assert await waiting == "the code"
+            for _, writer in silent:
+                writer.close()
+
+    run(test())
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    async def test() -> None:
+        async with Callback() as callback:
+            with pytest.raises(OSError, match="in use"):
+                async with Callback(urlsplit(callback.url).port or 0):
+                    pass
+
+    run(test())

@@ -1,0 +1,172 @@
+"""Discovery as steps: what is asked for which answers, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from wharfinger.auth.challenge import Challenge
+from wharfinger.auth.discovery import Found, discover
+from wharfinger.auth.explaining import explain
+from wharfinger.auth.registration import Identity
+from wharfinger.auth.steps import Trail, run
+from wharfinger.errors import ConnectionFailed, NotAuthorized
+from wharfinger.protocol.interfaces import Fetched
+
+SERVER = "https://harbour.example/mcp"
+PRM = "https://harbour.example/.well-known/oauth-protected-resource"
+ISSUER = "https://as.example/one"
+OAUTH = "https://as.example/.well-known/oauth-authorization-server/one"
+RESOURCE = {"resource": SERVER, "authorization_servers": [ISSUER], "scopes_supported": ["read"]}
+AUTHORITY = {
+    "issuer": ISSUER,
+    "authorization_endpoint": "https://login.example/authorize",
+    "token_endpoint": "https://as.example/token",
+    "code_challenge_methods_supported": ["S256"],
+    "more": {"than": "we know"},
+}
+NONE = Challenge("bearer", {})
+
+
+class Web:
+    """Documents by address; everything else is 404."""
+
+    def __init__(self, documents: dict[str, Any]) -> None:
+        self.documents = documents
+        self.asked: list[str] = []
+
+    async def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+        self.asked.append(url)
+        document = self.documents.get(url)
+        if document is None:
+            return Fetched(404, {}, b"")
+        if isinstance(document, Exception):
+            raise document
+        if isinstance(document, Fetched):
+            return document
+        return Fetched(200, {}, document if isinstance(document, bytes) else msgspec.json.encode(document))
+
+
+def find(web: Web, challenge: Challenge = NONE, known: tuple[str, ...] = (), server: str = SERVER) -> Found:
+    trail: Trail = []
+    return asyncio.run(run(discover(server, challenge, known, trail), web))
+
+
+def test_the_shortest_way_asks_two_documents() -> None:
+    web = Web({"https://harbour.example/prm": RESOURCE, OAUTH: AUTHORITY})
+    challenge = Challenge("bearer", {"resource_metadata": "https://harbour.example/prm", "scope": "write"})
+    found = find(web, challenge)
+    assert web.asked == ["https://harbour.example/prm", OAUTH]
+    assert (found.issuer, found.resource, found.scopes, found.assumed) == (ISSUER, SERVER, ("write",), False)
+
+
+def test_published_scopes_count_where_none_are_challenged() -> None:
+    assert find(Web({f"{PRM}/mcp": RESOURCE, OAUTH: AUTHORITY})).scopes == ("read",)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        b"<!doctype html>",
+        b'{"x":' + b"[" * 100_000,
+        b"{",
+        b"[]",
+        b'{"resource": 1}',
+        Fetched(302, {"location": "https://evil"}, b""),
+    ],
+)
+def test_what_is_no_document_is_passed_over(other: Any) -> None:
+    web = Web({f"{PRM}/mcp": other, PRM: RESOURCE, OAUTH: AUTHORITY})
+    assert find(web).issuer == ISSUER
+    assert web.asked[:2] == [f"{PRM}/mcp", PRM]
+    assert not any("evil" in url for url in web.asked)
+
+
+def test_an_issuer_that_is_known_is_taken_first() -> None:
+    resource = RESOURCE | {"authorization_servers": ["https://other.example", ISSUER]}
+    web = Web({f"{PRM}/mcp": resource, OAUTH: AUTHORITY})
+    assert find(web, known=(ISSUER,)).issuer == ISSUER
+    with pytest.raises(NotAuthorized, match=r"other\.example publishes no metadata"):
+        find(web)
+
+
+@pytest.mark.parametrize(
+    ("resource", "authority", "says"),
+    [
+        ({"resource": "https://evil.example/mcp"}, {}, "does not cover"),
+        ({"authorization_servers": []}, {}, "names no authorization server"),
+        ({"authorization_servers": ["http://as.example"]}, {}, "not https"),
+        ({"authorization_servers": ["https://10.0.0.1"]}, {}, "private"),
+        ({"authorization_servers": ["http://127.0.0.1:9"]}, {}, "on this machine"),
+        ({}, {"issuer": ISSUER + "/"}, "same text"),
+        ({}, {"issuer": "https://AS.example/one"}, "same text"),
+        ({}, {"token_endpoint": "http://as.example/token"}, "token_endpoint"),
+        ({}, {"authorization_endpoint": "javascript:alert(1)"}, "authorization_endpoint"),
+        ({}, {"registration_endpoint": "https://192.168.0.1/"}, "registration_endpoint"),
+    ],
+)
+def test_documents_that_must_not_be_used_end_it(resource: dict[str, Any], authority: dict[str, Any], says: str) -> None:
+    web = Web({f"{PRM}/mcp": RESOURCE | resource, OAUTH: AUTHORITY | authority})
+    with pytest.raises(NotAuthorized, match=says):
+        find(web)
+
+
+def test_the_root_of_an_issuer_with_a_path_is_not_asked() -> None:
+    web = Web({f"{PRM}/mcp": RESOURCE, "https://as.example/.well-known/oauth-authorization-server": AUTHORITY})
+    with pytest.raises(NotAuthorized):
+        find(web)
+    assert "https://as.example/.well-known/oauth-authorization-server" not in web.asked
+
+
+def test_a_server_without_metadata_is_its_own_authorization_server() -> None:
+    root = "https://harbour.example"
+    document = AUTHORITY | {"issuer": root}
+    found = find(Web({f"{root}/.well-known/oauth-authorization-server": document}))
+    assert (found.issuer, found.resource, found.assumed) == (root, None, False)
+    assumed = find(Web({}))
+    assert assumed.metadata.registration_endpoint == f"{root}/register"
+    assert (assumed.issuer, assumed.resource, assumed.assumed) == (root, None, True)
+
+
+def test_a_server_without_tls_elsewhere_gets_no_token() -> None:
+    with pytest.raises(NotAuthorized, match="in the clear"):
+        find(Web({}), server="http://harbour.example/mcp")
+
+
+def test_who_cannot_be_reached_is_named() -> None:
+    with pytest.raises(ConnectionFailed, match="no route"):
+        find(Web({f"{PRM}/mcp": ConnectionFailed("no route")}))
+
+
+def explained(web: Web) -> tuple[list[tuple[str, bool | None]], bool]:
+    trail, good = asyncio.run(explain(SERVER, Identity(), web))
+    return [(note.what, note.good) for note in trail], good
+
+
+def test_a_walk_that_finds_everything_says_that_a_person_can_sign_in() -> None:
+    header = {"www-authenticate": f'Bearer resource_metadata="{PRM}/mcp"'}
+    authority = AUTHORITY | {"registration_endpoint": "https://as.example/register"}
+    notes, good = explained(Web({SERVER: Fetched(401, header, b""), f"{PRM}/mcp": RESOURCE, OAUTH: authority}))
+    assert good
+    assert all(mark for _, mark in notes)
+    assert [what for what, _ in notes] == [
+        f"POST {SERVER}", f"{PRM}/mcp", OAUTH, "registration", "PKCE", "scopes", "resource", "renewal"
+    ]  # fmt: skip
+
+
+def test_a_walk_says_what_is_wrong_and_goes_on_as_far_as_it_can() -> None:
+    authority = AUTHORITY | {"code_challenge_methods_supported": ["plain"]}
+    notes, good = explained(Web({SERVER: Fetched(401, {}, b""), PRM: RESOURCE, OAUTH: authority}))
+    assert not good
+    assert [what for what, mark in notes if mark is False] == [f"POST {SERVER}", "registration", "PKCE"]
+
+
+def test_a_walk_that_ends_early_says_where() -> None:
+    notes, good = explained(Web({SERVER: Fetched(401, {"www-authenticate": "Basic"}, b"")}))
+    assert (notes, good) == ([(f"POST {SERVER}", False)], False)
+    notes, good = explained(Web({SERVER: ConnectionFailed("no route")}))
+    assert (notes, good) == ([("sign-in", False)], False)

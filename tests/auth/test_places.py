@@ -1,0 +1,122 @@
+"""Which addresses are asked, in which order, and which never."""
+
+from __future__ import annotations
+
+import pytest
+
+from wharfinger.auth.places import (
+    covers,
+    is_public,
+    objection,
+    origin_of,
+    resource_metadata_places,
+    server_metadata_places,
+)
+
+SERVER = "https://harbour.example/api/mcp"
+HERE = "http://localhost:8000/mcp"
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://Harbour.Example:443/x", "https://harbour.example"),
+        ("http://[::1]:80/", "http://[::1]"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("https://user@harbour.example/", None),
+        ("https://harbour.example:99999/", None),
+        ("https:///x", None),
+        ("javascript:alert(1)", None),
+        ("file:///etc/passwd", None),
+        ("https://harbour.example/a b", None),
+        ("https://harbour.example/\r\nHost: x", None),
+        ("https://hárbour.example/", None),
+        ("https://x/" + "y" * 10_000, None),
+    ],
+)
+def test_an_origin_has_one_spelling(url: str, origin: str | None) -> None:
+    assert origin_of(url) == origin
+
+
+@pytest.mark.parametrize(
+    ("url", "server", "fault"),
+    [
+        ("https://as.example/token", SERVER, None),
+        ("http://as.example/token", SERVER, "not https"),
+        ("http://127.0.0.1:9/token", SERVER, "on this machine"),
+        ("http://localhost:9/token", SERVER, "on this machine"),
+        ("http://[::1]/token", SERVER, "on this machine"),
+        ("http://[::ffff:127.0.0.1]/token", SERVER, "on this machine"),
+        ("https://10.0.0.1/token", SERVER, "private"),
+        ("https://169.254.169.254/latest", SERVER, "private"),
+        ("https://[fd00::1]/token", SERVER, "private"),
+        ("https://[2002:0a00:0001::]/token", SERVER, "private"),
+        ("https://10.0.0.1/token", "https://10.0.0.1/mcp", None),
+        ("https://8.8.8.8/token", SERVER, None),
+        ("javascript:alert(1)", SERVER, "no http"),
+        ("https://as.example/token#x", SERVER, "fragment"),
+        ("http://127.0.0.1:9/token", HERE, None),
+        ("http://as.example/token", HERE, "not https"),
+        ("https://as.example/token", HERE, None),
+    ],
+)
+def test_an_address_is_asked_only_where_a_server_may_send_us(url: str, server: str, fault: str | None) -> None:
+    found = objection(url, server)
+    assert found is None if fault is None else found is not None and fault in found
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "100.64.0.1", "224.0.0.1", "fe80::1%eth0", "::", "nonsense"])
+def test_what_is_not_of_the_internet_is_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+def test_the_servers_metadata_is_looked_for_in_this_order() -> None:
+    known = "https://harbour.example/.well-known/oauth-protected-resource"
+    assert resource_metadata_places(SERVER, "https://harbour.example/prm") == [
+        "https://harbour.example/prm",
+        f"{known}/api/mcp",
+        known,
+    ]
+    assert resource_metadata_places("https://harbour.example", None) == [known]
+    assert resource_metadata_places("https://harbour.example/", f"{known}") == [known]
+
+
+@pytest.mark.parametrize(
+    "named", ["https://evil.example/prm", "http://harbour.example/prm", "https://harbour.example:444/", "x"]
+)
+def test_a_header_that_leads_elsewhere_is_not_followed(named: str) -> None:
+    assert named not in resource_metadata_places(SERVER, named)
+
+
+def test_the_authorization_servers_metadata_is_looked_for_in_this_order() -> None:
+    assert server_metadata_places("https://as.example/one/") == [
+        "https://as.example/.well-known/oauth-authorization-server/one",
+        "https://as.example/.well-known/openid-configuration/one",
+        "https://as.example/one/.well-known/openid-configuration",
+    ]
+    assert server_metadata_places("https://as.example") == [
+        "https://as.example/.well-known/oauth-authorization-server",
+        "https://as.example/.well-known/openid-configuration",
+    ]
+    assert server_metadata_places("https://as.example/?x") == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "covered"),
+    [
+        ("https://harbour.example/api/mcp", True),
+        ("https://HARBOUR.example:443/api/mcp/", True),
+        ("https://harbour.example/api", True),
+        ("https://harbour.example", True),
+        ("https://harbour.example/", True),
+        ("https://harbour.example/api/mcp/more", False),
+        ("https://harbour.example/ap", False),
+        ("https://harbour.example/other", False),
+        ("http://harbour.example/api/mcp", False),
+        ("https://harbour.example.evil/api/mcp", False),
+        ("https://harbour.example/api/mcp#x", False),
+        ("urn:harbour", False),
+    ],
+)
+def test_a_resource_covers_what_is_under_it_on_its_origin(resource: str, covered: bool) -> None:
+    assert covers(resource, SERVER) is covered

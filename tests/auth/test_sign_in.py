@@ -1,0 +1,355 @@
+"""Signing in to a real server by a real authorization server, both on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.auth.authority import Authority, Guarded, agree, harbour, serving
+from wharfinger import Client
+from wharfinger.auth import FileTokens, MemoryTokens, SignIn
+from wharfinger.errors import NotAuthorized
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+def test_a_person_signs_in_once_and_every_request_carries_the_token() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            told: list[str] = []
+            async with Client(guarded.url, auth=SignIn(visit=agree, tell=told.append)) as client:
+                assert [tool.name for tool in await client.list_tools()] == ["write"]
+            assert authority.paths() == ["register", "authorize", "authorization_code"]
+            assert set(guarded.seen) == {"", "token-0"}
+            registration, query, form = (row for _, row in authority.asked)
+            assert registration["application_type"] == "native"
+            assert registration["redirect_uris"] == [query["redirect_uri"]]  # type: ignore[comparison-overlap]
+            assert query["resource"] == form["resource"] == guarded.url
+            assert query["scope"] == "read offline_access"
+            assert told[0].startswith(f"{authority.url}/authorize?response_type=code&client_id=client-1")
+
+    run(test())
+
+
+def test_more_scopes_are_asked_for_in_one_with_those_from_before() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(visit=agree)) as client:
+            assert (await client.call_tool("write", {})).text == "written"
+            scopes = [row["scope"] for path, row in authority.asked if path == "authorize"]
+            assert scopes == ["read offline_access", "read offline_access write"]
+
+    run(test())
+
+
+def test_requests_at_once_share_one_sign_in() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(visit=agree)) as client:
+            authority.granted.clear()
+            authority.refresh.clear()
+            authority.granted["gone"] = set()
+            authority.granted["gone too"] = set()
+            await asyncio.gather(*[client.list_tools() for _ in range(8)], return_exceptions=True)
+            assert authority.paths().count("refresh_token") == 1
+
+    run(test())
+
+
+def test_a_token_that_ends_is_renewed_before_it_does() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            authority.expires_in = 0.001
+            async with Client(guarded.url, auth=SignIn(visit=agree)) as client:
+                authority.expires_in = 3600
+                await client.list_tools()
+                await client.list_tools()
+            assert authority.paths().count("authorize") == 1
+            assert authority.paths().count("refresh_token") >= 1
+            assert "" not in guarded.seen[1:]
+
+    run(test())
+
+
+def test_a_token_that_is_refused_is_renewed_once() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(visit=agree)) as client:
+            authority.granted["token-0"] = set()
+            del authority.granted["token-0"]
+            authority.granted["spent"] = set()
+            await client.list_tools()
+            assert authority.paths().count("refresh_token") == 1
+            assert authority.paths().count("authorize") == 1
+
+    run(test())
+
+
+def test_tokens_in_files_serve_the_next_process_without_a_person(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            async with Client(guarded.url, auth=SignIn(visit=agree, tokens=FileTokens(tmp_path / "tokens"))):
+                pass
+            kept = SignIn(interactive=False, tokens=FileTokens(tmp_path / "tokens"))
+            async with Client(guarded.url, auth=kept) as client:
+                await client.list_tools()
+            assert authority.paths().count("authorize") == 1
+
+    run(test())
+
+
+def test_without_a_person_nothing_is_opened() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            with pytest.raises(NotAuthorized, match="wharfinger auth login"):
+                async with Client(guarded.url, auth=SignIn(interactive=False)):
+                    pass
+            assert authority.asked == []
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ({"iss": "https://evil.example"}, "another issuer"),
+        ({"iss": "{issuer}/"}, "another issuer"),
+        ({"error": "access_denied", "error_description": "no berth"}, "no berth"),
+    ],
+)
+def test_an_answer_that_is_not_ours_or_a_no_ends_before_the_token(answer: dict[str, str], says: str) -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            authority.answer = {name: value.format(issuer=authority.url) for name, value in answer.items()}
+            with pytest.raises(NotAuthorized, match=says):
+                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                    pass
+            assert "authorization_code" not in authority.paths()
+
+    run(test())
+
+
+def test_the_description_of_another_issuer_is_not_shown() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            authority.answer = {"iss": "https://evil.example", "error": "x", "error_description": "call 555-1234"}
+            with pytest.raises(NotAuthorized) as raised:
+                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                    pass
+            assert "555" not in str(raised.value)
+
+    run(test())
+
+
+def test_without_pkce_nobody_signs_in() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            authority.metadata = {"code_challenge_methods_supported": None}
+            with pytest.raises(NotAuthorized, match="S256"):
+                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                    pass
+            assert "authorize" not in authority.paths()
+
+    run(test())
+
+
+def test_a_page_that_is_no_web_page_is_never_opened() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            for page in ("javascript:alert(1)", "file:///etc/passwd", "http://example.com/authorize"):
+                authority.metadata = {"authorization_endpoint": page}
+                opened: list[str] = []
+
+                async def visit(url: str) -> str | None:
+                    opened.append(url)  # noqa: B023 - used in this turn only
+                    return None
+
+                with pytest.raises(NotAuthorized, match="authorization_endpoint"):
+                    async with Client(guarded.url, auth=SignIn(visit=visit)):
+                        pass
+                assert opened == []
+
+    run(test())
+
+
+def test_a_resource_of_somebody_else_ends_it_before_anything_is_asked() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            guarded.resource = {"resource": "https://evil.example/mcp"}
+            with pytest.raises(NotAuthorized, match="does not cover"):
+                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                    pass
+            assert authority.asked == []
+
+    run(test())
+
+
+def test_another_authorization_server_gets_nothing_of_the_first_one() -> None:
+    async def test() -> None:
+        second = Authority()
+        async with harbour() as (guarded, first), serving(second) as there:
+            second.url, second.clients = there, 40
+            tokens = MemoryTokens()
+            async with Client(guarded.url, auth=SignIn(visit=agree, tokens=tokens)) as client:
+                first.granted.clear()
+                guarded.authority = second
+                second.granted["spent"] = set()
+                await client.list_tools()
+            assert second.paths() == ["register", "authorize", "authorization_code"]
+            assert "client-1" not in str(second.asked)
+            assert "refresh-" not in str(second.asked)
+
+    run(test())
+
+
+def test_a_client_id_is_shown_to_its_issuer_only() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            signing = SignIn(visit=agree, client_id="harbour", client_secret="s3cret!", issuer=authority.url)
+            async with Client(guarded.url, auth=signing):
+                pass
+            assert authority.paths() == ["authorize", "authorization_code"]
+            authority.metadata = {"registration_endpoint": None}
+            elsewhere = SignIn(visit=agree, client_id="harbour", client_secret="s3cret!", issuer="https://as.example")
+            with pytest.raises(NotAuthorized, match=r"is for https://as\.example"):
+                async with Client(guarded.url, auth=elsewhere):
+                    pass
+            assert "s3cret!" not in str(authority.asked[2:])
+
+    run(test())
+
+
+def test_a_registration_is_used_again_while_its_port_is_free() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            tokens = MemoryTokens()
+            for _ in range(2):
+                async with Client(guarded.url, auth=SignIn(visit=agree, tokens=tokens)):
+                    pass
+                for grant in await tokens.grants():
+                    await tokens.forget(grant)
+            assert authority.paths().count("register") == 1
+            uris = [row["redirect_uri"] for path, row in authority.asked if path == "authorize"]
+            assert uris[0] == uris[1]
+
+    run(test())
+
+
+def test_a_server_that_refuses_what_it_asked_for_is_not_asked_again() -> None:
+    class Never(Guarded):
+        async def post(self, request: Any) -> Any:
+            answer = await super().post(request)
+            if answer.status == 200:
+                told = 'Bearer error="insufficient_scope", scope="read"'
+                return aiohttp.web.Response(status=403, headers={"WWW-Authenticate": told})
+            return answer
+
+    async def test() -> None:
+        authority = Authority()
+        guarded = Never(authority)
+        async with serving(authority) as there, serving(guarded) as here:
+            authority.url, guarded.url = there, f"{here}/mcp"
+            with pytest.raises(NotAuthorized, match="would not help"):
+                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                    pass
+            assert authority.paths().count("authorize") == 1
+
+    run(test())
+
+
+def test_a_person_who_takes_long_is_waited_for_by_the_opening() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, _):
+            opened = asyncio.Event()
+
+            async def slow(url: str) -> str | None:
+                opened.set()
+                for _ in range(3):  # longer than both of the times below
+                    await asyncio.sleep(0.2)
+                return await agree(url)
+
+            async with Client(guarded.url, auth=SignIn(visit=slow), open_timeout=0.4, probe_timeout=0.2) as client:
+                assert opened.is_set()
+                await client.list_tools()
+
+    run(test())
+
+
+def test_a_browser_that_stays_open_holds_nothing_up() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, _):
+
+            async def stays(url: str) -> str | None:
+                await agree(url)
+                await asyncio.Event().wait()
+                return None
+
+            async with Client(guarded.url, auth=SignIn(visit=stays)) as client:
+                await client.list_tools()
+
+    run(test())
+
+
+def test_what_another_process_has_renewed_is_not_renewed_again() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, authority):
+            tokens = MemoryTokens()  # as one folder of files is, for two processes
+            authority.expires_in = 0.001
+            first, second = (SignIn(visit=agree, tokens=tokens) for _ in range(2))
+            async with Client(guarded.url, auth=first) as one:
+                await one.list_tools()
+                assert await second.headers(guarded.url)
+                renewals = authority.paths().count("refresh_token")
+                authority.expires_in = 3600
+                await one.list_tools()
+                assert await second.headers(guarded.url) == await first.headers(guarded.url)
+                assert authority.paths().count("refresh_token") == renewals + 1
+
+    run(test())
+
+
+def test_a_token_that_is_refused_as_soon_as_it_is_given_out_ends_it() -> None:
+    class Forgetful(Authority):
+        def given(self, scopes: set[str]) -> aiohttp.web.Response:
+            answer = super().given(scopes)
+            self.granted = {f"gone-{number}": set() for number in range(len(self.granted))}
+            return answer
+
+    async def test() -> None:
+        authority = Forgetful()
+        guarded = Guarded(authority)
+        async with serving(authority) as there, serving(guarded) as here:
+            authority.url, guarded.url = there, f"{here}/mcp"
+            with pytest.raises(NotAuthorized):
+                async with Client(guarded.url, auth=SignIn(visit=agree, offline=False)):
+                    pass
+            assert authority.paths().count("authorize") == 1
+            with pytest.raises(NotAuthorized):
+                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                    pass
+            assert authority.paths().count("authorize") <= 1 + 3
+
+    run(test())
+
+
+def test_nobody_who_comes_in_time_is_told() -> None:
+    async def test() -> None:
+        async with harbour() as (guarded, _):
+
+            async def away(url: str) -> str | None:
+                return None
+
+            with pytest.raises(NotAuthorized, match=r"within 0\.1 s"):
+                async with Client(guarded.url, auth=SignIn(visit=away, timeout=0.1)):
+                    pass
+
+    run(test())
+
+
+def test_a_secret_without_a_client_id_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="client_id"):
+        SignIn(client_secret="s")
