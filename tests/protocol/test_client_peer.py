@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from wharfinger import types as t
-from wharfinger.protocol.client_peer import Answer, ClientPeer, Garbage, Notice, Reply, Unreadable
+from wharfinger.protocol.client_peer import (
+    Answer,
+    Asked,
+    ClientPeer,
+    Garbage,
+    Notice,
+    Reply,
+    Unreadable,
+    Withdrawn,
+)
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import REVISIONS
 
@@ -128,6 +137,20 @@ def test_other_requests_of_the_server_are_refused(method: str) -> None:
     assert type(event) is Reply
     refusal = json.loads(event.data)
     assert (refusal["id"], refusal["error"]["code"]) == (7, -32601)
+
+
+def test_peer_that_answers_is_told_what_is_asked_and_withdrawn() -> None:
+    """Ids of the two directions have nothing in common: what the server withdraws is its own request."""
+    asked = peer("2025-11-25")
+    asked.answers = True
+    number = ask(asked, "mine")
+    (event,) = asked.receive(wire(id=number, method="roots/list"))
+    assert type(event) is Asked
+    assert (event.message.id, event.message.method) == (number, "roots/list")
+    (gone,) = asked.receive(wire(method="notifications/cancelled", params={"requestId": number}))
+    assert gone == Withdrawn(number)
+    assert list(asked.awaited.values()) == ["mine"]
+    assert type(asked.receive(wire(id=9, method="ping"))[0]) is Reply
 
 
 def test_stateless_server_that_asks_is_ignored() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -277,6 +278,24 @@ def test_whole_group_is_gone_after_close() -> None:
     run(test())
 
 
+def test_whole_group_is_gone_when_the_server_dies() -> None:
+    """At once, not only at the close: the group's number may belong to others by then."""
+
+    async def test() -> None:
+        code = "p = subprocess.Popen(['sleep', '60'], stdout=2); m = read(); answer(m, pid=p.pid); os._exit(3)"
+        async with child(code) as link:
+            result = got(await ask(link))
+            pid = int(result.split(b":")[1].rstrip(b"}"))
+            with pytest.raises(ConnectionLost, match="exit code 3"):
+                await ask(link)
+            ending = link._child._ending_group
+            assert ending is not None
+            await ending
+            assert not is_alive(pid)
+
+    run(test())
+
+
 def test_close_from_another_task_fails_what_waits() -> None:
     async def test() -> None:
         async with child("while True: read()") as link:
@@ -414,5 +433,141 @@ def test_cycles_leave_no_descriptors() -> None:
         for _ in range(3):
             await cycle()
         assert len(os.listdir("/proc/self/fd")) <= before
+
+    run(test())
+
+
+# What the server asks (handshake era).
+
+
+def test_question_of_the_server_is_answered() -> None:
+    """By what the link was given; a ping always, and without anybody to ask it is refused."""
+    code = "m = read(); send(id=1, method='roots/list'); a = read(); answer(m, told=a)\n"
+
+    async def test() -> None:
+        async def roots(message: Message) -> Any:
+            assert (message.id, message.method) == (1, "roots/list")
+            return t.ListRootsResult(roots=[])
+
+        async with child(code + code) as link:
+            assert b"-32601" in got(await ask(link))
+            link.asked = roots
+            assert b'"result": {"roots": []}' in got(await ask(link))
+
+    run(test())
+
+
+def test_withdrawn_question_is_not_answered() -> None:
+    code = """
+m = read()
+send(id=1, method="elicitation/create")
+read()
+send(method="notifications/cancelled", params={"requestId": 1})
+send(id=2, method="ping")
+answer(m, next=read()["id"])
+"""
+
+    async def test() -> None:
+        stopped = asyncio.Event()
+
+        async with child(code) as link:
+
+            async def person(message: Message) -> Any:
+                link.notify("begun", {})
+                try:
+                    await asyncio.sleep(30)
+                finally:
+                    stopped.set()
+
+            link.asked = person
+            assert got(await ask(link)) == b'{"next": 2}'
+            assert stopped.is_set()
+
+    run(test())
+
+
+def test_questions_at_once_are_bounded() -> None:
+    code = """
+m = read()
+for n in range(40): send(id=n, method="roots/list")
+refused = [read() for n in range(8)]
+send(method="now")
+answer(m, ids=sorted(read()["id"] for n in range(32)), codes=sorted({a["error"]["code"] for a in refused}))
+"""
+
+    async def test() -> None:
+        hold = asyncio.Event()
+
+        async def slow(message: Message) -> Any:
+            await hold.wait()
+            return {}
+
+        async with child(code) as link:
+            link.asked = slow
+            link.unasked = lambda message: hold.set()
+            assert json.loads(got(await ask(link))) == {"ids": list(range(32)), "codes": [-32603]}
+
+    run(test())
+
+
+def test_answer_waits_for_a_server_that_does_not_read() -> None:
+    """It was work of somebody's: it is not dropped, as refusals are."""
+    code = """
+m = read()
+send(id=1, method="sampling/createMessage")
+time.sleep(0.3)
+while True:
+    a = read()
+    if a.get("id") == 1 and "result" in a: break
+answer(m, size=len(a["result"]["text"]))
+"""
+
+    async def test() -> None:
+        async def model(message: Message) -> Any:
+            for _ in range(8):
+                link.notify("notifications/x", {"filling": "x" * 300_000})
+            await asyncio.sleep(0)
+            return {"text": "y" * 500_000}
+
+        async with child(code) as link:
+            link.asked = model
+            assert got(await ask(link)) == b'{"size": 500000}'
+
+    run(test())
+
+
+# Large and broken lines.
+
+
+def test_line_of_50_mib_comes_whole_and_in_time() -> None:
+    code = (
+        'm = read()\nraw(b\'{"jsonrpc":"2.0","id":1,"result":{"x":"\' + b\'x\' * 52428800 + b\'"}}\\n\')\ntime.sleep(9)'
+    )
+
+    async def test() -> None:
+        async with child(code, Limits(message=128 * 1024 * 1024)) as link:
+            before = time.perf_counter()
+            assert len(got(await ask(link))) == 52428800 + 8
+            assert time.perf_counter() - before < 5  # well under 1 s on a machine with nothing else to do
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "error"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{"x":"\xff"}}\n', InvalidResponse),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"x', ConnectionLost),
+        (b'{"jsonrpc":"2.0","id":1,"resu\n', InvalidResponse),
+    ],
+)
+def test_broken_line_is_a_clear_error(bytes_: bytes, error: type[Exception]) -> None:
+    """Not UTF-8; half a line, and the end; half a line, and a newline."""
+    code = f"m = read(); raw({bytes_!r})"
+
+    async def test() -> None:
+        async with child(code) as link:
+            with pytest.raises(error):
+                await ask(link)
 
     run(test())

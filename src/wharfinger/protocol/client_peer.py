@@ -28,7 +28,7 @@ from wharfinger.protocol.jsonrpc import (
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import Revision
 
-__all__ = ["Answer", "ClientPeer", "Event", "Garbage", "Notice", "Reply", "Unreadable"]
+__all__ = ["Answer", "Asked", "ClientPeer", "Event", "Garbage", "Notice", "Reply", "Unreadable", "Withdrawn"]
 
 W = TypeVar("W")
 """Who waits for an answer: whatever the transport keeps for one request."""
@@ -61,13 +61,25 @@ class Reply(msgspec.Struct, gc=False):
     data: bytes
 
 
+class Asked(msgspec.Struct, gc=False):
+    """A request of the server's (handshake era), to be answered under its id; only where the peer `answers`."""
+
+    message: Message
+
+
+class Withdrawn(msgspec.Struct, gc=False):
+    """The server no longer wants the answer to its request of this id; only where the peer `answers`."""
+
+    id: Id
+
+
 class Garbage(msgspec.Struct, gc=False):
     """Bytes that are no message, such as a line of a log on standard output."""
 
     data: bytes
 
 
-Event = Answer[W] | Unreadable[W] | Notice[W] | Reply | Garbage
+Event = Answer[W] | Unreadable[W] | Notice[W] | Reply | Asked | Withdrawn | Garbage
 
 
 class _NullId(msgspec.Struct, gc=False):
@@ -106,13 +118,15 @@ class ClientPeer(Generic[W]):
     answered to `ping`, and refused the rest); in the stateless era it may not, and is ignored.
     """
 
-    __slots__ = ("_ids", "_limits", "_never_cancelled", "awaited", "rules")
+    __slots__ = ("_ids", "_limits", "_never_cancelled", "answers", "awaited", "rules")
 
     def __init__(self, limits: Limits, ids: Iterator[int] | None = None) -> None:
         """`ids` is shared by the peers of one session where each has a stream of its own."""
         self.awaited: dict[Id, W] = {}
         """Requests without an answer yet, oldest first."""
         self.rules: Revision | None = None
+        self.answers = False
+        """Whether what the server asks becomes events; else all but `ping` is refused."""
         self._limits = limits
         self._ids = count(1) if ids is None else ids
         self._never_cancelled = 0
@@ -173,6 +187,9 @@ class ClientPeer(Generic[W]):
             waiter = self._waiting(routing.progress)
             return (Notice(waiter, message),) if waiter is not None else _NOTHING
         if message.method == "notifications/cancelled":
+            if self.answers and not self._stateless and not isinstance(routing.request, UnsetType):
+                # Its own request: ids of the two directions have nothing in common.
+                return (Withdrawn(routing.request),)
             waiter = self._waiting(routing.request)
             return (Notice(waiter, message),) if waiter is not None else _NOTHING
         if isinstance(routing.meta, UnsetType) or isinstance(routing.meta.subscription, UnsetType):
@@ -189,11 +206,17 @@ class ClientPeer(Generic[W]):
             return self.awaited.get(int(id))
         return self.awaited.get(id)
 
+    @property
+    def _stateless(self) -> bool:
+        return self.rules is not None and self.rules.era == "stateless"
+
     def _asked(self, message: Message) -> tuple[Event[W], ...]:
-        if isinstance(message.id, UnsetType) or (self.rules is not None and self.rules.era == "stateless"):
+        if isinstance(message.id, UnsetType) or self._stateless:
             return _NOTHING
         if message.method == "ping":
             return (Reply(encode_result(message.id, t.EmptyResult())),)
+        if self.answers:
+            return (Asked(message),)
         error = MethodNotFound("This client declares no capability for that method.")
         return (Reply(encode_error(message.id, error)),)
 

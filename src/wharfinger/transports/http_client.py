@@ -4,114 +4,74 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wharfinger.errors import (
-    ConnectionFailed,
-    ConnectionLost,
-    InvalidResponse,
-    NotAuthorized,
-    NotMCP,
-    RequestTimeout,
-    WharfingerError,
-)
-from wharfinger.protocol.client_peer import Answer, ClientPeer, Event, Notice, Reply, Unreadable
-from wharfinger.protocol.era import read_error
+from wharfinger.errors import ConnectionLost, InvalidResponse, NotAuthorized, RequestTimeout, WharfingerError
+from wharfinger.protocol.client_peer import Answer, Asked, ClientPeer, Event, Notice, Reply, Unreadable, Withdrawn
 from wharfinger.protocol.header_values import Mirror, encode_value, param_headers
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.sse import EventDecoder, EventTooLarge
+from wharfinger.transports.asked import Answers
+from wharfinger.transports.http_answers import Call, read_body, read_events, speaks_plainly
+from wharfinger.transports.http_listening import SESSION, Listening, read_on, session_gone
+from wharfinger.transports.http_origin import NoMessage, Origin
+from wharfinger.transports.stream_link import not_sent
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
-    from yarl import URL
+    from aiohttp import ClientResponse
+
+    from wharfinger.protocol.interfaces import Authorize
 
 __all__ = ["HttpLink", "NoMessage"]
 
 logger = logging.getLogger("wharfinger.transports.http_client")
 
-ACCEPT = "application/json, text/event-stream"
-KEEP_ALIVE = 4.0
-"""Seconds that an idle connection is kept: less than the 5 s after which many servers close theirs under a request."""
-POOL = 256
-"""Connections at once; each open listen stream takes one."""
-REDIRECTS = 3
 REPLIES = 32
-"""Answers to the server's own requests that are on their way at once; those beyond it are dropped."""
-RETRY = 1.0
-RETRY_MOST = 30.0
-RETRIES = 3
-"""Reopening a session's stream: seconds to wait unless the server names them, the most of those, attempts in a row."""
+"""Answers to the server's own requests that are on their way at once; refusals beyond it are dropped."""
 SESSION_ID = 4096
 """Characters of a session's id."""
 GOODBYE = 2.0
 """Seconds for telling the server that the session ends."""
 
 
-class NoMessage(ConnectionFailed):
-    """An HTTP answer without a JSON-RPC message in it; `status` decides how an opening goes on."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class _Call:
-    """One POST that waits for the answer to its request."""
-
-    __slots__ = ("answer", "error", "notified")
-
-    def __init__(self, notified: Callable[[Message], None] | None) -> None:
-        self.notified = notified
-        self.answer: Message | None = None
-        self.error: WharfingerError | None = None
-
-
 class HttpLink:
     """A `Link` to a URL; belongs to the loop and to no task. In the handshake era it holds one session."""
 
-    def __init__(self, url: str, limits: Limits, headers: Mapping[str, str] | None = None) -> None:
-        import aiohttp  # imported on use: 60 ms and 10 MiB
-        from yarl import URL
+    transport = "streamable http"
 
-        self._http = aiohttp
-        try:
-            self._url = URL(url)
-            self.name = str(self._url.with_user(None).with_query(None).with_fragment(None))
-        except ValueError as error:
-            raise ConnectionFailed(f"{url!r} is no URL: {error}.") from None
-        if self._url.scheme not in ("http", "https") or not self._url.host:
-            raise ConnectionFailed(f"{url!r} is no URL of a server: it should look like https://host/mcp.")
+    def __init__(
+        self, url: str, limits: Limits, headers: Mapping[str, str] | None = None, auth: Authorize | None = None
+    ) -> None:
+        self._origin = Origin(url, limits, headers, auth)
+        self.name = self._origin.name
         self.limits = limits
         self.rules: Revision | None = None
         """What the two ends have agreed on; None before that."""
         self.unasked: Callable[[Message], None] | None = None
         """Takes notifications that belong to no request."""
+        self.asked: Callable[[Message], Awaitable[Any]] | None = None
+        """Answers what the server asks (handshake era); without it the server is told that there is nobody to ask."""
+        self.missed: Callable[[], None] | None = None
+        """Called when notifications may have been missed: the session's stream broke with no place to go on from."""
         self.lost: Callable[[WharfingerError], None] | None = None
         """Called once when the session is gone, whoever ends it."""
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = {}
         """By tool: the arguments that headers repeat (2026-07-28, x-mcp-header)."""
         self._loop = asyncio.get_running_loop()
-        self._headers = {
-            "Accept": ACCEPT,
-            "Content-Type": "application/json",
-            "Accept-Encoding": "identity",
-            **(headers or {}),
-        }
-        self._session: ClientSession | None = None
         self._session_id: str | None = None
         self._ids = count(1)
+        self._answers = Answers(self.name, self._fewer_posts)
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: asyncio.Task[None] | None = None
-        self._stream: asyncio.Task[None] | None = None
-        self._streaming: asyncio.Future[None] | None = None
+        self._listening = Listening(self._origin, self._with_session, self._happen, self._lose, self._may_have_missed)
         self._closing: asyncio.Task[None] | None = None
         self._end: Callable[[], WharfingerError] | None = None
 
@@ -138,20 +98,20 @@ class HttpLink:
             RequestTimeout: no answer in time.
         """
         if self._end is not None:
-            raise self._end()
+            raise not_sent(self._end())
         if self._telling is not None:  # the server must read notifications/initialized first
             await asyncio.wait((self._telling,), timeout=timeout)
             self._telling = None
-        peer: ClientPeer[_Call] = ClientPeer(self.limits, self._ids)
+        peer: ClientPeer[Call] = ClientPeer(self.limits, self._ids)
         peer.rules = self.rules
-        call = _Call(notified)
+        peer.answers = True
+        call = Call(notified)
         progress = notified is not None and method != "subscriptions/listen"
         number, data = peer.request(method, params, call, progress=progress)
-        headers = self._request_headers(method, params)
         scope = asyncio.timeout(timeout)
         try:
             async with scope:
-                return await self._exchange(method, data, headers, peer, call)
+                return await self._exchange(method, params, data, peer, call, scope)
         except TimeoutError as error:
             self._tell_cancelled(peer, number, "No answer in time.")
             if scope.expired():
@@ -160,7 +120,7 @@ class HttpLink:
         except asyncio.CancelledError:
             self._tell_cancelled(peer, number, "The caller no longer wants the answer.")
             raise
-        except (self._http.ClientError, OSError) as error:
+        except (self._origin.http.ClientError, OSError) as error:
             if isinstance(error, WharfingerError):
                 raise
             raise self._told(error) from None
@@ -172,6 +132,11 @@ class HttpLink:
         if self._end is None:
             self._telling = self._in_background(self._post_only(encode_notification(method, params)))
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the session is gone, or this end has closed it."""
+        return self._end is not None
+
     async def listen_in(self, timeout: float | None) -> None:
         """Open the session's stream for what belongs to no request, unless it is open; the stateless era has none.
 
@@ -181,14 +146,11 @@ class HttpLink:
         """
         if self.rules is None or self.rules.era == "stateless":
             return
-        if self._streaming is None:
-            self._streaming = self._loop.create_future()
-            self._stream = self._in_background(self._read_stream(self._streaming))
-        streaming = self._streaming
-        await asyncio.wait((streaming,), timeout=timeout)
-        if not streaming.done():
-            raise RequestTimeout(f"{self.name} did not open its stream within {timeout:g} s.")
-        streaming.result()
+        if self._end is not None:
+            raise self._end()
+        if self._telling is not None:
+            await asyncio.wait((self._telling,), timeout=timeout)
+        await self._listening.open(self.rules, self._ids, timeout)
 
     async def close(self) -> None:
         """End the session and close every connection; what waits fails with ConnectionLost."""
@@ -199,139 +161,95 @@ class HttpLink:
     # One exchange.
 
     async def _exchange(
-        self, method: str, data: bytes, headers: dict[str, str], peer: ClientPeer[_Call], call: _Call
+        self,
+        method: str,
+        params: Any,
+        data: bytes,
+        peer: ClientPeer[Call],
+        call: Call,
+        deadline: asyncio.Timeout,
     ) -> Message:
-        async with self._send("POST", headers, data) as response:
+        headers = self._request_headers(method, params)
+        response = await self._origin.send("POST", headers, data, deadline=deadline)
+        status = response.status
+        try:
             if method == "initialize":
-                self._session_id = self._checked_id(response.headers.get("Mcp-Session-Id"))
-            if response.status in (401, 403):
-                raise NotAuthorized(await self._refusal(response))
-            if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise InvalidResponse(f"{self.name} compressed its answer although that was not accepted.")
-            if response.content_type == "text/event-stream" and response.status == 200:
-                await self._read_events(response, EventDecoder(self.limits.message), peer, call)
+                self._session_id = self._checked_id(response.headers.get(SESSION))
+            if status in (401, 403):
+                raise NotAuthorized(await self._origin.refusal(response))
+            if speaks_plainly(response, self._origin):
+                await self._take_stream(response, peer, call)
             else:
-                await self._read_body(response, peer, call)
-        if call.answer is None and call.error is None:
-            raise ConnectionLost(f"{self.name} ended its answer to {method} before it was complete.")
+                await self._take_body(response, peer, call)
+        except BaseException:
+            response.close()
+            raise
+        # Read to its end the connection is kept; a stream left after its answer is closed.
+        response.release()
         if call.error is not None:
             raise call.error
-        assert call.answer is not None
-        if response.status == 404 and self._session_id is not None and call.answer.id is msgspec.UNSET:
-            raise self._session_gone()
+        if call.answer is None:
+            raise ConnectionLost(f"{self.name} ended its answer to {method} before it was complete.")
+        if status == 404 and self._session_id is not None:
+            raise not_sent(self._session_gone())
         return call.answer
 
-    async def _read_events(
-        self, response: ClientResponse, decoder: EventDecoder, peer: ClientPeer[_Call], call: _Call | None
-    ) -> None:
-        async for chunk in response.content.iter_any():
-            for event in decoder.feed(chunk):
-                if not event.data or event.event != "message":  # an event to start with has nothing to read
-                    continue
-                for happened in peer.receive(event.data):
-                    self._happen(happened, call)
-                if call is not None and (call.answer is not None or call.error is not None):
-                    return
+    async def _take_stream(self, response: ClientResponse, peer: ClientPeer[Call], call: Call) -> None:
+        """Read the answer's stream; in the handshake era it may break off and go on elsewhere."""
+        decoder = EventDecoder(self.limits.message)
+        resumable = self.rules is not None and self.rules.era == "handshake"
+        try:
+            await read_events(response, decoder, peer, call, self._happen)
+        except (self._origin.http.ClientError, OSError) as error:
+            if not (resumable and decoder.last_id) or isinstance(error, TimeoutError | WharfingerError):
+                raise
+        if call.over or not (resumable and decoder.last_id):
+            return
+        response.close()
+        try:
+            await read_on(self._origin, self._with_session, decoder, peer, call, self._happen)
+        except NoMessage:
+            raise self._session_gone() from None
 
-    async def _read_body(self, response: ClientResponse, peer: ClientPeer[_Call], call: _Call) -> None:
-        body = await self._body(response)
-        if response.content_type == "application/json":
-            for happened in peer.receive(body):
-                self._happen(happened, call)
-            if call.answer is not None or (call.error is not None and response.status < 400):
-                return
-        call.error = None
-        reason = f"{response.status} {response.reason or ''}".strip()
-        if response.status == 404 and self._session_id is not None:
-            raise self._session_gone()
-        if response.status >= 400:
-            raise NoMessage(f"{self.name} answered {reason}{_excerpt(body)}", response.status)
-        kind = response.content_type
-        raise NotMCP(f"{self.name} is not MCP: it answered {reason} with {kind}; the first bytes were {body[:80]!r}.")
+    async def _take_body(self, response: ClientResponse, peer: ClientPeer[Call], call: Call) -> None:
+        try:
+            await read_body(response, peer, call, self._happen, self._origin)
+        except NoMessage as error:
+            if error.status == 404 and self._session_id is not None:
+                raise not_sent(self._session_gone()) from None
+            raise
 
-    async def _body(self, response: ClientResponse) -> bytes:
-        """The whole body, within the bound, joined once."""
-        limit = self.limits.message
-        size = response.content_length or 0
-        chunks: list[bytes] = []
-        if size <= limit:
-            size = 0
-            async for chunk in response.content.iter_any():
-                size += len(chunk)
-                if size > limit:
-                    break
-                chunks.append(chunk)
-        if size > limit:
-            raise InvalidResponse(f"{self.name} sent an answer over the limit of {limit} bytes; set a larger limit.")
-        return b"".join(chunks)
-
-    def _happen(self, event: Event[_Call], call: _Call | None) -> None:
+    def _happen(self, event: Event[Call], call: Call | None) -> None:
         if type(event) is Answer:
             event.waiter.answer = event.message
         elif type(event) is Notice:
             stateless = self.rules is not None and self.rules.era == "stateless"
             # A stateless request's stream is its own: what comes there belongs to it, tagged or not.
             mine = call is not None and (event.waiter is not None or stateless)
-            take = call.notified if mine and call is not None else self.unasked
+            take = (call.notified if mine and call is not None else None) or self.unasked
             if take is not None:
                 take(event.message)
         elif type(event) is Reply:
             if len(self._tasks) < REPLIES:
-                self._in_background(self._post_only(event.data))
+                self._reply(event.data)
+        elif type(event) is Asked:
+            self._answers.take(event.message, self.asked, self._reply)
+        elif type(event) is Withdrawn:
+            self._answers.withdraw(event.id)
         elif type(event) is Unreadable:
             event.waiter.error = InvalidResponse(f"{self.name} sent an answer that cannot be read: {event.reason}")
 
     # HTTP.
 
-    @asynccontextmanager
-    async def _send(self, verb: str, headers: dict[str, str], data: bytes | None) -> AsyncGenerator[ClientResponse]:
-        """One HTTP exchange; redirects are followed within the origin only (security: C25)."""
-        session, url = self._open_session(), self._url
-        for _ in range(REDIRECTS + 1):
-            async with session.request(verb, url, data=data, headers=headers, allow_redirects=False) as response:
-                if response.status not in (301, 302, 307, 308):
-                    if url != self._url and response.status < 400:
-                        self._url = url
-                    yield response
-                    return
-                url = self._same_origin(url, response.headers.get("Location", ""))
-        raise ConnectionFailed(f"{self.name} redirects more than {REDIRECTS} times.")
-
-    def _same_origin(self, url: URL, location: str) -> URL:
-        from yarl import URL
-
-        try:
-            target = url.join(URL(location))
-            same = bool(location) and target.origin() == self._url.origin()
-        except ValueError:
-            target, same = url, False
-        if not same:
-            raise ConnectionFailed(
-                f"{self.name} redirects to another server, which is not followed: {location[:200]!r}."
-            )
-        return target
-
-    def _open_session(self) -> ClientSession:
-        if self._session is None:
-            http = self._http
-            self._session = http.ClientSession(
-                connector=http.TCPConnector(limit=POOL, keepalive_timeout=KEEP_ALIVE),
-                timeout=http.ClientTimeout(total=None, sock_connect=None, sock_read=None),
-                # Nothing compressed was asked for, and unpacking it would be work without a bound.
-                auto_decompress=False,
-                read_bufsize=512 * 1024,
-            )
-        return self._session
-
     def _request_headers(self, method: str, params: Any) -> dict[str, str]:
-        rules, headers = self.rules, dict(self._headers)
+        rules = self.rules
         if rules is None or rules.era == "handshake":
             stated = getattr(getattr(params, "meta", None), "protocol_version", None)
             if method != "server/discover" or not isinstance(stated, str):
-                return self._with_session(headers)
-            headers["MCP-Protocol-Version"] = stated
+                return self._with_session()
+            headers = {**self._origin.headers, "MCP-Protocol-Version": stated}
         else:
-            headers["MCP-Protocol-Version"] = rules.name
+            headers = {**self._origin.headers, "MCP-Protocol-Version": rules.name}
         headers["Mcp-Method"] = method
         row = METHODS.get(method)
         if row is not None and row.named_by:
@@ -351,9 +269,10 @@ class HttpLink:
             raise InvalidResponse(f"{self.name} gave a session id that is none: it must be visible ASCII.")
         return id
 
-    def _with_session(self, headers: dict[str, str]) -> dict[str, str]:
+    def _with_session(self) -> dict[str, str]:
+        headers = dict(self._origin.headers)
         if self._session_id is not None:
-            headers["Mcp-Session-Id"] = self._session_id
+            headers[SESSION] = self._session_id
         if self.rules is not None and self.rules.version_header:
             headers["MCP-Protocol-Version"] = self.rules.name
         return headers
@@ -361,95 +280,62 @@ class HttpLink:
     async def _post_only(self, data: bytes) -> None:
         """Send what has no answer; that it failed is seen by the next request, and only told to the log here."""
         try:
-            async with asyncio.timeout(GOODBYE * 5):
-                async with self._send("POST", self._with_session(dict(self._headers)), data) as response:
-                    if response.status >= 400:
-                        logger.debug("%s answered a notification with %d", self.name, response.status)
-        except (self._http.ClientError, OSError, WharfingerError) as error:
+            async with asyncio.timeout(GOODBYE * 5) as deadline:
+                response = await self._origin.send("POST", self._with_session(), data, deadline=deadline)
+                if response.status >= 400:
+                    logger.debug("%s answered a notification with %d", self.name, response.status)
+                response.release()
+        except (self._origin.http.ClientError, OSError, WharfingerError) as error:
             logger.debug("a notification did not reach %s: %r", self.name, error)
 
-    def _tell_cancelled(self, peer: ClientPeer[_Call], id: int, reason: str) -> None:
+    def _reply(self, data: bytes) -> None:
+        """Answer the server in a POST of its own."""
+        if self._end is None:
+            self._in_background(self._post_only(data))
+
+    async def _fewer_posts(self) -> None:
+        while len(self._tasks) >= REPLIES:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    def _tell_cancelled(self, peer: ClientPeer[Call], id: int, reason: str) -> None:
         """In the handshake era a disconnect says nothing; in the stateless era it cancels (spec: §2.7, §2.9)."""
         notice = peer.cancel(id, reason)
         if notice is not None and self._end is None and self.rules is not None and not self.rules.disconnect_cancels:
             self._in_background(self._post_only(notice))
 
-    # The session's own stream (handshake era).
-
-    async def _read_stream(self, ready: asyncio.Future[None]) -> None:
-        decoder = EventDecoder(self.limits.message)
-        peer: ClientPeer[_Call] = ClientPeer(self.limits, self._ids)
-        peer.rules = self.rules
-        failed = 0
-        while failed < RETRIES and self._end is None:
-            try:
-                await self._read_stream_once(decoder, peer, ready)
-                failed = 0
-            except (self._http.ClientError, OSError, WharfingerError) as error:
-                failed += 1
-                if not ready.done():
-                    ready.set_exception(error if isinstance(error, WharfingerError) else self._told(error))
-                    ready.exception()
-                    self._streaming = None
-                    return
-                logger.debug("the stream of %s broke off: %r", self.name, error)
-            again = EventDecoder(self.limits.message)
-            again.last_id = decoder.last_id
-            wait = RETRY if decoder.retry is None else decoder.retry / 1000
-            decoder = again
-            await asyncio.sleep(min(wait, RETRY_MOST))
-        self._lose(lambda: ConnectionLost(f"{self.name} closed the session's stream."))
-
-    async def _read_stream_once(
-        self, decoder: EventDecoder, peer: ClientPeer[_Call], ready: asyncio.Future[None]
-    ) -> None:
-        headers = self._with_session({**self._headers, "Accept": "text/event-stream"})
-        headers.pop("Content-Type")
-        if decoder.last_id and decoder.last_id.isprintable() and decoder.last_id.isascii():
-            headers["Last-Event-ID"] = decoder.last_id
-        async with self._send("GET", headers, None) as response:
-            if response.status == 404:
-                raise self._session_gone()
-            if response.status != 200 or response.content_type != "text/event-stream":
-                reason = f"{self.name} cannot tell of changes: it keeps no stream for them (GET: {response.status})."
-                raise NoMessage(reason, response.status)
-            if not ready.done():
-                ready.set_result(None)
-            await self._read_events(response, decoder, peer, None)
-
     # The end.
 
     def _session_gone(self) -> WharfingerError:
-        def gone() -> WharfingerError:
-            return ConnectionLost(f"{self.name} has ended the session: connect again.")
-
+        gone = session_gone(self._origin)
         self._lose(gone)
         return gone()
+
+    def _may_have_missed(self) -> None:
+        if self.missed is not None:
+            self.missed()
 
     def _lose(self, end: Callable[[], WharfingerError]) -> None:
         if self._end is None:
             self._end = end
+            self._answers.stop()
             if self.lost is not None:
                 self.lost(end())
 
     async def _close(self) -> None:
-        session_open = self._end is None and self._session_id is not None and self._session is not None
+        session_open = self._end is None and self._session_id is not None
         if self._telling is not None and not self._telling.done():
             await asyncio.wait((self._telling,), timeout=GOODBYE)
         self._lose(lambda: ConnectionLost(f"The connection to {self.name} was closed by this client."))
+        await self._listening.close()
         if session_open:
-            with suppress(self._http.ClientError, OSError, WharfingerError):
-                async with (
-                    asyncio.timeout(GOODBYE),
-                    self._send("DELETE", self._with_session(dict(self._headers)), None),
-                ):
-                    pass
+            with suppress(self._origin.http.ClientError, OSError, WharfingerError):
+                async with asyncio.timeout(GOODBYE):
+                    (await self._origin.send("DELETE", self._with_session(), None)).close()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._session is not None:
-            await self._session.close()
+        await self._origin.close()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
@@ -457,42 +343,6 @@ class HttpLink:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # Errors.
-
-    async def _refusal(self, response: ClientResponse) -> str:
-        body = await self._body(response)
-        return f"{self.name} answered {response.status} {response.reason or ''}{_excerpt(body)}"
-
     def _told(self, error: BaseException) -> WharfingerError:
         """One of our errors for one of the HTTP library's."""
-        if self._end is not None:
-            return self._end()
-        http = self._http
-        if isinstance(error, http.ClientConnectorCertificateError | http.ClientSSLError):
-            return ConnectionFailed(f"Cannot connect to {self.name}: TLS failed ({error}).")
-        if isinstance(error, http.ClientConnectorError):
-            return ConnectionFailed(f"Cannot connect to {self.name}: {error.os_error.strerror or error.os_error}.")
-        if isinstance(error, http.ClientResponseError):
-            return NotMCP(f"{self.name} is not MCP over HTTP: {error.message}.")
-        if isinstance(error, http.InvalidURL):
-            return ConnectionFailed(f"{self.name} is no URL that can be reached.")
-        return ConnectionLost(
-            f"{self.name} broke the connection off before its answer: {str(error) or type(error).__name__}."
-        )
-
-
-def _excerpt(body: bytes) -> str:
-    """What a refusal says: the message of an error object, else the beginning of a short text."""
-    text = body[:200].decode("utf-8", "replace").strip()
-    if body[:1] == b"{":
-        with suppress(msgspec.MsgspecError):
-            message = msgspec.json.decode(body, type=_Refusal)
-            error = read_error(Message(error=message.error))
-            text = error.message[:200]
-    elif text.startswith("<"):
-        return ": a web page."
-    return f": {' '.join(text.split())}" if text else "."
-
-
-class _Refusal(msgspec.Struct):
-    error: msgspec.Raw
+        return self._end() if self._end is not None else self._origin.told(error)

@@ -21,6 +21,8 @@ _joined: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 class MemoryLink(StreamLink):
     """A `Link` to a service of this process; starts it if it is not running, and ends it with its last link."""
 
+    transport = "memory"
+
     def __init__(self, service: Service, limits: Limits) -> None:
         super().__init__(f"server {service.info.name!r}", limits)
         self._service = service

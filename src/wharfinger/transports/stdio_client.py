@@ -54,6 +54,7 @@ GRACE = 2.0
 """Seconds after closing the child's input, and again after SIGTERM, before the next step."""
 
 _POSIX = os.name == "posix"
+_NOWHERE = asyncio.subprocess.DEVNULL
 
 
 def inherited(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -68,6 +69,8 @@ def inherited(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 class StdioLink(StreamLink):
     """A `Link` to a server that this process starts; ends with its whole process group."""
+
+    transport = "stdio"
 
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
         super().__init__(_on_one_line(command), limits)
@@ -141,6 +144,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._open_pipes = {1, 2}
         self._last_words: asyncio.TimerHandle | None = None
+        self._ending_group: asyncio.Task[None] | None = None
         self.pid: int | None = None
         self.exit_code: int | None = None
 
@@ -204,6 +208,8 @@ class _Child(asyncio.SubprocessProtocol):
         if self._last_words is not None:
             self._last_words.cancel()
         self._link.lose(self._link.why_lost)
+        if self.exit_code is not None:  # at once: later the group's number may be somebody else's
+            self._without_group()
 
     def _keep(self, data: bytes) -> None:
         """Keep the last lines of standard error; linear and bounded, whatever is written there."""
@@ -222,14 +228,33 @@ class _Child(asyncio.SubprocessProtocol):
         if not await self._gone():
             self._signal("SIGTERM")
             if not await self._gone():
-                self._signal("SIGKILL")
+                await self._kill()
                 await self._gone()
-        await self._end_group()
+        await self._without_group()
         self._transport.close()
 
     async def _gone(self) -> bool:
         done, _ = await asyncio.wait((self._exited,), timeout=GRACE)
         return bool(done)
+
+    def _without_group(self) -> asyncio.Task[None]:
+        if self._ending_group is None:
+            self._ending_group = self._loop.create_task(self._end_group())
+        return self._ending_group
+
+    async def _kill(self) -> None:
+        """End at once what does not end politely, with all that it has started."""
+        if _POSIX:
+            self._signal("SIGKILL")
+            return
+        # Windows has no signal for a tree of processes. Not run there.
+        try:  # pragma: no cover
+            killer = await asyncio.create_subprocess_exec(
+                "taskkill", "/F", "/T", "/PID", str(self.pid), stdout=_NOWHERE, stderr=_NOWHERE
+            )
+            await asyncio.wait_for(killer.wait(), GRACE)
+        except (OSError, TimeoutError):  # pragma: no cover
+            self._signal("SIGKILL")
 
     async def _end_group(self) -> None:
         """The child is gone; what it started is not to outlive it (security: C10)."""
@@ -244,9 +269,12 @@ class _Child(asyncio.SubprocessProtocol):
     def _signal(self, name: str) -> bool:
         """Signal the whole group; False where there is nobody left in it."""
         assert self._transport is not None
-        if not _POSIX:
-            with contextlib.suppress(ProcessLookupError):
-                self._transport.kill()
+        if not _POSIX:  # pragma: no cover  # Windows; not run there
+            with contextlib.suppress(ProcessLookupError, OSError):
+                if name == "SIGTERM":  # the nearest there is, and only for a group of its own
+                    self._transport.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
+                else:
+                    self._transport.kill()
             return False
         number = 0 if name == "0" else getattr(signal, name)
         try:

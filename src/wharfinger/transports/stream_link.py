@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from wharfinger.errors import ConnectionLost, InvalidResponse, RequestTimeout, WharfingerError
-from wharfinger.protocol.client_peer import Answer, ClientPeer, Event, Garbage, Notice, Reply, Unreadable
+from wharfinger.protocol.client_peer import (
+    Answer,
+    Asked,
+    ClientPeer,
+    Event,
+    Garbage,
+    Notice,
+    Reply,
+    Unreadable,
+    Withdrawn,
+)
 from wharfinger.protocol.header_values import Mirror
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG, LineBuffer
 from wharfinger.protocol.revisions import Revision
+from wharfinger.transports.asked import Answers
 
-__all__ = ["StreamLink"]
+__all__ = ["StreamLink", "not_sent"]
 
 logger = logging.getLogger("wharfinger.transports.stream_link")
 
@@ -25,6 +36,13 @@ GARBAGE_KEPT = 200
 """Bytes of the first line that is no message, for an error message."""
 BLOCKED = 1024 * 1024
 """Unsent bytes above which new requests wait; the server is not reading."""
+
+
+def not_sent(error: WharfingerError) -> WharfingerError:
+    """The same, for a request that was never sent: it may be sent again elsewhere, whatever it does."""
+    if isinstance(error, ConnectionLost):
+        error.unsent = True
+    return error
 
 
 class _Call:
@@ -54,6 +72,8 @@ class StreamLink:
         self.limits = limits
         self.unasked: Callable[[Message], None] | None = None
         """Takes notifications that belong to no request."""
+        self.asked: Callable[[Message], Awaitable[Any]] | None = None
+        """Answers what the server asks (handshake era); without it the server is told that there is nobody to ask."""
         self.lost: Callable[[WharfingerError], None] | None = None
         """Called once when the connection ends, whoever ends it."""
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
@@ -63,6 +83,8 @@ class StreamLink:
         """The beginning of the first line that was no message."""
         self._loop = asyncio.get_running_loop()
         self._peer: ClientPeer[_Call] = ClientPeer(limits)
+        self._peer.answers = True
+        self._answers = Answers(name, self._unblocked)
         self._lines = LineBuffer(limits.message)
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -98,7 +120,7 @@ class StreamLink:
         if self._blocked is not None:
             await self._room(method, timeout)
         if self._end is not None:
-            raise self._end()
+            raise not_sent(self._end())
         call = _Call(method, self._loop.create_future(), notified)
         progress = notified is not None and method != "subscriptions/listen"
         call.id, data = self._peer.request(method, params, call, progress=progress)
@@ -139,6 +161,11 @@ class StreamLink:
             for event in self._peer.receive(line):
                 self._happen(event)
 
+    def take(self, message: bytes) -> None:
+        """Take one whole message, from a transport that brings them one by one."""
+        for event in self._peer.receive(message):
+            self._happen(event)
+
     def lose(self, end: Callable[[], WharfingerError]) -> None:
         """The connection is gone: fail what waits, and all that comes later, with what `end` makes."""
         if self._end is not None:
@@ -148,6 +175,7 @@ class StreamLink:
             self._timer.cancel()
             self._timer = None
         self.resume_writing()
+        self._answers.stop()
         for call in self._peer.close():
             self._fail(call, end())
         if self.lost is not None:
@@ -180,8 +208,11 @@ class StreamLink:
             if take is not None:
                 take(event.message)
         elif type(event) is Reply:
-            if self._blocked is None:  # a server that asks and does not read must not fill our memory
-                self._send(event.data)
+            self._reply(event.data)
+        elif type(event) is Asked:
+            self._answers.take(event.message, self.asked, self._reply)
+        elif type(event) is Withdrawn:
+            self._answers.withdraw(event.id)
         elif type(event) is Unreadable:
             reason = f"{self.name} answered {event.waiter.method} with what cannot be read: {event.reason}"
             self._fail(event.waiter, InvalidResponse(reason))
@@ -189,6 +220,10 @@ class StreamLink:
             if not self.garbage:
                 self.garbage = bytes(event.data[:GARBAGE_KEPT])
             logger.debug("skipped a line from %s that is no message: %.100r", self.name, event.data)
+
+    def _reply(self, data: bytes) -> None:
+        if self._blocked is None and self._end is None:  # a server that asks and does not read must not fill our memory
+            self._send(data)
 
     def _overlong(self) -> None:
         """Nobody can tell whose answer it was: whoever waits gets to know, and late answers are ignored."""
@@ -209,6 +244,10 @@ class StreamLink:
 
     def _not_open(self, data: bytes) -> None:
         raise RuntimeError("The transport has not been opened.")  # a fault of ours: never reached by callers
+
+    async def _unblocked(self) -> None:
+        while self._blocked is not None:
+            await asyncio.wait((self._blocked,))
 
     async def _room(self, method: str, timeout: float | None) -> None:
         end = None if timeout is None else self._loop.time() + timeout

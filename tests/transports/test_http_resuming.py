@@ -1,0 +1,344 @@
+"""Streams that break off and go on by GET, and what the server asks on them (2025-11-25, Streamable HTTP)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.transports.client_servers import (
+    HANDSHAKE,
+    Asked,
+    accepted,
+    answer,
+    ask,
+    event,
+    got,
+    linked,
+    result,
+    run,
+    stream,
+)
+from wharfinger.errors import ConnectionLost, InvalidParams, WharfingerError
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.revisions import REVISIONS
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
+def test_answer_comes_on_the_stream_that_goes_on(revision: str) -> None:
+    """An event to start with has no data; the client waits as long as it was told, and names the last event."""
+    times: list[float] = []
+    seen: list[tuple[str, str | None]] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        seen.append((asked.verb, asked.headers.get("last-event-id")))
+        times.append(time.monotonic())
+        stream(writer)
+        if asked.verb == "POST":
+            writer.write(b"id: e1\nretry: 200\ndata: \n\n")
+        elif len(seen) == 2:  # once more, with an event between
+            writer.write(b"id: e2\n" + event(method="notifications/message", params={"level": "info", "data": 1}))
+        else:
+            writer.write(event(id=1, result={"late": True}))
+        writer.close()
+
+    async def test() -> None:
+        async with linked(serve, rules=REVISIONS[revision]) as link:
+            told: list[Any] = []
+            link.unasked = lambda message: told.append(message.method)
+            assert got(await ask(link)) == {"late": True}
+        assert seen == [("POST", None), ("GET", "e1"), ("GET", "e2")]
+        assert told == ["notifications/message"]
+        assert all(0.19 < later - before < 1.0 for before, later in pairwise(times))
+
+    run(test())
+
+
+def test_stream_that_breaks_off_in_an_event_goes_on_behind_the_last_whole_one() -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.verb == "POST":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            body = b'id: e1\nretry: 1\ndata: \n\ndata: {"jso'
+            writer.write(b"%x\r\n%s\r\n" % (len(body), body))
+            await writer.drain()
+            writer.transport.abort()
+        else:
+            assert asked.headers["last-event-id"] == "e1"
+            stream(writer)
+            writer.write(event(id=1, result={}))
+            writer.close()
+
+    async def test() -> None:
+        async with linked(serve, rules=HANDSHAKE) as link:
+            assert got(await ask(link)) == {}
+
+    run(test())
+
+
+@pytest.mark.parametrize("status", ["405 Method Not Allowed", "200 OK", "400 Bad Request"])
+def test_server_that_does_not_go_on_is_told(status: str) -> None:
+    """Attempts are bounded: nothing new, three times, is the end."""
+    gets = 0
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        nonlocal gets
+        if asked.verb == "POST" or status == "200 OK":
+            gets += asked.verb == "GET"
+            stream(writer)
+            writer.write(b"id: e1\nretry: 1\ndata: \n\n")
+            writer.close()
+        else:
+            gets += 1
+            answer(writer, b"", "text/plain", status)
+
+    async def test() -> None:
+        async with linked(serve, rules=HANDSHAKE) as link:
+            with pytest.raises(ConnectionLost, match="before it was complete"):
+                await ask(link)
+        assert gets == (3 if status == "200 OK" else 1)
+
+    run(test())
+
+
+def test_end_of_the_session_while_going_on_is_told() -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.verb == "POST":
+            stream(writer)
+            writer.write(b"id: e1\nretry: 1\ndata: \n\n")
+            writer.close()
+        else:
+            answer(writer, b"", "text/plain", "404 Not Found")
+
+    async def test() -> None:
+        lost: list[WharfingerError] = []
+        async with linked(serve, rules=HANDSHAKE) as link:
+            link.lost = lost.append
+            with pytest.raises(ConnectionLost, match="has ended the session") as caught:
+                await ask(link)
+            assert not caught.value.unsent  # the server may well have done what it was asked
+            assert len(lost) == 1
+            with pytest.raises(ConnectionLost, match="has ended the session") as caught:
+                await ask(link)
+            assert caught.value.unsent
+
+    run(test())
+
+
+def test_stateless_stream_does_not_go_on() -> None:
+    """2026-07-28: a broken stream loses the request."""
+    seen: list[str] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        seen.append(asked.verb)
+        stream(writer)
+        writer.write(b"id: e1\nretry: 1\ndata: \n\n")
+        writer.close()
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            with pytest.raises(ConnectionLost):
+                await ask(link)
+        assert seen == ["POST"]
+
+    run(test())
+
+
+def test_session_stream_without_places_says_that_something_may_be_missed() -> None:
+    missed: asyncio.Queue[None] = asyncio.Queue()
+    gets = 0
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        nonlocal gets
+        gets += 1
+        stream(writer)
+        writer.write(b"retry: 1\n\n")
+        await writer.drain()
+        if gets < 2:
+            writer.close()
+        else:
+            await asyncio.sleep(30)
+
+    async def test() -> None:
+        async with linked(serve, rules=HANDSHAKE) as link:
+            link.missed = lambda: missed.put_nowait(None)
+            await link.listen_in(5)
+            await missed.get()
+
+    run(test())
+
+
+# What the server asks.
+
+
+class Desk:
+    """A server that asks on the stream of a call, or on the session's; the client's answers come as POSTs."""
+
+    def __init__(self, *questions: dict[str, Any], own_stream: bool = False) -> None:
+        self.questions = questions
+        self.own_stream = own_stream
+        self.answers: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.verb == "GET":
+            stream(writer)
+            for question in self.questions:
+                writer.write(event(**question))
+            await writer.drain()
+            await asyncio.sleep(30)
+        message = asked.message
+        if "method" not in message:
+            accepted(writer)
+            self.answers.put_nowait(message)
+            return
+        stream(writer)
+        wanted = sum("id" in question for question in self.questions)
+        for question in () if self.own_stream else self.questions:
+            writer.write(event(**question))
+        await writer.drain()
+        answers = [] if self.own_stream else [await self.answers.get() for _ in range(wanted)]
+        writer.write(event(id=message["id"], result={"answers": answers}))
+        writer.close()
+
+
+def test_question_on_the_stream_of_a_call_is_answered_in_a_post_of_its_own() -> None:
+    async def test() -> None:
+        async with linked(Desk({"id": "q", "method": "roots/list"}), rules=HANDSHAKE) as link:
+
+            async def roots(message: Message) -> Any:
+                assert message.method == "roots/list"
+                return {"roots": []}
+
+            link.asked = roots
+            answers = got(await ask(link))["answers"]
+        assert answers == [{"jsonrpc": "2.0", "id": "q", "result": {"roots": []}}]
+
+    run(test())
+
+
+def test_question_on_the_session_s_stream_is_answered() -> None:
+    async def test() -> None:
+        desk = Desk({"id": 1, "method": "roots/list"}, own_stream=True)
+        async with linked(desk, rules=HANDSHAKE) as link:
+
+            async def refused(message: Message) -> Any:
+                raise InvalidParams("no")
+
+            link.asked = refused
+            await link.listen_in(5)
+            told = await desk.answers.get()
+        assert (told["id"], told["error"]["code"]) == (1, -32602)
+
+    run(test())
+
+
+def test_questions_nobody_answers_are_refused_and_failures_are_not_told_in_detail() -> None:
+    async def test() -> None:
+        async with linked(Desk({"id": "q", "method": "sampling/createMessage"}), rules=HANDSHAKE) as link:
+            assert [a["error"]["code"] for a in got(await ask(link))["answers"]] == [-32601]
+
+            async def broken(message: Message) -> Any:
+                raise RuntimeError("a secret")
+
+            link.asked = broken
+            (told,) = got(await ask(link))["answers"]
+            assert told["error"]["code"] == -32603
+            assert "secret" not in told["error"]["message"]
+
+    run(test())
+
+
+def test_withdrawn_question_stops_its_handler_and_is_not_answered() -> None:
+    async def test() -> None:
+        begun, stopped = asyncio.Event(), asyncio.Event()
+        desk = Desk({"id": 1, "method": "elicitation/create"}, own_stream=True)
+
+        async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+            if asked.verb != "GET":
+                await desk(asked, writer)
+                return
+            stream(writer)
+            writer.write(event(id=1, method="elicitation/create"))
+            await writer.drain()
+            await begun.wait()
+            writer.write(event(method="notifications/cancelled", params={"requestId": 1}))
+            writer.write(event(id=2, method="ping"))
+            await writer.drain()
+            await asyncio.sleep(30)
+
+        async def person(message: Message) -> Any:
+            begun.set()
+            try:
+                await asyncio.sleep(30)
+            finally:
+                stopped.set()
+
+        async with linked(serve, rules=HANDSHAKE) as link:
+            link.asked = person
+            await link.listen_in(5)
+            await stopped.wait()
+            assert (await desk.answers.get())["id"] == 2
+            assert desk.answers.empty()
+
+    run(test())
+
+
+def test_questions_at_once_are_bounded() -> None:
+    async def test() -> None:
+        desk = Desk(*({"id": n, "method": "roots/list"} for n in range(40)), own_stream=True)
+        async with linked(desk, rules=HANDSHAKE) as link:
+            hold = asyncio.Event()
+
+            async def slow(message: Message) -> Any:
+                await hold.wait()
+                return {}
+
+            link.asked = slow
+            await link.listen_in(5)
+            refused = [await desk.answers.get() for _ in range(8)]
+            assert {a["error"]["code"] for a in refused} == {-32603}
+            hold.set()
+            assert sorted([(await desk.answers.get())["id"] for _ in range(32)]) == list(range(32))
+
+    run(test())
+
+
+def test_no_question_outlives_the_connection() -> None:
+    async def test() -> None:
+        begun, stopped = asyncio.Event(), asyncio.Event()
+
+        async def person(message: Message) -> Any:
+            begun.set()
+            try:
+                await asyncio.sleep(30)
+            finally:
+                stopped.set()
+
+        async with linked(Desk({"id": 1, "method": "roots/list"}, own_stream=True), rules=HANDSHAKE) as link:
+            link.asked = person
+            await link.listen_in(5)
+            await begun.wait()
+        await stopped.wait()
+
+    run(test())
+
+
+def test_notification_of_a_message_keeps_its_place_before_requests() -> None:
+    order: list[str] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        order.append(asked.message["method"])
+        if "id" in asked.message:
+            answer(writer, result(asked))
+        else:
+            accepted(writer)
+
+    async def test() -> None:
+        async with linked(serve, rules=HANDSHAKE) as link:
+            link.notify("notifications/initialized", {})
+            await ask(link)
+        assert order == ["notifications/initialized", "tools/list"]
+
+    run(test())

@@ -1,0 +1,258 @@
+"""Unix sockets on both ends: the lines of stdio, between processes and in one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger import Client, Context, Server
+from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP
+from wharfinger.protocol.limits import Limits
+from wharfinger.transports.socket_client import UnixLink
+from wharfinger.transports.socket_server import AddressInUse, UnixServer, serve_unix
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no Unix sockets for asyncio")
+
+LIMITS = Limits()
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+def harbour() -> Server:
+    server = Server("harbour", limits=Limits(drain=0.5))
+
+    @server.tool
+    def tide(port: str) -> str:
+        return f"high at {port}"
+
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        await ctx.report_progress(1)
+        await asyncio.sleep(0.2)
+        return "came in"
+
+    @server.resource("test://log")
+    def log() -> str:
+        return "x" * 3_000_000
+
+    return server
+
+
+@asynccontextmanager
+async def serving(path: Path, **options: Any) -> AsyncIterator[UnixServer]:
+    server = UnixServer(harbour(), path, **options)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s"
+
+
+@pytest.mark.parametrize("revision", [None, "2026-07-28", "2025-11-25", "2024-11-05"])
+def test_client_reaches_the_server(path: Path, revision: str | None) -> None:
+    async def test() -> None:
+        async with serving(path), Client(f"unix:{path}", revision=revision) as client, Client(path) as other:
+            assert (await client.call_tool("tide", {"port": "Bay"})).text == "high at Bay"
+            assert len((await other.read_resource("test://log")).text) == 3_000_000
+
+    run(test())
+
+
+def test_only_this_user_may_connect(path: Path) -> None:
+    async def test() -> None:
+        before = os.umask(0)
+        try:
+            async with serving(path):
+                assert stat.S_IMODE(path.stat().st_mode) == 0o600
+                assert os.umask(0) == 0
+            async with serving(path, mode=0o660):
+                assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        finally:
+            os.umask(before)
+
+    run(test())
+
+
+def test_socket_is_gone_when_the_server_is(path: Path) -> None:
+    async def test() -> None:
+        async with serving(path):
+            assert path.is_socket()
+        assert not path.exists()
+
+    run(test())
+
+
+def test_socket_of_another_server_is_left_alone_at_the_end(path: Path) -> None:
+    async def test() -> None:
+        async with serving(path):
+            path.unlink()
+            path.write_text("mine")
+        assert path.read_text() == "mine"
+
+    run(test())
+
+
+def test_stale_socket_is_replaced(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+
+    async def test() -> None:
+        async with serving(path), Client(f"unix:{path}") as client:
+            await client.ping()
+
+    run(test())
+
+
+def test_place_that_is_taken_is_told(path: Path) -> None:
+    async def test() -> None:
+        async with serving(path):
+            with pytest.raises(AddressInUse, match=r"listens on .* already"):
+                await UnixServer(harbour(), path).start()
+            async with Client(f"unix:{path}") as client:  # the first one serves on
+                await client.ping()
+        path.write_text("precious")
+        with pytest.raises(AddressInUse, match="is no socket"):
+            await UnixServer(harbour(), path).start()
+        assert path.read_text() == "precious"
+        with pytest.raises(OSError, match=r"Cannot listen on .*no/such"):
+            await UnixServer(harbour(), path.parent / "no/such/s").start()
+
+    run(test())
+
+
+def test_nobody_there_is_told(path: Path) -> None:
+    async def refused(words: str) -> None:
+        with pytest.raises(ConnectionFailed, match=words):
+            async with Client(f"unix:{path}"):
+                pass
+
+    async def test() -> None:
+        await refused("there is no such socket")
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(str(path))
+        await refused("nobody listens there")
+
+    run(test())
+
+
+def test_what_is_not_mcp_is_told(path: Path) -> None:
+    async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.test ESMTP\r\n")
+        await reader.readline()
+        writer.close()
+
+    async def test() -> None:
+        server = await asyncio.start_unix_server(other, path)
+        with pytest.raises(NotMCP, match="first bytes were b'220 mail"):
+            async with Client(f"unix:{path}"):
+                pass
+        server.close()
+
+    run(test())
+
+
+def test_clients_at_once_are_bounded(path: Path) -> None:
+    async def test() -> None:
+        async with serving(path, connections=2):
+            links = [UnixLink(path, LIMITS) for _ in range(3)]
+            for link in links:
+                await link.open()
+            gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            links[2].lost = gone.set_result
+            if links[2].is_lost:
+                gone.set_result(None)
+            await gone
+            assert not links[0].is_lost
+            for link in links:
+                await link.close()
+            async with Client(f"unix:{path}") as client:
+                await client.ping()
+
+    run(test())
+
+
+def test_calls_under_way_are_answered_when_the_server_ends(path: Path) -> None:
+    async def test() -> None:
+        server = UnixServer(harbour(), path)
+        await server.start()
+        async with Client(f"unix:{path}", revision="2025-11-25") as client:
+            begun = asyncio.Event()
+            call = asyncio.ensure_future(client.call_tool("wait", progress=lambda *_: begun.set()))
+            await begun.wait()
+            await server.close()
+            assert (await call).text == "came in"
+
+    run(test())
+
+
+def test_server_that_goes_away_is_told(path: Path) -> None:
+    async def test() -> None:
+        async def abrupt(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readline()
+            writer.transport.abort()
+
+        server = await asyncio.start_unix_server(abrupt, path)
+        link = UnixLink(path, LIMITS)
+        await link.open()
+        with pytest.raises(ConnectionLost, match=f"unix:{path} ended the connection"):
+            await link.request("tools/list", {}, timeout=9)
+        await link.close()
+        server.close()
+
+    run(test())
+
+
+SCRIPT = """
+import sys
+from wharfinger import Server
+server = Server("harbour")
+@server.tool
+def tide(port: str) -> str:
+    return f"high at {port}"
+server.run(unix=sys.argv[1], on_ready=lambda: print("ready", flush=True))
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_process_serves_until_a_signal(path: Path, end: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+
+        async def test() -> None:
+            async with Client(f"unix:{path}") as client:
+                assert (await client.call_tool("tide", {"port": "Bay"})).text == "high at Bay"
+                process.send_signal(end)
+                await asyncio.to_thread(process.wait, 10)
+
+        run(test())
+        assert process.returncode == 0
+        assert not path.exists()
+
+
+def test_http_and_unix_exclude_each_other() -> None:
+    with pytest.raises(TypeError, match="exclude each other"):
+        harbour().run(http="127.0.0.1:0", unix="/nowhere")
+
+
+def test_path_that_cannot_be_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Cannot listen on"):
+        serve_unix(harbour(), tmp_path / ("x" * 200))
