@@ -24,6 +24,7 @@
     │   ├── RemoteInvalidParams            also an InvalidParams
     │   └── RemoteResourceNotFound         also a ResourceNotFound
     ├── InvalidResponse                    remote: the peer's answer breaks the protocol
+    │   └── NotVerified                    remote: a file of a skill is not what its manifest says
     ├── NotMCP                             remote: what answered does not speak the protocol          exit code 3
     ├── UnsupportedRevision                remote: no revision in common                              exit code 3
     ├── ConnectionFailed (ConnectionError) the server could not be reached or started                 exit code 3
@@ -59,6 +60,7 @@ __all__ = [
     "NoAnswer",
     "NotAuthorized",
     "NotMCP",
+    "NotVerified",
     "Overloaded",
     "ParseError",
     "PermissionDenied",
@@ -354,6 +356,10 @@ class InvalidResponse(WharfingerError):
     remote = True
 
 
+class NotVerified(InvalidResponse):
+    """A file of a skill is not what its manifest says, or is not in it: nothing of it may be used."""
+
+
 class NotMCP(WharfingerError):
     """Something answered, but not in this protocol: check the URL, or what the command prints on its output."""
 
@@ -397,14 +403,17 @@ class NotAuthorized(ConnectionFailed):
 class ConnectionLost(WharfingerError, ConnectionError):
     """The connection ended while a request waited for its answer, or before it could be sent.
 
-    `stderr` as in `ConnectionFailed`.
+    `stderr` as in `ConnectionFailed`. `unsent` is true where the server has certainly not acted on the request.
     """
 
     exit_code = 3
     stderr: str
 
-    def __init__(self, message: str = "The connection to the server is closed.", *, stderr: str = "") -> None:
+    def __init__(
+        self, message: str = "The connection to the server is closed.", *, stderr: str = "", unsent: bool = False
+    ) -> None:
         self.stderr = stderr.rstrip()
+        self.unsent = unsent
         super().__init__(f"{message}\n{self.stderr}" if self.stderr else message)
 
 

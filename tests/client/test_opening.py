@@ -371,7 +371,7 @@ def test_http_stateless_error_keeps_the_era() -> None:
         (
             ("404 Not Found", HTML, b"<html>"),
             ConnectionFailed,
-            r"^No MCP server here: .*404 Not Found.* Try http://.*/x/mcp\.$",
+            r"^No MCP server here: .*404 Not Found.* Try http://.*/x/mcp or http://.*/x/sse \(HTTP\+SSE",
         ),
         (("405 Method Not Allowed", "text/plain", b""), ConnectionFailed, r"HTTP\+SSE of 2024-11-05"),
         (("401 Unauthorized", "text/plain", b"token?"), NotAuthorized, "401 Unauthorized: token?"),

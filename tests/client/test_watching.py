@@ -10,7 +10,8 @@ import pytest
 
 from wharfinger import types as t
 from wharfinger.client import Change, Client
-from wharfinger.client.watching import MOST_PENDING
+from wharfinger.client.retrying import NEVER, Retry
+from wharfinger.client.watching import MOST_PENDING, _Feed
 from wharfinger.errors import (
     ConnectionLost,
     InvalidResponse,
@@ -177,22 +178,79 @@ def test_watch_is_not_begun_before_it_is_acknowledged() -> None:
 
 
 @pytest.mark.parametrize("how", ["result", "cancelled"])
-def test_server_may_end_a_watch(how: str) -> None:
-    """Spec §2.12: by the final result, or by notifications/cancelled."""
+def test_watch_that_the_server_ends_is_begun_again_and_says_so(how: str) -> None:
+    """Spec §2.12: a server ends it by the final result, or by notifications/cancelled, such as before a restart."""
 
     async def test() -> None:
         server = Puppet()
-        async with Client(server) as client, client.watch("a:b") as changes:
+        async with Client(server, retry=Retry(first=0.001)) as client, client.watch("a:b", "a:c") as changes:
             server.tell(UPDATED, {"uri": "a:b"})
-            assert server.over is not None
-            assert server.request is not None
-            if how == "result":
-                server.over.set_result(None)
-            else:
-                server.tell("notifications/cancelled", {"requestId": server.request.id})
-            await client.ping()
+            end(server, how)
             assert await anext(changes) == Change("resource", "a:b")
-            with pytest.raises(ConnectionLost, match="has ended the watch"):
+            assert [await anext(changes), await anext(changes)] == [
+                Change("resource", "a:b", missed=True),
+                Change("resource", "a:c", missed=True),
+            ]
+            server.tell(UPDATED, {"uri": "a:c"})
+            assert await anext(changes) == Change("resource", "a:c")
+        assert [method for method, _ in server.asked] == ["listen", "listen"]
+
+    run(test())
+
+
+@pytest.mark.parametrize("how", ["result", "cancelled"])
+def test_watch_that_the_server_ends_each_time_is_given_up(how: str) -> None:
+    """Security C14: bounded, whatever the server does; and without a setting for it, at once."""
+
+    async def test() -> None:
+        for settings, times in ((NEVER, 1), (Retry(first=0.001, watching=2), 3)):
+            server = Puppet()
+            async with Client(server, retry=settings) as client, client.watch_lists() as changes:
+                for time in range(times):
+                    while len(server.asked) <= time:
+                        await client.ping()
+                    end(server, how)
+                with pytest.raises(ConnectionLost, match="has ended the watch"):
+                    while True:
+                        await anext(changes)
+
+    run(test())
+
+
+def end(server: Puppet, how: str) -> None:
+    """End the watch from the server's side."""
+    assert server.over is not None
+    assert server.request is not None
+    if how == "result":
+        server.over.set_result(None)
+    else:
+        server.tell("notifications/cancelled", {"requestId": server.request.id})
+
+
+def test_resource_that_does_not_come_back_ends_its_watch() -> None:
+    async def test() -> None:
+        server = Puppet()
+        async with Client(server, retry=Retry(first=0.001)) as client, client.watch("a:b") as changes:
+            server.grants = False
+            end(server, "result")
+            while len(server.asked) < 2:
+                await client.ping()
+            server.tell(ACKNOWLEDGED, {"notifications": {}})
+            with pytest.raises(ResourceNotFound, match="a:b"):
                 await anext(changes)
 
     run(test())
+
+
+def test_what_was_missed_and_what_has_changed_are_one_change_and_the_doubt_stays() -> None:
+    begun: Any = None
+    feed = _Feed(("a:b",), True, begun)
+    feed.put("resource", "a:b")
+    feed.miss()
+    feed.put("resource", "a:b")
+    assert feed.pending == {
+        ("resource", "a:b"): True,
+        ("resources", ""): True,
+        ("tools", ""): True,
+        ("prompts", ""): True,
+    }

@@ -11,6 +11,7 @@ from wharfinger import types as t
 from wharfinger.errors import HeaderMismatch, RemoteError, UnsupportedRevision, UnsupportedVersion
 from wharfinger.protocol.era import (
     Discover,
+    Eras,
     GiveUp,
     Initialize,
     Stateless,
@@ -18,6 +19,7 @@ from wharfinger.protocol.era import (
     judge_discover,
     judge_initialize,
     judge_refusal,
+    supported_in,
     told,
 )
 from wharfinger.protocol.jsonrpc import Message, decode
@@ -156,3 +158,32 @@ def test_codes_are_those_of_the_errors() -> None:
 
 def test_error_that_is_none_has_no_meaning() -> None:
     assert told(answer(error="boom")).code == 0
+
+
+def test_server_known_for_the_handshake_is_asked_so_at_once() -> None:
+    assert first_step(known="stateless") == FIRST
+    assert first_step(known="handshake") == first_step(known="sse") == Initialize(HANDSHAKE)
+    assert first_step(NEWEST, known="handshake") == FIRST
+
+
+def test_what_was_found_is_kept_for_its_age_and_for_as_many_as_there_is_room() -> None:
+    now = 0.0
+    eras = Eras(lambda: now, most=2, age=10)
+    eras.put("a", "stateless")
+    eras.put("b", "handshake")
+    assert (eras.get("a"), eras.get("b"), eras.get("c")) == ("stateless", "handshake", None)
+    eras.put("a", "sse")
+    eras.put("c", "stateless")
+    assert (eras.get("a"), eras.get("b"), eras.get("c")) == ("sse", None, "stateless")
+    eras.forget("c")
+    eras.forget("never there")
+    assert eras.get("c") is None
+    now = 10.0
+    assert eras.get("a") is None
+
+
+def test_revisions_offered_are_those_of_one_error() -> None:
+    assert supported_in(refusal(-32022, {"supported": [NEWEST], "requested": "x"})) == [NEWEST]
+    assert supported_in(refusal(-32022)) == []
+    assert supported_in(refusal(-32601, {"supported": [NEWEST]})) is None
+    assert supported_in(answer(result={})) is None

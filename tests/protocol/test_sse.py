@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.protocol.sse import Event, EventDecoder, EventTooLarge, encode_event, encode_pieces
+from wharfinger.protocol.sse import Event, EventDecoder, EventTooLarge, Pulse, encode_event, encode_pieces
 
 LIMIT = 1 << 20
 
@@ -137,3 +137,16 @@ def test_name_or_id_with_a_line_end_is_refused(field: str) -> None:
 
 def test_priming_event_is_written_with_id_retry_and_empty_data() -> None:
     assert encode_event(b"", id="s-1", retry=500) == b"event: message\nid: s-1\nretry: 500\ndata: \n\n"
+
+
+def test_stream_is_dead_only_where_comments_have_come_and_cease() -> None:
+    pulse = Pulse()
+    assert pulse.beat(0, b"data: 1\n\n") is None
+    assert pulse.beat(10, b": \n\n") is None
+    assert pulse.beat(12, b"data: 2\n\n") is None
+    assert pulse.beat(25, b": \n\n") == 25 + 3 * 15
+    assert pulse.beat(26, b"data: 3\n\n") == 26 + 3 * 15
+    assert pulse.beat(45, b": \n\n") == 45 + 3 * 20
+    quick = Pulse()
+    quick.beat(0, b":\n")
+    assert quick.beat(1, b":\n") == 1 + Pulse.LEAST

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import random
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
+from wharfinger.client.admitting import Patient
+from wharfinger.client.retrying import Retry
 from wharfinger.client.watching import Connection
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,
     InvalidResponse,
+    NotAuthorized,
     NotMCP,
     RequestTimeout,
     UnsupportedRevision,
@@ -25,6 +31,9 @@ from wharfinger.errors import (
 )
 from wharfinger.protocol.era import (
     Discover,
+    Eras,
+    Found,
+    GiveUp,
     Initialize,
     Stateless,
     Verdict,
@@ -33,7 +42,7 @@ from wharfinger.protocol.era import (
     judge_initialize,
     judge_refusal,
 )
-from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.interfaces import Authorize, Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
@@ -41,14 +50,36 @@ from wharfinger.protocol.revisions import REVISIONS, Revision
 
 __all__ = ["Agreement", "Settings", "Target", "check_target", "connect"]
 
-Target = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Service
-"""A URL; a command and its arguments; a Python file, to be run; or a server of this process."""
 
-Checked = str | list[str] | Service
-"""A URL, a command, or a server."""
+class Way(Protocol):
+    """Opens connections itself, as those of `wharfinger.testing` do."""
+
+    async def open_link(self, limits: Limits) -> Connection:
+        """A new connection, ready to be used."""
+        ...
+
+
+Target = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Service | Way
+"""A URL; a command and its arguments; a Python file, to be run; `unix:/path`, or the path of a socket that is there; or
+a server of this process."""
+
+
+class Socket(msgspec.Struct, frozen=True):
+    """A Unix socket that a server listens on."""
+
+    path: str
+
+
+Checked = str | list[str] | Socket | Service | Way
+"""A URL, a command, a Unix socket, or a server."""
 
 STEPS = 5
 """Questions of one opening; no honest server needs more."""
+MORE_PATIENCE = 5
+"""How many times longer a server is waited for that was found to be stateless before: it may only be busy."""
+
+ERAS = Eras(time.monotonic)
+"""What the servers behind URLs speak, for all clients of this process; a command's is kept by its client."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +93,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     env: Mapping[str, str]
     cwd: str | os.PathLike[str] | None
+    capabilities: t.ClientCapabilities = msgspec.field(default_factory=t.ClientCapabilities)
+    """What this client declares."""
+    log_level: t.LoggingLevel | UnsetType = UNSET
+    """Log messages of this level and worse are wanted; none where it is UNSET (stateless era)."""
+    asked: Callable[[Message], Awaitable[Any]] | None = None
+    """Answers what the server asks (handshake era)."""
+    auth: Authorize | None = None
+    """What gets the client in (HTTP)."""
+    retry: Retry = Retry()
+    chance: Callable[[], float] = random.random
+    """Numbers from 0 to 1, for jitter."""
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,11 +125,18 @@ def check_target(target: Any) -> Checked:
     Raises:
         TypeError, ValueError: with what would do.
     """
-    accepted = 'a URL, a command as a list such as ["python", "server.py"], a Python file that is there, or a Server'
+    accepted = (
+        'a URL, a command as a list such as ["python", "server.py"], a Python file that is there, unix:/path, '
+        "or a Server"
+    )
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         return target
     if isinstance(target, str | os.PathLike):
         text = str(cast("str | os.PathLike[str]", target))
+        if text.startswith("unix:") and text.removeprefix("unix:").removeprefix("//"):
+            return Socket(text.removeprefix("unix:").removeprefix("//"))
+        if Path(text).is_socket():
+            return Socket(text)
         if text.endswith(".py") and Path(text).is_file():
             return [sys.executable, text]
         raise ValueError(f"Cannot tell what {text!r} is: a client takes {accepted}.")
@@ -94,22 +145,29 @@ def check_target(target: Any) -> Checked:
         if not parts or not all(isinstance(part, str | os.PathLike) for part in parts):
             raise ValueError("A command needs at least its program, and has only strings.")
         return [str(part) for part in parts]
+    if hasattr(target, "open_link"):
+        return cast("Way", target)
     if hasattr(target, "handlers") and hasattr(target, "stamps"):
         return cast("Service", target)
     raise TypeError(f"A client takes {accepted}, not {type(target).__name__}.")
 
 
-async def connect(target: Checked, settings: Settings) -> tuple[Connection, Agreement]:
+async def connect(target: Checked, settings: Settings, eras: Eras | None = None) -> tuple[Connection, Agreement]:
     """Open a connection and agree on a revision; whatever was opened is closed again where that fails.
+
+    `eras` is what commands were found to speak.
 
     Raises:
         ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: there is no server there, or none to speak with.
     """
     scope = asyncio.timeout(settings.open_time)
-    trial = _Trial(target, settings)
+    trial = _Trial(target, settings, ERAS if isinstance(target, str) else eras)
+    if settings.auth is not None:
+        trial.auth = Patient(settings.auth, scope)
     try:
         async with scope:
             agreement = await trial.run()
+            await trial.be_askable()
             return trial.link, agreement
     except BaseException as error:
         failure = error
@@ -127,56 +185,115 @@ class _Trial:
 
     link: Connection
 
-    def __init__(self, target: Checked, settings: Settings) -> None:
+    def __init__(self, target: Checked, settings: Settings, eras: Eras | None) -> None:
         self.target = target
         self.settings = settings
+        self._eras = eras
+        self._key = _place(target, settings) if eras is not None else None
+        self._known: Found | None = eras.get(self._key) if eras is not None else None
+        self.auth: Patient | None = None
+        """What gets in, with the clocks of this opening standing still."""
         self.opened = False
         self._told_discover = False
         """The link's child has read a first message that some servers of the handshake era end at."""
+        self._tried_sse = False
         self._late: asyncio.Task[Message] | None = None
         """A question of the stateless era without an answer yet; a slow server may still answer it."""
 
     async def run(self) -> Agreement:
-        pinned = self.settings.revision
-        step: Verdict = first_step(pinned)
         self.link = await self._open_link()
         self.opened = True
         try:
-            for _ in range(STEPS):
-                if isinstance(step, Discover):
-                    step = await self._discover(step)
-                elif isinstance(step, Initialize):
-                    outcome = await self._initialize(step)
-                    if isinstance(outcome, Agreement):
-                        return outcome
-                    step = outcome
-                elif isinstance(step, Stateless):
-                    return self._stateless(step)
-                else:
-                    raise step.error
+            agreement = await self._steps()
+            if self._eras is not None and self.settings.revision is None:
+                self._eras.put(self._key, self._found(agreement))
+            return agreement
         finally:
+            if self.auth is not None:
+                self.auth.opened()
             if self._late is not None:
                 self._late.cancel()
                 await asyncio.wait((self._late,))
+
+    async def _steps(self) -> Agreement:
+        pinned = self.settings.revision
+        step: Verdict = first_step(pinned, self._known)
+        for _ in range(STEPS):
+            if isinstance(step, Discover):
+                step = await self._discover(step)
+            elif isinstance(step, Initialize):
+                outcome = await self._initialize_as_known(step)
+                if isinstance(outcome, Agreement):
+                    return outcome
+                step = outcome
+            elif isinstance(step, Stateless):
+                return self._stateless(step)
+            else:
+                raise step.error
         raise UnsupportedRevision("The server does not settle on a revision.")
 
     async def _open_link(self) -> Connection:
+        link = await self._new_link()
+        link.asked = self.settings.asked
+        return link
+
+    async def _new_link(self) -> Connection:
         target, settings = self.target, self.settings
         if isinstance(target, str):
+            if self._known == "sse":
+                return await self._sse_link(target)
             from wharfinger.transports.http_client import HttpLink
 
-            return HttpLink(target, settings.limits, settings.headers)
+            return HttpLink(target, settings.limits, settings.headers, self.auth)
         if isinstance(target, list):
             from wharfinger.transports.stdio_client import StdioLink
 
             child = StdioLink(target, settings.limits)
             await child.open(settings.env, settings.cwd)
             return child
+        if isinstance(target, Socket):
+            from wharfinger.transports.socket_client import UnixLink
+
+            socket = UnixLink(target.path, settings.limits)
+            await socket.open()
+            return socket
+        here: Any = target
+        if hasattr(here, "open_link"):
+            return await cast("Way", here).open_link(settings.limits)
         from wharfinger.transports.memory import MemoryLink
 
-        memory = MemoryLink(target, settings.limits)
+        memory = MemoryLink(here, settings.limits)
         await memory.open()
         return memory
+
+    async def _sse_link(self, url: str) -> Connection:
+        from wharfinger.transports.sse_client import SseLink
+
+        link = SseLink(url, self.settings.limits, self.settings.headers, self.auth)
+        try:
+            async with asyncio.timeout(self.settings.probe_time):
+                await link.open()
+        except TimeoutError:
+            await link.close()
+            raise ConnectionFailed(f"{link.name} named no place to POST to in time.") from None
+        return link
+
+    async def _other_link(self, link: Connection) -> None:
+        """Go on over this link; nobody is in the middle of anything on the one before."""
+        before, self.link = self.link, link
+        link.asked = self.settings.asked
+        await before.close()
+
+    def _found(self, agreement: Agreement) -> Found:
+        if agreement.rules.era == "stateless":
+            return "stateless"
+        return "sse" if type(self.link).__name__ == "SseLink" else "handshake"
+
+    async def be_askable(self) -> None:
+        """Listen where questions may come: some servers ask on the session's own stream alone (2025-11-25, HTTP)."""
+        if self.settings.asked is not None:
+            with contextlib.suppress(ConnectionFailed, ConnectionLost, RequestTimeout):
+                await self.link.listen_in(self.settings.probe_time)
 
     # The stateless era.
 
@@ -186,6 +303,9 @@ class _Trial:
         self._told_discover = True
         try:
             done, _ = await asyncio.wait((asked,), timeout=self._patience)
+            while not done and self.auth is not None and not self.auth.idle.is_set():  # somebody signs in
+                await self.auth.idle.wait()
+                done, _ = await asyncio.wait((asked,), timeout=self._patience)
         except BaseException:
             asked.cancel()
             raise
@@ -201,7 +321,9 @@ class _Trial:
     @property
     def _patience(self) -> float | None:
         """How long to wait before asking in another way; where the revision is pinned there is no other way."""
-        return None if self.settings.revision is not None else self.settings.probe_time
+        if self.settings.revision is not None:
+            return None
+        return self.settings.probe_time * (MORE_PATIENCE if self._known == "stateless" else 1)
 
     async def _judge(self, step: Discover, asked: asyncio.Future[Message]) -> Verdict:
         try:
@@ -216,7 +338,8 @@ class _Trial:
 
     async def _started_again(self) -> bool:
         """Start another child, which is only told `initialize`; False where the first one was told no more."""
-        if not isinstance(self.target, list) or self.settings.revision is not None or not self._told_discover:
+        first_asked_so = self._told_discover and self._known != "stateless" and self.settings.revision is None
+        if not first_asked_so or not isinstance(self.target, list | Socket):
             return False
         lost = self.link
         self.link = await self._open_link()
@@ -240,14 +363,31 @@ class _Trial:
         return t.RequestMeta(
             protocol_version=revision,
             client_info=self.settings.info,
-            client_capabilities=t.ClientCapabilities(),
+            client_capabilities=self.settings.capabilities,
+            log_level=self.settings.log_level,
         )
 
     # The handshake era.
 
+    async def _initialize_as_known(self, step: Initialize) -> Agreement | Verdict:
+        """`_initialize`; where the server is only known for that era and does not answer so, ask from the beginning."""
+        if self._known is None or self._eras is None:
+            return await self._initialize(step)
+        try:
+            outcome = await self._initialize(step)
+            if not isinstance(outcome, GiveUp):
+                return outcome
+        except (ConnectionFailed, ConnectionLost, InvalidResponse, NotMCP, UnsupportedRevision) as error:
+            if isinstance(error, NotAuthorized):
+                raise
+        self._known = None
+        self._eras.forget(self._key)
+        await self._other_link(await self._new_link())
+        return first_step()
+
     async def _initialize(self, step: Initialize) -> Agreement | Verdict:
         params = t.InitializeRequestParams(
-            protocol_version=step.revision, capabilities=t.ClientCapabilities(), client_info=self.settings.info
+            protocol_version=step.revision, capabilities=self.settings.capabilities, client_info=self.settings.info
         )
         asked = asyncio.ensure_future(self.link.request("initialize", params, timeout=None))
         try:
@@ -262,12 +402,31 @@ class _Trial:
                 raise
             return step
         except _no_message() as error:
+            if cast("Any", error).status in _NO_ENDPOINT and await self._over_sse():
+                return step
             raise _no_endpoint(error, self.target) from None
         finally:
             asked.cancel()
         if answer.error is not UNSET:
-            return judge_refusal(answer, None, self.settings.revision)
+            verdict = judge_refusal(answer, None, self.settings.revision)
+            # An error that names no request is the refusal of a URL, which may take no messages at all.
+            if isinstance(verdict, GiveUp) and answer.id is UNSET and await self._over_sse():
+                return step
+            return verdict
         return self._handshake(answer)
+
+    async def _over_sse(self) -> bool:
+        """Go over to HTTP+SSE of 2024-11-05; False where nothing says that the server speaks it (spec: §2.5)."""
+        if not isinstance(self.target, str) or self._tried_sse:
+            return False
+        self._tried_sse = True
+        try:
+            await self._other_link(await self._sse_link(self.target))
+        except NotAuthorized:
+            raise
+        except WharfingerError:
+            return False
+        return True
 
     async def _first_of(self, asked: asyncio.Future[Message], late: asyncio.Task[Message]) -> Verdict | None:
         """A slow server may answer the first question after all: then that counts; None where `initialize` counts."""
@@ -325,7 +484,7 @@ def _failed(lost: ConnectionLost) -> ConnectionFailed:
 
 def _no_message() -> type[Exception]:
     """HTTP's `NoMessage`, without loading the HTTP client for those who do not use it."""
-    module = sys.modules.get("wharfinger.transports.http_client")
+    module = sys.modules.get("wharfinger.transports.http_origin")
     return cast("type[Exception]", module.NoMessage) if module is not None else _Never
 
 
@@ -335,12 +494,18 @@ class _Never(Exception):
 
 def _no_endpoint(error: Any, target: Checked) -> ConnectionFailed:
     """An HTTP answer to `initialize` that is no message: the wrong path, or the transport of 2024-11-05."""
-    if error.status not in (400, 404, 405):
+    if error.status not in _NO_ENDPOINT:
         return cast("ConnectionFailed", error)
     path = str(target).partition("?")[0].rstrip("/")
-    elsewhere = "" if path.endswith("/mcp") else f" Try {path}/mcp."
-    old = " If it speaks HTTP+SSE of 2024-11-05: that is not spoken here." if error.status == 405 else ""
-    return ConnectionFailed(f"No MCP server here: {error}{elsewhere}{old}")
+    known = next((end for end in ("/mcp", "/sse") if path.endswith(end)), "")
+    others = [path.removesuffix(known) + end for end in ("/mcp", "/sse") if end != known]
+    old = "" if known else " (HTTP+SSE of 2024-11-05)"
+    reason = str(error).removesuffix(".")
+    return ConnectionFailed(f"No MCP server here: {reason}. Try {' or '.join(others)}{old}.")
+
+
+_NO_ENDPOINT = frozenset((400, 404, 405))
+"""Statuses that answer `initialize` where there is no Streamable HTTP (2025-03-26, backwards compatibility)."""
 
 
 def _info_in(meta: Any) -> t.Implementation | None:
@@ -349,3 +514,10 @@ def _info_in(meta: Any) -> t.Implementation | None:
         return None if meta is UNSET else msgspec.convert(meta.get(t.META_SERVER_INFO), t.Implementation)
     except msgspec.ValidationError:
         return None
+
+
+def _place(target: Checked, settings: Settings) -> Hashable:
+    """Which server it is, as far as its era goes: a URL without its query, or a command in its folder."""
+    if isinstance(target, str):
+        return target.partition("#")[0].partition("?")[0]
+    return (*target, str(settings.cwd)) if isinstance(target, list) else None

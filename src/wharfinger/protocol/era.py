@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,6 +22,8 @@ from wharfinger.protocol.revisions import HANDSHAKE, REVISIONS, STATELESS, SUPPO
 
 __all__ = [
     "Discover",
+    "Eras",
+    "Found",
     "GiveUp",
     "Initialize",
     "Stateless",
@@ -32,6 +34,7 @@ __all__ = [
     "judge_initialize",
     "judge_refusal",
     "read_error",
+    "supported_in",
     "told",
 ]
 
@@ -80,14 +83,53 @@ _decode_error = msgspec.json.Decoder(t.ErrorObject).decode
 _decode_discovered = msgspec.json.Decoder(t.DiscoverResult).decode
 
 
-def first_step(pinned: str | None = None) -> Step:
+Found = Literal["stateless", "handshake", "sse"]
+"""What a server was found to speak: an era, or that of the handshake over HTTP+SSE of 2024-11-05."""
+
+
+class Eras:
+    """What each server was found to speak (2026-07-28, versioning: the era belongs to the server); times in seconds.
+
+    What is known ends with its age: a server may have been brought up to date.
+    """
+
+    def __init__(self, clock: Callable[[], float], most: int = 1024, age: float = 3600.0) -> None:
+        self._clock = clock
+        self._most = most
+        self._age = age
+        self._found: dict[Hashable, tuple[Found, float]] = {}
+
+    def get(self, server: Hashable) -> Found | None:
+        """What the server was found to speak; None where that is not known, or too old."""
+        found, when = self._found.get(server, (None, 0.0))
+        return found if found is not None and self._clock() - when < self._age else None
+
+    def put(self, server: Hashable, found: Found) -> None:
+        """Remember it; the oldest is forgotten where there are too many."""
+        self._found.pop(server, None)
+        if len(self._found) >= self._most:
+            del self._found[next(iter(self._found))]
+        self._found[server] = found, self._clock()
+
+    def forget(self, server: Hashable) -> None:
+        """It was wrong."""
+        self._found.pop(server, None)
+
+    def clear(self) -> None:
+        """Forget every server."""
+        self._found.clear()
+
+
+def first_step(pinned: str | None = None, known: Found | None = None) -> Step:
     """What to send first: `server/discover` in our newest revision, or what the pinned revision opens with.
+
+    A server that is `known` for the handshake era is asked in its own way at once.
 
     Raises:
         UnsupportedRevision: the pinned revision is none of ours.
     """
     if pinned is None:
-        return Discover(STATELESS[0])
+        return Discover(STATELESS[0]) if known in (None, "stateless") else Initialize(HANDSHAKE[0])
     if pinned not in REVISIONS:
         raise UnsupportedRevision(f"Unknown revision {pinned!r}: use one of {', '.join(SUPPORTED)}.", SUPPORTED)
     return Discover(pinned) if pinned in STATELESS else Initialize(pinned)
@@ -149,6 +191,14 @@ def read_error(answer: Message) -> t.ErrorObject:
         return _decode_error(answer.error)
     except msgspec.MsgspecError:
         return t.ErrorObject(code=0, message="The server sent an error that is not one of JSON-RPC.")
+
+
+def supported_in(answer: Message) -> list[str] | None:
+    """The revisions that an error -32022 names; None for every other answer (2026-07-28, versioning)."""
+    if isinstance(answer.error, msgspec.UnsetType):
+        return None
+    error = read_error(answer)
+    return _supported_of(error.data) if error.code == UnsupportedVersion.code else None
 
 
 def told(answer: Message) -> RemoteError:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from wharfinger.errors import WharfingerError
 
-__all__ = ["COMMENT", "Event", "EventDecoder", "EventTooLarge", "encode_event", "encode_pieces"]
+__all__ = ["COMMENT", "Event", "EventDecoder", "EventTooLarge", "Pulse", "encode_event", "encode_pieces"]
 
 COMMENT = b":\n\n"
 """A comment line: keeps a quiet stream open, and every reader must ignore it."""
@@ -147,3 +147,26 @@ class EventDecoder:
             return None
         self._data = []
         return Event(data=b"\n".join(lines), event=name or "message", id=self.last_id)
+
+
+class Pulse:
+    """When a stream is silent for too long: only for one whose server sends comments to keep it open; in seconds."""
+
+    __slots__ = ("_gap", "_last")
+
+    LEAST = 30.0
+    """No silence that is shorter means anything."""
+    TIMES = 3
+    """How many comments may fail to come."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._gap = 0.0
+
+    def beat(self, now: float, chunk: bytes) -> float | None:
+        """Take what came at a time; when the stream is dead if nothing more comes, None where that cannot be said."""
+        if chunk[:1] == b":":
+            if self._last is not None:
+                self._gap = max(self._gap, now - self._last)
+            self._last = now
+        return now + max(self.LEAST, self.TIMES * self._gap) if self._gap else None

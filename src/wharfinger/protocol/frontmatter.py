@@ -1,0 +1,188 @@
+"""The YAML block at the start of a SKILL.md as a JSON object, exactly as its author wrote it.
+
+What JSON cannot say, or two readers might read differently, is an error: aliases, tags, keys that are no text, the
+same key twice. Refuses to know what the fields mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from math import inf, isfinite
+from typing import Any
+
+import msgspec
+
+from wharfinger.errors import MissingExtra
+
+__all__ = ["LONGEST", "BadFrontmatter", "need_yaml", "read_frontmatter"]
+
+LONGEST = 64 * 1024
+"""Bytes in which the block must end."""
+DEEPEST = 32
+
+_LINE_END = re.compile(rb"\r?\n---[ \t]*(?:\r?\n|\Z)")
+_START = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
+
+
+class BadFrontmatter(ValueError):
+    """There is no block, or what is in it is no JSON object; `str()` says what to change."""
+
+
+def need_yaml(purpose: str) -> None:
+    """Raise MissingExtra where there is no reader of YAML; `purpose` is what needs it, such as `Publishing skills`."""
+    try:
+        import_module("yaml")
+    except ImportError:
+        raise MissingExtra("skills", purpose) from None
+
+
+def read_frontmatter(data: bytes) -> dict[str, Any]:
+    """Read the block that `data` begins with; YAML 1.2, core schema.
+
+    Raises:
+        BadFrontmatter: there is none, or none that is a JSON object.
+    """
+    import yaml
+
+    text = _block(data)
+    try:
+        value = yaml.load(text, Loader=_loader())  # noqa: S506  # builds nothing but what JSON has
+        _check(value)
+        msgspec.json.encode(value)
+    except yaml.YAMLError as error:
+        raise BadFrontmatter(f"its frontmatter is not YAML: {_where(error)}") from None
+    except RecursionError:
+        raise BadFrontmatter("its frontmatter is nested too deeply") from None
+    except (ValueError, OverflowError) as error:
+        raise BadFrontmatter(f"its frontmatter has no form in JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadFrontmatter("its frontmatter is no mapping: write lines such as `name: …`")
+    return value  # pyright: ignore[reportUnknownVariableType]  # the keys are checked
+
+
+def _block(data: bytes) -> str:
+    start = _START.match(data)
+    if start is None:
+        raise BadFrontmatter("it does not begin with frontmatter: a line `---`, YAML, and a line `---`")
+    end = _LINE_END.search(data, start.end() - 1, LONGEST)  # the block may be empty
+    if end is None:
+        raise BadFrontmatter(f"its frontmatter has no end, a line `---`, within {LONGEST // 1024} KiB")
+    try:
+        return data[start.end() : end.start()].decode()
+    except UnicodeDecodeError:
+        raise BadFrontmatter("its frontmatter is not UTF-8") from None
+
+
+def _where(error: Any) -> str:
+    """What is wrong and where, on one line; lines are counted in the file."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "it cannot be read"
+    return f"{problem}, line {mark.line + 2}" if mark is not None else str(problem)
+
+
+def _check(value: Any, depth: int = 0) -> None:
+    if depth > DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, dict):
+        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+            if not isinstance(key, str):
+                raise ValueError(f"the key {key!r} is no text: put it in quotes")
+            _check(item, depth + 1)
+    elif isinstance(value, float) and not isfinite(value):
+        raise ValueError("a number is too large, or none")
+    elif isinstance(value, list):
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
+            _check(item, depth + 1)
+
+
+@cache
+def _loader() -> Any:
+    """A loader of PyYAML for the core schema of YAML 1.2: it knows 1.1, where `no` is false and 12:30 a number."""
+    import yaml
+    from yaml.composer import ComposerError
+    from yaml.constructor import ConstructorError
+
+    tag = "tag:yaml.org,2002:"
+
+    safe: Any = yaml.SafeLoader
+
+    class Loader(safe):  # type: ignore[misc]  # PyYAML has no types
+        """Reads what JSON has, and nothing else."""
+
+        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # as the class that it takes the place in
+        yaml_constructors: dict[str, Any] = {}  # noqa: RUF012
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise ComposerError(None, None, "aliases are not read", self.peek_event().start_mark)
+            return safe.compose_node(self, parent, index)
+
+        def mapping(self, node: Any) -> dict[Any, Any]:
+            found: dict[Any, Any] = {}
+            for key_node, value_node in node.value:
+                key = self.construct_object(key_node, deep=True)
+                if not isinstance(key, str | int | float | bool | None):
+                    raise ConstructorError(None, None, "a key is no text", key_node.start_mark)
+                if key in found:
+                    raise ConstructorError(None, None, f"{key!r} is there twice", key_node.start_mark)
+                found[key] = self.construct_object(value_node, deep=True)
+            return found
+
+        def sequence(self, node: Any) -> list[Any]:
+            return [self.construct_object(item, deep=True) for item in node.value]
+
+        def unknown(self, node: Any) -> Any:
+            raise ConstructorError(None, None, f"the tag {node.tag} is not read", node.start_mark)
+
+    def scalar(make: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
+        def construct(loader: Any, node: Any) -> Any:
+            return make(loader.construct_scalar(node))
+
+        return construct
+
+    for name, pattern, first in _SCALARS:
+        Loader.add_implicit_resolver(tag + name, re.compile(pattern), [*first])
+    for name, make in _MAKERS.items():
+        Loader.add_constructor(tag + name, scalar(make))
+    Loader.add_constructor(tag + "map", Loader.mapping)
+    Loader.add_constructor(tag + "seq", Loader.sequence)
+    Loader.add_constructor(None, Loader.unknown)
+    return Loader
+
+
+_SCALARS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("bool", r"(?:true|True|TRUE|false|False|FALSE)\Z", tuple("tTfF")),
+    ("null", r"(?:~|null|Null|NULL|)\Z", ("~", "n", "N", "")),
+    ("int", r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z", tuple("-+0123456789")),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z", tuple("-+0123456789.")),
+    ("float", r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z", tuple("-+.")),
+)
+"""What plain scalars are taken for (YAML 1.2.2, §10.3.2): type, pattern, and how one begins; anything else is text."""
+
+
+def _integer(text: str) -> int:
+    return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+
+
+def _real(text: str) -> float:
+    return inf if text.lstrip("+-")[:2].lower() in (".i", ".n") else float(text)
+
+
+def _boolean(text: str) -> bool:
+    return text.lower() == "true"
+
+
+def _nothing(text: str) -> None:
+    return None
+
+
+_MAKERS: dict[str, Callable[[str], Any]] = {
+    "bool": _boolean,
+    "null": _nothing,
+    "int": _integer,
+    "float": _real,
+    "str": str,
+}

@@ -1,0 +1,226 @@
+"""What a client remembers of a server's era, and what it does when that is wrong (spec: §2.4, §2.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from wharfinger.client import Change, Client, Retry
+from wharfinger.errors import ConnectionFailed, RemoteError
+from wharfinger.protocol.sse import Pulse
+
+NEWEST, HANDSHAKE = "2026-07-28", "2025-11-25"
+Reply = tuple[int, Any]
+"""A status, and the message that answers, or text that is none."""
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+class Fake:
+    """A server behind a port that answers what it is told to; `asked` is what came, as (method, revision)."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.speaks: Callable[[Any], Reply] = stateless
+        self.silent = False
+        self.comments = 0
+
+    async def __aenter__(self) -> Fake:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                if head.startswith(("get", "delete")):
+                    writer.write(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n")
+                    continue
+                size = int(head.partition("content-length:")[2].split("\r\n")[0])
+                message = json.loads(await reader.readexactly(size))
+                self.asked.append(message["method"].removeprefix("notifications/"))
+                if message["method"] == "subscriptions/listen":
+                    tag = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+                    params = {"notifications": message["params"]["notifications"], "_meta": tag}
+                    event = {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params}
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+                    writer.write(f"data: {json.dumps(event)}\n\n".encode())
+                    for _ in range(self.comments):
+                        await writer.drain()
+                        await asyncio.sleep(0.005)
+                        writer.write(b":\n\n")
+                    continue
+                if self.silent:
+                    continue
+                status, said = self.speaks(message) if "id" in message else (202, "")
+                kind = "text/html" if isinstance(said, str) else "application/json"
+                body = said if isinstance(said, str) else json.dumps({"jsonrpc": "2.0", "id": message["id"], **said})
+                writer.write(
+                    f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+                )
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    def heard(self) -> list[str]:
+        """What was asked since the last time."""
+        asked, self.asked = self.asked, []
+        return asked
+
+
+def result(**members: Any) -> Reply:
+    return 200, {"result": {"resultType": "complete", **members}}
+
+
+def refused(*supported: str) -> Reply:
+    data = {"supported": list(supported), "requested": "?"}
+    return 400, {"error": {"code": -32022, "message": "no", "data": data}}
+
+
+def stateless(message: Any) -> Reply:
+    if "io.modelcontextprotocol/protocolVersion" not in message.get("params", {}).get("_meta", {}):
+        return refused(NEWEST)
+    if message["method"] == "server/discover":
+        return result(supportedVersions=[NEWEST], capabilities={"tools": {}})
+    return result(tools=[])
+
+
+def handshake(message: Any) -> Reply:
+    if message["method"] == "initialize":
+        info = {"name": "old", "version": "1"}
+        return 200, {"result": {"protocolVersion": HANDSHAKE, "capabilities": {"tools": {}}, "serverInfo": info}}
+    if message["method"] == "tools/list" and "_meta" not in message.get("params", {}):
+        return 200, {"result": {"tools": []}}
+    return 400, "<html>what?"
+
+
+def test_handshake_server_is_asked_in_its_own_way_the_next_time() -> None:
+    async def test() -> None:
+        async with Fake() as fake:
+            fake.speaks = handshake
+            async with Client(fake.url):
+                assert fake.heard() == ["server/discover", "initialize"]
+            fake.heard()
+            async with Client(fake.url + "?again") as client:
+                await client.list_tools()
+                assert fake.heard() == ["initialize", "initialized", "tools/list"]
+            async with Client(fake.url + "/other"):
+                assert fake.heard()[0] == "server/discover"
+
+    run(test())
+
+
+@pytest.mark.parametrize("how", ["refused", "no message"])
+def test_what_is_remembered_is_found_out_again_when_it_is_wrong(how: str) -> None:
+    def rude(message: Any) -> Reply:
+        return (404, "<html>") if message["method"] == "initialize" else stateless(message)
+
+    async def test() -> None:
+        async with Fake() as fake:
+            fake.speaks = handshake
+            async with Client(fake.url):
+                pass
+            fake.speaks = stateless if how == "refused" else rude
+            fake.heard()
+            async with Client(fake.url) as client:
+                assert client.revision == NEWEST
+            assert fake.heard() == ["initialize", "server/discover"]
+            async with Client(fake.url):
+                assert fake.heard() == ["server/discover"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(("before", "after"), [(stateless, handshake), (handshake, stateless)])
+def test_server_that_comes_back_in_the_other_era_is_spoken_to_in_that(before: Any, after: Any) -> None:
+    """The call that finds it out was refused, not served: it is sent again."""
+
+    async def test() -> None:
+        async with Fake() as fake:
+            fake.speaks = before
+            async with Client(fake.url, retry=Retry(first=0.001)) as client:
+                was = client.revision
+                await client.list_tools()
+                fake.speaks = after
+                await client.list_tools()
+                assert {was, client.revision} == {NEWEST, HANDSHAKE}
+                await client.list_tools()
+
+    run(test())
+
+
+def test_server_that_only_answers_badly_is_not_asked_anew_each_time() -> None:
+    async def test() -> None:
+        async with Fake() as fake, Client(fake.url) as client:
+            fake.heard()
+            fake.speaks = lambda message: (
+                stateless(message) if message["method"] == "server/discover" else (404, "<html>")
+            )
+            for _ in range(3):
+                with pytest.raises(ConnectionFailed, match="404"):
+                    await client.list_tools()
+            assert fake.heard() == ["tools/list", "server/discover", "tools/list", "tools/list"]
+            assert client.revision == NEWEST
+
+    run(test())
+
+
+def test_call_whose_revision_is_refused_although_it_is_offered_is_sent_once_more() -> None:
+    """Spec §2.4."""
+
+    async def test() -> None:
+        async with Fake() as fake, Client(fake.url, retry=Retry(first=0.001)) as client:
+            answers = iter([refused(NEWEST), result(tools=[]), refused(NEWEST), refused(NEWEST)])
+            fake.speaks = lambda message: next(answers)
+            await client.list_tools()
+            with pytest.raises(RemoteError, match="-32022"):
+                await client.list_tools()
+
+    run(test())
+
+
+def test_stream_of_a_server_that_answers_nothing_any_more_is_opened_again() -> None:
+    """Half-open: nobody closes the connection that changes would come on."""
+
+    async def test() -> None:
+        retry = Retry(first=0.001, heartbeat=0.01)
+        async with Fake() as fake, Client(fake.url, timeout=0.05, retry=retry) as client:
+            async with client.watch("a:b") as changes:
+                fake.silent = True
+                assert await anext(changes) == Change("resource", "a:b", missed=True)
+                fake.silent = False
+                assert fake.asked.count("subscriptions/listen") >= 2
+            await client.list_tools()
+            fake.heard()
+            await asyncio.sleep(0.05)
+            assert fake.heard() == []  # nobody watches: nobody asks
+
+    run(test())
+
+
+def test_stream_that_was_kept_open_and_is_no_more_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pulse, "LEAST", 0.05)
+
+    async def test() -> None:
+        async with Fake() as fake, Client(fake.url, retry=Retry(first=0.001)) as client:
+            fake.comments = 2
+            async with client.watch("a:b") as changes:
+                assert await anext(changes) == Change("resource", "a:b", missed=True)
+            assert fake.asked.count("subscriptions/listen") >= 2
+            fake.comments = 0
+            async with client.watch("a:b") as changes:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(changes), 0.2)
+
+    run(test())

@@ -1,0 +1,459 @@
+"""Clients of servers that die, restart and forget: what fails, what goes on, and that it is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.harbour import harbour
+from tests.client.test_opening import OLD, PRELUDE, STATELESS
+from wharfinger.client import Change, Client, Retry
+from wharfinger.client.retrying import NEVER
+from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout
+
+PROGRAM = str(Path(__file__).with_name("restless.py"))
+ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+QUICK = Retry(first=0.01)
+TASKS = len({"wait_for", "test"}) if sys.version_info < (3, 12) else 1
+"""Those of `run` itself."""
+MISSED = Change("resource", "log://today", missed=True)
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 30))
+
+
+def child(folder: Path, **settings: Any) -> Client:
+    return Client([sys.executable, PROGRAM, folder], **{"retry": QUICK, **settings})
+
+
+async def pid_of(client: Client) -> int:
+    return int((await client.call_tool("pid")).text)
+
+
+async def appeared(path: Path) -> None:
+    while not path.exists():
+        await asyncio.sleep(0.01)
+
+
+class Quay:
+    """A server in a process of its own, on a port that stays the same."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, PROGRAM, str(self.folder), str(self.port)]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.02)
+        raise AssertionError("the server did not start")
+
+    def end(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.wait()
+
+
+@pytest.fixture
+def quay(tmp_path: Path) -> Iterator[Quay]:
+    place = Quay(tmp_path)
+    yield place
+    place.end()
+
+
+# A child.
+
+
+@ERAS
+def test_child_that_is_killed_fails_its_calls_and_the_next_one_succeeds(tmp_path: Path, revision: str) -> None:
+    async def test() -> None:
+        async with child(tmp_path, revision=revision) as client:
+            first = await pid_of(client)
+            waiting = asyncio.ensure_future(client.call_tool("wait"))
+            await appeared(tmp_path / "waiting")
+            os.kill(first, signal.SIGKILL)
+            with pytest.raises(ConnectionLost, match="ended with signal SIGKILL"):
+                await waiting
+            second = await pid_of(client)
+            assert second != first
+            assert client.revision == revision
+        for pid in (first, second):
+            with pytest.raises(ProcessLookupError):
+                os.killpg(pid, 0)
+
+    run(test())
+
+
+@ERAS
+def test_watch_goes_on_with_the_next_child_and_says_so(tmp_path: Path, revision: str) -> None:
+    async def test() -> None:
+        async with (
+            child(tmp_path, revision=revision) as client,
+            client.watch("log://today") as changes,
+            client.watch_lists() as lists,
+        ):
+            for _ in range(2):
+                await client.call_tool("change", {"uri": "log://today"})
+                assert await anext(changes) == Change("resource", "log://today")
+                os.kill(await pid_of(client), signal.SIGKILL)
+                assert await anext(changes) == MISSED
+                assert {await anext(lists) for _ in range(3)} == {
+                    Change(kind, missed=True) for kind in ("resources", "tools", "prompts")
+                }
+            await client.call_tool("grow")
+            assert await anext(lists) == Change("resources")
+        assert [change async for change in changes] == []
+
+    run(test())
+
+
+def test_what_a_dead_child_has_started_is_gone_before_the_next_one(tmp_path: Path) -> None:
+    """Security C10: the whole process group."""
+
+    async def test() -> None:
+        async with child(tmp_path) as client:
+            grandchild = int((await client.call_tool("spawn")).text)
+            os.kill(await pid_of(client), signal.SIGKILL)
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("wait")
+            await client.call_tool("pid")
+            assert ended(grandchild)
+
+    run(test())
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone; one that nobody waits for any more is, too."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_read_is_sent_once_more_and_a_tool_only_if_that_does_no_harm(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with child(tmp_path) as client:
+            assert (await client.read_resource("log://once")).text == "afloat"
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("sink")
+            assert (await client.call_tool("sink")).data == "sunk"
+            (tmp_path / "sink").unlink()
+            assert (await client.call_tool("sink", retry=True)).data == "sunk"
+            await client.list_tools()
+            with pytest.raises(ConnectionLost):  # what a server says of its tools is not believed unasked
+                await client.call_tool("look")
+        for mark in ("sink", "look"):
+            (tmp_path / mark).unlink()
+        async with child(tmp_path, retry=Retry(first=0.01, trust_hints=True)) as client:
+            await client.list_tools()
+            assert (await client.call_tool("look")).data == "seen"
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("sink")
+
+    run(test())
+
+
+def test_read_that_kills_each_child_is_given_up(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with child(tmp_path) as client:
+            with pytest.raises(ConnectionLost, match="SIGKILL"):
+                await client.read_resource("log://never")
+        assert len((tmp_path / "starts").read_text().split()) == 2
+
+    run(test())
+
+
+def test_nothing_is_opened_again_where_that_is_not_wanted(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with child(tmp_path, retry=NEVER) as client:
+            with pytest.raises(ConnectionLost, match="SIGKILL"):
+                await client.read_resource("log://once")
+            with pytest.raises(ConnectionLost, match="is gone"):
+                await client.read_resource("log://today")
+        assert len((tmp_path / "starts").read_text().split()) == 1
+
+    run(test())
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_child_that_cannot_be_started_again_is_given_up(tmp_path: Path, watched: bool) -> None:
+    async def test() -> None:
+        program = tmp_path / "server.py"
+        program.write_text(Path(PROGRAM).read_text())
+        retry = Retry(attempts=3, watching=3, first=0.001)
+        async with Client([sys.executable, program, tmp_path], retry=retry) as client:
+            pid = await pid_of(client)
+            changes = await client.watch("log://today") if watched else None
+            program.write_text("import sys; open(sys.argv[1] + '/starts', 'a').write('x\\n'); sys.exit('no disk')")
+            os.kill(pid, signal.SIGKILL)
+            with pytest.raises(ConnectionFailed, match="no disk"):
+                await (anext(changes) if changes else client.list_tools())
+        assert len((tmp_path / "starts").read_text().split()) == 4
+
+    run(test())
+
+
+def test_call_that_waits_for_the_next_child_keeps_its_time(tmp_path: Path) -> None:
+    async def test() -> None:
+        program = tmp_path / "server.py"
+        program.write_text(Path(PROGRAM).read_text())
+        async with Client([sys.executable, program, tmp_path], retry=QUICK) as client:
+            pid = await pid_of(client)
+            program.write_text("import time; time.sleep(60)")
+            os.kill(pid, signal.SIGKILL)
+            with pytest.raises((RequestTimeout, ConnectionLost)):
+                await client.call_tool("pid", timeout=0.2)
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("pid", timeout=0.2)
+
+    run(test())
+
+
+def test_close_ends_an_opening_and_whoever_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
+
+    async def test() -> None:
+        program = tmp_path / "server.py"
+        program.write_text(Path(PROGRAM).read_text())
+        client = Client([sys.executable, program, tmp_path], retry=QUICK)
+        await client.open()
+        pid = await pid_of(client)
+        changes = await client.watch("log://today")
+        program.write_text(
+            "import os, sys, time; open(sys.argv[1] + '/late', 'w').write(str(os.getpid())); time.sleep(60)"
+        )
+        os.kill(pid, signal.SIGKILL)
+        calls = [asyncio.ensure_future(client.read_resource("log://today")) for _ in range(3)]
+        await appeared(tmp_path / "late")
+        begun = time.monotonic()
+        await client.close()
+        assert time.monotonic() - begun < 2
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(outcome, ConnectionLost)
+        assert [change async for change in changes] == []
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "late").read_text()), 0)
+        assert len(asyncio.all_tasks()) == TASKS
+
+    run(test())
+
+
+def test_close_during_the_first_opening_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE", 0.1)
+
+    async def test() -> None:
+        started = tmp_path / "started"
+        code = f"import time; open({str(started)!r}, 'w'); time.sleep(60)"
+        client = Client([sys.executable, "-c", code])
+        openings = [asyncio.ensure_future(client.open()) for _ in range(2)]
+        await appeared(started)
+        await client.close()
+        for outcome in await asyncio.gather(*openings, return_exceptions=True):
+            assert isinstance(outcome, ConnectionLost)
+
+    run(test())
+
+
+@pytest.mark.parametrize("era", [STATELESS, OLD])
+def test_output_that_is_no_message_breaks_nothing(era: str) -> None:
+    noise = r"raw(b'Traceback (most recent call last):\n\xff\xfe\n{half a mes\n[]\n\n')"
+    code = PRELUDE + era.replace("m = read()\n", f"m = read(); {noise}\n")
+
+    async def test() -> None:
+        async with Client([sys.executable, "-I", "-S", "-c", code], retry=NEVER) as client:
+            for _ in range(3):
+                assert len(await client.list_tools()) == 1
+
+    run(test())
+
+
+def test_child_that_ends_right_behind_its_first_answer_is_missed_by_nobody(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    once = f"if not os.path.exists({str(mark)!r}): open({str(mark)!r}, 'w'); sys.exit(3)\n"
+    first = "discovered(read(), '2026-07-28')\n" + once
+    command = [sys.executable, "-I", "-S", "-c", PRELUDE + first + STATELESS]
+
+    async def test() -> None:
+        async with Client(command, retry=QUICK) as client:
+            assert len(await client.list_tools()) == 1
+            assert len(await client.list_tools()) == 1
+
+    run(test())
+
+
+# HTTP.
+
+
+@ERAS
+def test_http_server_that_restarts_is_found_again(quay: Quay, revision: str) -> None:
+    async def test() -> None:
+        async with (
+            Client(quay.url, revision=revision, retry=QUICK) as client,
+            client.watch("log://today") as changes,
+        ):
+            first = await pid_of(client)
+            quay.end()
+            await asyncio.to_thread(quay.start)
+            second = await pid_of(client)
+            assert second != first
+            assert await anext(changes) == MISSED
+            await client.call_tool("change", {"uri": "log://today"})
+            assert await anext(changes) == Change("resource", "log://today")
+            assert client.revision == revision
+
+    run(test())
+
+
+@ERAS
+def test_http_call_in_flight_fails_and_what_only_reads_does_not(quay: Quay, revision: str) -> None:
+    async def test() -> None:
+        async with Client(quay.url, revision=revision, retry=Retry(first=0.01, attempts=50, most=0.1)) as client:
+            waiting = asyncio.ensure_future(client.call_tool("wait"))
+            await appeared(quay.folder / "waiting")
+            quay.end()
+            with pytest.raises((ConnectionLost, ConnectionFailed)):
+                await waiting
+            with pytest.raises((ConnectionLost, ConnectionFailed)):
+                await client.call_tool("pid")
+            await asyncio.to_thread(quay.start)
+            assert (await client.read_resource("log://today")).text == "calm"
+
+    run(test())
+
+
+def test_session_that_was_ended_is_begun_anew(quay: Quay) -> None:
+    """2025-11-25, sessions: a 404 is answered by `initialize` without the id; the call had no effect, so it is sent."""
+
+    async def test() -> None:
+        import aiohttp
+
+        async with (
+            Client(quay.url, revision="2025-11-25", retry=QUICK) as client,
+            client.watch("log://today") as changes,
+        ):
+            link: Any = client._living.link
+            async with aiohttp.ClientSession() as other:
+                headers = {"Mcp-Session-Id": link._session_id, "MCP-Protocol-Version": "2025-11-25"}
+                async with other.delete(quay.url, headers=headers) as answer:
+                    assert answer.status in (200, 204)
+            assert await pid_of(client) == quay.process.pid
+            assert await anext(changes) == MISSED
+            assert client._living.link is not link
+
+    run(test())
+
+
+def test_older_transport_is_found_and_comes_back_too(quay: Quay) -> None:
+    """HTTP+SSE of 2024-11-05: the URL takes no messages, its stream says where they go."""
+
+    async def test() -> None:
+        async with (
+            Client(quay.url.removesuffix("/mcp") + "/sse", retry=Retry(first=0.01, attempts=20)) as client,
+            client.watch("log://today") as changes,
+        ):
+            first = await pid_of(client)
+            quay.end()
+            await asyncio.to_thread(quay.start)
+            assert await pid_of(client) != first
+            assert await anext(changes) == MISSED
+            await client.call_tool("change", {"uri": "log://today"})
+            assert await anext(changes) == Change("resource", "log://today")
+
+    run(test())
+
+
+def test_gap_in_the_stream_of_a_session_is_told(quay: Quay) -> None:
+    async def test() -> None:
+        async with (
+            Client(quay.url, revision="2025-11-25") as client,
+            client.watch("log://today") as changes,
+            client.watch_lists() as lists,
+        ):
+            link: Any = client._living.link
+            link._may_have_missed()
+            assert await anext(changes) == MISSED
+            assert (await anext(lists)).missed
+
+    run(test())
+
+
+def test_many_watches_come_back_together_and_are_told_once_each(quay: Quay) -> None:
+    async def test() -> None:
+        async with Client(quay.url, retry=Retry(first=0.02)) as client:
+            watches = [await client.watch("log://today") for _ in range(50)]
+            quay.end(signal.SIGTERM)
+            await asyncio.to_thread(quay.start)
+            assert {await anext(watch) for watch in watches} == {MISSED}
+            await client.call_tool("change", {"uri": "log://today"})
+            assert {await anext(watch) for watch in watches} == {Change("resource", "log://today")}
+
+    run(test())
+
+
+# Bounds.
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"))
+
+
+def test_a_thousand_clients_in_memory_leave_nothing_behind() -> None:
+    async def cycle(server: Any) -> None:
+        async with Client(server) as client, client.watch("notes://today"):
+            await client.call_tool("add", {"a": 1, "b": 2})
+
+    async def test() -> None:
+        server = harbour()
+        for _ in range(20):
+            await cycle(server)
+        gc.collect()
+        before, objects = descriptors(), len(gc.get_objects())
+        for _ in range(1000):
+            await cycle(server)
+        gc.collect()
+        assert descriptors() == before
+        assert len(asyncio.all_tasks()) == TASKS
+        assert len(gc.get_objects()) - objects < 500
+
+    run(test())
+
+
+def test_fifty_children_leave_nothing_behind(tmp_path: Path) -> None:
+    async def cycle() -> None:
+        async with child(tmp_path) as client, client.watch("log://today"):
+            await client.call_tool("pid")
+
+    async def test() -> None:
+        await cycle()
+        gc.collect()
+        before = descriptors()
+        for _ in range(10):
+            await asyncio.gather(*(cycle() for _ in range(5)))
+        gc.collect()
+        assert descriptors() == before
+        assert len(asyncio.all_tasks()) == TASKS
+        for pid in (tmp_path / "starts").read_text().split():
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(pid), 0)
+
+    asyncio.run(asyncio.wait_for(test(), 120))
