@@ -1,0 +1,837 @@
+"""What a client keeps: for how long, for whom, how much of it, and what ends it; against servers of both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger import Client, Context, InvalidArgument, Server
+from wharfinger import types as t
+from wharfinger.client import NEVER, Cache, Retry
+from wharfinger.client.cache import OVERHEAD, Key, Shelf
+from wharfinger.errors import ConnectionLost, RemoteError, RequestTimeout, ResourceNotFound, WharfingerError
+from wharfinger.protocol.exchange import Request
+from wharfinger.transports.http_runner import serve_http
+
+HANDSHAKE = "2025-11-25"
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Quay(Server):
+    """A server that counts what it is asked, and answers reads when it may."""
+
+    def __init__(self, ttl: float = 60.0, scope: t.CacheScope = "private") -> None:
+        super().__init__("quay", ttl=ttl, cache_scope=scope, page_size=2)
+        self.asked: list[str] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        for number in range(3):
+            self.add_resource(f"notes://n{number}", self.note(number), name=f"n{number}")
+        self.add_resource("notes://folder", self.note(7))
+        self.add_resource("notes://folder/a", self.note(8))
+        self.add_tool(self.nothing)
+        self.hook(self.count)
+
+    async def nothing(self) -> str:
+        return "nothing"
+
+    def note(self, number: int) -> Any:
+        async def note() -> str:
+            await self.open.wait()
+            return f"note {number}, question {len(self.asked)}"
+
+        return note
+
+    async def count(self, call: Any, next: Any) -> Any:
+        self.asked.append(call.method)
+        return await next(call)
+
+    def times(self, method: str) -> int:
+        return self.asked.count(method)
+
+
+READ, LIST = "resources/read", "resources/list"
+
+
+async def text(client: Client, uri: str = "notes://n0", **options: Any) -> str:
+    return (await client.read_resource(uri, **options)).text
+
+
+async def settle() -> None:
+    """Everything that is ready goes on."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def over_http(server: Server, port: int = 0, authenticate: Any = None) -> AsyncIterator[str]:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    options = {} if authenticate is None else {"authenticate": authenticate}
+    task = asyncio.ensure_future(serve_http(server, port=port, on_ready=ready.set_result, **options))
+    try:
+        await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
+        yield f"{await ready}/mcp"
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+# For how long
+
+
+def test_answer_is_given_again_until_its_time_is_over() -> None:
+    async def test() -> None:
+        server, clock = Quay(ttl=60), Clock()
+        async with Client(server, cache=Cache(clock=clock)) as client:
+            first = await text(client)
+            clock.now += 59.9
+            assert await text(client) == first
+            assert server.times(READ) == 1
+            clock.now += 0.2
+            assert await text(client) != first
+            assert server.times(READ) == 2
+
+    run(test())
+
+
+@pytest.mark.parametrize("ttl", [0, -5])
+def test_answer_without_a_time_is_asked_for_each_time(ttl: float) -> None:
+    async def test() -> None:
+        server, cache = Quay(ttl=ttl), Cache()
+        async with Client(server, cache=cache) as client:
+            assert await text(client) != await text(client)
+            await client.list_tools()
+            await client.list_tools()
+            assert server.times("tools/list") == 2
+            assert len(cache) == cache.size == 0
+
+    run(test())
+
+
+RAW = """
+import json, sys
+
+times = 0
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    if asked["method"] == "server/discover":
+        result = {"supportedVersions": ["2026-07-28"], "capabilities": {"resources": {}}, "ttlMs": 0}
+        result["cacheScope"] = "private"
+    else:
+        times += 1
+        result = {"contents": [{"uri": "x:y", "text": str(times)}], **json.loads(sys.argv[1])}
+    answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"resultType": "complete", **result}}
+    sys.stdout.write(json.dumps(answer) + "\\n")
+    sys.stdout.flush()
+"""
+
+
+@pytest.mark.parametrize(
+    ("hints", "second"),
+    [
+        ({}, "2"),
+        ({"ttlMs": 60_000}, "1"),  # without a scope it is private
+        ({"cacheScope": "public"}, "2"),
+        ({"ttlMs": -1, "cacheScope": "public"}, "2"),
+        ({"ttlMs": 10**15, "cacheScope": "public"}, "1"),
+    ],
+)
+def test_hints_of_any_server_are_taken_for_no_more_than_they_say(
+    hints: dict[str, Any], second: str, tmp_path: Path
+) -> None:
+    async def test() -> None:
+        program = tmp_path / "raw.py"
+        program.write_text(RAW)
+        async with Client([sys.executable, str(program), json.dumps(hints)]) as client:
+            assert [await text(client, "x:y"), await text(client, "x:y")] == ["1", second]
+
+    run(test())
+
+
+def test_nothing_is_kept_longer_than_the_client_wants() -> None:
+    async def test() -> None:
+        server, clock = Quay(ttl=1e12), Clock()
+        async with Client(server, cache=Cache(clock=clock, longest=10)) as client:
+            await text(client)
+            clock.now += 11
+            await text(client)
+            assert server.times(READ) == 2
+
+    run(test())
+
+
+def test_each_page_of_a_list_is_kept_and_each_resource() -> None:
+    async def test() -> None:
+        server = Quay()
+        async with Client(server) as client:
+            listed = [resource.uri for resource in await client.list_resources()]
+            assert listed == [resource.uri async for resource in client.list_resources()]
+            assert server.times(LIST) == 3
+            assert (await text(client, "notes://n1")).startswith("note 1")
+            assert (await text(client, "notes://n2")).startswith("note 2")
+            assert [len(await client.list_tools()), len(await client.list_tools())] == [1, 1]
+            assert server.times("tools/list") == 1
+
+    run(test())
+
+
+def test_each_caller_gets_objects_of_its_own() -> None:
+    async def test() -> None:
+        async with Client(Quay()) as client:
+            (await client.list_resources())[0].name = "spoiled"
+            again = await client.list_resources()
+            again[0].name = "spoiled, too"
+            assert (await client.list_resources())[0].name == "n0"
+
+    run(test())
+
+
+def test_ping_and_tools_always_reach_the_server() -> None:
+    async def test() -> None:
+        server = Quay()
+
+        @server.tool
+        async def now() -> int:
+            return len(server.asked)
+
+        async with Client(server, revision="2026-07-28") as client:
+            before = server.times("server/discover")
+            await client.ping()
+            await client.ping()
+            assert server.times("server/discover") == before + 2
+            assert (await client.call_tool("now")).data != (await client.call_tool("now")).data
+
+    run(test())
+
+
+def test_fresh_asks_the_server_and_what_it_says_is_kept() -> None:
+    async def test() -> None:
+        server = Quay()
+        async with Client(server) as client:
+            first = await text(client)
+            second = await text(client, fresh=True)
+            assert first != second == await text(client)
+            await client.list_resources()
+            await client.list_resources(fresh=True)
+            assert server.times(LIST) == 6
+            await client.read_many(["notes://n0", "notes://n1"], fresh=True)
+            assert server.times(READ) == 4
+
+    run(test())
+
+
+@pytest.mark.parametrize("off", [False, Cache(entries=0), Cache(size=0)])
+def test_switched_off_it_keeps_nothing(off: Any) -> None:
+    async def test() -> None:
+        server = Quay()
+        async with Client(server, cache=off) as client:
+            assert await text(client) != await text(client)
+
+    run(test())
+
+
+def test_a_hook_sees_each_call_and_may_ask_for_a_fresh_one() -> None:
+    async def test() -> None:
+        server, seen = Quay(), []
+
+        async def insist(call: Any, next: Any) -> Any:
+            seen.append(call.method)
+            call.fresh = len(seen) > 2
+            return await next(call)
+
+        async with Client(server, hooks=[insist]) as client:
+            for _ in range(3):
+                await text(client)
+            assert (len(seen), server.times(READ)) == (3, 2)
+
+    run(test())
+
+
+def test_closed_client_gives_nothing_of_what_it_kept() -> None:
+    async def test() -> None:
+        client = Client(Quay())
+        async with client:
+            await text(client)
+        with pytest.raises(ConnectionLost, match="not open"):
+            await text(client)
+
+    run(test())
+
+
+# For whom
+
+
+def test_private_answers_are_for_one_authorization_and_public_ones_for_all() -> None:
+    async def test() -> None:
+        server, cache = Quay(), Cache()
+        server.add_resource("notes://board", server.note(9), cache_scope="public")
+        async with over_http(server) as url:
+            alice, also_alice, bob = (
+                Client(url, cache=cache, headers={name: value})
+                for name, value in (("X-Who", "alice"), ("x-who", "alice"), ("X-Who", "bob"))
+            )
+            async with alice, also_alice, bob:
+                private = await text(alice)
+                assert await text(also_alice) == private
+                assert await text(bob) != private
+                assert await text(alice) == private
+                board = await text(alice, "notes://board")
+                assert await text(bob, "notes://board") == board
+                assert server.times(READ) == 3
+
+    run(test())
+
+
+class Badge:
+    """A sign-in whose credential is what the test says, with a proof that is another one each time."""
+
+    def __init__(self) -> None:
+        self.token = "one"
+        self.proofs = 0
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        self.proofs += 1
+        return {"Authorization": f"DPoP {self.token}", "DPoP": str(self.proofs)}
+
+    async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+        return False
+
+
+def test_another_credential_is_another_person() -> None:
+    async def test() -> None:
+        server, badge, cache = Quay(), Badge(), Cache()
+        async with over_http(server) as url, Client(url, auth=badge, cache=cache) as client:
+            mine = await text(client)
+            await text(client, "notes://n1", fresh=True)
+            assert await text(client) == mine
+            badge.token = "two"
+            await client.ping()
+            theirs = await text(client)
+            assert theirs != mine
+            badge.token = "one"
+            await client.ping()
+            assert await text(client) == mine
+            badge.token = "three"  # known only when the request goes out: the answer belongs to nobody we know
+            await text(client, fresh=True)
+            assert await text(client) not in (mine, theirs)
+
+    run(test())
+
+
+def test_servers_and_capabilities_do_not_share_answers() -> None:
+    async def test() -> None:
+        cache, one, other = Cache(), Quay(scope="public"), Quay(scope="public")
+
+        async def sample(question: Any) -> str:
+            return "no"
+
+        async with Client(one, cache=cache) as a, Client(one, cache=cache) as b, Client(other, cache=cache) as c:
+            for client in (a, b, c):
+                await text(client)
+            assert (one.times(READ), other.times(READ)) == (1, 1)
+            async with Client(one, cache=cache, sampling=sample) as able:
+                await text(able)
+                assert one.times(READ) == 2
+
+    run(test())
+
+
+def test_answer_that_became_private_is_nobody_elses_any_more() -> None:
+    cache, clock = Cache(), Clock()
+    mine, yours = (Key("s", READ, "x:y", whose, "v") for whose in ("me", "you"))
+    cache = Cache(clock=clock)
+    cache.put(mine, b"{}", 60, public=True)
+    assert cache.get(yours) == b"{}"
+    cache.put(mine, b"{1}", 60, public=False)
+    assert (cache.get(mine), cache.get(yours)) == (b"{1}", None)
+
+
+def test_answers_to_answers_are_not_kept() -> None:
+    """The result of a request that carried answers or a state belongs to that exchange (2026-07-28, caching)."""
+
+    async def test() -> None:
+        server, names = Quay(), iter(("Mary", "Anne"))
+
+        @server.resource("notes://whose")
+        async def whose(ctx: Context) -> str:
+            answer = await ctx.elicit("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})
+            return str(answer)
+
+        async def elicit(question: Any) -> dict[str, str]:
+            return {"name": next(names)}
+
+        cache = Cache()
+        async with Client(server, cache=cache, elicitation=elicit, revision="2026-07-28") as client:
+            assert "Mary" in await text(client, "notes://whose")
+            assert "Anne" in await text(client, "notes://whose")
+            assert len(cache) == 0
+
+    run(test())
+
+
+def test_concurrent_readers_of_what_is_asked_back_answer_each_for_themselves() -> None:
+    async def test() -> None:
+        server, asked = Quay(), []
+
+        @server.resource("notes://whose")
+        async def whose(ctx: Context) -> str:
+            answer = await ctx.elicit("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})
+            return str(answer)
+
+        async def elicit(question: Any) -> dict[str, str]:
+            asked.append(question)
+            return {"name": f"ship {len(asked)}"}
+
+        async with Client(server, elicitation=elicit, revision="2026-07-28") as client:
+            texts = await asyncio.gather(*(text(client, "notes://whose") for _ in range(3)))
+            assert len(set(texts)) == len(asked) == 3
+
+    run(test())
+
+
+# One request for all who ask the same
+
+
+def test_equal_reads_at_once_make_one_request() -> None:
+    async def test() -> None:
+        server = Quay()
+        server.open.clear()
+        async with Client(server) as client:
+            reads = [asyncio.ensure_future(text(client)) for _ in range(20)]
+            other = asyncio.ensure_future(text(client, "notes://n1"))
+            await settle()
+            server.open.set()
+            assert len(set(await asyncio.gather(*reads))) == 1
+            assert (await other).startswith("note 1")
+            assert server.times(READ) == 2
+
+    run(test())
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_cancelling_one_reader_does_not_cancel_the_others(who: int) -> None:
+    async def test() -> None:
+        server = Quay()
+        server.open.clear()
+        async with Client(server) as client:
+            reads = [asyncio.ensure_future(text(client)) for _ in range(5)]
+            await settle()
+            reads[who].cancel()
+            await settle()
+            server.open.set()
+            results = await asyncio.gather(*reads, return_exceptions=True)
+            assert isinstance(results.pop(who), asyncio.CancelledError)
+            assert len(set(results)) == 1
+            assert server.times(READ) == (2 if who == 0 else 1)  # the one who had asked took its request along
+
+    run(test())
+
+
+def test_each_reader_waits_as_long_as_it_wants() -> None:
+    async def test() -> None:
+        server = Quay()
+        server.open.clear()
+        async with Client(server) as client:
+            hurried = asyncio.ensure_future(text(client, timeout=0.02))
+            patient = asyncio.ensure_future(text(client))
+            also_hurried = asyncio.ensure_future(text(client, timeout=0.02))
+            for each in (hurried, also_hurried):
+                with pytest.raises(RequestTimeout):
+                    await each
+            server.open.set()
+            assert (await patient).startswith("note 0")
+
+    run(test())
+
+
+def test_readers_of_what_may_not_be_kept_get_answers_of_their_own() -> None:
+    """An answer that is out of date at once may be older than what its second reader did before it asked."""
+
+    async def test() -> None:
+        server = Quay(ttl=0)
+        async with Client(server) as client:
+            texts = await asyncio.gather(*(text(client) for _ in range(4)))
+            assert server.times(READ) == 4
+            server.open.clear()
+            reads = [asyncio.ensure_future(text(client)) for _ in range(4)]
+            await settle()
+            assert server.times(READ) == 8  # known by now: nobody waits for another one
+            server.open.set()
+            assert len(await asyncio.gather(*reads)) == len(texts)
+
+    run(test())
+
+
+def test_what_may_be_kept_from_now_on_is_kept_soon() -> None:
+    async def test() -> None:
+        server, ttl = Quay(), [0]
+
+        @server.hook(READ)
+        async def lasting(call: Any, next: Any) -> Any:
+            result = await next(call)
+            call.ttl_ms = ttl[0]
+            return result
+
+        async with Client(server) as client:
+            await text(client)
+            await text(client)
+            ttl[0] = 60_000
+            for _ in range(5):
+                await text(client)
+            assert server.times(READ) == 4
+
+    run(test())
+
+
+def test_an_error_is_for_the_one_who_asked() -> None:
+    async def test() -> None:
+        server = Quay()
+        async with Client(server) as client:
+            results = await asyncio.gather(*(text(client, "notes://none") for _ in range(3)), return_exceptions=True)
+            assert all(isinstance(result, ResourceNotFound) for result in results)
+            assert len({id(result) for result in results}) == 3
+            assert server.times(READ) == 3
+
+    run(test())
+
+
+# What ends it
+
+
+@pytest.mark.parametrize("link", ["memory", "http"])
+def test_change_of_a_resource_ends_it_and_what_lies_below_and_above(link: str) -> None:
+    async def check(server: Quay, client: Client) -> None:
+        uris = ["notes://n0", "notes://folder", "notes://folder/a"]
+        async with client.watch("notes://folder/a") as changes, client.watch("notes://n1"):
+            before = [await text(client, uri) for uri in uris]
+            assert [await text(client, uri) for uri in uris] == before
+            server.resource_updated("notes://folder/a")
+            assert (await anext(changes)).uri == "notes://folder/a"
+            after = [await text(client, uri) for uri in uris]
+            assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]
+
+    async def test() -> None:
+        server = Quay()
+        if link == "memory":
+            async with Client(server, revision="2026-07-28") as client:
+                await check(server, client)
+        else:
+            async with over_http(server) as url, Client(url) as client:
+                await check(server, client)
+
+    run(test())
+
+
+def test_change_of_a_list_ends_all_its_pages_and_no_other_list() -> None:
+    async def test() -> None:
+        server = Quay()
+        async with Client(server, revision="2026-07-28") as client, client.watch_lists() as changes:
+            await client.list_resources()
+            await client.list_tools()
+            server.add_resource("notes://later", server.note(5))
+            assert (await anext(changes)).kind == "resources"
+            assert "notes://later" in [resource.uri for resource in await client.list_resources()]
+            await client.list_tools()
+            assert (server.times(LIST), server.times("tools/list")) == (6, 1)
+
+    run(test())
+
+
+def test_change_during_a_read_lets_nobody_have_its_answer_later() -> None:
+    async def test() -> None:
+        server = Quay()
+        async with Client(server, revision="2026-07-28") as client, client.watch("notes://n0") as changes:
+            server.open.clear()
+            server.asked.clear()
+            early = asyncio.ensure_future(text(client))
+            await settle()
+            server.resource_updated("notes://n0")
+            await anext(changes)
+            late = asyncio.ensure_future(text(client))
+            await settle()
+            assert server.times(READ) == 2
+            server.open.set()
+            await early
+            newest = await late
+            assert await text(client) == newest
+            assert server.times(READ) == 2
+
+    run(test())
+
+
+def test_cursor_that_is_refused_ends_all_pages_and_the_list_is_read_from_its_beginning() -> None:
+    async def test() -> None:
+        server, clock, valid = Quay(), Clock(), ["a"]
+
+        async def listed(request: Request) -> Any:
+            server.asked.append("page")
+            cursor = request.params.cursor
+            if cursor is not t.UNSET and cursor != valid[0]:
+                raise InvalidArgument("This cursor is of no use any more.")
+            result = t.ListResourcesResult(resources=[])
+            first = cursor is t.UNSET
+            result.resources = [t.Resource(uri=f"x:{'first' if first else valid[0]}", name="x")]
+            result.next_cursor = valid[0] if first else t.UNSET
+            request.ttl_ms = 60_000 if first else 1000
+            return result
+
+        server.handlers[LIST] = listed
+        cache = Cache(clock=clock)
+        async with Client(server, cache=cache, revision="2026-07-28") as client:
+            assert [each.uri for each in await client.list_resources()] == ["x:first", "x:a"]
+            clock.now += 2  # the second page is over, the first one is not
+            valid[0] = "b"
+            assert [each.uri for each in await client.list_resources()] == ["x:first", "x:b"]
+            assert server.times("page") == 5
+            clock.now += 2
+            valid[0] = "c"
+            with pytest.raises(RemoteError, match="of no use"):
+                [each async for each in client.list_resources()]  # what was given already is not given again
+            assert len(cache) == 0
+
+    run(test())
+
+
+def test_missing_resource_ends_what_was_kept_of_it() -> None:
+    async def test() -> None:
+        server, cache = Quay(), Cache()
+        async with Client(server, cache=cache) as client:
+            await text(client)
+            server.remove_resource("notes://n0")
+            with pytest.raises(ResourceNotFound):
+                await text(client, fresh=True)
+            assert len(cache) == 0
+
+    run(test())
+
+
+PROGRAM = """
+import os
+from wharfinger import Server
+
+server = Server("mortal", ttl=3600)
+
+@server.resource("notes://pid")
+def pid() -> str:
+    return str(os.getpid())
+
+@server.tool
+def die() -> str:
+    os._exit(1)
+
+server.run()
+"""
+
+
+def test_server_that_was_started_again_is_asked_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        program = tmp_path / "mortal.py"
+        program.write_text(PROGRAM)
+        async with Client(program, retry=Retry(first=0.01)) as client:
+            first = await text(client, "notes://pid")
+            assert await text(client, "notes://pid") == first
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("die")
+            await client.ping()
+            assert await text(client, "notes://pid") != first
+
+    run(test())
+
+
+# The handshake era
+
+
+def test_without_a_watch_on_lists_a_session_keeps_nothing() -> None:
+    async def test() -> None:
+        server, cache = Quay(), Cache()
+        async with Client(server, cache=cache, revision=HANDSHAKE) as client:
+            await client.list_resources()
+            await client.list_resources()
+            assert await text(client) != await text(client)
+            assert (server.times(LIST), len(cache)) == (6, 0)
+
+    run(test())
+
+
+@pytest.mark.parametrize("link", ["memory", "http"])
+def test_with_a_watch_on_lists_a_session_keeps_them_until_they_change_or_it_ends(link: str) -> None:
+    async def check(server: Quay, client: Client) -> None:
+        async with client.watch_lists() as changes:
+            await client.list_resources()
+            await client.list_resources()
+            assert server.times(LIST) == 3
+            assert await text(client) != await text(client)  # no list, and no time
+            server.add_resource("notes://later", server.note(5))
+            await anext(changes)
+            assert len(await client.list_resources()) == 6
+            assert server.times(LIST) == 6
+        await client.list_resources()
+        assert server.times(LIST) == 9
+        async with client.watch_lists():
+            await client.list_resources()
+            assert server.times(LIST) == 12
+
+    async def test() -> None:
+        server = Quay()
+        if link == "memory":
+            async with Client(server, revision=HANDSHAKE) as client:
+                await check(server, client)
+        else:
+            async with over_http(server) as url, Client(url, revision=HANDSHAKE) as client:
+                await check(server, client)
+
+    run(test())
+
+
+def test_lists_of_one_session_are_not_those_of_another() -> None:
+    async def test() -> None:
+        server, cache = Quay(scope="public"), Cache()
+        one, other = (Client(server, cache=cache, revision=HANDSHAKE) for _ in range(2))
+        async with one, other, one.watch_lists(), other.watch_lists():
+            await one.list_resources()
+            await other.list_resources()
+            assert server.times(LIST) == 6
+
+    run(test())
+
+
+# When the server is not there
+
+
+def test_stale_answer_stands_in_for_a_server_that_is_gone_if_that_is_wanted() -> None:
+    async def test() -> None:
+        clock = Clock()
+        cache = Cache(clock=clock, stale_if_error=100)
+        async with over_http(Quay(ttl=10)) as url:
+            client = Client(url, cache=cache, retry=NEVER)
+            await client.open()
+            kept = await text(client)
+        async with client:
+            assert await text(client) == kept
+            clock.now += 50
+            assert await text(client) == kept
+            with pytest.raises(WharfingerError):
+                await text(client, fresh=True)
+            with pytest.raises(WharfingerError):
+                await text(client, "notes://n1")
+            clock.now += 61
+            with pytest.raises(WharfingerError):
+                await text(client)
+
+    run(test())
+
+
+# How much
+
+
+def test_negative_bounds_are_refused() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        Cache(entries=-1)
+
+
+ops = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 6), st.integers(0, 300), st.sampled_from([-1.0, 0.0, 1.0, 5.0, 1e9])),
+        st.tuples(st.just("get"), st.integers(0, 6)),
+        st.tuples(st.just("forget"), st.integers(0, 6)),
+        st.tuples(st.just("drop"), st.integers(0, 6)),
+        st.tuples(st.just("pass"), st.floats(0, 4)),
+    ),
+    max_size=60,
+)
+
+
+@given(ops, st.integers(0, 4), st.integers(0, 4 * OVERHEAD))
+def test_bounds_and_times_hold_whatever_is_kept(steps: list[Any], entries: int, size: int) -> None:
+    clock = Clock()
+    cache = Cache(entries=entries, size=size, longest=50, clock=clock)
+    model: OrderedDict[int, tuple[bytes, float]] = OrderedDict()
+
+    def key(number: int) -> Key:
+        return Key("s", READ, f"x:{number}", "me", "v")
+
+    def weight(data: bytes) -> int:
+        return len(data) + OVERHEAD + 3
+
+    for step in steps:
+        match step:
+            case "put", number, length, seconds:
+                data = b"x" * length
+                cache.put(key(number), data, seconds, public=False)
+                model.pop(number, None)
+                if seconds > 0 and weight(data) <= size and entries:
+                    model[number] = data, clock.now + min(seconds, 50)
+                while len(model) > entries or sum(weight(data) for data, _ in model.values()) > size:
+                    model.popitem(last=False)
+            case "get", number:
+                data, until = model.get(number, (None, 0.0))
+                if data is not None and clock.now >= until:
+                    del model[number]
+                    data = None
+                elif data is not None:
+                    model.move_to_end(number)
+                assert cache.get(key(number)) == data
+            case "forget", number:
+                cache.forget(key(number))
+                model.pop(number, None)
+            case "drop", number:
+                name = f"x:{number}"
+                cache.drop(lambda each: str(each.name) >= name)  # noqa: B023  # used up before the name is another one
+                for other in [other for other in model if other >= number]:
+                    del model[other]
+            case "pass", seconds:
+                clock.now += seconds
+        assert len(cache) == len(model) <= entries
+        assert cache.size == sum(weight(data) for data, _ in model.values()) <= size
+
+
+@given(st.text("ab/?#", max_size=8), st.text("ab/?#", max_size=8))
+def test_a_change_concerns_exactly_the_line_of_folders_it_lies_in(changed: str, kept: str) -> None:
+    cache = Cache()
+    shelf = Shelf(cache, "http://quay", {}, t.ClientCapabilities())
+    cache.put(Key("http://quay", READ, f"x:{kept}", "me", "v"), b"{}", 60, public=False)
+    cache.put(Key("http://other", READ, f"x:{kept}", "me", "v"), b"{}", 60, public=False)
+    shelf.changed("resource", f"x:{changed}")
+
+    def parts(uri: str) -> bool:
+        """Whether one is the other, or goes on after a mark of a part."""
+        one, other = sorted((f"x:{changed}", f"x:{kept}"), key=len)
+        return one == other or any(
+            other == one + rest and (one[-1] == "/" or rest[0] in "/?#") for rest in [other[len(one) :]] if rest
+        )
+
+    assert len(cache) == (1 if parts(kept) else 2)
+
+
+def test_what_a_cache_says_of_itself_gives_no_secrets_away() -> None:
+    cache = Cache()
+    cache.put(Key("s", READ, "x:y", frozenset({("authorization", "secret")}), "v"), msgspec.Raw(b"{}"), 9, public=False)
+    assert "secret" not in repr(cache)
+    cache.clear()
+    assert len(cache) == cache.size == 0
