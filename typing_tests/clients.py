@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import assert_type
 
 from wharfinger import Client, Server, types
+from wharfinger.client import ReadResult
+from wharfinger.errors import WharfingerError
 
 
 @dataclass
@@ -36,6 +38,10 @@ async def uses() -> None:
         assert_type(result.data, Berth)
         numbers = await client.call_tool("depths", returns=list[int])
         assert_type(numbers.data, list[int])
+
+        assert_type(await client.read_many(["a:b"]), list[ReadResult])
+        assert_type(await client.read_many(["a:b"], errors="return"), list[ReadResult | WharfingerError])
+        assert_type(await client.template("log").read(vessel="mary"), ReadResult)
 
         async for change in client.watch("log://mary/today"):
             assert_type(change.uri, str)

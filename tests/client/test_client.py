@@ -17,6 +17,7 @@ from tests.client.harbour import Berth, harbour
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
 from wharfinger.client import Change
+from wharfinger.client.retrying import NEVER
 from wharfinger.errors import (
     ConnectionLost,
     InvalidResponse,
@@ -422,13 +423,13 @@ def test_watch_ends_with_its_client(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_watch_fails_with_its_connection(revision: str) -> None:
+def test_watch_fails_with_its_connection_where_none_is_opened_again(revision: str) -> None:
     async def test() -> None:
-        async with Client(PROGRAM, revision=revision) as client:
+        async with Client(PROGRAM, revision=revision, retry=NEVER) as client:
             changes = await client.watch("notes://today")
             waiting = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0)
-            link: Any = client._link
+            link: Any = client._living.link
             link._child._transport.kill()
             with pytest.raises(ConnectionLost, match="SIGKILL"):
                 await waiting
@@ -439,7 +440,7 @@ def test_watch_fails_with_its_connection(revision: str) -> None:
 def test_server_that_drains_ends_its_watches() -> None:
     async def test() -> None:
         server = harbour()
-        async with Client(server) as client:
+        async with Client(server, retry=NEVER) as client:
             changes = await client.watch("notes://today")
             server.drain()
             with pytest.raises(ConnectionLost, match="has ended the watch"):

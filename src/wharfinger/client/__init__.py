@@ -1,7 +1,25 @@
 """The client's side: `Client` and what its calls give back; imports no transport before it is used."""
 
+from wharfinger.client.cache import Cache
+from wharfinger.client.calls import Call, Hook, Next
 from wharfinger.client.client import Client
 from wharfinger.client.results import Listing, ReadResult, ToolResult
+from wharfinger.client.retrying import NEVER, Retry
+from wharfinger.client.templates import Template
 from wharfinger.client.watching import Change, Watch
 
-__all__ = ["Change", "Client", "Listing", "ReadResult", "ToolResult", "Watch"]
+__all__ = [
+    "NEVER",
+    "Cache",
+    "Call",
+    "Change",
+    "Client",
+    "Hook",
+    "Listing",
+    "Next",
+    "ReadResult",
+    "Retry",
+    "Template",
+    "ToolResult",
+    "Watch",
+]

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidResponse
+from wharfinger.errors import InvalidResponse, RemoteInvalidParams
 
 __all__ = ["Listing", "ReadResult", "ToolResult", "convert"]
 
@@ -59,8 +59,14 @@ class Listing(Generic[T]):
 
     async def _all(self) -> list[T]:
         items: list[T] = []
-        async for page in self.pages():
-            items += page
+        try:
+            async for page in self.pages():
+                items += page
+        except RemoteInvalidParams:
+            if not items:
+                raise
+            # The cursor is of no use any more, since the list changed, or the page before was one that is kept.
+            return [item async for item in self]
         return items
 
 
@@ -176,7 +182,10 @@ class ToolResult(Generic[T]):
 
 def text_of(result: t.CallToolResult) -> str:
     """All blocks of text, one after the other."""
-    return "\n".join(block.text for block in result.content if isinstance(block, t.TextContent))
+    content = result.content
+    if len(content) == 1 and type(content[0]) is t.TextContent:  # nearly always
+        return content[0].text
+    return "\n".join(block.text for block in content if isinstance(block, t.TextContent))
 
 
 def data_of(result: t.CallToolResult, wanted: Any) -> Any:

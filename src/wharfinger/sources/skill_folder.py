@@ -18,10 +18,10 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import ResourceNotFound
+from wharfinger.protocol.frontmatter import LONGEST, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.server.source import Hits
 from wharfinger.sources.file_uri import quote
 from wharfinger.sources.folder import CHILDREN, COMPLETIONS, Folder, UnusableFolder
-from wharfinger.sources.frontmatter import LONGEST, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.sources.ignore import Choice
 from wharfinger.sources.labels import resolve_root
 from wharfinger.sources.safe_open import NotServed, holds, open_file, stat_entry
@@ -88,7 +88,7 @@ def skills(
         MissingExtra: the extra `skills` is not installed, which reads YAML.
         UnusableFolder: it is missing, no folder, not readable, or `/` or the home folder by a relative path.
     """
-    need_yaml()
+    need_yaml("Publishing skills")
     return Skills(
         resolve_root(path), prefix=prefix, choice=Choice((), (), hidden), poll=1.0 if poll is True else poll or None
     )

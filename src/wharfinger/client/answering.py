@@ -1,0 +1,303 @@
+"""What a server may ask of its client: by a request, or in a result, which is alike here; shows and opens nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from wharfinger import types as t
+from wharfinger.errors import (
+    Cancelled,
+    Declined,
+    InternalError,
+    InvalidParams,
+    InvalidResponse,
+    MethodNotFound,
+    ProtocolError,
+)
+from wharfinger.protocol.jsonrpc import Message, encode
+from wharfinger.protocol.methods import METHODS
+
+__all__ = ["Answering", "Consent", "Elicit", "Pausable", "Roots", "Sample"]
+
+Elicit = Callable[[t.ElicitRequestParams], Awaitable[Any]]
+"""Puts a form to the user: returns fields (what encodes to an object), `"decline"`, `"cancel"`, or an ElicitResult."""
+
+Consent = Callable[[t.ElicitRequestParams], Awaitable[Any]]
+"""Shows the whole URL to the user and asks before it is opened; True says that the user went there."""
+
+Sample = Callable[[t.CreateMessageRequestParams], Awaitable[str | t.CreateMessageResult]]
+"""Asks a model: returns its text, or the whole result."""
+
+Place = str | os.PathLike[str] | t.Root
+Roots = Sequence[Place] | Callable[[], Awaitable[Sequence[Place]]]
+"""Folders and files in which the user works: paths, `file:` URIs, or an async function that returns them."""
+
+MOST_QUESTIONS = 64
+"""Questions in one result; no honest server has more."""
+REJECTED = -1
+"""The code for a sampling request that the user refused (2025-11-25, sampling: error handling)."""
+ANONYMOUS_MODEL = "unnamed"
+
+
+class Pausable(Protocol):
+    """A deadline that stands still while a question is open: people take longer than machines."""
+
+    def pause(self) -> None:
+        """Stand still."""
+        ...
+
+    def go_on(self) -> None:
+        """Run again, with the time that was left."""
+        ...
+
+
+class Answering:
+    """The handlers of one client, and what it declares because of them."""
+
+    def __init__(
+        self,
+        *,
+        elicitation: Elicit | None = None,
+        consent: Consent | None = None,
+        sampling: Sample | None = None,
+        sampling_tools: bool = False,
+        roots: Roots | None = None,
+    ) -> None:
+        """Raises TypeError where a handler cannot be called, or roots are neither a sequence nor a function."""
+        for name, handler in (("elicitation", elicitation), ("consent", consent), ("sampling", sampling)):
+            if handler is not None and not callable(handler):
+                raise TypeError(f"{name} wants an async function, not {type(handler).__name__}.")
+        if isinstance(roots, str | os.PathLike) or not (
+            roots is None or callable(roots) or isinstance(roots, Sequence)
+        ):
+            raise TypeError("roots wants a list of paths or file: URIs, or an async function that returns one.")
+        if sampling_tools and sampling is None:
+            raise TypeError("sampling_tools says what the sampling handler can do: give sampling=, too.")
+        self._elicitation, self._consent = elicitation, consent
+        self._sampling, self._sampling_tools = sampling, sampling_tools
+        self._roots = roots
+        self._open = 0
+        self.deadlines: set[Pausable] = set()
+        """Those of the calls under way: they stand still while a question of the server is open."""
+        self._by_method: dict[str, Callable[[Any], Awaitable[Any]]] = {}
+        if elicitation is not None or consent is not None:
+            self._by_method["elicitation/create"] = self._elicit
+        if sampling is not None:
+            self._by_method["sampling/createMessage"] = self._sample
+        if roots is not None:
+            self._by_method["roots/list"] = self._list_roots
+
+    @property
+    def capabilities(self) -> t.ClientCapabilities:
+        """What follows from the handlers."""
+        declared = t.ClientCapabilities()
+        if self._elicitation is not None or self._consent is not None:
+            declared.elicitation = t.ElicitationCapability(
+                form={} if self._elicitation is not None else UNSET, url={} if self._consent is not None else UNSET
+            )
+        if self._sampling is not None:
+            declared.sampling = t.SamplingCapability(tools={} if self._sampling_tools else UNSET)
+        if self._roots is not None:
+            declared.roots = t.RootsCapability(list_changed=True)
+        return declared
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any handler."""
+        return bool(self._by_method)
+
+    # Requests (handshake era).
+
+    async def answer(self, message: Message) -> Any:
+        """Answer a request of the server: a result.
+
+        Raises:
+            ProtocolError: what the server is told instead.
+        """
+        method = message.method if isinstance(message.method, str) else ""
+        handle = self._by_method.get(method)
+        if handle is None:
+            raise MethodNotFound(f"This client declares no capability for {method[:64]!r}.")
+        try:
+            params = METHODS[method].decode_params(b"{}" if isinstance(message.params, UnsetType) else message.params)
+        except msgspec.MsgspecError as error:
+            raise InvalidParams(f"Invalid params: {error}") from None
+        try:
+            with self._waiting():
+                return await handle(params)
+        except ProtocolError as error:
+            if error.remote:  # said by another server: not ours to repeat
+                raise InternalError("This client could not answer.") from error
+            raise
+
+    # Questions in a result (stateless era).
+
+    async def fulfil(self, questions: Mapping[str, t.InputRequest]) -> dict[str, Raw]:
+        """Answer the questions of one result, in their order, by the same keys.
+
+        Raises:
+            InvalidResponse: the server asks for what was not declared, or what cannot be answered.
+            Exception: what a handler raises.
+        """
+        if len(questions) > MOST_QUESTIONS:
+            raise InvalidResponse(f"The server asks {len(questions)} questions at once; {MOST_QUESTIONS} are allowed.")
+        answers: dict[str, Raw] = {}
+        for key, question in questions.items():
+            answers[key] = Raw(encode(await self._fulfil(question)))
+        return answers
+
+    async def _fulfil(self, question: t.InputRequest) -> Any:
+        method = question.__struct_config__.tag
+        handle = self._by_method.get(cast("str", method))
+        if handle is None:
+            raise InvalidResponse(f"The server asks {method}, for which this client declared no capability.")
+        try:
+            with self._waiting():
+                return await handle(question.params)
+        except (InvalidParams, MethodNotFound) as error:
+            if error.remote:
+                raise
+            raise InvalidResponse(f"The server asks {method} in a way that cannot be answered: {error}") from None
+
+    async def sent_to(self, errands: Sequence[t.ElicitRequestParams]) -> bool:
+        """Whether the user went to the URLs that a refusal names; False where nobody can be asked."""
+        if self._consent is None or not errands:
+            return False
+        for errand in errands:
+            with self._waiting():
+                if (await self._elicit(errand)).action != "accept":
+                    return False
+        return True
+
+    @contextmanager
+    def _waiting(self) -> Generator[None]:
+        self._open += 1
+        if self._open == 1:
+            for deadline in self.deadlines:
+                deadline.pause()
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open:
+                for deadline in self.deadlines:
+                    deadline.go_on()
+
+    def watch_over(self, deadline: Pausable) -> None:
+        """Have a deadline stand still while a question is open."""
+        self.deadlines.add(deadline)
+        if self._open:
+            deadline.pause()
+
+    # Elicitation.
+
+    async def _elicit(self, question: t.ElicitRequestParams) -> t.ElicitResult:
+        try:
+            t.check_elicitation(question)
+        except ValueError as error:
+            raise InvalidParams(str(error)) from None
+        by_url = question.mode == "url"
+        handler = self._consent if by_url else self._elicitation
+        if handler is None:
+            # Known, but not in this mode (2025-11-25, elicitation: -32602).
+            raise InvalidParams(f"This client declares no elicitation by {'url' if by_url else 'form'}.")
+        try:
+            answer: Any = await handler(question)
+        except Declined:
+            return t.ElicitResult(action="decline")
+        except Cancelled:
+            return t.ElicitResult(action="cancel")
+        return _consented(answer) if by_url else _filled_in(answer, question)
+
+    # Sampling.
+
+    async def _sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
+        if not self._sampling_tools and (params.tools is not UNSET or params.tool_choice is not UNSET):
+            raise InvalidParams("This client declares no sampling.tools.")
+        _check_tool_use(params.messages)
+        assert self._sampling is not None
+        try:
+            answer = await self._sampling(params)
+        except (Declined, Cancelled) as error:
+            raise ProtocolError(error.text or "The user refused.", code=REJECTED) from None
+        if isinstance(answer, str):
+            return t.CreateMessageResult(
+                model=ANONYMOUS_MODEL, role="assistant", content=t.TextContent(text=answer), stop_reason="endTurn"
+            )
+        if not isinstance(answer, t.CreateMessageResult):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"A sampling handler returns text or a CreateMessageResult, not {type(answer).__name__}.")
+        return answer
+
+    # Roots.
+
+    async def _list_roots(self, _: Any) -> t.ListRootsResult:
+        assert self._roots is not None
+        places = await self._roots() if callable(self._roots) else self._roots
+        return t.ListRootsResult(roots=[_root(place) for place in places])
+
+
+_REFUSALS: Mapping[str, Literal["decline", "cancel"]] = {"decline": "decline", "cancel": "cancel"}
+
+
+def _consented(answer: Any) -> t.ElicitResult:
+    if isinstance(answer, t.ElicitResult):
+        return msgspec.structs.replace(answer, content=UNSET)
+    if isinstance(answer, bool):
+        return t.ElicitResult(action="accept" if answer else "decline")
+    if answer in _REFUSALS:
+        return t.ElicitResult(action=_REFUSALS[answer])
+    raise TypeError(f"A consent handler returns True, False, or 'cancel', not {answer!r}.")
+
+
+def _filled_in(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:
+    """The answer to a form; fields that it leaves out have the form's defaults (2025-11-25, elicitation)."""
+    if isinstance(answer, t.ElicitResult):
+        if answer.action != "accept":
+            return msgspec.structs.replace(answer, content=UNSET)
+        given: Any = {} if answer.content is UNSET else answer.content
+    elif isinstance(answer, str):
+        if answer not in _REFUSALS:
+            raise TypeError(f"An elicitation handler returns fields, 'decline' or 'cancel', not {answer!r}.")
+        return t.ElicitResult(action=_REFUSALS[answer])
+    else:
+        given = answer.model_dump(mode="json") if hasattr(answer, "model_dump") else msgspec.to_builtins(answer)
+    if not isinstance(given, dict):
+        raise TypeError(f"An elicitation handler returns fields, 'decline' or 'cancel', not {type(answer).__name__}.")
+    assert not isinstance(question.requested_schema, UnsetType)
+    defaults = {
+        name: field.default
+        for name, field in question.requested_schema.properties.items()
+        if not isinstance(field.default, UnsetType)
+    }
+    return t.ElicitResult(action="accept", content={**defaults, **cast("dict[str, Any]", given)})
+
+
+def _check_tool_use(messages: Sequence[t.SamplingMessage]) -> None:
+    """Each use of a tool has its result in the very next message, which holds nothing else (2025-11-25, sampling)."""
+    awaited: set[str] = set()
+    for message in messages:
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        results = {block.tool_use_id for block in blocks if isinstance(block, t.ToolResultContent)}
+        if results and len(results) != len(blocks):
+            raise InvalidParams("A message with results of tools holds nothing else.")
+        if results != awaited:
+            raise InvalidParams("Each use of a tool needs its result in the next message, and no other result.")
+        awaited = {block.id for block in blocks if isinstance(block, t.ToolUseContent)}
+    if awaited:
+        raise InvalidParams("A use of a tool has no result.")
+
+
+def _root(place: Place) -> t.Root:
+    if isinstance(place, t.Root):
+        return place
+    if isinstance(place, str) and place.startswith("file:"):
+        return t.Root(uri=place)
+    path = Path(place).absolute()
+    return t.Root(uri=path.as_uri(), name=path.name or UNSET)

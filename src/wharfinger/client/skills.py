@@ -1,0 +1,81 @@
+"""Skills as a client reads them: nothing before it is asked for, and no file that its manifest does not vouch for.
+
+Refuses to know what a skill is for, and how a message travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from wharfinger import types as t
+from wharfinger.client.results import ReadResult
+from wharfinger.errors import NotVerified
+from wharfinger.protocol.frontmatter import BadFrontmatter, need_yaml, read_frontmatter
+from wharfinger.protocol.methods import EXTENSIONS_FROM, Method
+from wharfinger.types.skills import GetSkillRequestParams, GetSkillResult, ListSkillsResult, Skill, SkillResource
+
+__all__ = ["GET", "LIST", "check_entry", "check_file"]
+
+LIST = Method("skills/list", "client", t.PaginatedRequestParams, ListSkillsResult, first=EXTENSIONS_FROM, kept=True)
+GET = Method("skills/get", "client", GetSkillRequestParams, GetSkillResult, first=EXTENSIONS_FROM, kept=True)
+
+
+def check_entry(skill: Skill, uri: str) -> SkillResource | None:
+    """What the manifest says of a file; None where the skill is `dynamic`, which vouches for nothing.
+
+    Raises:
+        NotVerified: the manifest has no such file.
+    """
+    if skill.resources == "dynamic":
+        return None
+    entry = next((file for file in skill.resources if file.uri == uri), None)
+    if entry is None:
+        raise NotVerified(f"{uri} is no file of the skill {skill.uri}: its manifest does not list it.")
+    return entry
+
+
+def check_file(skill: Skill, entry: SkillResource | None, read: ReadResult) -> ReadResult:
+    """What was read, if it is what the manifest says: one content, its size, its digest, and SKILL.md's frontmatter.
+
+    Raises:
+        NotVerified: it is not; nothing of it may be used.
+        MissingExtra: SKILL.md cannot be compared without PyYAML (the extra `skills`).
+    """
+    if len(read.contents) != 1:
+        raise NotVerified(f"{read.uri} has {len(read.contents)} contents: a file of a skill is one.")
+    data = read.bytes
+    if entry is not None:
+        if len(data) != entry.size:
+            raise NotVerified(f"{read.uri} has {len(data)} bytes, and its manifest says {entry.size}.")
+        if f"sha256:{sha256(data).hexdigest()}" != entry.digest:
+            raise NotVerified(f"{read.uri} has not the digest that its manifest says.")
+    if read.uri == skill.uri:
+        _check_frontmatter(skill, data)
+    return read
+
+
+def _check_frontmatter(skill: Skill, data: bytes) -> None:
+    need_yaml("Loading a skill")
+    try:
+        found = read_frontmatter(data)
+    except BadFrontmatter as error:
+        raise NotVerified(f"{skill.uri} cannot be compared with its entry: {error}.") from None
+    differing = [key for key in {**skill.frontmatter, **found} if not _same(skill.frontmatter, found, key)]
+    if differing:
+        raise NotVerified(f"{skill.uri} says something else than its entry on: {', '.join(sorted(differing))[:200]}.")
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:
+    return key in one and key in other and _equal(one[key], other[key])
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Equality of JSON values: 1 is 1.0, and true is not 1."""
+    kinds: set[Any] = {type(one), type(other)}
+    if kinds == {dict}:
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if kinds == {list}:
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return (kinds == {bool} or bool not in kinds) and bool(one == other)

@@ -1,0 +1,335 @@
+"""Questions of a server to its client: the same handlers serve requests and results, in every revision."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from wharfinger import Client, Context, Server, ToolError
+from wharfinger import types as t
+from wharfinger.client.answering import Answering
+from wharfinger.errors import (
+    Declined,
+    InvalidParams,
+    InvalidResponse,
+    MethodNotFound,
+    ProtocolError,
+    RemoteError,
+    RequestTimeout,
+    URLElicitationRequired,
+    remote_error,
+)
+from wharfinger.protocol.jsonrpc import Message, encode
+from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
+
+ASKING = tuple(name for name in SUPPORTED if REVISIONS[name].elicits)
+SENDING = tuple(name for name in SUPPORTED if REVISIONS[name].elicits_urls)
+
+
+class Quay(msgspec.Struct):
+    side: Literal["north", "south"]
+    tugs: int = 1
+
+
+def asking() -> Server:
+    server = Server("asking")
+
+    @server.tool
+    async def berth(ctx: Context) -> str:
+        quay = await ctx.elicit("Which quay?", Quay)
+        return f"{quay.side} {quay.tugs}"
+
+    @server.tool
+    async def twice(ctx: Context) -> str:
+        first = await ctx.elicit("Which quay?", Quay)
+        second = await ctx.elicit("And then?", Quay)
+        return f"{first.side} {second.side}"
+
+    @server.tool
+    async def pay(ctx: Context) -> str:
+        await ctx.elicit_url("Pay the harbour.", "https://pay.test/bill")
+        return "paid"
+
+    @server.tool
+    async def think(ctx: Context) -> str:
+        return (await ctx.sample("What is a quay?", max_tokens=9)).text
+
+    @server.tool
+    async def where(ctx: Context) -> list[str]:
+        return [root.uri for root in await ctx.roots()]
+
+    return server
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+def answered_by(answer: Any) -> Any:
+    async def handler(question: Any) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return handler
+
+
+@pytest.mark.parametrize("revision", ASKING)
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"side": "north"}, "north 1"),
+        ({"side": "north", "tugs": 3}, "north 3"),
+        (Quay("south", 2), "south 2"),
+        (t.ElicitResult(action="accept", content={"side": "south"}), "south 1"),
+    ],
+)
+def test_a_form_is_answered_by_fields_and_its_defaults(revision: str, answer: Any, said: str) -> None:
+    async def test() -> None:
+        async with Client(asking(), revision=revision, elicitation=answered_by(answer)) as client:
+            assert (await client.call_tool("berth")).text == said
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ASKING)
+@pytest.mark.parametrize("answer", ["decline", "cancel", Declined()])
+def test_a_form_is_declined_or_cancelled(revision: str, answer: Any) -> None:
+    async def test() -> None:
+        async with Client(asking(), revision=revision, elicitation=answered_by(answer)) as client:
+            with pytest.raises(ToolError, match="cancelled" if answer == "cancel" else "declined"):
+                await client.call_tool("berth")
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ASKING)
+def test_several_rounds_and_several_calls_at_once_stay_apart(revision: str) -> None:
+    sides = {"Which quay?": "north", "And then?": "south"}
+
+    async def test() -> None:
+        async def choose(question: t.ElicitRequestParams) -> dict[str, Any]:
+            return {"side": sides[question.message]}
+
+        async with Client(asking(), revision=revision, elicitation=choose) as client:
+            calls = [client.call_tool("twice") for _ in range(10)]
+            assert {result.text for result in await asyncio.gather(*calls)} == {"north south"}
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", SENDING)
+@pytest.mark.parametrize(("answer", "outcome"), [(True, "paid"), (False, "declined"), ("cancel", "cancelled")])
+def test_a_url_needs_consent(revision: str, answer: Any, outcome: str) -> None:
+    async def test() -> None:
+        seen: list[str] = []
+
+        async def consent(question: t.ElicitRequestParams) -> Any:
+            seen.append(str(question.url))
+            return answer
+
+        async with Client(asking(), revision=revision, consent=consent) as client:
+            if outcome == "paid":
+                assert (await client.call_tool("pay")).text == "paid"
+            else:
+                with pytest.raises(ToolError, match=outcome):
+                    await client.call_tool("pay")
+        assert seen == ["https://pay.test/bill"]
+
+    run(test())
+
+
+@pytest.mark.parametrize("consents", [True, False, None])
+def test_a_call_that_needs_an_errand_at_a_url_is_made_again(consents: bool | None) -> None:
+    server = Server("gate")
+    calls: list[int] = []
+
+    @server.tool
+    async def enter() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise URLElicitationRequired("Sign in.", "https://gate.test/in", elicitation_id="7")
+        return "in"
+
+    async def consent(question: t.ElicitRequestParams) -> bool:
+        assert (question.url, question.elicitation_id) == ("https://gate.test/in", "7")
+        asyncio.get_running_loop().call_later(0.05, server.elicitation_complete, "7")
+        return consents is True
+
+    async def test() -> None:
+        async with Client(server, revision="2025-11-25", consent=None if consents is None else consent) as client:
+            if consents:
+                assert (await client.call_tool("enter")).text == "in"
+            else:
+                with pytest.raises((RemoteError, ToolError), match="Sign in" if consents is False else "a URL"):
+                    await client.call_tool("enter")
+        assert len(calls) == (2 if consents else 1)
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", SUPPORTED)
+def test_sampling_is_answered_by_text_or_a_result(revision: str) -> None:
+    async def test() -> None:
+        async with Client(asking(), revision=revision, sampling=answered_by("A wall.")) as client:
+            assert (await client.call_tool("think")).text == "A wall."
+        whole = t.CreateMessageResult(model="m", role="assistant", content=t.TextContent(text="A pier."))
+        async with Client(asking(), revision=revision, sampling=answered_by(whole)) as client:
+            assert (await client.call_tool("think")).text == "A pier."
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", SUPPORTED)
+def test_roots_are_paths_or_come_from_a_function(revision: str, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Client(asking(), revision=revision, roots=[tmp_path, "file:///charts"]) as client:
+            assert (await client.call_tool("where", returns=list[str])).data == [tmp_path.as_uri(), "file:///charts"]
+
+        async def roots() -> list[t.Root]:
+            return [t.Root(uri="file:///moving")]
+
+        async with Client(asking(), revision=revision, roots=roots) as client:
+            assert (await client.call_tool("where", returns=list[str])).data == ["file:///moving"]
+            client.roots_changed()
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ASKING)
+def test_what_was_not_declared_is_not_asked(revision: str) -> None:
+    async def test() -> None:
+        async with Client(asking(), revision=revision) as client:
+            for tool in ("berth", "think", "where"):
+                with pytest.raises((ToolError, RemoteError)):
+                    await client.call_tool(tool)
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ASKING)
+def test_a_call_does_not_run_out_of_time_while_its_user_thinks(revision: str) -> None:
+    async def test() -> None:
+        async def slowly(_: t.ElicitRequestParams) -> Any:
+            await asyncio.sleep(0.4)
+            return {"side": "north"}
+
+        async with Client(asking(), revision=revision, elicitation=slowly, timeout=0.25) as client:
+            assert (await client.call_tool("berth")).text == "north 1"
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ASKING)
+def test_a_question_that_nobody_answers_ends_at_the_maximum(revision: str) -> None:
+    async def test() -> None:
+        async def never(_: t.ElicitRequestParams) -> Any:
+            await asyncio.Event().wait()
+
+        async with Client(asking(), revision=revision, elicitation=never) as client:
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("berth", max_timeout=0.1)
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ASKING)
+def test_a_cancelled_call_cancels_its_question(revision: str) -> None:
+    async def test() -> None:
+        asked, gone = asyncio.Event(), asyncio.Event()
+
+        async def never(_: t.ElicitRequestParams) -> Any:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                gone.set()
+
+        async with Client(asking(), revision=revision, elicitation=never) as client:
+            call = asyncio.ensure_future(client.call_tool("berth"))
+            await asked.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await gone.wait()
+
+    run(test())
+
+
+# One question at a time.
+
+
+def asked(method: str, **params: Any) -> Message:
+    return Message("2.0", 1, method, params=msgspec.Raw(encode(params)))
+
+
+FORM: dict[str, Any] = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+URL = {"message": "?", "mode": "url", "url": "https://a.test"}
+SAMPLE: dict[str, Any] = {"messages": [], "maxTokens": 1}
+USE: dict[str, Any] = {"role": "assistant", "content": {"type": "tool_use", "id": "1", "name": "x", "input": {}}}
+
+
+@pytest.mark.parametrize(
+    ("handlers", "message", "error"),
+    [
+        ({}, asked("elicitation/create", **FORM), MethodNotFound),
+        ({}, asked("sampling/createMessage", **SAMPLE), MethodNotFound),
+        ({}, asked("roots/list"), MethodNotFound),
+        ({"roots": []}, asked("made/up"), MethodNotFound),
+        ({"elicitation": answered_by({})}, asked("elicitation/create", **URL), InvalidParams),
+        ({"consent": answered_by(True)}, asked("elicitation/create", **FORM), InvalidParams),
+        ({"elicitation": answered_by({})}, asked("elicitation/create", message="?"), InvalidParams),
+        ({"elicitation": answered_by({})}, asked("elicitation/create"), InvalidParams),
+        ({"sampling": answered_by("")}, asked("sampling/createMessage", **SAMPLE, tools=[]), InvalidParams),
+        ({"sampling": answered_by("")}, asked("sampling/createMessage", messages=[USE], maxTokens=1), InvalidParams),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused(
+    handlers: dict[str, Any], message: Message, error: type[ProtocolError]
+) -> None:
+    with pytest.raises(error):
+        asyncio.run(Answering(**handlers).answer(message))
+
+
+def test_a_refused_sample_has_the_code_of_the_specification() -> None:
+    with pytest.raises(ProtocolError) as refused:
+        asyncio.run(Answering(sampling=answered_by(Declined())).answer(asked("sampling/createMessage", **SAMPLE)))
+    assert refused.value.code == -1
+
+
+def test_another_servers_words_are_not_repeated() -> None:
+    error = remote_error(-32602, "secret of another server")
+    with pytest.raises(ProtocolError) as told:
+        asyncio.run(Answering(elicitation=answered_by(error)).answer(asked("elicitation/create", **FORM)))
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("handlers", "declared"),
+    [
+        ({}, {}),
+        ({"elicitation": answered_by({})}, {"elicitation": {"form": {}}}),
+        ({"consent": answered_by({})}, {"elicitation": {"url": {}}}),
+        ({"sampling": answered_by({})}, {"sampling": {}}),
+        ({"sampling": answered_by({}), "sampling_tools": True}, {"sampling": {"tools": {}}}),
+        ({"roots": ["/a"]}, {"roots": {"listChanged": True}}),
+    ],
+)
+def test_capabilities_follow_from_handlers(handlers: dict[str, Any], declared: dict[str, Any]) -> None:
+    assert msgspec.to_builtins(Answering(**handlers).capabilities) == declared
+
+
+@pytest.mark.parametrize("handlers", [{"elicitation": 1}, {"roots": "/a"}, {"roots": 1}, {"sampling_tools": True}])
+def test_what_is_no_handler_is_refused_at_once(handlers: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        Client(asking(), **handlers)
+
+
+def test_a_question_in_a_result_that_was_not_declared_ends_the_call() -> None:
+    with pytest.raises(InvalidResponse, match="roots/list"):
+        asyncio.run(Answering().fulfil({"a": t.ListRootsRequest()}))

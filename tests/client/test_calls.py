@@ -1,0 +1,425 @@
+"""Calls of a client: deadlines, progress, logs, hooks, many at once, templates, cancellation; over each transport."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.client.harbour import harbour
+from wharfinger import Client, Context, Server, ToolError
+from wharfinger import types as t
+from wharfinger.client.calls import Call, Next
+from wharfinger.errors import ConnectionLost, InvalidResponse, RequestTimeout, ResourceNotFound, WharfingerError
+from wharfinger.protocol.revisions import SUPPORTED
+from wharfinger.server import Content
+
+EACH = pytest.mark.parametrize("revision", SUPPORTED)
+
+
+@asynccontextmanager
+async def over_http(server: Server) -> AsyncGenerator[str]:
+    """A server of this process over HTTP."""
+    from wharfinger.transports.http_runner import serve_http
+
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(serve_http(server, port=0, on_ready=ready.set_result))
+    try:
+        yield f"{await ready}/mcp"
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 30))
+
+
+class Works:
+    """A server whose tool reports progress and waits, and what has become of it."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.go = asyncio.Event()
+        self.server = server = Server("works")
+
+        @server.tool
+        async def steps(count: int, ctx: Context, pause: float = 0.0) -> int:
+            for step in range(count):
+                await ctx.report_progress(step + 1, count, f"step {step + 1}")
+                await asyncio.sleep(pause)
+            return count
+
+        @server.tool
+        async def wait() -> str:
+            self.begun.set()
+            try:
+                await self.go.wait()
+                return "went"
+            finally:
+                self.ended.set()
+
+        @server.tool
+        async def chat(ctx: Context) -> str:
+            await ctx.info("hello")
+            await ctx.debug("whisper")
+            return "said"
+
+
+# Progress.
+
+
+@EACH
+def test_progress_is_told_in_order_and_before_the_result(revision: str) -> None:
+    async def test() -> None:
+        told: list[tuple[float, float | None]] = []
+        later: list[float] = []
+
+        async def slowly(done: float, total: float | None, message: str | None) -> None:
+            await asyncio.sleep(0)
+            later.append(done)
+
+        async with Client(Works().server, revision=revision) as client:
+            await client.call_tool("steps", {"count": 3}, progress=lambda done, total, _: told.append((done, total)))
+            await client.call_tool("steps", {"count": 3}, progress=slowly)
+        assert told == [(1, 3), (2, 3), (3, 3)]
+        assert later == [1, 2, 3]
+
+    run(test())
+
+
+def test_a_progress_function_that_fails_does_not_fail_the_call() -> None:
+    def bad(*_: Any) -> None:
+        raise ValueError
+
+    async def test() -> None:
+        async with Client(Works().server) as client:
+            assert (await client.call_tool("steps", {"count": 3}, progress=bad)).text == "3"
+
+    run(test())
+
+
+@EACH
+def test_progress_puts_a_deadline_off_where_that_is_asked(revision: str) -> None:
+    async def test() -> None:
+        async with Client(Works().server, revision=revision) as client:
+            given = {"count": 5, "pause": 0.1}
+            assert (await client.call_tool("steps", given, timeout=0.3, reset_on_progress=True)).text == "5"
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("steps", given, timeout=0.3)
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("steps", given, timeout=0.3, reset_on_progress=True, max_timeout=0.35)
+
+    run(test())
+
+
+# Deadlines and cancellation.
+
+
+@EACH
+def test_a_call_that_is_late_or_cancelled_ends_at_the_server(revision: str) -> None:
+    async def test() -> None:
+        works = Works()
+        async with Client(works.server, revision=revision) as client:
+            with pytest.raises(RequestTimeout, match="tools/call"):
+                await client.call_tool("wait", timeout=0.05)
+            await works.ended.wait()
+            works.ended.clear()
+            works.begun.clear()
+            call = asyncio.ensure_future(client.call_tool("wait", timeout=math.inf))
+            await works.begun.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await works.ended.wait()
+
+    run(test())
+
+
+@EACH
+def test_over_http_too(revision: str) -> None:
+    async def test() -> None:
+        works = Works()
+        async with over_http(works.server) as url, Client(url, revision=revision) as client:
+            call = asyncio.ensure_future(client.call_tool("wait", timeout=math.inf))
+            await works.begun.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await works.ended.wait()
+
+    run(test())
+
+
+@EACH
+def test_closing_from_another_task_ends_calls_with_an_error_of_ours(revision: str) -> None:
+    async def test() -> None:
+        works = Works()
+        client = await Client(works.server, revision=revision).open()
+        call = asyncio.ensure_future(client.call_tool("wait"))
+        await works.begun.wait()
+        await asyncio.create_task(client.close())
+        with pytest.raises(ConnectionLost):
+            await call
+        with pytest.raises(ConnectionLost):
+            await client.list_tools()
+
+    run(test())
+
+
+def test_it_is_opened_in_one_task_and_closed_in_another_or_in_a_group() -> None:
+    async def test() -> None:
+        client = Client(harbour())
+        await asyncio.create_task(client.__aenter__())
+        assert (await client.read_resource("notes://data")).json() == {"a": 1}
+        await asyncio.create_task(client.__aexit__(None, None, None))
+        async with asyncio.TaskGroup() as group:
+            client = await group.create_task(Client(harbour()).open())
+            reads = [group.create_task(client.read_resource("notes://data")) for _ in range(20)]
+        assert all(read.result().json() == {"a": 1} for read in reads)
+        await client.close()
+
+    run(test())
+
+
+# Logs.
+
+
+@EACH
+def test_log_messages_reach_the_function_from_its_level_on(revision: str) -> None:
+    async def test() -> None:
+        for level, expected in (("info", ["hello"]), ("debug", ["hello", "whisper"])):
+            told: list[Any] = []
+            async with (
+                over_http(Works().server) as url,
+                Client(url, revision=revision, log=lambda m: told.append(m.data), log_level=level) as client,  # type: ignore[arg-type]  # noqa: B023
+            ):
+                if client.revision < "2026":
+                    await client.set_log_level(level)  # type: ignore[arg-type]
+                await client.call_tool("chat")
+            assert told == expected
+
+    run(test())
+
+
+# Hooks.
+
+
+def test_hooks_are_around_every_call_the_first_one_outermost() -> None:
+    async def test() -> None:
+        seen: list[str] = []
+
+        def hook(name: str) -> Callable[[Call, Next], Coroutine[Any, Any, Any]]:
+            async def around(call: Call, next: Next) -> Any:
+                seen.append(f"{name} {call.method}")
+                return await next(call)
+
+            return around
+
+        async def instead(call: Call, next: Next) -> Any:
+            if call.method == "resources/read" and call.params.uri == "notes://made-up":
+                contents = [t.ResourceContents(uri=call.params.uri, text="made up")]
+                return t.ReadResourceResult(contents=contents)
+            if call.method == "tools/call":
+                call.params.name = "add"
+            return await next(call)
+
+        async with Client(harbour(), hooks=[hook("a"), hook("b"), instead]) as client:
+            assert (await client.read_resource("notes://made-up")).text == "made up"
+            assert (await client.call_tool("plus", {"a": 1, "b": 2})).data == 3
+        assert seen == ["a resources/read", "b resources/read", "a tools/call", "b tools/call"]
+        with pytest.raises(TypeError, match="async def"):
+            Client(harbour(), hooks=[print])  # type: ignore[list-item]
+
+    run(test())
+
+
+# Many at once.
+
+
+def test_read_many_keeps_the_order_and_a_bound() -> None:
+    async def test() -> None:
+        server, now, most = Server("many"), 0, 0
+
+        @server.resource("n://{n}")
+        async def read(n: str) -> str:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0.001 * (7 - int(n) % 7))
+            now -= 1
+            return n
+
+        async with Client(server) as client:
+            results = await client.read_many((f"n://{n}" for n in range(50)), at_once=5)
+            assert [result.text for result in results] == [str(n) for n in range(50)]
+            assert most == 5
+            assert await client.read_many([]) == []
+            with pytest.raises(ValueError, match="at_once"):
+                await client.read_many(["n://1"], at_once=0)
+
+    run(test())
+
+
+def test_read_many_raises_one_error_or_gives_errors_back_in_their_places() -> None:
+    async def test() -> None:
+        uris = ["notes://data", "notes://none", "notes://today"]
+        async with Client(harbour()) as client:
+            with pytest.raises(ResourceNotFound, match="notes://none"):
+                await client.read_many(uris)
+            results = await client.read_many(uris, errors="return")
+            assert [isinstance(result, WharfingerError) for result in results] == [False, True, False]
+
+    run(test())
+
+
+# Templates.
+
+
+def test_a_template_is_read_by_its_text_its_name_or_as_it_was_listed() -> None:
+    async def test() -> None:
+        async with Client(harbour()) as client:
+            listed = (await client.list_resource_templates())[0]
+            for template in ("log://{vessel}/today", listed, listed.name):
+                assert (await client.template(template).read(vessel="Mary Ann")).text == "log of Mary Ann"
+            assert await client.template(listed).uri(vessel="a/b") == "log://a%2Fb/today"
+            with pytest.raises(ResourceNotFound, match="it has: log"):
+                await client.template("logs").read(vessel="x")
+            with pytest.raises(TypeError, match="needs a value for vessel"):
+                await client.template(listed).read()
+            with pytest.raises(TypeError, match="has no variable ship: its variables are vessel"):
+                await client.template(listed).read(ship="x")
+
+    run(test())
+
+
+# Errors.
+
+
+def test_text_of_several_contents_is_an_error_that_says_so() -> None:
+    server = Server("several")
+
+    @server.resource("two://things")
+    async def two() -> list[Content]:
+        return [Content(str(n), uri=f"two://{n}") for n in range(2)]
+
+    async def test() -> None:
+        async with Client(server) as client:
+            result = await client.read_resource("two://things")
+            assert [content.text for content in result.contents] == ["0", "1"]
+            with pytest.raises(ValueError, match=r"2 contents: use \.contents"):
+                _ = result.text
+
+    run(test())
+
+
+# A server that says what we want.
+
+SCRIPTED = """
+import json, sys
+META = {"resultType": "complete"}
+def say(message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+seen = []
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method, params = message.get("id"), message["method"], message.get("params", {})
+    if method == "server/discover":
+        result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **META}
+        say({"id": id, "result": {**result, "ttlMs": 0, "cacheScope": "private"}})
+    elif method == "tools/call":
+        params.pop("_meta")
+        seen.append([id, params])
+        say({"id": id, "result": RESULTS[params["name"]](len(seen), params)})
+"""
+STATE = 'say "é\\\\ \\u2028 {x}'
+
+
+def scripted(results: str) -> Client:
+    code = SCRIPTED.replace("seen = []", f"seen = []\nSTATE = {STATE!r}\nRESULTS = {results}", 1)
+    return Client([sys.executable, "-c", code], elicitation=_accept)
+
+
+async def _accept(_: t.ElicitRequestParams) -> dict[str, Any]:
+    return {"a": 1}
+
+
+def test_a_call_comes_again_with_answers_and_the_same_state() -> None:
+    asks = (
+        'lambda n, params: {"resultType": "input_required", "requestState": STATE, "inputRequests": {"k\\u00e9y": '
+        '{"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object", '
+        '"properties": {}}}}}} if n == 1 else {"resultType": "complete", "content": [], "structuredContent": seen}'
+    )
+
+    async def test() -> None:
+        async with scripted(f'{{"x": {asks}}}') as client:
+            (first, params), (second, again) = (await client.call_tool("x", {"b": [1]})).data
+        assert first != second
+        answers = {"kéy": {"action": "accept", "content": {"a": 1}}}
+        assert again == {**params, "inputResponses": answers, "requestState": STATE}
+
+    run(test())
+
+
+def test_a_state_alone_is_sent_back_at_once_and_nothing_where_there_is_none() -> None:
+    asks = (
+        'lambda n, params: {"resultType": "input_required", "requestState": STATE} if n == 1 else '
+        '{"resultType": "complete", "content": [], "structuredContent": seen}'
+    )
+
+    async def test() -> None:
+        async with scripted(f'{{"x": {asks}}}') as client:
+            seen = (await client.call_tool("x")).data
+            assert seen[1][1] == {"name": "x", "requestState": STATE}
+            assert (await client.call_tool("x")).data[2][1] == {"name": "x"}
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("result", "complaint"),
+    [
+        ('{"resultType": "input_required", "requestState": "s"}', "still asks after 8 rounds"),
+        ('{"resultType": "input_required"}', "asks nothing"),
+        ('{"resultType": "input_required", "inputRequests": {"a": {"method": "roots/list"}}}', "roots/list"),
+        ('{"resultType": "input_required", "inputRequests": {"a": {"method": "made/up"}}}', "no input_required"),
+        ('{"resultType": "task", "taskId": "1"}', "resultType"),
+        ('{"resultType": "surprise", "content": []}', "surprise"),
+        ('{"resultType": "surprise"}', "surprise"),
+        ('{"nothing": 1}', "content"),
+    ],
+)
+def test_a_result_that_is_none_is_an_invalid_response(result: str, complaint: str) -> None:
+    async def test() -> None:
+        async with scripted(f'{{"x": lambda n, params: {result}}}') as client:
+            with pytest.raises(InvalidResponse, match=complaint):
+                await client.call_tool("x")
+
+    run(test())
+
+
+def test_a_block_of_an_unknown_type_is_kept() -> None:
+    async def test() -> None:
+        result = '{"resultType": "complete", "content": [{"type": "hologram", "beams": 7}]}'
+        async with scripted(f'{{"x": lambda n, params: {result}}}') as client:
+            (block,) = (await client.call_tool("x")).content
+        assert isinstance(block, t.UnknownContent)
+        assert block == {"type": "hologram", "beams": 7}
+
+    run(test())
+
+
+def test_a_tool_error_holds_the_whole_result() -> None:
+    async def test() -> None:
+        result = '{"resultType": "complete", "isError": True, "content": [{"type": "text", "text": "no"}]}'
+        async with scripted(f'{{"x": lambda n, params: {result}}}') as client:
+            with pytest.raises(ToolError, match="no") as failed:
+                await client.call_tool("x")
+        assert failed.value.result.content == [t.TextContent(text="no")]
+
+    run(test())

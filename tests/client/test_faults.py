@@ -1,0 +1,365 @@
+"""Servers, proxies and certificates that are at fault, with real processes and sockets: one typed error, in time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import resource
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.transports.client_servers import Asked, serving
+from wharfinger import Client
+from wharfinger.client import Retry
+from wharfinger.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    InvalidResponse,
+    NotAuthorized,
+    RequestTimeout,
+    WharfingerError,
+)
+from wharfinger.protocol.limits import Limits
+
+PROGRAM = str(Path(__file__).with_name("faulty.py"))
+QUICK = Retry(first=0.01)
+MIB = 1024 * 1024
+
+
+def run(test: Coroutine[Any, Any, None], seconds: float = 60) -> None:
+    asyncio.run(asyncio.wait_for(test, seconds))
+
+
+def faulty(**settings: Any) -> Client:
+    command = [sys.executable, "-I", "-S", PROGRAM]
+    return Client(command, **{"revision": "2025-11-25", "retry": QUICK, **settings})
+
+
+# What comes on stdout.
+
+
+@pytest.mark.parametrize("fault", ["print", "latin", "halves", "slow", "rubbish", "rubbish_lines"])
+def test_answer_is_found_in_what_else_is_printed(fault: str) -> None:
+    async def test() -> None:
+        async with faulty() as client:
+            assert (await client.call_tool(fault)).text == "calm"
+            assert (await client.call_tool("calm")).text == "calm"
+
+    run(test())
+
+
+@pytest.mark.parametrize("fault", ["latin_answer", "deep"])
+def test_answer_that_cannot_be_read_fails_its_call_and_no_other(fault: str) -> None:
+    async def test() -> None:
+        async with faulty() as client:
+            with pytest.raises(InvalidResponse):
+                await client.call_tool(fault, timeout=20)
+            assert (await client.call_tool("calm")).text == "calm"
+
+    run(test())
+
+
+def test_half_a_line_and_the_end_is_a_lost_connection_and_the_next_call_succeeds() -> None:
+    async def test() -> None:
+        async with faulty() as client:
+            with pytest.raises(ConnectionLost, match="3"):
+                await client.call_tool("half")
+            assert (await client.call_tool("calm")).text == "calm"
+
+    run(test())
+
+
+def test_line_of_50_mib_is_an_answer() -> None:
+    async def test() -> None:
+        async with faulty() as client:
+            assert len((await client.call_tool("large")).text) == 50 * MIB
+
+    run(test())
+
+
+def test_line_over_the_limit_is_not_kept() -> None:
+    async def test() -> None:
+        async with faulty(limits=Limits(message=MIB, depth=64)) as client:
+            with pytest.raises(InvalidResponse, match="over the limit"):
+                await client.call_tool("endless")
+            assert (await client.call_tool("calm")).text == "calm"
+
+    run(test())
+
+
+def test_silent_call_ends_at_its_time_and_holds_up_no_other() -> None:
+    async def test() -> None:
+        async with faulty() as client:
+            silent = asyncio.create_task(client.call_tool("silent", timeout=0.5))
+            assert (await client.call_tool("calm")).text == "calm"
+            with pytest.raises(RequestTimeout, match=r"0\.5 s"):
+                await silent
+
+    run(test())
+
+
+def test_pattern_that_never_ends_holds_nobody_up() -> None:
+    """What the server lists as the schema of its results is run against a text that it chooses, too."""
+
+    async def test() -> None:
+        async with faulty() as client:
+            await client.list_tools()
+            began = time.monotonic()
+            with contextlib.suppress(InvalidResponse):
+                await client.call_tool("hostile_pattern")
+            assert time.monotonic() - began < 10
+            assert (await client.call_tool("calm")).text == "calm"
+
+    run(test())
+
+
+# What is between the two ends.
+
+
+def dead_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def test_nobody_behind_the_port_is_told_with_its_url() -> None:
+    port = dead_port()
+
+    async def test() -> None:
+        with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}"):
+            async with Client(f"http://127.0.0.1:{port}/mcp", open_timeout=20):
+                raise AssertionError
+
+    run(test())
+
+
+def test_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = f"http://127.0.0.1:{dead_port()}"
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, dead)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+
+    async def test() -> None:
+        with pytest.raises(ConnectionFailed, match=r"its proxy http://127\.0\.0\.1:\d+ does not answer"):
+            async with Client("http://harbour.example/mcp", open_timeout=20):
+                raise AssertionError
+
+    run(test())
+
+
+async def bad_gateway(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 13\r\n\r\nupstream gone")
+
+
+def test_proxy_whose_server_is_gone_is_told_in_its_words() -> None:
+    async def test() -> None:
+        async with serving(bad_gateway) as url:
+            with pytest.raises(ConnectionFailed, match=r"502 Bad Gateway.*upstream gone"):
+                async with Client(f"{url}/mcp"):
+                    raise AssertionError
+
+    run(test())
+
+
+async def swallow(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    """A proxy that accepts and never answers."""
+
+
+def test_proxy_that_swallows_everything_ends_at_open_timeout() -> None:
+    async def test() -> None:
+        async with serving(swallow) as url:
+            began = time.monotonic()
+            with pytest.raises(WharfingerError) as caught:
+                async with Client(f"{url}/mcp", open_timeout=1, probe_timeout=0.3):
+                    raise AssertionError
+            assert isinstance(caught.value, ConnectionFailed | RequestTimeout)
+            assert time.monotonic() - began < 10
+
+    run(test())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    """One that nobody vouches for."""
+    folder = tmp_path_factory.mktemp("certificate")
+    key, own = folder / "key.pem", folder / "own.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "1",
+         "-keyout", str(key), "-out", str(own)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own, key)
+    return context
+
+
+def test_certificate_that_nobody_vouches_for_is_refused_and_said(certificate: ssl.SSLContext) -> None:
+    async def test() -> None:
+        async with serving(bad_gateway, ssl=certificate) as url:
+            with pytest.raises(ConnectionFailed, match=r"(?i)certificate"):
+                async with Client(f"{url}/mcp"):
+                    raise AssertionError
+
+    run(test())
+
+
+def test_tls_where_the_server_speaks_plain_http_is_told(harbour_url: str) -> None:
+    async def test() -> None:
+        with pytest.raises(ConnectionFailed, match=r"(?i)ssl|tls"):
+            async with Client(harbour_url.replace("http:", "https:"), open_timeout=20):
+                raise AssertionError
+
+    run(test())
+
+
+# What runs out.
+
+
+class Tokens:
+    """Hands out one token after another, as often as it may."""
+
+    def __init__(self, number: int) -> None:
+        self.left = [f"token-{each}" for each in range(1, number + 1)]
+
+    async def headers(self, url: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.left[0]}"}
+
+    async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+        if len(self.left) > 1:
+            self.left.pop(0)
+            return True
+        return False
+
+
+class Gate:
+    """Lets one token in at a time, in front of a server of the stateless era."""
+
+    def __init__(self) -> None:
+        self.valid = "token-1"
+
+    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.headers.get("authorization") != f"Bearer {self.valid}":
+            head = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 7\r\n\r\n"
+            writer.write(head + b"expired")
+            return
+        id, method = asked.message["id"], asked.message["method"]
+        result: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        if method == "server/discover":
+            result |= {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        else:
+            result["content"] = [{"type": "text", "text": "calm"}]
+        body = json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+        writer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+
+def test_token_that_expires_is_renewed_within_the_call_or_told() -> None:
+    async def test() -> None:
+        gate = Gate()
+        async with serving(gate) as url, Client(f"{url}/mcp", auth=Tokens(2)) as client:
+            assert (await client.call_tool("calm")).text == "calm"
+            gate.valid = "token-2"
+            assert (await client.call_tool("calm")).text == "calm"
+            gate.valid = "token-3"
+            with pytest.raises(NotAuthorized, match=r"401 Unauthorized.*expired"):
+                await client.call_tool("calm")
+
+    run(test())
+
+
+def test_token_of_the_users_own_that_expires_is_told() -> None:
+    async def test() -> None:
+        gate = Gate()
+        headers = {"Authorization": "Bearer token-1"}
+        async with serving(gate) as url, Client(f"{url}/mcp", headers=headers) as client:
+            assert (await client.call_tool("calm")).text == "calm"
+            gate.valid = "token-2"
+            with pytest.raises(NotAuthorized, match=r"401 Unauthorized.*expired"):
+                await client.call_tool("calm")
+
+    run(test())
+
+
+# Bounds.
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"))
+
+
+def resident() -> float:
+    """MiB; where Linux does not tell, the most it ever was."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except FileNotFoundError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB
+    return pages * os.sysconf("SC_PAGE_SIZE") / MIB
+
+
+@pytest.fixture
+def harbour_url(tmp_path: Path) -> Iterator[str]:
+    """The harbour over HTTP in a process of its own."""
+    port = dead_port()
+    code = f"from tests.client.harbour import harbour; harbour().run(http='127.0.0.1:{port}')"
+    root = Path(__file__).parent.parent.parent
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=log, stderr=log)
+    try:
+        until = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                assert process.poll() is None and time.monotonic() < until, (tmp_path / "log").read_text()
+                time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        process.wait()
+
+
+AT_ONCE = 4
+
+
+async def cycles(number: int, make: Callable[[], Client], tool: str, arguments: Any = None) -> None:
+    """Connect, call, close; what is held afterwards is what was held after the first few."""
+
+    async def some(times: int) -> None:
+        for _ in range(times):
+            async with make() as client:
+                await client.call_tool(tool, arguments)
+
+    async def turn(times: int) -> None:
+        await asyncio.gather(*(some(times // AT_ONCE) for _ in range(AT_ONCE)))
+        gc.collect()
+
+    await turn(60)
+    open_before, held_before = descriptors(), resident()
+    await turn(number)
+    assert descriptors() <= open_before + 3
+    assert resident() - held_before < 8
+    assert len(asyncio.all_tasks()) <= 2
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_five_hundred_connections_over_http_leave_nothing_behind(harbour_url: str, revision: str) -> None:
+    run(cycles(500, lambda: Client(harbour_url, revision=revision), "add", {"a": 1, "b": 2}), 240)
+
+
+@pytest.mark.timeout(240)
+def test_a_thousand_children_leave_nothing_behind() -> None:
+    run(cycles(1000, faulty, "calm"), 240)

@@ -1,0 +1,100 @@
+"""A client that is given a URL finds HTTP+SSE of 2024-11-05 there by itself (spec §2.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.transports.client_servers import Asked, accepted, answer, event, run, serving, stream
+from wharfinger import Client
+from wharfinger.errors import ConnectionFailed, ConnectionLost, NotAuthorized
+
+INITIALIZED = {
+    "protocolVersion": "2024-11-05",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "old", "version": "1"},
+}
+
+
+class OldHarbour:
+    """Only `/sse` and `/messages`; anything else is refused with `status`."""
+
+    def __init__(self, status: str = "405 Method Not Allowed") -> None:
+        self.status = status
+        self.seen: list[str] = []
+        self.down: asyncio.StreamWriter | None = None
+
+    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        self.seen.append(f"{asked.verb} {asked.path}")
+        if asked.verb == "GET" and asked.path == "/sse":
+            self.down = writer
+            stream(writer)
+            writer.write(b"event: endpoint\ndata: /messages?session_id=1\n\n")
+            await writer.drain()
+            await asyncio.sleep(60)
+        elif asked.path.startswith("/messages") and self.down is not None:
+            accepted(writer)
+            await self.serve(asked.message, self.down)
+        else:
+            answer(writer, b"no", "text/plain", self.status)
+
+    async def serve(self, message: Any, down: asyncio.StreamWriter) -> None:
+        if message.get("method") == "initialize":
+            down.write(event(id=message["id"], result=INITIALIZED))
+        elif message.get("method") == "tools/call" and message["params"]["name"] == "vanish":
+            down.transport.abort()
+        elif message.get("method") == "tools/call":
+            self.asked = message["id"]
+            down.write(event(id="q", method="roots/list"))
+        elif message.get("id") == "q":
+            content = [{"type": "text", "text": json.dumps(message["result"])}]
+            down.write(event(id=self.asked, result={"content": content}))
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed", "400 Bad Request"])
+def test_older_server_is_found_and_may_ask(status: str) -> None:
+    async def test() -> None:
+        harbour = OldHarbour(status)
+        async with serving(harbour) as base, Client(f"{base}/sse", roots=["file:///charts"]) as client:
+            assert client.revision == "2024-11-05"
+            assert "file:///charts" in (await client.call_tool("where")).text
+        assert harbour.seen[:4] == ["POST /sse", "POST /sse", "GET /sse", "POST /messages?session_id=1"]
+
+    run(test())
+
+
+def test_end_of_its_stream_fails_the_call_and_the_next_one_works() -> None:
+    async def test() -> None:
+        async with serving(OldHarbour()) as base, Client(f"{base}/sse", roots=[]) as client:
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("vanish")
+            assert (await client.call_tool("where")).text == '{"roots": []}'
+
+    run(test())
+
+
+def test_place_without_either_transport_says_what_to_try() -> None:
+    async def test() -> None:
+        async with serving(OldHarbour("404 Not Found")) as base:
+            with pytest.raises(ConnectionFailed, match=rf"404 Not Found: no\. Try {base}/sse\.$"):
+                async with Client(f"{base}/mcp"):
+                    pass
+
+    run(test())
+
+
+def test_credentials_that_only_the_stream_wants_are_asked_for() -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        status = "401 Unauthorized" if asked.verb == "GET" else "405 Method Not Allowed"
+        answer(writer, b"token?", "text/plain", status)
+
+    async def test() -> None:
+        async with serving(serve) as base:
+            with pytest.raises(NotAuthorized, match="token"):
+                async with Client(f"{base}/sse"):
+                    pass
+
+    run(test())

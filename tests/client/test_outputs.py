@@ -1,0 +1,94 @@
+"""Results of tools are what their output schemas say, and no schema holds a client up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from wharfinger import Client, Server
+from wharfinger import types as t
+from wharfinger.client.outputs import Outputs
+from wharfinger.errors import InvalidResponse
+
+SHIP = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+def check(schema: dict[str, Any], value: Any) -> None:
+    outputs = Outputs()
+    outputs.remember(t.Tool(name="x", input_schema={"type": "object"}, output_schema=schema))
+    outputs.check("x", t.CallToolResult(content=[], structured_content=value))
+
+
+def test_what_fits_is_accepted_and_what_does_not_is_named() -> None:
+    check(SHIP, {"name": "Mary", "more": 1})
+    with pytest.raises(InvalidResponse, match="name: expected a string"):
+        check(SHIP, {"name": 1})
+    with pytest.raises(InvalidResponse, match="no structured content"):
+        check(SHIP, t.UNSET)
+
+
+def test_null_is_a_value() -> None:
+    check({"type": "null"}, None)
+
+
+def test_a_tool_that_was_not_listed_is_not_checked() -> None:
+    Outputs().check("x", t.CallToolResult(content=[], structured_content=1))
+
+
+def doubled(levels: int) -> dict[str, Any]:
+    """Few schemas that are applied very many times."""
+    definitions: dict[str, Any] = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(levels)}
+    return {"$ref": "#/$defs/a0", "$defs": {**definitions, f"a{levels}": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (doubled(60), 1),
+        (doubled(15), [1] * 10_000),
+        ({"pattern": "^(a+)+$"}, "a" * 50_000 + "b"),
+        ({"pattern": r"^(?=(a+)+$)x\1"}, "a" * 50_000 + "b"),
+        ({"items": {"pattern": "(.*a){30}b"}}, ["ac" * 8000] * 100),
+        ({"items": {"enum": [{"a": n} for n in range(5000)]}}, [{"a": -1}] * 10_000),
+        ({"$ref": "https://example.invalid/schema.json"}, 1),
+        ({"$ref": "file:///etc/passwd"}, 1),
+        ({"$ref": "#"}, 1),
+        ({"type": "no such type"}, 1),
+        ({"uniqueItems": True}, [{"a": n} for n in range(50_000)]),
+    ],
+)
+def test_no_schema_holds_a_client_up(schema: dict[str, Any], value: Any) -> None:
+    begun = time.process_time()
+    with suppress(InvalidResponse):
+        check(schema, value)
+    assert time.process_time() - begun < 1.0
+
+
+def test_a_listed_tool_is_checked_unless_that_is_not_wanted() -> None:
+    server = Server("liar")
+
+    @server.tool
+    async def ship() -> dict[str, str]:
+        return {"name": "Mary"}
+
+    async def test() -> None:
+        for validate in (True, False):
+            async with Client(server, validate=validate, hooks=[lie]) as client:
+                await client.list_tools()
+                if validate:
+                    with pytest.raises(InvalidResponse, match="output schema"):
+                        await client.call_tool("ship")
+                else:
+                    assert (await client.call_tool("ship")).structured == {"name": 1}
+
+    async def lie(call: Any, next: Any) -> Any:
+        result = await next(call)
+        if call.method == "tools/call":
+            result.structured_content = {"name": 1}
+        return result
+
+    asyncio.run(asyncio.wait_for(test(), 20))

@@ -1,0 +1,130 @@
+"""Skills as a client reads them: nothing ahead of need, and nothing that the manifest does not vouch for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.server.driving import looped
+from wharfinger import Client, Server
+from wharfinger.errors import NotVerified, ResourceNotFound
+from wharfinger.sources import skills
+from wharfinger.types.skills import Skill
+
+REVISIONS = ("2025-11-25", "2026-07-28")
+MANUAL = "---\nname: knots\ndescription: Tie knots.\nmetadata:\n  version: 2\n---\nSee rope.md.\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one skill of two files."""
+    skill = tmp_path / "knots"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text(MANUAL)
+    (skill / "rope.md").write_text("Hemp.\n")
+    return tmp_path
+
+
+def changed(skill: Skill, **fields: Any) -> Skill:
+    """The entry with other fields."""
+    other: Skill = msgspec.structs.replace(skill, **fields)
+    return other
+
+
+@asynccontextmanager
+async def joined(folder: Path, revision: str) -> AsyncIterator[tuple[Client, list[str]]]:
+    """A client of a server that publishes the folder, and what was read from it."""
+    server = Server("s")
+    server.include(skills(folder))
+    read: list[str] = []
+    handler = server.handlers["resources/read"]
+
+    async def noting(request: Any) -> Any:
+        read.append(request.params.uri)
+        return await handler(request)
+
+    server.handlers["resources/read"] = noting
+    async with Client(server, revision=revision) as client:
+        yield client, read
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@looped
+async def test_skills_are_listed_and_loaded(folder: Path, revision: str) -> None:
+    async with joined(folder, revision) as (client, read):
+        (skill,) = await client.list_skills()
+        assert await client.get_skill(skill.uri) == skill
+        assert skill.frontmatter["metadata"] == {"version": 2}
+        assert read == []
+        assert (await client.read_skill_file(skill)).text == MANUAL
+        assert (await client.read_skill_file(skill, "skill://knots/rope.md")).text == "Hemp.\n"
+        assert read == ["skill://knots/SKILL.md", "skill://knots/rope.md"]
+        with pytest.raises(ResourceNotFound):
+            await client.get_skill("skill://none/SKILL.md")
+
+
+@looped
+async def test_a_file_that_changed_since_is_refused(folder: Path) -> None:
+    async with joined(folder, "2026-07-28") as (client, _):
+        (skill,) = await client.list_skills()
+        (folder / "knots" / "rope.md").write_text("Wire.\n")  # as many bytes
+        with pytest.raises(NotVerified, match="digest"):
+            await client.read_skill_file(skill, "skill://knots/rope.md")
+        (folder / "knots" / "rope.md").write_text("Hemp, and more.\n")
+        with pytest.raises(NotVerified, match="16 bytes, and its manifest says 6"):
+            await client.read_skill_file(skill, "skill://knots/rope.md")
+
+
+@looped
+async def test_a_file_outside_of_the_manifest_is_not_asked_for(folder: Path) -> None:
+    async with joined(folder, "2026-07-28") as (client, read):
+        (skill,) = await client.list_skills()
+        with pytest.raises(NotVerified, match="does not list it"):
+            await client.read_skill_file(skill, "skill://knots/none.md")
+        assert read == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"description": "Steal ropes."}, "description"),
+        ({"license": "MIT"}, "license"),
+        ({"metadata": {"version": True}}, "metadata"),
+        ({"metadata": {"version": "2"}}, "metadata"),
+        ({"metadata": {}}, "metadata"),
+    ],
+)
+@looped
+async def test_a_manual_that_says_something_else_than_its_entry_is_refused(
+    folder: Path, change: dict[str, Any], told: str
+) -> None:
+    async with joined(folder, "2026-07-28") as (client, _):
+        (skill,) = await client.list_skills()
+        other = changed(skill, frontmatter={**skill.frontmatter, **change})
+        with pytest.raises(NotVerified, match=f"something else than its entry on: {told}"):
+            await client.read_skill_file(other)
+
+
+@looped
+async def test_a_number_is_compared_as_a_number(folder: Path) -> None:
+    """JSON has one kind of number: a server may write 2 as 2.0."""
+    async with joined(folder, "2026-07-28") as (client, _):
+        (skill,) = await client.list_skills()
+        other = changed(skill, frontmatter={**skill.frontmatter, "metadata": {"version": 2.0}})
+        assert (await client.read_skill_file(other)).text == MANUAL
+
+
+@looped
+async def test_a_dynamic_skill_vouches_for_its_manual_alone(folder: Path) -> None:
+    async with joined(folder, "2026-07-28") as (client, _):
+        (skill,) = await client.list_skills()
+        dynamic = changed(skill, resources="dynamic")
+        assert (await client.read_skill_file(dynamic, "skill://knots/rope.md")).text == "Hemp.\n"
+        wrong = changed(dynamic, frontmatter={"name": "knots"})
+        with pytest.raises(NotVerified):
+            await client.read_skill_file(wrong)
