@@ -202,3 +202,26 @@ def test_quiet_shows_nothing_but_errors(start: Start, charts: Path) -> None:
     asyncio.run(work())
     process.terminate()
     assert process.communicate(timeout=20) == ("", "")
+
+
+def test_unix_socket_is_served_until_a_signal(start: Start, charts: Path, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    process = start("serve", "--unix", str(path), str(charts))
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"Serving charts at unix:{path}\n"
+
+    async def visit() -> int:
+        async with Client(f"unix:{path}") as client:
+            return len(await client.list_resources())
+
+    assert asyncio.run(visit())
+    process.terminate()
+    assert (process.wait(20), path.exists()) == (0, False)
+
+
+@pytest.mark.parametrize("other", ["--stdio", "--http=127.0.0.1:1", "--token-env=X"])
+def test_unix_socket_excludes_other_ways(
+    other: str, charts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--unix", str(tmp_path / "s"), other, str(charts)]) == 2
+    assert other.partition("=")[0] in capsys.readouterr().err

@@ -30,8 +30,12 @@ COMMANDS = {
     "read": Entry("wharfinger.cli.read", "read", "Read a resource."),
     "watch": Entry("wharfinger.cli.watch", "watch", "Print a line for each change of a resource or list."),
     "call": Entry("wharfinger.cli.call", "call", "Call a tool."),
+    "prompt": Entry("wharfinger.cli.prompt", "prompt", "Fill in a prompt and print its messages."),
+    "complete": Entry("wharfinger.cli.complete", "complete", "Complete an argument of a prompt or template."),
+    "inspect": Entry("wharfinger.cli.inspect", "inspect", "Tell who a server is, what it can do, and how fast."),
     "doctor": Entry("wharfinger.cli.doctor.command", "doctor", "Tell what a server lacks, and what it costs."),
     "add": Entry("wharfinger.cli.add", "add", "Put a server into a host's configuration."),
+    "auth": Entry("wharfinger.cli.auth", "auth", "Sign in to a server, or tell why it does not work."),
     "completion": Entry("wharfinger.cli.completion", "completion", "Print the shell's completion script."),
 }
 
@@ -41,8 +45,9 @@ Examples:
   wharfinger ls http://127.0.0.1:8000/mcp        what a server offers
   wharfinger add claude-desktop ./charts         let a host start it
 
-A TARGET is a URL, a folder, a Python file, or a command after `--`. Every option can also be
-set in the environment, for example WHARFINGER_TIMEOUT=5 or WHARFINGER_SERVE_HIDDEN=1.
+A TARGET is a URL, a folder, a Python file, unix:/path, the name of a server in a host's
+configuration, or a command after `--`. Every option can also be set in the environment, for
+example WHARFINGER_TIMEOUT=5 or WHARFINGER_SERVE_HIDDEN=1.
 Exit codes: 0 done, 1 tool error or not found, 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C."""
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from wharfinger.cli.completing import complete_words
 from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
 from wharfinger.cli.targets import split_words
 
@@ -22,31 +23,62 @@ __all__ = ["call"]
 Examples:
   wharfinger call http://127.0.0.1:8000/mcp search query=tides
   wharfinger call https://example.test/mcp berth ship=Mary 'draught:=6.5' 'notes=@notes.txt'
+  wharfinger call harbour berth --input arguments.json ship=Mary
   wharfinger call --json add a:=1 b:=2 -- python server.py""",
 )
-@click.argument("words", nargs=-1, metavar="TARGET NAME [KEY=TEXT | KEY:=JSON]…")
+@click.argument(
+    "words", nargs=-1, metavar="TARGET NAME [KEY=TEXT | KEY:=JSON]…", shell_complete=complete_words("tools")
+)
+@click.option("--input", "source", metavar="FILE", help="Read the arguments, one JSON object, from FILE; - is stdin.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Save images, audio and other binary content in DIR.",
+)
 @json_option
 @connection_options
 @verbosity_options
 @click.pass_context
-def call(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def call(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    source: str | None,
+    folder: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Call the tool NAME.
 
     KEY=TEXT gives a string, KEY:=JSON any other value; a text that begins with @ is read from the file of that name.
+    They win over what --input has. Progress, and with -v what the server logs, is shown on stderr; each sign of
+    progress begins --timeout anew. What the server asks is asked at the terminal; where there is none it is declined.
     A tool that reports an error ends with exit code 1.
     """
     target, rest = split_words(ctx, words, ("NAME",))
-    name, given = rest[0], arguments(ctx, rest[1:])
+    name, given = rest[0], {**from_input(ctx, source), **arguments(ctx, rest[1:])}
     from wharfinger.cli.connecting import connecting, with_client
+    from wharfinger.cli.talking import Talking
     from wharfinger.errors import ToolError
+
+    talking = Talking(ctx.obj)
 
     async def work(client: Client) -> tuple[Any, ToolError | None]:
         try:
-            return (await client.call_tool(name, given)).result, None
+            called = await client.call_tool(name, given, progress=talking.progress, reset_on_progress=True)
+            return called.result, None
         except ToolError as error:
             return error.result, error
+        finally:
+            talking.clear()
 
-    result, error = with_client(ctx, target, connecting(options), work)
+    result, error = with_client(ctx, target, connecting(options), work, **talking.handlers)
+    saved = save_blocks(folder, name, result.content) if folder else {}
+    for path, amount in saved.values():
+        talking.tell(f"Wrote {path} ({amount}).")
     if as_json:
         from wharfinger.cli.output import print_json
 
@@ -59,7 +91,25 @@ def call(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **options
 
             raise Failed(f"{error}\n{hint}") from error
         raise error
-    show(result)
+    show(result, saved)
+
+
+def from_input(ctx: click.Context, source: str | None) -> dict[str, Any]:
+    """Read the arguments of `--input`."""
+    if source is None:
+        return {}
+    import sys
+
+    import msgspec
+
+    text = sys.stdin.buffer.read() if source == "-" else contents(ctx, source).encode()
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"--input {source} is not JSON ({error}).", ctx) from None
+    if not isinstance(found, dict):
+        raise click.UsageError(f"--input {source} is no JSON object.", ctx)
+    return cast("dict[str, Any]", found)
 
 
 def arguments(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]:
@@ -110,22 +160,46 @@ def value(ctx: click.Context, key: str, text: str) -> Any:
         raise click.UsageError(f"{key}:={text} is not JSON ({error}); for a text write {key}={text}", ctx) from None
 
 
-def show(result: Any) -> None:
+def show(result: Any, saved: dict[int, tuple[Path, str]]) -> None:
     """Print what a tool answered: its text, or the structured content where there is none, and what else there is."""
-    from wharfinger import types as t
-    from wharfinger.cli.output import print_json, print_text
-    from wharfinger.cli.words import printable, size
+    from msgspec import UNSET
 
-    if not result.content and result.structured_content is not None:
-        print_json(result.structured_content)
-    for block in result.content:
-        if isinstance(block, t.TextContent):
-            print_text(block.text if block.text.endswith("\n") else block.text + "\n")
-        elif isinstance(block, (t.ImageContent, t.AudioContent)):
-            click.echo(printable(f"[{block.mime_type}, {size(len(block.data))}: --json shows it]"))
-        elif isinstance(block, t.ResourceLink):
-            click.echo(printable(f"{block.uri}  {block.title or block.name}"))
-        elif isinstance(block, t.EmbeddedResource) and isinstance(block.resource.text, str):
-            print_text(block.resource.text)
-        else:
-            click.echo("[other content: --json shows it]")
+    from wharfinger import types as t
+    from wharfinger.cli.blocks import print_block
+    from wharfinger.cli.output import print_json
+
+    structured = result.structured_content
+    if not result.content and structured is not UNSET:
+        print_json(structured)
+    for place, block in enumerate(result.content):
+        if isinstance(block, t.TextContent) and says_the_same(block.text, structured):
+            print_json(structured)
+        elif place not in saved:
+            print_block(block)
+
+
+def says_the_same(text: str, structured: Any) -> bool:
+    """Tell whether a text is the structured content once more, as the protocol advises servers to send it."""
+    import msgspec
+
+    if not isinstance(structured, dict):
+        return False
+    try:
+        return bool(msgspec.json.decode(text) == structured)
+    except msgspec.DecodeError:
+        return False
+
+
+def save_blocks(folder: Path, name: str, blocks: list[Any]) -> dict[int, tuple[Path, str]]:
+    """Write the binary blocks into a folder; return the file and size of each by its place."""
+    from wharfinger.cli.blocks import binary_of
+    from wharfinger.cli.files import new_file
+    from wharfinger.cli.words import size, slug
+
+    saved: dict[int, tuple[Path, str]] = {}
+    for place, block in enumerate(blocks):
+        found = binary_of(block)
+        if found is not None:
+            kind, data = found
+            saved[place] = (new_file(folder, slug(name, fallback="result"), kind, data), size(len(data)))
+    return saved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -13,6 +13,7 @@ from wharfinger.cli.failures import CTRL_C
 from wharfinger.cli.options import Verbosity
 from wharfinger.cli.targets import Target
 from wharfinger.client import Client
+from wharfinger.protocol.interfaces import Authorize
 
 __all__ = ["Connecting", "connecting", "with_client"]
 
@@ -34,48 +35,101 @@ def connecting(options: dict[str, Any]) -> Connecting:
     return Connecting(**{name: options.pop(name) for name in Connecting._fields})
 
 
-def with_client(ctx: click.Context, target: Target, how: Connecting, work: Callable[[Client], Awaitable[T]]) -> T:
-    """Open the client, do the work, close it; raises what the client raises, and Exit(130) for Ctrl-C."""
+def with_client(
+    ctx: click.Context, target: Target, how: Connecting, work: Callable[[Client], Awaitable[T]], **handlers: Any
+) -> T:
+    """Open the client, do the work, close it; raises what the client raises, and Exit(130) for Ctrl-C.
+
+    `handlers` are the client's for what a server asks and logs.
+    """
     import asyncio
 
     from wharfinger.cli.logs import log_to_stderr
 
     log_to_stderr(ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity())
-    client = make(ctx, target, how)
+    client = make(ctx, target, how, **handlers)
+    interrupted: list[bool] = []
 
     async def session() -> T:
+        on_ctrl_c(interrupted)
         async with client:
             return await work(client)
 
     try:
         return asyncio.run(session())
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and not interrupted:
+            raise
         if sys.stderr.isatty():
             click.echo(err=True)  # the terminal has shown ^C
         raise click.exceptions.Exit(CTRL_C) from None
 
 
-def make(ctx: click.Context, target: Target, how: Connecting) -> Client:
+def on_ctrl_c(interrupted: list[bool]) -> None:
+    """Have Ctrl-C cancel this task once, and note it; where that cannot be set, asyncio's own way stays."""
+    import asyncio
+    import signal
+    from contextlib import suppress
+
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def stop() -> None:
+        if not interrupted and task is not None:
+            interrupted.append(True)
+            hurry()
+            task.cancel()
+
+    with suppress(NotImplementedError, ValueError, RuntimeError):  # Windows; a thread that is not the main one
+        loop.add_signal_handler(signal.SIGINT, stop)
+
+
+def hurry() -> None:
+    """Give children that are asked to end a moment instead of seconds: who presses Ctrl-C does not wait."""
+    stdio = sys.modules.get("wharfinger.transports.stdio_client")
+    if stdio is not None:
+        stdio.GRACE = 0.15  # type: ignore[attr-defined]
+
+
+def make(ctx: click.Context, target: Target, how: Connecting, **handlers: Any) -> Client:
     """Make the client; whatever in the options cannot be is a usage error."""
     from wharfinger.protocol.revisions import REVISIONS
 
     if how.revision is not None and how.revision not in REVISIONS:
         raise click.UsageError(f"No revision {how.revision!r}: choose one of {', '.join(sorted(REVISIONS))}.", ctx)
-    if target.command and (how.headers or how.token_env):
+    if not target.url.startswith("http") and (how.headers or how.token_env):
         raise click.UsageError("--header and --token-env are for a URL; for a command use --env.", ctx)
     if target.url and how.env:
         raise click.UsageError("--env is for a command.", ctx)
+    given = merged(target.headers, headers(ctx, how))
     try:
         return Client(
             target.url or list(target.command),
             revision=how.revision,
             timeout=how.timeout,
             open_timeout=how.timeout,
-            headers=headers(ctx, how),
-            env=environment(ctx, how),
+            headers=given,
+            env={**target.env, **environment(ctx, how)},
+            cwd=target.cwd,
+            auth=signed_in(target, given),
+            **handlers,
         )
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error), ctx) from None
+
+
+def signed_in(target: Target, given: Mapping[str, str]) -> Authorize | None:
+    """Take the tokens of `wharfinger auth login`, for a URL that no token is given for."""
+    if not target.url.startswith("http") or any(name.lower() == "authorization" for name in given):
+        return None
+    from wharfinger.cli.auth import kept_sign_in
+
+    return kept_sign_in()
+
+
+def merged(configured: Mapping[str, str], given: dict[str, str]) -> dict[str, str]:
+    """Put the headers that were given over those of a configuration file, whatever their case."""
+    names = {name.lower() for name in given}
+    return {**{name: value for name, value in configured.items() if name.lower() not in names}, **given}
 
 
 def headers(ctx: click.Context, how: Connecting) -> dict[str, str]:

@@ -52,7 +52,8 @@ def describe(error: BaseException) -> tuple[str, int]:
     from wharfinger.errors import ConnectionFailed, NotAuthorized, WharfingerError
 
     if isinstance(error, NotAuthorized):
-        return f"{error} Give the token with --token-env NAME.", error.exit_code
+        hint = "" if "wharfinger auth" in str(error) else " Give the token with --token-env NAME."
+        return f"{error}{hint}", error.exit_code
     if isinstance(error, ConnectionFailed) and not error.stderr and "://" in str(error):
         return f"{error} Is the server running, and is this its address?", error.exit_code
     if isinstance(error, WharfingerError):

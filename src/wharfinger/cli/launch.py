@@ -1,4 +1,4 @@
-"""Serve a server that is ready: over stdio in silence, or over HTTP with the card and a line per event."""
+"""Serve a server that is ready: over stdio or a socket in silence, or over HTTP with the card and a line per event."""
 
 from __future__ import annotations
 
@@ -20,19 +20,33 @@ if TYPE_CHECKING:
     from wharfinger.protocol.interfaces import Verify
     from wharfinger.server import Server
 
-__all__ = ["over_http", "over_stdio"]
+__all__ = ["over_http", "over_lines"]
 
 PORTS = 100
 """How many ports after the default one are tried."""
 
 
-def over_stdio(server: Server, limits: tuple[str, ...], verbosity: Verbosity, *, tracebacks: bool = False) -> int:
-    """Serve until the end of input; stdout carries the protocol and nothing else. Return 130 for Ctrl-C, else 0."""
+def over_lines(
+    server: Server, unix: str | None, limits: tuple[str, ...], verbosity: Verbosity, *, tracebacks: bool = False
+) -> int:
+    """Serve on the Unix socket `unix`, else over stdio: its stdout carries the protocol and nothing else.
+
+    Return 130 for Ctrl-C, else 0.
+    """
     from wharfinger.cli.logs import log_to_stderr
-    from wharfinger.transports.stdio import serve_stdio
 
     log_to_stderr(verbosity, tracebacks=tracebacks)
     server.limits = apply(server.limits, limits)
+    if unix is not None:
+        from wharfinger.transports.socket_server import serve_unix
+
+        def ready() -> None:
+            if not verbosity.quiet:
+                click.echo(f"Serving {server.info.name} at unix:{os.path.abspath(unix)}")
+
+        return CTRL_C if serve_unix(server, unix, on_ready=ready) else 0
+    from wharfinger.transports.stdio import serve_stdio
+
     return CTRL_C if serve_stdio(server) else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -30,6 +31,12 @@ def set_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     """Note `-q`."""
     if isinstance(ctx.obj, Verbosity):
         ctx.obj.quiet = value
+
+
+def set_config(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
+    """Note the configuration file."""
+    if value is not None:
+        ctx.meta[CONFIG] = value
 
 
 def verbosity_options(command: F) -> F:
@@ -65,8 +72,18 @@ def json_option(command: F) -> F:
 
 
 def connection_options(command: F) -> F:
-    """Add what is needed to reach a server: time-out, headers, token, revision."""
+    """Add what is needed to reach a server: configuration file, time-out, headers, token, revision."""
     for option in (
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            envvar="WHARFINGER_CONFIG",
+            expose_value=False,
+            is_eager=True,
+            callback=set_config,
+            help="Look up a TARGET that is a name in this file. Default: those of the usual hosts.",
+        ),
         click.option(
             "--env",
             multiple=True,
@@ -127,6 +144,9 @@ class TargetCommand(click.Command):
         """Name the command after `--` in the usage line."""
         return [*super().collect_usage_pieces(ctx), self.make_metavar_usage()]
 
+
+CONFIG = "wharfinger.config"
+"""Key of `ctx.meta` for the file of `--config`."""
 
 COMMAND = "wharfinger.command"
 """Key of `ctx.meta` under which `TargetCommand` leaves the words after `--`."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from wharfinger.cli.completing import complete_words
 from wharfinger.cli.options import TargetCommand, Verbosity, connection_options, json_option, verbosity_options
 from wharfinger.cli.targets import split_words
 
@@ -25,33 +27,43 @@ Examples:
   wharfinger read -o map.png http://127.0.0.1:8000/mcp file:///charts/map.png
   wharfinger read file:///charts/tides.log -- wharfinger serve ./charts""",
 )
-@click.argument("words", nargs=-1, metavar="TARGET URI")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE.")
+@click.argument("words", nargs=-1, metavar="TARGET URI", shell_complete=complete_words("uris"))
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write to FILE; into a folder (FOLDER/) each content under its own name."
+)
 @json_option
 @connection_options
 @verbosity_options
 @click.pass_context
-def read(ctx: click.Context, /, words: tuple[str, ...], output: Path | None, as_json: bool, **options: Any) -> None:
+def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_json: bool, **options: Any) -> None:
     """Read the resource URI.
 
     Text and bytes come out as they are; several contents, such as those of a directory, each with a line before them
-    that names it. Binary content is not shown at a terminal: use -o FILE.
+    that names it. At a terminal text is in colour (with the extra `pretty`), and of binary content only is told what it
+    is: -o FILE or a pipe takes it.
     """
     target, (uri, *more) = split_words(ctx, words, ("URI",))
     if more:
         raise click.UsageError(f"One URI only: {more[0]!r} is too much.", ctx)
     from wharfinger.cli.connecting import connecting, with_client
+    from wharfinger.cli.talking import Talking
 
     async def work(client: Client) -> Any:
         return (await client.read_resource(uri)).result
 
-    result = with_client(ctx, target, connecting(options), work)
-    if as_json:
-        save(ctx, output, json_bytes(result)) if output else show_json(result)
+    result = with_client(ctx, target, connecting(options), work, **Talking(ctx.obj).handlers)
+    if output == "-":
+        from wharfinger.cli.output import print_bytes
+
+        print_bytes(json_bytes(result) if as_json else b"".join(octets(content) for content in result.contents))
+    elif as_json:
+        save(ctx, Path(output), json_bytes(result)) if output else show_json(result)
+    elif output and (output.endswith(("/", os.sep)) or Path(output).is_dir()):
+        save_all(ctx, Path(output), result.contents)
     elif output:
-        save(ctx, output, only(ctx, result.contents))
+        save(ctx, Path(output), only(ctx, result.contents))
     else:
-        show(ctx, result.contents)
+        show(result.contents)
 
 
 def octets(content: ResourceContents) -> bytes:
@@ -64,26 +76,44 @@ def octets(content: ResourceContents) -> bytes:
 def only(ctx: click.Context, contents: list[ResourceContents]) -> bytes:
     """Take the bytes of the only content."""
     if len(contents) != 1:
-        raise click.UsageError(f"It has {len(contents)} contents, which are no one file: use --json.", ctx)
+        raise click.UsageError(
+            f"It has {len(contents)} contents, which are no one file: use -o FOLDER/ or --json.",
+            ctx,
+        )
     return octets(contents[0])
 
 
-def show(ctx: click.Context, contents: list[ResourceContents]) -> None:
+def show(contents: list[ResourceContents]) -> None:
     """Print the contents."""
     from wharfinger.cli.output import print_bytes, print_text, to_terminal
+    from wharfinger.cli.pretty import print_highlighted, summary
     from wharfinger.cli.words import printable, size
 
     for content in contents:
-        kind = content.mime_type if isinstance(content.mime_type, str) else "no MIME type"
-        amount = size(len(octets(content)))
+        kind = content.mime_type if isinstance(content.mime_type, str) else ""
         if len(contents) > 1:
-            click.echo(printable(f"--- {content.uri}  {kind}  {amount}"))
+            amount = size(len(octets(content)))
+            click.echo(printable(f"--- {content.uri}  {kind or 'no MIME type'}  {amount}"))
         if isinstance(content.text, str):
-            print_text(content.text + ("\n" if len(contents) > 1 and not content.text.endswith("\n") else ""))
-        elif not to_terminal():
+            text = content.text + ("\n" if len(contents) > 1 and not content.text.endswith("\n") else "")
+            if not (to_terminal() and print_highlighted(text, kind, content.uri)):
+                print_text(text)
+        elif to_terminal():
+            click.echo(printable(summary(octets(content), kind)))
+        else:
             print_bytes(octets(content))
-        elif len(contents) == 1:
-            raise click.UsageError(f"It is binary ({kind}, {amount}): write it to a file with -o FILE.", ctx)
+
+
+def save_all(ctx: click.Context, folder: Path, contents: list[ResourceContents]) -> None:
+    """Write each content into a folder, under the last segment of its URI; nothing there is replaced."""
+    from wharfinger.cli.files import name_of_uri, new_file
+    from wharfinger.cli.words import size
+
+    for content in contents:
+        kind = content.mime_type if isinstance(content.mime_type, str) else ""
+        path = new_file(folder, name_of_uri(content.uri), kind, octets(content))
+        if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+            click.echo(f"Wrote {path} ({size(len(octets(content)))}).", err=True)
 
 
 def save(ctx: click.Context, output: Path, data: bytes) -> None:

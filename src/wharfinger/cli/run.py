@@ -49,11 +49,11 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
             raise click.UsageError(
                 "--reload needs HTTP: a host on stdio loses its session when the server restarts.", ctx
             )
-        from wharfinger.cli.launch import over_stdio
+        from wharfinger.cli.launch import over_lines
 
         with stdout_kept_clean():
             server = loaded(place, dev)
-        return over_stdio(server, serving["limits"], verbosity, tracebacks=dev)
+        return over_lines(server, serving["unix"], serving["limits"], verbosity, tracebacks=dev)
     if reload and not os.environ.get(RELOADED):
         from wharfinger.cli.reloading import keep_running
 

@@ -78,9 +78,9 @@ def serve(
         server, folders = publish(paths, name, tools=not no_tools, **chosen)
         verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
         if settings is None:
-            from wharfinger.cli.launch import over_stdio
+            from wharfinger.cli.launch import over_lines
 
-            return over_stdio(server, serving["limits"], verbosity)
+            return over_lines(server, serving["unix"], serving["limits"], verbosity)
         return at_terminal(ctx, settings, server, folders, verbosity)
 
 

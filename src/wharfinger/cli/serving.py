@@ -56,6 +56,7 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="[HOST:PORT]",
         help="Speak over HTTP. Default 127.0.0.1:8000, or the next free port.",
     ),
+    click.option("--unix", metavar="PATH", help="Speak on a Unix socket, as over stdio; only this user may connect."),
     click.option(
         "--allow-host",
         multiple=True,
@@ -92,8 +93,8 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
 )
 
 
-def choose(ctx: click.Context, *, stdio: bool, http: str | None, **rest: Any) -> Settings | None:
-    """Return the settings for HTTP, or None for stdio: as asked, else HTTP where a person sits at stdin."""
+def choose(ctx: click.Context, *, stdio: bool, http: str | None, unix: str | None, **rest: Any) -> Settings | None:
+    """Return the settings for HTTP, or None for stdio and sockets: as asked, else HTTP where a person sits at stdin."""
     if rest["limits"]:
         from wharfinger.cli.bounds import check, listing
 
@@ -103,7 +104,9 @@ def choose(ctx: click.Context, *, stdio: bool, http: str | None, **rest: Any) ->
         check(rest["limits"])
     if stdio and http is not None:
         raise click.UsageError("--stdio and --http exclude each other.", ctx)
-    if not stdio and (http is not None or at_terminal()):
+    if unix is not None and (stdio or http is not None):
+        raise click.UsageError(f"--unix and {'--stdio' if stdio else '--http'} exclude each other.", ctx)
+    if not stdio and unix is None and (http is not None or at_terminal()):
         return Settings(parse_listen(http or ""), **rest)
     given = [name for name in ONLY_HTTP if rest[name]]
     if given:

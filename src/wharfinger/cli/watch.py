@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wharfinger.cli.completing import complete_words
 from wharfinger.cli.options import TargetCommand, Verbosity, connection_options, json_option, verbosity_options
 from wharfinger.cli.targets import split_words
 
@@ -24,11 +25,18 @@ Examples:
   wharfinger watch http://127.0.0.1:8000/mcp file:///charts/tides.log
   wharfinger watch --read http://127.0.0.1:8000/mcp file:///charts/tides.log
   wharfinger watch --lists --json http://127.0.0.1:8000/mcp
+  wharfinger watch --exec 'make charts' harbour file:///charts/tides.log
   wharfinger watch --count 1 file:///charts/tides.log -- wharfinger serve ./charts""",
 )
-@click.argument("words", nargs=-1, metavar="TARGET [URI…]")
+@click.argument("words", nargs=-1, metavar="TARGET [URI…]", shell_complete=complete_words("uris"))
 @click.option("--lists", is_flag=True, help="Watch the lists of resources, tools and prompts (default without URI).")
 @click.option("--read", "reads", is_flag=True, help="Print the new content after each change of a resource.")
+@click.option(
+    "--exec",
+    "command",
+    metavar="CMD",
+    help="Run CMD in a shell for each change, one at a time, with WHARFINGER_URI and WHARFINGER_KIND set.",
+)
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N changes.")
 @json_option
 @connection_options
@@ -40,13 +48,16 @@ def watch(
     words: tuple[str, ...],
     lists: bool,
     reads: bool,
+    command: str | None,
     count: int | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Print a line for each change of the resources URI, until Ctrl-C.
 
-    A line is the local time and what changed. A server says that something changed, never what: --read reads it.
+    A line is the local time and what changed. A server says that something changed, never what: --read reads it. A
+    connection that breaks is made again, and what may have changed meanwhile is told as such. What changes while CMD of
+    --exec runs is told once, after it.
     """
     target, uris = split_words(ctx, words, ())
     from wharfinger.cli.connecting import connecting, with_client
@@ -64,6 +75,8 @@ def watch(
         left = count
         async for change in merged(watches):
             await tell(client, change, reads, as_json)
+            if command is not None:
+                await run_command(command, change)
             if left is not None:
                 left -= 1
                 if left == 0:
@@ -109,14 +122,35 @@ async def tell(client: Client, change: Change, reads: bool, as_json: bool) -> No
     gone = False
     if reads and change.uri:
         try:
-            result = (await client.read_resource(change.uri)).result
+            result = (await client.read_resource(change.uri, fresh=True)).result
         except ResourceNotFound:
             gone = True
     if as_json:
-        print_json({"kind": change.kind, "uri": change.uri or None, **({"result": result} if result else {})})
+        missed = {"missed": True} if change.missed else {}
+        read = {"result": result} if result else {}
+        print_json({"kind": change.kind, "uri": change.uri or None, **missed, **read})
         return
     what = change.uri or f"the list of {change.kind}"
-    click.echo(f"{time.strftime('%H:%M:%S')} changed {printable(what)}{'  (gone)' if gone else ''}")
+    verb = "connected again, may have changed:" if change.missed else "changed"
+    click.echo(f"{time.strftime('%H:%M:%S')} {verb} {printable(what)}{'  (gone)' if gone else ''}")
     for content in result.contents if result else ():
         if isinstance(content.text, str):
             print_text(content.text)
+
+
+async def run_command(command: str, change: Change) -> None:
+    """Run a command for one change and wait for it; one that fails is told, and the watch goes on."""
+    import asyncio
+    import os
+
+    env = {**os.environ, "WHARFINGER_URI": change.uri, "WHARFINGER_KIND": change.kind}
+    process = await asyncio.create_subprocess_shell(command, env=env, stdin=asyncio.subprocess.DEVNULL)
+    try:
+        code = await process.wait()
+    except asyncio.CancelledError:  # Ctrl-C at a terminal reaches it anyway, a signal to us alone does not
+        if process.returncode is None:
+            process.terminate()
+        raise
+    if code:
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
+        click.echo(f"wharfinger: the command {how}.", err=True)

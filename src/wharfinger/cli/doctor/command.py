@@ -135,7 +135,7 @@ async def listed(client: Client, method: str, member: str) -> Listed:
     seen: set[str] = set()
     try:
         while True:
-            page = await client._page(method, cursor, None)
+            page = await client._page(method, cursor, None, True)
             items = getattr(page, member)
             found.items += items
             found.largest_page = max(found.largest_page, len(items))

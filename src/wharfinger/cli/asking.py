@@ -1,0 +1,318 @@
+"""A server's questions to the person at the terminal, field by field; who is no terminal declines, and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import date, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.cli.words import printable
+
+__all__ = ["Questions", "choices_of", "read_field"]
+
+Value = str | int | float | bool | list[str]
+LONGEST = 64 * 1024
+"""Bytes of one line that is typed."""
+YES, NO = frozenset(("y", "yes", "true", "1")), frozenset(("n", "no", "false", "0"))
+
+
+class Declined(Exception):
+    """The person ended the input (Ctrl-D) or said no."""
+
+
+class Questions:
+    """Answers `elicitation/create`, one question at a time; `before` is called before anything is shown."""
+
+    def __init__(self, before: Callable[[], None] | None = None) -> None:
+        self._before = before
+        self._turn = asyncio.Lock()
+        self._rest = b""
+
+    async def form(self, question: t.ElicitRequestParams) -> dict[str, Any] | str:
+        """Ask a form's fields one by one; returns the values, or `decline`."""
+        answers = await self._in_turn(question, self._form)
+        return "decline" if answers is None else answers
+
+    async def consent(self, question: t.ElicitRequestParams) -> bool:
+        """Show a URL with its host, and ask whether the person went there."""
+        return await self._in_turn(question, self._page) is not None
+
+    async def _in_turn(
+        self, question: t.ElicitRequestParams, ask: Callable[[t.ElicitRequestParams], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any] | None:
+        async with self._turn:
+            if self._before is not None:
+                self._before()
+            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+                show(
+                    f"wharfinger: the server asks {question.message!r}, and was declined:"
+                    " there is no terminal here at which somebody could answer."
+                )
+                return None
+            try:
+                return await ask(question)
+            except Declined:
+                show("Declined.")
+                return None
+
+    async def _page(self, question: t.ElicitRequestParams) -> dict[str, Any]:
+        url = question.url if isinstance(question.url, str) else ""
+        host, secure = host_of(url)
+        if not host:
+            show(f"The server wants a page to be opened, and names none that a browser should open: {url}")
+            raise Declined
+        show(f"The server asks to open a page: {question.message}")
+        show(f"  Host: {plain_host(host)}{'' if secure else '  (not encrypted)'}")
+        show(f"  Page: {url}")
+        while True:
+            answer = await self._line("Open it yourself if you trust this host, then say y; n declines> ")
+            if answer.lower() in YES:
+                return {}
+            if answer.lower() in NO or not answer:
+                raise Declined
+
+    async def _form(self, question: t.ElicitRequestParams) -> dict[str, Any]:
+        show(f"The server asks: {question.message}")
+        schema = question.requested_schema
+        fields = {} if schema is UNSET else schema.properties
+        required = () if schema is UNSET or schema.required is UNSET else schema.required
+        show("  (Ctrl-D declines)" if fields else "  (y agrees, n declines)")
+        if not fields and (await self._line("  ")).lower() not in YES:
+            raise Declined
+        answers: dict[str, Any] = {}
+        for name, field in fields.items():
+            value = await self._field(name, field, name in required)
+            if value is not None:
+                answers[name] = value
+        return answers
+
+    async def _field(self, name: str, field: t.PrimitiveSchema, required: bool) -> Value | None:
+        title = field.title if isinstance(field.title, str) else name
+        about = f": {field.description}" if isinstance(field.description, str) else ""
+        show(f"  {title}{about}{'' if required else ' (optional)'}")
+        for number, (value, label) in enumerate(choices_of(field), 1):
+            show(f"    {number}. {label}" + (f" ({value})" if value != label else ""))
+        default = "" if field.default is UNSET else f" [{default_text(field.default)}]"
+        while True:
+            typed = await self._line(f"  {name}{default}> ")
+            if not typed and field.default is not UNSET:
+                return field.default
+            if not typed and not required:
+                return None
+            try:
+                return read_field(field, typed)
+            except ValueError as error:
+                show(f"    {error}")
+
+    async def _line(self, prompt: str) -> str:
+        sys.stderr.write(printable(prompt))
+        sys.stderr.flush()
+        while b"\n" not in self._rest:
+            data = await typed_bytes()
+            if not data or len(self._rest) > LONGEST:
+                sys.stderr.write("\n")
+                raise Declined
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode("utf-8", "replace").strip()
+
+
+async def typed_bytes() -> bytes:
+    """Wait for what is typed; empty at the end of the input. Can be cancelled, which a blocked `input()` cannot."""
+    loop = asyncio.get_running_loop()
+    come: asyncio.Future[None] = loop.create_future()
+    fd = sys.stdin.fileno()
+    try:
+        loop.add_reader(fd, settle, come, None)
+    except NotImplementedError:  # Windows' loop watches sockets only
+        return await threaded_read(fd)
+    try:
+        await come
+    finally:
+        loop.remove_reader(fd)
+    try:
+        return os.read(fd, 4096)
+    except OSError:  # the terminal is gone
+        return b""
+
+
+def settle(waiting: asyncio.Future[Any], value: object) -> None:
+    """Give a future its value, unless nobody waits any more."""
+    if not waiting.done():
+        waiting.set_result(value)
+
+
+async def threaded_read(fd: int) -> bytes:
+    """Read in a thread that does not hold up the program's end."""
+    import threading
+
+    loop = asyncio.get_running_loop()
+    read: asyncio.Future[bytes] = loop.create_future()
+
+    def work() -> None:
+        try:
+            data = os.read(fd, 4096)
+        except OSError:
+            data = b""
+        loop.call_soon_threadsafe(settle, read, data)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await read
+
+
+def show(line: str) -> None:
+    """Print a line for the person, harmless whatever the server put into it."""
+    sys.stderr.write(printable(line) + "\n")
+    sys.stderr.flush()
+
+
+def host_of(url: str) -> tuple[str, bool]:
+    """Find the host of a page and whether it is encrypted; no host where it is no page."""
+    try:
+        parts = urlsplit(url)
+        return (parts.hostname or "", parts.scheme == "https") if parts.scheme in ("http", "https") else ("", False)
+    except ValueError:
+        return "", False
+
+
+def plain_host(host: str) -> str:
+    """Write a host so that no letter of another alphabet passes for one of ours."""
+    if host.isascii():
+        return host
+    try:
+        return f"{host.encode('idna').decode()} (shown as {host})"
+    except UnicodeError:
+        return f"{host.encode('unicode_escape').decode()} (not a valid name)"
+
+
+def choices_of(field: t.PrimitiveSchema) -> list[tuple[str, str]]:
+    """List what a field lets one choose, each with its label; none for a free field."""
+    titled = field.one_of
+    plain = field.enum
+    if field.type == "array" and field.items is not UNSET:
+        titled, plain = field.items.any_of, field.items.enum
+    if titled is not UNSET:
+        return [(option.const, option.title) for option in titled]
+    if plain is UNSET:
+        return []
+    labels = plain if field.enum_names is UNSET or len(field.enum_names) != len(plain) else field.enum_names
+    return list(zip(plain, labels, strict=True))
+
+
+def default_text(value: Value) -> str:
+    """Write a default as it would be typed."""
+    if isinstance(value, list):
+        return ", ".join(value)
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def read_field(field: t.PrimitiveSchema, typed: str) -> Value:
+    """Read what was typed for one field.
+
+    Raises:
+        ValueError: with what would do.
+    """
+    if field.type == "array":
+        return read_several(field, typed)
+    if choices_of(field):
+        return chosen(choices_of(field), typed)
+    return READERS[field.type](field, typed)
+
+
+def read_several(field: t.PrimitiveSchema, typed: str) -> list[str]:
+    """Read several choices with commas between them."""
+    options = choices_of(field)
+    picked = list(dict.fromkeys(chosen(options, word.strip()) for word in typed.split(",") if word.strip()))
+    if field.min_items is not UNSET and len(picked) < field.min_items:
+        raise ValueError(f"Choose at least {field.min_items}, with commas between them.")
+    if field.max_items is not UNSET and len(picked) > field.max_items:
+        raise ValueError(f"Choose at most {field.max_items}.")
+    return picked
+
+
+def chosen(options: list[tuple[str, str]], typed: str) -> str:
+    """Find a choice by its value, its label or its number, in this order."""
+    for value, _ in options:
+        if typed == value:
+            return value
+    for value, label in options:
+        if typed.casefold() in (label.casefold(), value.casefold()):
+            return value
+    if typed.isascii() and typed.isdigit() and 0 < int(typed) <= len(options):
+        return options[int(typed) - 1][0]
+    raise ValueError(f"{typed!r} is none of the choices: write one of them, or its number.")
+
+
+def read_text(field: t.PrimitiveSchema, typed: str) -> str:
+    """Read a text of the right length and format."""
+    if field.min_length is not UNSET and len(typed) < field.min_length:
+        raise ValueError(f"Write at least {field.min_length} characters.")
+    if field.max_length is not UNSET and len(typed) > field.max_length:
+        raise ValueError(f"Write at most {field.max_length} characters.")
+    if field.format is not UNSET and not FORMATS[field.format][0](typed):
+        raise ValueError(f"Write {FORMATS[field.format][1]}.")
+    return typed
+
+
+def read_number(field: t.PrimitiveSchema, typed: str) -> int | float:
+    """Read a number within its bounds."""
+    whole = field.type == "integer"
+    try:
+        number = int(typed) if whole or re.fullmatch(r"[-+]?\d{1,300}", typed) else float(typed)
+    except ValueError:
+        raise ValueError("Write a whole number." if whole else "Write a number.") from None
+    if number != number or number in (float("inf"), float("-inf")):
+        raise ValueError("Write a number.")
+    if field.minimum is not UNSET and number < field.minimum:
+        raise ValueError(f"Write {field.minimum} or more.")
+    if field.maximum is not UNSET and number > field.maximum:
+        raise ValueError(f"Write {field.maximum} or less.")
+    return number
+
+
+def read_yes(field: t.PrimitiveSchema, typed: str) -> bool:
+    """Read yes or no."""
+    if typed.lower() not in YES | NO:
+        raise ValueError("Write y or n.")
+    return typed.lower() in YES
+
+
+READERS: dict[str, Callable[[t.PrimitiveSchema, str], Value]] = {
+    "string": read_text,
+    "number": read_number,
+    "integer": read_number,
+    "boolean": read_yes,
+}
+
+
+def parses(read: Callable[[str], object]) -> Callable[[str], bool]:
+    """Tell whether a text can be read by `read`."""
+
+    def check(text: str) -> bool:
+        try:
+            read(text)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
+FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "email": (lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None, "an e-mail address"),
+    "uri": (lambda text: re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:\S+", text) is not None, "a URI, with its scheme"),
+    "date": (parses(date.fromisoformat), "a date such as 2026-07-28"),
+    "date-time": (
+        lambda text: "T" in text.upper() and parses(datetime.fromisoformat)(text),
+        "a time such as 2026-07-28T09:30:00Z",
+    ),
+}
+"""For each format: its check, and what to write."""
