@@ -1,4 +1,4 @@
-"""For tests of servers that ask: one call made in both eras, with what differs between them; needs no transport.
+"""One call made in both eras, with what differs between them; needs no transport, and knows no test framework.
 
 In the handshake era a question waits in place, in the stateless era the function runs again with the answer. What it
 does before a question then happens twice, unless it is in `ctx.once`.
@@ -13,22 +13,15 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
-from wharfinger.errors import Cancelled, Declined
 from wharfinger.protocol.exchange import Request, input_needed, open_request
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.revisions import HANDSHAKE, STATELESS
 from wharfinger.server import Server
+from wharfinger.testing.answers import Answers, answer_to, question_of
+from wharfinger.testing.differs import Differs
 
-__all__ = ["Answers", "Differs", "rehearse"]
-
-Answers = Mapping[str, Any] | Callable[[Any], Any]
-"""What a client answers: by the text of a form's or URL's message, by `sampling/createMessage` and by `roots/list`; or
-a function from the params of a question to its answer.
-
-An answer is the content of a form (a dict, or the value of a form that has one), a model's text, a list of URIs, True
-for a URL, `Declined` or `Cancelled`, or a result of the protocol as it is.
-"""
+__all__ = ["rehearse"]
 
 _META = "io.modelcontextprotocol/"
 _EVERYTHING: dict[str, Any] = {
@@ -36,10 +29,6 @@ _EVERYTHING: dict[str, Any] = {
     "sampling": {"tools": {}, "context": {}},
     "roots": {},
 }
-
-
-class Differs(AssertionError):
-    """A call does not do the same where it waits for answers and where it runs again with them."""
 
 
 async def rehearse(
@@ -164,26 +153,8 @@ class _Run:
 
     def answer(self, method: str, params: Any) -> Any:
         """The result for one question, from what the test said."""
-        name = getattr(params, "message", method)
-        self.asked.append(name)
-        return _result(method, params, self.answers(params) if callable(self.answers) else self.answers[name])
+        self.asked.append(question_of(method, params))
+        return answer_to(method, params, self.answers)
 
 
 _CLIENT = {"name": "rehearsal", "version": "1"}
-
-
-def _result(method: str, params: Any, answer: Any) -> Any:
-    if isinstance(answer, t.Result):
-        return answer
-    if method == "roots/list":
-        return t.ListRootsResult(roots=[t.Root(uri=uri) for uri in answer])
-    if method == "sampling/createMessage":
-        return t.CreateMessageResult(model="rehearsal", role="assistant", content=t.TextContent(text=answer))
-    if answer is Declined or answer is Cancelled:
-        return t.ElicitResult(action="decline" if answer is Declined else "cancel")
-    if params.mode == "url":
-        return t.ElicitResult(action="accept")
-    content: Any = answer
-    if not isinstance(answer, dict):
-        content = {next(iter(params.requested_schema.properties)): answer}
-    return t.ElicitResult(action="accept", content=msgspec.to_builtins(content))

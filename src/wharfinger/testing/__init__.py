@@ -1,0 +1,53 @@
+"""For tests of servers and of what uses them; each name is loaded on first use, and only `client` needs pytest."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wharfinger.testing.answers import Answers, Script
+    from wharfinger.testing.differs import Differs
+    from wharfinger.testing.fixtures import REVISIONS, Clients, client
+    from wharfinger.testing.rehearsal import rehearse
+    from wharfinger.testing.transcripts import Transcript
+    from wharfinger.testing.wire import Replay, Wire
+
+__all__ = [
+    "REVISIONS",
+    "Answers",
+    "Clients",
+    "Differs",
+    "Replay",
+    "Script",
+    "Transcript",
+    "Wire",
+    "client",
+    "rehearse",
+]
+
+_HOMES = {
+    "REVISIONS": "fixtures",
+    "Answers": "answers",
+    "Clients": "fixtures",
+    "Differs": "differs",
+    "Replay": "wire",
+    "Script": "answers",
+    "Transcript": "transcripts",
+    "Wire": "wire",
+    "client": "fixtures",
+    "rehearse": "rehearsal",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,68 @@
+"""A transcript is read as it was written, and differs where it matters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wharfinger.testing import Differs, Transcript
+
+SAID = '# connection 1\n> {"id":1,"method":"tools/list"}\n< {"id":1,"result":{"tools":[],"nextCursor":"x"}}\n'
+
+
+def test_a_transcript_is_read_as_it_was_written(tmp_path: Path) -> None:
+    transcript = Transcript.parse(SAID)
+    assert str(transcript) == SAID
+    transcript.save(tmp_path / "deeper" / "list.txt")
+    assert str(Transcript.load(tmp_path / "deeper" / "list.txt")) == SAID
+    assert list(transcript.messages(">")) == [{"id": 1, "method": "tools/list"}]
+    assert len(list(transcript.messages())) == 2
+
+
+def test_other_line_ends_are_part_of_a_message() -> None:
+    transcript = Transcript.parse('> {"text":"a\u2028b\x85c"}\n')
+    assert list(transcript.messages()) == [{"text": "a\u2028b\x85c"}]
+
+
+def test_a_line_of_nobody_is_no_transcript() -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        Transcript.parse('> {}\n{"id": 1}\n')
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        SAID.replace("# connection 1\n", ""),
+        SAID.replace('"id":1,"method":"tools/list"', '"method":"tools/list","id":1'),
+        SAID.replace('"x"', '"y"'),
+    ],
+)
+def test_what_does_not_count_makes_no_difference(other: str) -> None:
+    Transcript.parse(SAID).compare(Transcript.parse(other))
+
+
+@pytest.mark.parametrize(
+    ("other", "number"),
+    [(SAID.replace("tools/list", "prompts/list"), 1), (SAID.replace("[]", "[1]"), 2), (SAID + SAID, 3), ("", 1)],
+)
+def test_the_first_message_that_differs_is_told(other: str, number: int) -> None:
+    with pytest.raises(Differs, match=f"Message {number} was"):
+        Transcript.parse(SAID).compare(Transcript.parse(other))
+
+
+def test_more_can_be_ignored() -> None:
+    Transcript.parse(SAID).compare(Transcript.parse(SAID.replace("[]", "[1]")), ignore=["tools"])
+
+
+def test_a_file_is_written_once_and_compared_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WHARFINGER_RECORD", raising=False)
+    path = tmp_path / "list.txt"
+    Transcript.parse(SAID).check(path)
+    Transcript.parse(SAID).check(path)
+    changed = Transcript.parse(SAID.replace("[]", "[1]"))
+    with pytest.raises(Differs, match="WHARFINGER_RECORD=1"):
+        changed.check(path)
+    monkeypatch.setenv("WHARFINGER_RECORD", "1")
+    changed.check(path)
+    assert str(Transcript.load(path)) == str(changed)

@@ -1,0 +1,143 @@
+"""A wire records, loses, delays and cuts as it was told; a replay says what was said."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.server.driving import looped
+from wharfinger import Client, Context, Server
+from wharfinger.errors import ConnectionLost, RequestTimeout
+from wharfinger.testing import REVISIONS, Replay, Wire
+
+
+@pytest.fixture
+def server() -> Server:
+    """A server with a tool that says when it was called."""
+    server = Server("s")
+    calls: list[int] = []
+
+    @server.tool
+    def double(number: int) -> int:
+        calls.append(number)
+        return number * 2
+
+    @server.tool(annotations={"idempotentHint": False})
+    async def count(ctx: Context) -> int:
+        await ctx.report_progress(1, 2, "halfway")
+        return len(calls)
+
+    @server.resource("s://note")
+    def note() -> str:
+        return "text"
+
+    return server
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@looped
+async def test_everything_that_is_said_is_written_down(server: Server, revision: str) -> None:
+    wire = Wire(server)
+    async with Client(wire, revision=revision) as client:
+        assert (await client.call_tool("double", {"number": 4}, returns=int)).data == 8
+    (call,) = [m for m in wire.transcript.messages(">") if m.get("method") == "tools/call"]
+    (answer,) = [m for m in wire.transcript.messages("<") if m.get("id") == call["id"]]
+    assert call["params"]["arguments"] == {"number": 4}
+    assert answer["result"]["content"][0]["text"] == "8"
+    assert str(wire.transcript).startswith("# connection 1\n> ")
+
+
+@looped
+async def test_a_request_that_is_dropped_never_reaches_the_server(server: Server) -> None:
+    wire = Wire(server)
+    async with Client(wire) as client:
+        wire.drop("tools/call")
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("double", {"number": 1}, timeout=0.1)
+        assert (await client.call_tool("count", returns=int)).data == 0
+    assert wire.waiting == 0
+    assert "# drop tools/call\n" in str(wire.transcript)
+
+
+@looped
+async def test_an_answer_that_is_dropped_was_served(server: Server) -> None:
+    wire = Wire(server)
+    async with Client(wire) as client:
+        wire.drop("tools/call", answer=True)
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("double", {"number": 1}, timeout=0.1)
+        assert (await client.call_tool("count", returns=int)).data == 1
+
+
+@looped
+async def test_what_is_delayed_is_overtaken(server: Server) -> None:
+    wire = Wire(server)
+    async with Client(wire) as client:
+        wire.delay("tools/call", 0.1, answer=True)
+        first = asyncio.create_task(client.call_tool("double", {"number": 1}, returns=int))
+        while wire.waiting:
+            await asyncio.sleep(0)
+        assert (await client.read_resource("s://note")).text == "text"
+        assert not first.done()
+        assert (await first).data == 2
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@looped
+async def test_a_cut_loses_the_call_and_the_next_one_is_served(server: Server, revision: str) -> None:
+    wire = Wire(server)
+    async with Client(wire, revision=revision) as client:
+        wire.cut("tools/call")
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("double", {"number": 1})
+        assert (await client.call_tool("count", returns=int)).data == 0
+    assert wire.connections == 2
+
+
+@looped
+async def test_a_read_is_asked_again_after_a_cut(server: Server) -> None:
+    wire = Wire(server)
+    async with Client(wire) as client:
+        wire.cut("resources/read", answer=True)
+        assert (await client.read_resource("s://note")).text == "text"
+    assert wire.connections == 2
+
+
+@looped
+async def test_a_cut_at_once_ends_what_is_open(server: Server) -> None:
+    wire = Wire(server)
+    async with Client(wire) as client:
+        wire.delay("tools/call", 10)
+        call = asyncio.create_task(client.call_tool("double", {"number": 1}))
+        while wire.waiting:
+            await asyncio.sleep(0)
+        wire.cut()
+        with pytest.raises(ConnectionLost, match="was cut"):
+            await call
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@looped
+async def test_a_replay_says_what_was_said(server: Server, revision: str) -> None:
+    async def use(client: Client) -> tuple[str, int]:
+        text = (await client.read_resource("s://note")).text
+        return text, (await client.call_tool("double", {"number": 4}, returns=int)).data
+
+    wire = Wire(server)
+    async with Client(wire, revision=revision) as client:
+        recorded = await use(client)
+    replay = Replay(wire.transcript)
+    async with Client(replay, revision=revision) as client:
+        assert await use(client) == recorded
+    assert replay.done
+
+
+@looped
+async def test_a_client_that_says_something_else_is_told_what_was_said(server: Server) -> None:
+    wire = Wire(server)
+    async with Client(wire) as client:
+        await client.call_tool("double", {"number": 4})
+    async with Client(Replay(wire.transcript)) as client:
+        with pytest.raises(ConnectionLost, match=r'(?s)"number":5.*goes on with.*"number":4'):
+            await client.call_tool("double", {"number": 5})
