@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["Row", "must", "said", "should", "suite"]
+__all__ = ["Row", "client_suite", "must", "said", "should", "suite"]
 
 
 class Row(NamedTuple):
-    """One requirement of the specification on a server, in our words."""
+    """One requirement of the specification on a server or a client, in our words."""
 
     id: str
-    """Section of the digest of requirements and a number in it: `2.14-3`."""
+    """Section of the digest of requirements and a number in it: `2.14-3`; of a client `C2.14-3`."""
     level: Literal["MUST", "SHOULD"]
     source: str
     """The revisions that say so, and on which page."""
@@ -42,3 +42,8 @@ def said(family: str, *revisions: str) -> tuple[str, ...]:
 def suite(scenario: str, *revisions: str) -> tuple[str, ...]:
     """A scenario of the official suite, in these revisions."""
     return tuple(f"conformance/test_suite.py::test_scenario[{revision}-{scenario}]" for revision in revisions)
+
+
+def client_suite(scenario: str, *revisions: str) -> tuple[str, ...]:
+    """A scenario of the official suite for clients, in these revisions."""
+    return tuple(f"conformance/test_client_suite.py::test_scenario[{revision}-{scenario}]" for revision in revisions)

@@ -1,0 +1,125 @@
+"""The official conformance suite against client.py: both sets of requirements are whole, and every check passes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.client import SCENARIOS
+from tests.conformance.test_suite import NODE, PASSED, ROOT, SUITE, Run, names
+from tests.conftest import absent
+
+BOTH = """
+auth/basic-cimd auth/metadata-default auth/metadata-var1 auth/metadata-var2 auth/metadata-var3 auth/pre-registration
+auth/scope-from-scopes-supported auth/scope-from-www-authenticate auth/scope-omitted-when-undefined
+auth/scope-retry-limit auth/scope-step-up auth/token-endpoint-auth-basic auth/token-endpoint-auth-none
+auth/token-endpoint-auth-post tools_call
+"""
+SCORED = {
+    "2025-11-25": names(f"{BOTH} elicitation-sep1034-client-defaults initialize sse-retry"),
+    "2026-07-28": names(f"""{BOTH}
+        auth/authorization-server-migration auth/iss-normalized auth/iss-not-advertised auth/iss-supported
+        auth/iss-supported-missing auth/iss-unexpected auth/iss-wrong-issuer auth/metadata-issuer-mismatch
+        auth/offline-access-not-supported auth/offline-access-scope auth/resource-mismatch http-custom-headers
+        http-invalid-tool-headers http-standard-headers json-schema-ref-no-deref request-metadata
+        sep-2322-client-request-state
+    """),
+}
+"""What each revision requires of a client: 18 and 32 scenarios, frozen at its release."""
+
+UNSCORED = names("auth/client-credentials-basic auth/client-credentials-jwt json-schema-2020-12-preservation")
+"""What runs with both sets and is not counted by the suite; here it counts."""
+
+LATER = names("auth/dpop auth/dpop-nonce auth/enterprise-managed-authorization auth/wif-jwt-bearer")
+"""Extensions that run with both sets and that this client does not have."""
+
+APART = [
+    ("2025-03-26", "auth/2025-03-26-oauth-endpoint-fallback"),
+    ("2025-03-26", "auth/2025-03-26-oauth-metadata-backcompat"),
+    ("2025-11-25", "sep-2640-client-no-prefetch"),
+    ("2025-11-25", "sep-2640-client-verify-digest"),
+    ("2025-11-25", "sep-2640-client-verify-frontmatter"),
+    ("2025-11-25", "sep-2640-client-verify-size"),
+    ("2026-07-28", "sep-2640-client-no-prefetch"),
+    ("2026-07-28", "sep-2640-client-verify-digest"),
+    ("2026-07-28", "sep-2640-client-verify-frontmatter"),
+    ("2026-07-28", "sep-2640-client-verify-size"),
+]
+"""Scenarios of no set, each run on its own."""
+
+CASES = [
+    *((revision, name) for revision in SCORED for name in sorted([*SCORED[revision], *UNSCORED])),
+    *APART,
+]
+
+SKIPPED: dict[tuple[str, str, str], str] = {
+    ("2026-07-28", "http-standard-headers", "sep-2243-client-includes-standard-headers"): (
+        "Two of its checks are of `initialize` and of `notifications/initialized`, which this revision does not have."
+    ),
+}
+"""(revision, scenario, check) that the suite does not run -> why that is right."""
+
+
+def run_suite(folder: Path, *options: str) -> Run:
+    """Run the suite with client.py as its client; it leaves one folder for each scenario."""
+    if not SUITE.exists() or not NODE.exists():
+        absent(f"{SUITE.relative_to(ROOT)} (make conformance brings it)")
+    command = shlex.join([sys.executable, str(Path(__file__).with_name("client.py"))])
+    done = subprocess.run(
+        [str(NODE), str(SUITE), "client", "--command", command, *options, "--timeout", "90000", "-o", str(folder)],
+        capture_output=True, text=True, timeout=200, check=False, env={**os.environ, "NO_COLOR": "1"},
+    )  # fmt: skip
+    checks: dict[str, list[dict[str, Any]]] = {}
+    for path in folder.rglob("checks.json"):
+        name = re.fullmatch(r"(.+?)-\d{4}-\d\d-\d\dT[\d-]+Z", path.parent.relative_to(folder).as_posix())
+        assert name is not None, f"a folder of an unknown name: {path.parent}"
+        checks[name[1]] = json.loads(path.read_text(encoding="utf-8"))
+    return Run(done.returncode, done.stdout + done.stderr, checks)
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """Each set of requirements, run once."""
+    folders = {revision: tmp_path_factory.mktemp(revision) for revision in SCORED}
+    return {revision: run_suite(folder, "--requirements", revision) for revision, folder in folders.items()}
+
+
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize(("revision", "number"), [("2025-11-25", 18), ("2026-07-28", 32)])
+def test_set_is_whole_and_passes(revision: str, number: int, sets: dict[str, Run]) -> None:
+    """The suite's own verdict, and that it ran everything that it ran when this was written."""
+    run = sets[revision]
+    assert set(run.checks) == {*SCORED[revision], *UNSCORED, *LATER}, run.printed
+    assert len(SCORED[revision]) == number
+    passed = re.findall(r"^✓ (\S+): \d+ passed, 0 failed", run.printed, re.MULTILINE)
+    assert set(SCORED[revision]) <= set(passed), run.printed
+    assert run.status == 0, run.printed
+
+
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize(("revision", "scenario"), CASES)
+def test_scenario(revision: str, scenario: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Warnings count as failures: each is a SHOULD that we mean to keep. What is skipped shows nothing."""
+    options = ("--scenario", scenario, "--spec-version", revision, "--force")
+    apart = (revision, scenario) in APART
+    run: Run = run_suite(tmp_path, *options) if apart else request.getfixturevalue("sets")[revision]
+    checks = run.checks.get(scenario)
+    assert checks, f"the suite wrote no checks\n{run.printed}"
+    failed = [check for check in checks if check["status"] not in (*PASSED, "SKIPPED")]
+    assert not failed, json.dumps(failed, indent=1)
+    skipped = {check["id"]: check.get("errorMessage", "") for check in checks if check["status"] == "SKIPPED"}
+    assert skipped.keys() == {check for where, name, check in SKIPPED if (where, name) == (revision, scenario)}, skipped
+    assert any(check["status"] == "SUCCESS" for check in checks), f"it shows nothing: {checks}"
+
+
+def test_every_scenario_has_its_row() -> None:
+    """The client knows what to do in each, and nothing else."""
+    assert {scenario for _, scenario in CASES} == SCENARIOS.keys()

@@ -1,0 +1,291 @@
+"""Requirements on a client, by the sections of the digest: their numbers begin with a C."""
+
+from __future__ import annotations
+
+from tests.requirements.row import Row, client_suite, must, should
+
+__all__ = ["ROWS"]
+
+R2, R4, R5 = "2025-03-26", "2025-11-25", "2026-07-28"
+
+CLIENT = "client/test_client.py::"
+OPENING = "client/test_opening.py::"
+ASKING = "client/test_asking.py::"
+CALLS = "client/test_calls.py::"
+ERAS = "client/test_eras.py::"
+LIVING = "client/test_living.py::"
+WATCHING = "client/test_watching.py::"
+OUTPUTS = "client/test_outputs.py::"
+TASKS = "client/test_tasks.py::"
+SKILLS = "client/test_skills.py::"
+CACHE = "client/test_cache.py::"
+HEADERS = "client/test_headers.py::"
+PEER = "protocol/test_client_peer.py::"
+ERA = "protocol/test_era.py::"
+VALUES = "protocol/test_header_values.py::"
+EVENTS = "protocol/test_sse.py::"
+HTTP = "transports/test_http_client.py::"
+RESUMING = "transports/test_http_resuming.py::"
+ORIGIN = "transports/test_http_origin.py::"
+CHILD = "transports/test_stdio_client.py::"
+TWO = "transports/test_sse_client.py::"
+UNIX = "transports/test_unix_sockets.py::"
+DISCOVERY = "auth/test_discovery.py::"
+PLACES = "auth/test_places.py::"
+GRANTS = "auth/test_grants.py::"
+SIGN_IN = "auth/test_sign_in.py::"
+HERE = "requirements/test_client.py::"
+
+JSONRPC: tuple[Row, ...] = (
+    must("C2.1-1", "all: basic, requests", "An id is an integer or a string, and new among the requests in flight.",
+         PEER + "test_request_is_one_message_with_a_new_id", HERE + "test_every_message_is_one_line_with_an_id_of_its_own"),
+    must("C2.1-2", "all: basic, responses", "An answer goes to who asked, in whatever order answers come.",
+         PEER + "test_answers_reach_who_asked_in_any_order"),
+    must("C2.1-3", "all: schema, error responses", "An error whose id is null or absent is understood.",
+         PEER + "test_error_without_an_id_answers_the_only_request"),
+    must("C2.1-4", "2025-03-26: basic, batching", "An array of messages is received, there alone.",
+         PEER + "test_batch_is_read_only_in_the_revision_that_has_it"),
+    must("C2.1-5", "all: schema", "Members and capabilities that nobody knows are tolerated.",
+         HERE + "test_members_that_nobody_knows_are_tolerated"),
+    must("C2.1-6", "handshake: basic, error codes", "A method that the client does not have is answered with -32601.",
+         PEER + "test_other_requests_of_the_server_are_refused", RESUMING + "test_questions_nobody_answers_are_refused_and_failures_are_not_told_in_detail"),
+    should("C2.1-7", "2026-07-28: basic, error codes", "-32002 is a missing resource, as -32602 with its URI is.", "yes",
+           "test_errors.py::test_missing_resource_is_caught_by_one_name_at_both_ends"),
+    must("C2.1-9", "handshake: basic, responses", "An answer of the client carries the id of the question, as it came.", RESUMING + "test_question_on_the_session_s_stream_is_answered"),
+    must("C2.1-8", "2026-07-28: basic, error codes", "Codes from -32000 to -32019 mean nothing but an error.",
+         ERA + "test_anything_else_means_handshake", "test_errors.py::test_error_of_a_peer_is_raised_by_its_code"),
+)  # fmt: skip
+
+LIFECYCLE: tuple[Row, ...] = (
+    must("C2.2-1", "handshake: lifecycle, initialization", "The first request is `initialize`, with version, capabilities and who the client is.",
+         HERE + "test_the_handshake_is_whole_before_anything_else", *client_suite("initialize", R4)),
+    must("C2.2-2", "handshake: lifecycle, initialization", "After the answer the client confirms with `notifications/initialized`.",
+         HERE + "test_the_handshake_is_whole_before_anything_else"),
+    should("C2.2-3", "handshake: lifecycle, version negotiation", "The version is the latest that the client has.",
+           "yes: unless another one is pinned", ERA + "test_anything_else_means_handshake"),
+    should("C2.2-4", "handshake: lifecycle, version negotiation", "A server that answers with an unknown version is left.", "yes",
+           OPENING + "test_server_of_1900_is_a_clean_error", ERA + "test_handshake_agrees_by_membership"),
+    should("C2.2-5", "handshake: lifecycle, initialization", "Before the answer nothing else is asked.", "yes",
+           HERE + "test_the_handshake_is_whole_before_anything_else"),
+    must("C2.2-6", "handshake: cancellation", "`initialize` is not cancelled.", PEER + "test_initialize_is_given_up_without_a_word"),
+    should("C2.2-7", "handshake: lifecycle, timeouts", "Every request has a time, of its own or of the client, and is cancelled after it.", "yes",
+           CLIENT + "test_time_out_is_of_the_call_or_of_the_client", CALLS + "test_a_call_that_is_late_or_cancelled_ends_at_the_server"),
+    should("C2.2-8", "handshake: lifecycle, timeouts", "Progress may put it off, up to a maximum.", "yes",
+           CALLS + "test_progress_puts_a_deadline_off_where_that_is_asked"),
+    must("C2.2-9", "2025-06-18, 2025-11-25: transports, version header", "After the handshake each HTTP request names the version.",
+         HTTP + "test_session_is_kept_and_ended"),
+    must("C2.2-10", "handshake: lifecycle, capabilities", "What the client can be asked is declared.",
+         ASKING + "test_capabilities_follow_from_handlers", *client_suite("elicitation-sep1034-client-defaults", R4)),
+)  # fmt: skip
+
+ENVELOPE: tuple[Row, ...] = (
+    must("C2.3-1", "2026-07-28: basic, request metadata", "`_meta` of every request has the version and the capabilities.",
+         HERE + "test_every_stateless_request_says_who_asks", *client_suite("request-metadata", R5)),
+    should("C2.3-2", "2026-07-28: basic, request metadata", "It also says who the client is.", "yes",
+           HERE + "test_every_stateless_request_says_who_asks", *client_suite("request-metadata", R5)),
+    must("C2.3-3", "2026-07-28: basic, result type", "A result without `resultType` is complete.", *client_suite("sep-2322-client-request-state", R5)),
+    must("C2.3-4", "2026-07-28: basic, result type", "A result of an unknown type is an error.", CALLS + "test_a_result_that_is_none_is_an_invalid_response"),
+    must("C2.3-5", "2026-07-28: basic, result type", "A type of an extension counts where the client declared the extension.",
+         TASKS + "test_a_task_is_polled_until_its_result_is_there", CALLS + "test_a_result_that_is_none_is_an_invalid_response"),
+    must("C2.3-6", "2026-07-28: basic, request metadata", "What the server says of itself steers nothing.",
+         HERE + "test_who_the_server_says_it_is_steers_nothing"),
+    must("C2.4-1", "2026-07-28: versioning", "Refused with -32022, the client takes a version from the server's list and asks once more.",
+         ERA + "test_refused_revision_is_asked_once_more_if_it_is_offered", OPENING + "test_refused_revision_is_asked_once_more",
+         ERAS + "test_call_whose_revision_is_refused_although_it_is_offered_is_sent_once_more", *client_suite("request-metadata", R5)),
+)  # fmt: skip
+
+EITHER_ERA: tuple[Row, ...] = (
+    must("C2.5-1", "2026-07-28: versioning, older servers", "Whatever a server of the handshake answers to `server/discover` leads to `initialize`: no single code does.",
+         OPENING + "test_handshake_server_is_found_by_whatever_it_answers", ERA + "test_anything_else_means_handshake"),
+    must("C2.5-2", "2026-07-28: versioning, older servers", "So does silence.", OPENING + "test_silent_handshake_server_is_asked_in_its_own_way"),
+    must("C2.5-3", "2026-07-28: versioning, older servers", "An error of the stateless era is no reason to fall back.",
+         ERA + "test_other_errors_of_the_stateless_era_are_told_and_not_hidden", OPENING + "test_http_stateless_error_keeps_the_era"),
+    must("C2.5-4", "2026-07-28: transports, older servers", "Over HTTP the body decides before the status does.",
+         OPENING + "test_http_handshake_server_is_found_by_whatever_it_answers", HTTP + "test_error_object_counts_whatever_the_status"),
+    should("C2.5-5", "2026-07-28: versioning, older servers", "The era is remembered, and found out again when it is wrong.", "yes",
+           ERAS + "test_handshake_server_is_asked_in_its_own_way_the_next_time", ERAS + "test_what_is_remembered_is_found_out_again_when_it_is_wrong"),
+)  # fmt: skip
+
+STDIO: tuple[Row, ...] = (
+    must("C2.6-1", "all: transports, stdio", "Each message is one line of UTF-8 without a line end in it, and nothing else is written.",
+         HERE + "test_every_message_is_one_line_with_an_id_of_its_own"),
+    should("C2.6-2", "all: lifecycle, shutdown", "A server is ended by the end of its input, then by signals.", "yes",
+           CHILD + "test_server_that_ignores_everything_is_killed", CHILD + "test_whole_group_is_gone_after_close"),
+    should("C2.6-3", "all: transports, stdio", "What a server writes on stderr is no sign of an error.", "yes",
+           CHILD + "test_stderr_is_read_always_and_kept_in_bounds"),
+    should("C2.6-4", "2026-07-28: transports, stdio", "A server that ended is started again, and what listened listens again.", "yes: within bounds",
+           LIVING + "test_child_that_is_killed_fails_its_calls_and_the_next_one_succeeds", LIVING + "test_watch_goes_on_with_the_next_child_and_says_so"),
+    must("C2.6-5", "2026-07-28: transports, stdio", "The client sends no answers.", PEER + "test_stateless_server_that_asks_is_ignored"),
+    must("C2.6-6", "2026-07-28: transports, stdio", "A request is cancelled by `notifications/cancelled`.", CHILD + "test_cancelling_the_caller_cancels_the_request"),
+    should("C2.6-7", "2026-07-28: transports, custom", "A byte stream, such as a Unix socket, has the framing of stdio.", "yes", UNIX + "test_client_reaches_the_server"),
+)  # fmt: skip
+
+STATELESS_HTTP: tuple[Row, ...] = (
+    must("C2.7-1", "all since 2025-03-26: transports, sending messages", "Each message is a POST of its own, which accepts JSON and events.",
+         HTTP + "test_stateless_request_repeats_its_routing_in_headers"),
+    must("C2.7-2", "all since 2025-03-26: transports, sending messages", "An answer is read as JSON and as a stream of events.",
+         HTTP + "test_answer_may_come_as_events", HTTP + "test_stateless_request_repeats_its_routing_in_headers"),
+    must("C2.7-3", "2026-07-28: transports, version header", "`MCP-Protocol-Version` stands on each POST and equals `_meta`.", *client_suite("request-metadata", R5)),
+    must("C2.7-4", "2026-07-28: transports, sending messages", "The client POSTs no answers.", PEER + "test_stateless_server_that_asks_is_ignored"),
+    should("C2.7-5", "2026-07-28: transports, streams", "Comments in a stream are passed over.", "yes", EVENTS + "test_stream_is_read_as_the_standard_says"),
+    must("C2.7-6", "2026-07-28: transports, cancellation", "A request is cancelled by closing its stream.", HTTP + "test_cancelling_closes_the_stream_in_the_stateless_era"),
+    must("C2.7-7", "2026-07-28: transports, streams", "A stream that broke is not resumed: what is asked again has a new id.",
+         RESUMING + "test_stateless_stream_does_not_go_on", HERE + "test_what_is_asked_again_has_a_new_id"),
+    must("C2.7-8", "2026-07-28: transports, HTTP", "An error is read from the body, whatever the status.", HTTP + "test_error_object_counts_whatever_the_status"),
+    must("C2.8-1", "2026-07-28: transports, request headers", "`Mcp-Method` and `Mcp-Name` repeat the body, URIs as they stand.",
+         HTTP + "test_stateless_request_repeats_its_routing_in_headers", *client_suite("http-standard-headers", R5)),
+    must("C2.8-2", "2026-07-28: transports, value encoding", "A value that is no plain ASCII goes in the Base64 form.",
+         VALUES + "test_value_is_written_plain_where_that_is_safe", VALUES + "test_every_text_comes_back", *client_suite("http-custom-headers", R5)),
+    must("C2.8-3", "2026-07-28: tools, x-mcp-header", "Annotated arguments are repeated in headers; null and absent ones are not.",
+         HTTP + "test_annotated_arguments_are_repeated_in_headers", VALUES + "test_client_sends_a_header_for_each_value_that_is_there", *client_suite("http-custom-headers", R5)),
+    must("C2.8-4", "2026-07-28: tools, x-mcp-header", "A tool whose annotation is wrong is left out, and the others are kept.",
+         VALUES + "test_misplaced_annotation_is_an_error", *client_suite("http-invalid-tool-headers", R5)),
+    should("C2.8-6", "2026-07-28: tools, x-mcp-header", "That is told in the log.", "yes", HERE + "test_a_tool_that_is_left_out_is_told_in_the_log"),
+    should("C2.8-5", "2026-07-28: transports, request headers", "At -32020 the list is asked for again, and the call sent once more.", "yes",
+           HEADERS + "test_refused_call_learns_the_headers_and_is_sent_once_more", HEADERS + "test_call_that_is_refused_again_is_told"),
+)  # fmt: skip
+
+SESSIONS: tuple[Row, ...] = (
+    must("C2.9-1", "2025-03-26 to 2025-11-25: transports, sessions", "The session's id goes with every request after the first.", HTTP + "test_session_is_kept_and_ended"),
+    must("C2.9-2", "2025-03-26 to 2025-11-25: transports, sessions", "At 404 a new session is begun, without the id.", LIVING + "test_session_that_was_ended_is_begun_anew"),
+    should("C2.9-3", "2025-03-26 to 2025-11-25: transports, sessions", "A session is ended by DELETE.", "yes", HTTP + "test_session_is_kept_and_ended"),
+    must("C2.9-4", "2025-11-25: transports, resumption", "Before the client goes on it waits as long as `retry` says.", *client_suite("sse-retry", R4)),
+    should("C2.9-5", "2025-03-26 to 2025-11-25: transports, resumption", "It goes on by GET with `Last-Event-ID`.", "yes",
+           RESUMING + "test_answer_comes_on_the_stream_that_goes_on", RESUMING + "test_stream_that_breaks_off_in_an_event_goes_on_behind_the_last_whole_one", *client_suite("sse-retry", R4)),
+    must("C2.9-6", "2025-11-25: transports, streams", "An event with empty data is no message.", *client_suite("sse-retry", R4)),
+    should("C2.9-7", "2025-03-26 to 2025-11-25: transports, streams", "A request is cancelled by a notification, not by leaving.", "yes", HTTP + "test_cancelling_tells_the_server_in_the_handshake_era"),
+    must("C2.9-8", "2025-03-26 to 2025-11-25: transports, streams", "What the server asks on any stream is answered in a POST.",
+         RESUMING + "test_question_on_the_stream_of_a_call_is_answered_in_a_post_of_its_own", RESUMING + "test_question_on_the_session_s_stream_is_answered",
+         HERE + "test_who_can_be_asked_listens_to_the_session_s_stream", *client_suite("elicitation-sep1034-client-defaults", R4)),
+    must("C2.9-9", "2025-03-26 to 2025-11-25: transports, listening", "A server that answers GET with 405 keeps no such stream, and is no error.",
+         HTTP + "test_server_without_a_session_stream_is_told", HERE + "test_who_can_be_asked_listens_to_the_session_s_stream"),
+    must("C2.10-1", "2024-11-05: transports, HTTP with SSE", "Messages are POSTed where the first event says, on that server alone.",
+         TWO + "test_messages_are_posted_where_the_first_event_says", TWO + "test_place_on_another_server_is_refused"),
+    must("C2.10-2", "2024-11-05: transports, HTTP with SSE", "Answers and questions come as `message` events.", TWO + "test_our_own_server_is_reached", TWO + "test_server_may_ask"),
+    should("C2.10-3", "2025-03-26 on: transports, older servers", "A URL where a POST is refused is asked for a stream by GET.", "yes", HERE + "test_a_server_of_the_oldest_transport_is_found"),
+)  # fmt: skip
+
+RESOURCES: tuple[Row, ...] = (
+    must("C2.11-1", "all: server/resources, URIs", "A URI is sent as it was given.", *client_suite("http-standard-headers", R5)),
+    must("C2.11-2", "all: server/resources, templates", "A template is filled in by RFC 6570.", CALLS + "test_a_template_is_read_by_its_text_its_name_or_as_it_was_listed"),
+    must("C2.11-3", "all: server/resources, contents", "Several contents, and none, are understood.",
+         CLIENT + "test_several_contents_are_not_one_text", CALLS + "test_text_of_several_contents_is_an_error_that_says_so"),
+    must("C2.11-4", "all: server/resources, subscriptions", "A change may be told of a sub-resource.", WATCHING + "test_sub_resource_is_told_to_who_watches_what_is_above_it"),
+    must("C2.12-1", "2026-07-28: subscriptions", "A watch begins with its acknowledgement, which may be of less.", WATCHING + "test_watch_is_not_begun_before_it_is_acknowledged"),
+    must("C2.12-2", "2026-07-28: subscriptions", "Notifications belong to the listen request whose id they carry.",
+         PEER + "test_notifications_are_told_apart_by_what_they_belong_to", PEER + "test_subscription_tag_of_the_wrong_type_still_finds_its_request"),
+    must("C2.12-3", "2026-07-28: subscriptions, ending", "A watch ends by closing its stream, on stdio by `notifications/cancelled`.", CLIENT + "test_server_is_told_when_nobody_watches_any_more"),
+    should("C2.12-4", "2026-07-28: subscriptions, ending", "A stream that ends without an answer was lost: the client listens again.", "yes",
+           LIVING + "test_watch_goes_on_with_the_next_child_and_says_so", WATCHING + "test_watch_that_the_server_ends_is_begun_again_and_says_so"),
+)  # fmt: skip
+
+CACHING: tuple[Row, ...] = (
+    should("C2.13-1", "2026-07-28: caching", "An answer is given again until its time is over, and not longer.", "yes: stale ones only where that is wanted and the server is gone",
+           CACHE + "test_answer_is_given_again_until_its_time_is_over", CACHE + "test_stale_answer_stands_in_for_a_server_that_is_gone_if_that_is_wanted"),
+    must("C2.13-2", "2026-07-28: caching", "No time, or a negative one, is none.", CACHE + "test_answer_without_a_time_is_asked_for_each_time"),
+    must("C2.13-3", "2026-07-28: caching", "An answer is that of its method and its params.", CACHE + "test_each_page_of_a_list_is_kept_and_each_resource"),
+    must("C2.13-4", "2026-07-28: caching", "A private answer is for one authorization.", CACHE + "test_private_answers_are_for_one_authorization_and_public_ones_for_all", CACHE + "test_another_credential_is_another_person"),
+    must("C2.13-5", "2026-07-28: caching", "What came of answers is not kept.", CACHE + "test_answers_to_answers_are_not_kept"),
+    must("C2.13-6", "2026-07-28: caching", "A notification of a change ends what was kept.", CACHE + "test_change_of_a_resource_ends_it_and_what_lies_below_and_above", CACHE + "test_change_of_a_list_ends_all_its_pages_and_no_other_list"),
+    must("C2.13-7", "2026-07-28: caching", "A cursor that is refused ends all pages of its list.", CACHE + "test_cursor_that_is_refused_ends_all_pages_and_the_list_is_read_from_its_beginning"),
+)  # fmt: skip
+
+ANSWERS: tuple[Row, ...] = (
+    must("C2.14-1", "2026-07-28: MRTR", "The same call comes again with an answer for each key.",
+         CALLS + "test_a_call_comes_again_with_answers_and_the_same_state", *client_suite("sep-2322-client-request-state", R5)),
+    must("C2.14-2", "2026-07-28: MRTR", "`requestState` comes back byte for byte; where there was none, none is sent.",
+         CALLS + "test_a_call_comes_again_with_answers_and_the_same_state", CALLS + "test_a_state_alone_is_sent_back_at_once_and_nothing_where_there_is_none",
+         *client_suite("sep-2322-client-request-state", R5)),
+    must("C2.14-3", "2026-07-28: MRTR", "The id is a new one.", HERE + "test_what_is_asked_again_has_a_new_id", *client_suite("sep-2322-client-request-state", R5)),
+    must("C2.14-4", "2026-07-28: MRTR", "Answers and state go with no other call.", ASKING + "test_several_rounds_and_several_calls_at_once_stay_apart", *client_suite("sep-2322-client-request-state", R5)),
+    must("C2.14-5", "2026-07-28: MRTR", "What the client did not declare is not answered.", ASKING + "test_a_question_in_a_result_that_was_not_declared_ends_the_call"),
+    must("C2.14-6", "2026-07-28: MRTR", "Only `tools/call`, `prompts/get` and `resources/read` may be answered with questions.", CALLS + "test_a_result_that_is_none_is_an_invalid_response"),
+    should("C2.14-7", "2026-07-28: MRTR", "The rounds are bounded.", "yes", HERE + "test_questions_without_end_end_the_call"),
+)  # fmt: skip
+
+REST: tuple[Row, ...] = (
+    must("C2.15-1", "all: server/tools, calling", "A tool is called by its name, with an object of arguments.", *client_suite("tools_call", R4, R5)),
+    should("C2.15-2", "2025-06-18 on: server/tools, output schema", "Structured results are checked against the tool's schema, within a time.",
+           "yes: where the tool was listed and the extra `schema` is installed", OUTPUTS + "test_a_listed_tool_is_checked_unless_that_is_not_wanted", OUTPUTS + "test_what_fits_is_accepted_and_what_does_not_is_named",
+           OUTPUTS + "test_no_schema_holds_a_client_up"),
+    must("C2.15-3", "all: server/tools, annotations", "What a server says of its tools is not trusted: none is called twice because of it, unless that is wanted.",
+         LIVING + "test_read_is_sent_once_more_and_a_tool_only_if_that_does_no_harm"),
+    must("C2.16-1", "all: pagination", "A cursor is opaque, and the list ends where none is; an empty one is a cursor (2026-07-28).", CLIENT + "test_empty_cursor_is_one_in_the_stateless_era_only"),
+    should("C2.16-2", "all: server/prompts", "Messages of prompts are validated.", "yes", "types/test_content.py::test_malformed_prompt_is_refused"),
+    must("C2.17-1", "all: progress", "A token is unique among the requests in flight.", PEER + "test_progress_is_asked_for_with_the_id_as_token"),
+    must("C2.17-2", "all: progress", "Progress reaches who asked, before the answer.", CALLS + "test_progress_is_told_in_order_and_before_the_result"),
+    must("C2.17-3", "all: cancellation", "A late answer to what was cancelled is ignored.", PEER + "test_late_answer_to_a_cancelled_request_is_ignored"),
+    must("C2.17-4", "all: cancellation", "The server is told by the id of the request.", CALLS + "test_a_call_that_is_late_or_cancelled_ends_at_the_server", CHILD + "test_cancelling_the_caller_cancels_the_request"),
+    must("C2.17-5", "handshake: ping", "Ping is answered at once.", PEER + "test_ping_is_answered"),
+    must("C2.17-6", "all: logging", "Logs are asked for in the way of the era, from a level on.", CALLS + "test_log_messages_reach_the_function_from_its_level_on"),
+    must("C2.17-7", "handshake: cancellation", "A question that the server withdraws is not answered.", RESUMING + "test_withdrawn_question_stops_its_handler_and_is_not_answered", ASKING + "test_a_cancelled_call_cancels_its_question"),
+    must("C2.18-1", "all: client/roots", "Roots are `file:` URIs.", ASKING + "test_roots_are_paths_or_come_from_a_function"),
+    must("C2.18-2", "handshake: client", "What is not declared is -32601.", ASKING + "test_what_was_not_declared_is_not_asked"),
+    must("C2.18-3", "2025-11-25: client/elicitation", "A mode that is not declared is -32602.", ASKING + "test_a_question_that_cannot_be_answered_is_refused"),
+    must("C2.18-4", "2025-11-25 on: client/sampling, tools", "Tools without `sampling.tools`, and results of tools that do not fit, are errors.", ASKING + "test_a_question_that_cannot_be_answered_is_refused"),
+    must("C2.18-5", "2025-11-25 on: client/elicitation", "Defaults of a form are sent where nothing else was chosen.",
+         ASKING + "test_a_form_is_answered_by_fields_and_its_defaults", *client_suite("elicitation-sep1034-client-defaults", R4)),
+    must("C2.18-6", "2025-06-18 on: client/elicitation", "A user can decline and cancel; `content` stands on accepted forms alone.", ASKING + "test_a_form_is_declined_or_cancelled"),
+    must("C2.18-7", "2025-11-25 on: client/elicitation, URL mode", "Nothing is opened or fetched without consent, and the whole URL is shown.",
+         ASKING + "test_a_url_needs_consent", "cli/test_call.py::test_a_page_is_shown_with_its_host_and_wants_consent"),
+    must("C2.18-9", "handshake: client/roots", "Roots that changed are told.", HERE + "test_changed_roots_are_told_where_the_era_has_a_way"),
+    should("C2.18-8", "all: client/sampling", "A person can refuse a sample: the server is told -1.", "yes", ASKING + "test_a_refused_sample_has_the_code_of_the_specification"),
+    must("C2.19-1", "2026-07-28: extension tasks", "A task is polled no faster than its server wants, to its end.", TASKS + "test_a_task_is_polled_until_its_result_is_there"),
+    must("C2.19-2", "2026-07-28: extension tasks", "Its questions are answered by `tasks/update`, each key once.", TASKS + "test_each_question_of_a_task_is_answered_once"),
+    must("C2.19-3", "2026-07-28: extension tasks", "A call that is given up cancels its task.", TASKS + "test_a_call_that_is_given_up_cancels_its_task"),
+    must("C2.20-1", "extension skills", "No file is read before a skill is loaded.", SKILLS + "test_skills_are_listed_and_loaded", *client_suite("sep-2640-client-no-prefetch", R4, R5)),
+    must("C2.20-2", "extension skills", "A file is used if size and digest are those of its entry.", SKILLS + "test_a_file_that_changed_since_is_refused",
+         *client_suite("sep-2640-client-verify-digest", R4, R5), *client_suite("sep-2640-client-verify-size", R4, R5)),
+    must("C2.20-3", "extension skills", "A SKILL.md is used if its frontmatter is that of the entry, field by field.", SKILLS + "test_a_manual_that_says_something_else_than_its_entry_is_refused",
+         SKILLS + "test_a_number_is_compared_as_a_number", *client_suite("sep-2640-client-verify-frontmatter", R4, R5)),
+    must("C2.20-4", "extension skills", "A file outside of the manifest is refused.", SKILLS + "test_a_file_outside_of_the_manifest_is_not_asked_for"),
+    must("C2.22-1", "2026-07-28: schemas", "A reference to the network is never followed.", *client_suite("json-schema-ref-no-deref", R5), OUTPUTS + "test_no_schema_holds_a_client_up"),
+    must("C2.22-2", "2025-11-25 on: schemas", "A schema comes out of a list as it went in.", *client_suite("json-schema-2020-12-preservation", R4, R5)),
+)  # fmt: skip
+
+AUTHORIZATION: tuple[Row, ...] = (
+    must("C2.21-1", "2025-06-18 on: authorization, discovery", "The server's metadata is looked for where its header says, then under the path, then at the root.",
+         PLACES + "test_the_servers_metadata_is_looked_for_in_this_order", *client_suite("auth/metadata-default", R4, R5), *client_suite("auth/metadata-var1", R4, R5),
+         *client_suite("auth/metadata-var2", R4, R5), *client_suite("auth/metadata-var3", R4, R5)),
+    must("C2.21-2", "2025-11-25 on: authorization, discovery", "The authorization server's metadata is looked for by RFC 8414 and OpenID, path and all.",
+         PLACES + "test_the_authorization_servers_metadata_is_looked_for_in_this_order", DISCOVERY + "test_the_root_of_an_issuer_with_a_path_is_not_asked", *client_suite("auth/metadata-var3", R4, R5)),
+    must("C2.21-3", "2025-11-25 on: authorization, discovery", "Metadata whose issuer is another one is not used.", DISCOVERY + "test_documents_that_must_not_be_used_end_it", *client_suite("auth/metadata-issuer-mismatch", R5)),
+    must("C2.21-4", "2026-07-28: authorization, resource", "A resource that does not cover the server ends it.", PLACES + "test_a_resource_covers_what_is_under_it_on_its_origin",
+         SIGN_IN + "test_a_resource_of_somebody_else_ends_it_before_anything_is_asked", *client_suite("auth/resource-mismatch", R5)),
+    must("C2.21-5", "2025-06-18 on: authorization, resource", "`resource` goes with the authorization and the token request, as published.",
+         GRANTS + "test_the_page_gets_the_resource_as_published_and_a_digest_of_the_secret", *client_suite("auth/metadata-var2", R4, R5)),
+    must("C2.21-6", "2025-11-25 on: authorization, PKCE", "PKCE is S256, and where it is not offered nobody signs in.", SIGN_IN + "test_without_pkce_nobody_signs_in",
+         GRANTS + "test_the_page_gets_the_resource_as_published_and_a_digest_of_the_secret"),
+    should("C2.21-7", "all since 2025-03-26: authorization, state", "`state` is sent, and its answer compared.", "yes", GRANTS + "test_an_answer_to_another_question_is_not_ours"),
+    should("C2.21-8", "2025-11-25 on: authorization, registration", "A client is known before, or documented, or registered, in this order.", "yes",
+           GRANTS + "test_a_client_is_known_before_documented_or_registered", *client_suite("auth/basic-cimd", R4, R5), *client_suite("auth/pre-registration", R4, R5)),
+    must("C2.21-9", "2026-07-28: authorization, registration", "Credentials belong to their issuer: another one is registered with anew.",
+         SIGN_IN + "test_another_authorization_server_gets_nothing_of_the_first_one", SIGN_IN + "test_a_client_id_is_shown_to_its_issuer_only", *client_suite("auth/authorization-server-migration", R5)),
+    must("C2.21-10", "2026-07-28: authorization, issuer", "`iss` is compared as it is written; where it was promised it must be there.",
+         GRANTS + "test_the_issuer_is_compared_as_it_is_written", GRANTS + "test_an_issuer_that_was_promised_must_be_there",
+         *(test for kind in ("normalized", "not-advertised", "supported", "supported-missing", "unexpected", "wrong-issuer") for test in client_suite(f"auth/iss-{kind}", R5))),
+    must("C2.21-11", "2026-07-28: authorization, issuer", "What another issuer says of an error is not shown.", SIGN_IN + "test_the_description_of_another_issuer_is_not_shown"),
+    must("C2.21-12", "2025-11-25 on: authorization, scopes", "Scopes are those of the challenge, else those that are published, else none.", DISCOVERY + "test_published_scopes_count_where_none_are_challenged",
+         *client_suite("auth/scope-from-www-authenticate", R4, R5), *client_suite("auth/scope-from-scopes-supported", R4, R5), *client_suite("auth/scope-omitted-when-undefined", R4, R5)),
+    must("C2.21-13", "2026-07-28: authorization, step-up", "For more scopes all are asked for, those from before among them.", SIGN_IN + "test_more_scopes_are_asked_for_in_one_with_those_from_before", *client_suite("auth/scope-step-up", R4, R5)),
+    should("C2.21-14", "2025-11-25 on: authorization, step-up", "That is tried a few times only.", "yes", ORIGIN + "test_refusals_of_one_request_are_bounded", *client_suite("auth/scope-retry-limit", R4, R5)),
+    must("C2.21-15", "2025-11-25 on: authorization, tokens", "The token endpoint is told who asks in the way that it offers.", GRANTS + "test_a_client_proves_itself_as_agreed",
+         *client_suite("auth/token-endpoint-auth-basic", R4, R5), *client_suite("auth/token-endpoint-auth-post", R4, R5), *client_suite("auth/token-endpoint-auth-none", R4, R5)),
+    must("C2.21-16", "2026-07-28: authorization, refresh", "`offline_access` is asked for where it is listed, and not else.", GRANTS + "test_offline_access_is_asked_for_only_where_it_is_listed_and_never_alone",
+         *client_suite("auth/offline-access-scope", R5), *client_suite("auth/offline-access-not-supported", R5)),
+    should("C2.21-21", "all since 2025-03-26: authorization, refresh", "A token that ends is renewed without the user, once.", "yes",
+           SIGN_IN + "test_a_token_that_ends_is_renewed_before_it_does", SIGN_IN + "test_a_token_that_is_refused_is_renewed_once"),
+    must("C2.21-17", "all since 2025-03-26: authorization, tokens", "A token stands in the header of every request to its server, and goes nowhere else.",
+         SIGN_IN + "test_a_person_signs_in_once_and_every_request_carries_the_token", ORIGIN + "test_credentials_go_to_no_other_server"),
+    must("C2.21-18", "2025-03-26: authorization, fallback", "Without metadata of the server its root is the authorization server, at the default paths if need be.",
+         DISCOVERY + "test_a_server_without_metadata_is_its_own_authorization_server", *client_suite("auth/2025-03-26-oauth-metadata-backcompat", R2), *client_suite("auth/2025-03-26-oauth-endpoint-fallback", R2)),
+    must("C2.21-19", "all since 2025-03-26: authorization, security", "Only web pages are opened, and tokens go to servers with TLS, or of this machine.",
+         SIGN_IN + "test_a_page_that_is_no_web_page_is_never_opened", DISCOVERY + "test_a_server_without_tls_elsewhere_gets_no_token"),
+    must("C2.21-20", "extension client credentials", "A client gets in by a secret, or by signing; `resource` goes with it.",
+         *client_suite("auth/client-credentials-basic", R4, R5), *client_suite("auth/client-credentials-jwt", R4, R5)),
+)  # fmt: skip
+
+ROWS = (
+    *JSONRPC, *LIFECYCLE, *ENVELOPE, *EITHER_ERA, *STDIO, *STATELESS_HTTP, *SESSIONS, *RESOURCES, *CACHING, *ANSWERS, *REST,
+    *AUTHORIZATION,
+)  # fmt: skip

@@ -1,0 +1,266 @@
+"""Requirements on a client that no other test shows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.server.driving import looped
+from tests.transports.client_servers import Asked, accepted, answer, event, result, serving, stream
+from wharfinger import Client, Context, Server
+from wharfinger.errors import InvalidResponse
+from wharfinger.testing import REVISIONS, Replay, Script, Transcript, Wire
+from wharfinger.testing.transcripts import Line
+
+META = "io.modelcontextprotocol/"
+HANDSHAKE, STATELESS = REVISIONS[:4], REVISIONS[4]
+
+
+def harbour(name: str = "harbour") -> Server:
+    """A server with a little of everything."""
+    server = Server(name, version="7")
+
+    @server.tool
+    def repeat(text: str) -> str:
+        return text
+
+    @server.tool
+    async def greet(ctx: Context) -> str:
+        return (await ctx.sample("Say something")).text
+
+    @server.resource("s://note")
+    def note() -> str:
+        return "text"
+
+    return server
+
+
+async def look(client: Client) -> list[Any]:
+    """Use what the harbour has."""
+    text = (await client.read_resource("s://note")).text
+    names = [tool.name for tool in await client.list_tools()]
+    return [text, names, (await client.call_tool("repeat", {"text": "a\nb\r\u2028c"})).text]
+
+
+async def recorded(server: Server, revision: str, **options: Any) -> Transcript:
+    """What a client of that revision and the server say to each other."""
+    wire = Wire(server)
+    async with Client(wire, revision=revision, **options) as client:
+        assert await look(client) == ["text", ["repeat", "greet"], "a\nb\r\u2028c"]
+    return wire.transcript
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@looped
+async def test_every_message_is_one_line_with_an_id_of_its_own(revision: str) -> None:
+    """Requirements C2.1-1 and C2.6-1."""
+    transcript = await recorded(harbour(), revision)
+    ids = [message["id"] for message in transcript.messages(">") if "id" in message]
+    assert len(ids) >= 4 and len(set(ids)) == len(ids)
+    assert all(isinstance(id, int | str) for id in ids)
+    assert all(message["jsonrpc"] == "2.0" for message in transcript.messages(">"))
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@looped
+async def test_members_that_nobody_knows_are_tolerated(revision: str) -> None:
+    """Requirement C2.1-5."""
+
+    def grown(value: Any) -> Any:
+        if isinstance(value, list):
+            return [grown(item) for item in value]
+        return {key: grown(item) for key, item in value.items()} | {"xNew": [1]} if isinstance(value, dict) else value
+
+    transcript = await recorded(harbour(), revision)
+    lines = [
+        Line("<", json.dumps(json.loads(line.text) | {"result": grown(json.loads(line.text)["result"])}))
+        if line.who == "<"
+        else line
+        for line in transcript.lines
+    ]
+    assert "xNew" in str(Transcript(lines))
+    async with Client(Replay(Transcript(lines)), revision=revision) as client:
+        assert (await look(client))[::2] == ["text", "a\nb\r\u2028c"]
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@looped
+async def test_the_handshake_is_whole_before_anything_else(revision: str) -> None:
+    """Requirements C2.2-1, C2.2-2 and C2.2-5."""
+    transcript = await recorded(harbour(), revision)
+    said = [line for line in transcript.lines if line.who != "#"]
+    first, answered, confirmed = (json.loads(line.text) for line in said[:3])
+    assert [line.who for line in said[:3]] == [">", "<", ">"]
+    assert first["method"] == "initialize" and answered["id"] == first["id"]
+    assert first["params"]["protocolVersion"] == revision
+    assert first["params"]["capabilities"] == {}
+    assert first["params"]["clientInfo"].keys() >= {"name", "version"}
+    assert confirmed["method"] == "notifications/initialized" and "id" not in confirmed
+
+
+@looped
+async def test_every_stateless_request_says_who_asks() -> None:
+    """Requirements C2.3-1 and C2.3-2."""
+    transcript = await recorded(harbour(), STATELESS, **Script({}).handlers)
+    for message in transcript.messages(">"):
+        meta = message["params"]["_meta"]
+        assert meta[f"{META}protocolVersion"] == STATELESS
+        assert meta[f"{META}clientCapabilities"].keys() >= {"elicitation", "sampling", "roots"}
+        assert meta[f"{META}clientInfo"]["name"]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@looped
+async def test_who_the_server_says_it_is_steers_nothing(revision: str) -> None:
+    """Requirement C2.3-6."""
+    (await recorded(harbour(), revision)).compare(await recorded(harbour("wharfinger-stub"), revision))
+
+
+def discovered(asked: Asked) -> bytes:
+    """What a stateless server is."""
+    capabilities = {"tools": {}, "resources": {}}
+    return result(asked, resultType="complete", supportedVersions=[STATELESS], capabilities=capabilities, ttlMs=0,
+                  cacheScope="private")  # fmt: skip
+
+
+@looped
+async def test_what_is_asked_again_has_a_new_id() -> None:
+    """Requirements C2.7-7 and C2.14-3."""
+    ids: list[Any] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.message["method"] == "server/discover":
+            answer(writer, discovered(asked))
+            return
+        ids.append(asked.message["id"])
+        if len(ids) == 1:
+            stream(writer)
+            writer.close()
+        elif len(ids) == 2:
+            answer(writer, result(asked, resultType="input_required", requestState="s"))
+        else:
+            answer(writer, result(asked, resultType="complete", contents=[], ttlMs=0, cacheScope="private"))
+
+    async with serving(serve) as url, Client(f"{url}/mcp") as client:
+        await client.read_resource("s://note")
+    assert len(set(ids)) == len(ids) == 3
+
+
+@looped
+async def test_questions_without_end_end_the_call() -> None:
+    """Requirement C2.14-7."""
+    rounds = 0
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        nonlocal rounds
+        if asked.message["method"] == "server/discover":
+            answer(writer, discovered(asked))
+        else:
+            rounds += 1
+            answer(writer, result(asked, resultType="input_required", requestState=str(rounds)))
+
+    async with serving(serve) as url, Client(f"{url}/mcp") as client:
+        with pytest.raises(InvalidResponse, match="still asks after"):
+            await client.call_tool("endless")
+    assert 2 < rounds < 20
+
+
+@pytest.mark.parametrize("listens", [True, False])
+@looped
+async def test_who_can_be_asked_listens_to_the_session_s_stream(listens: bool) -> None:
+    """Requirements C2.9-8 and C2.9-9: some servers ask on that stream alone; others keep none."""
+    own: list[asyncio.StreamWriter] = []
+    answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        message = asked.message if asked.verb == "POST" else {}
+        method = message.get("method")
+        if asked.verb == "GET" and listens:
+            stream(writer)
+            own.append(writer)
+        elif asked.verb != "POST":
+            answer(writer, b"", status="405 Method Not Allowed")
+        elif "id" not in message:
+            accepted(writer)
+        elif method is None:
+            answered.set_result(message["result"])
+            accepted(writer)
+        elif method == "initialize":
+            info = {"name": "s", "version": "1"}
+            opened = result(asked, protocolVersion="2025-11-25", capabilities={"tools": {}}, serverInfo=info)
+            answer(writer, opened, more="Mcp-Session-Id: abc\r\n")
+        elif method != "tools/call":
+            answer(writer, b"{}", status="400 Bad Request")
+        else:
+            if listens:
+                own[0].write(event(id=1, method="roots/list"))
+                await own[0].drain()
+                await answered
+            answer(writer, result(asked, content=[]))
+
+    async with serving(serve) as url, Client(f"{url}/mcp", roots=["file:///home"]) as client:
+        await client.call_tool("where")
+        assert client.revision == "2025-11-25"
+    assert answered.done() is listens
+    assert not listens or answered.result() == {"roots": [{"uri": "file:///home"}]}
+    assert bool(own) is listens
+
+
+@looped
+async def test_a_tool_that_is_left_out_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Requirement C2.8-6."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.message["method"] == "server/discover":
+            answer(writer, discovered(asked))
+            return
+        wrong = {"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}}
+        tools = [{"name": "fine", "inputSchema": {"type": "object"}}, {"name": "broken", "inputSchema": wrong}]
+        answer(writer, result(asked, resultType="complete", tools=tools, ttlMs=0, cacheScope="private"))
+
+    async with serving(serve) as url, Client(f"{url}/mcp") as client:
+        assert [tool.name for tool in await client.list_tools()] == ["fine"]
+    assert "left out the tool 'broken'" in caplog.text
+
+
+@looped
+async def test_a_server_of_the_oldest_transport_is_found() -> None:
+    """Requirement C2.10-3."""
+    streams: list[asyncio.StreamWriter] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.verb == "GET":
+            stream(writer)
+            writer.write(b"event: endpoint\ndata: /messages?id=1\n\n")
+            streams.append(writer)
+        elif asked.path != "/messages?id=1":
+            answer(writer, b"", status="405 Method Not Allowed")
+        else:
+            accepted(writer)
+            if asked.message.get("method") == "initialize":
+                info = {"name": "s", "version": "1"}
+                streams[-1].write(
+                    event(
+                        id=asked.message["id"],
+                        result={"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": info},
+                    )
+                )
+                await streams[-1].drain()
+
+    async with serving(serve) as url, Client(f"{url}/sse") as client:
+        assert client.revision == "2024-11-05"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@looped
+async def test_changed_roots_are_told_where_the_era_has_a_way(revision: str) -> None:
+    """Requirement C2.18-9."""
+    wire = Wire(harbour())
+    async with Client(wire, revision=revision, roots=["file:///home"]) as client:
+        client.roots_changed()
+        await client.list_tools()
+    told = [message["method"] for message in wire.transcript.messages(">")]
+    assert told.count("notifications/roots/list_changed") == (revision in HANDSHAKE)
