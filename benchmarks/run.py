@@ -4,6 +4,7 @@
     python benchmarks/run.py                                          everything, medians of three rounds
     python benchmarks/run.py --only stdio,static-32 --peers floor,ours,mcp2
     python benchmarks/run.py --only start --peers ours
+    python benchmarks/run.py --only client-stdio,client-session      our client beside the others
 
 The first run builds one environment per peer under .bench/. Progress goes to stderr, the tables to stdout. The exit
 status is 1 where a required ratio was missed or an answer of ours was wrong. Linux only.
@@ -20,10 +21,13 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks.harness import environments, measure, report
+from benchmarks.harness import clients, environments, measure, report
+from benchmarks.harness.clients import CLIENT_MODES
 from benchmarks.harness.peers import BY_NAME, MODES, PEERS, Peer
 from benchmarks.harness.process import settle_driver
 from benchmarks.harness.workloads import WORKLOADS, Workload
+
+ALL_MODES = {**MODES, **CLIENT_MODES}
 
 
 def options(argv: list[str] | None = None) -> argparse.Namespace:
@@ -36,7 +40,7 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
         type=_words,
         default=[],
         metavar="A,B",
-        help=f"of the modes {', '.join(MODES)} and {report.START}, and of the workloads "
+        help=f"of the modes {', '.join(ALL_MODES)} and {report.START}, and of the workloads "
         + ", ".join(workload.name for workload in WORKLOADS),
     )
     add("--peers", type=_words, default=list(BY_NAME), metavar="A,B", help=f"of {', '.join(BY_NAME)} (default: all)")
@@ -55,7 +59,7 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
     )
     add("--json", type=Path, metavar="OUT", help="write every measurement to this file")
     chosen = parser.parse_args(argv)
-    known = {*MODES, report.START, *(workload.name for workload in WORKLOADS)}
+    known = {*ALL_MODES, report.START, *(workload.name for workload in WORKLOADS)}
     for flag, unknown in (("--only", set(chosen.only) - known), ("--peers", set(chosen.peers) - set(BY_NAME))):
         if unknown:
             parser.error(f"{flag}: unknown: {', '.join(sorted(unknown))}")
@@ -72,10 +76,10 @@ def _words(text: str) -> list[str]:
 def choose(only: list[str]) -> tuple[list[str], list[Workload], bool]:
     """(modes, workloads, whether starts are measured): a kind that `only` does not name is taken whole."""
     named = [workload for workload in WORKLOADS if workload.name in only]
-    modes = [mode for mode in MODES if mode in only]
+    modes = [mode for mode in ALL_MODES if mode in only]
     if only and not modes and not named:
         return [], [], True
-    return modes or list(MODES), named or list(WORKLOADS), not only or report.START in only
+    return modes or list(ALL_MODES), named or list(WORKLOADS), not only or report.START in only
 
 
 def prepare(names: list[str]) -> list[Peer]:
@@ -92,13 +96,18 @@ def prepare(names: list[str]) -> list[Peer]:
 
 def main() -> int:
     chosen = options()
-    peers = prepare(chosen.peers)
     modes, workloads, starts = choose(chosen.only)
+    if any(mode in CLIENT_MODES for mode in modes) and "floor" not in chosen.peers:
+        environments.build(BY_NAME["floor"].environment)  # what every client asks
+    peers = prepare(chosen.peers)
     settle_driver()
     about = {"machine": measure.machine(), "options": {k: v for k, v in vars(chosen).items() if k != "json"}}
     rows: list[dict[str, Any]] = []
     for number in range(chosen.rounds):
         for mode in modes:
+            if mode in CLIENT_MODES:
+                rows += clients.requests(mode, peers, workloads, number, chosen.seconds, chosen.warm)
+                continue
             taking_part = [peer for peer in peers if mode in peer.modes]
             rows += measure.requests(mode, taking_part, workloads, number, chosen.seconds, chosen.warm)
         for turn in range(measure.TURNS if starts else 0):

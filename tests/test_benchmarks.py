@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks import run
-from benchmarks.harness import environments, measure, report, wire
-from benchmarks.harness.peers import BY_NAME, MODES, PEERS
+from benchmarks.harness import clients, environments, measure, report, wire
+from benchmarks.harness.peers import BY_NAME, PEERS
 from benchmarks.harness.workloads import WORKLOADS
 
 READ = {"uri": "bench://static"}
@@ -93,12 +93,12 @@ def test_every_server_file_is_there() -> None:
 
 
 def test_everything_is_measured_unless_something_is_named() -> None:
-    assert run.choose([]) == (list(MODES), list(WORKLOADS), True)
+    assert run.choose([]) == (list(run.ALL_MODES), list(WORKLOADS), True)
 
 
 def test_naming_one_kind_takes_the_other_kind_whole() -> None:
     modes, workloads, starts = run.choose(["static-32"])
-    assert (modes, [w.name for w in workloads], starts) == (list(MODES), ["static-32"], False)
+    assert (modes, [w.name for w in workloads], starts) == (list(run.ALL_MODES), ["static-32"], False)
     modes, workloads, starts = run.choose(["stdio"])
     assert (modes, workloads, starts) == (["stdio"], list(WORKLOADS), False)
 
@@ -125,6 +125,20 @@ def test_workloads_know_right_answers_from_wrong_ones() -> None:
     params = item.params[7]
     assert item.check({"contents": [{"text": '{"id": "007"}'}]}, params)
     assert not item.check({"contents": [{"text": '{"id": "008"}'}]}, params)
+
+
+def test_every_peer_has_a_client_that_can_be_measured() -> None:
+    for mode in clients.CLIENT_MODES:
+        for peer in clients.measured(PEERS, mode):
+            name = f"{peer.name}_client.mjs" if peer.node else f"{peer.name}.py"
+            assert (environments.BENCHMARKS / "clients" / name).exists()
+
+
+def test_answers_of_calls_that_clients_are_asked_for_are_alike_in_length() -> None:
+    for workload in (WORKLOADS[4], WORKLOADS[5]):
+        assert workload.method == "tools/call"
+        sums = {len(str(sum(params["arguments"].values()))) for params in clients.asked(workload)}
+        assert sums == {clients.length(workload)}
 
 
 # Report
@@ -175,7 +189,10 @@ def test_only_a_missed_requirement_breaks_the_run() -> None:
 
 def test_rules_name_peers_modes_and_workloads_that_exist() -> None:
     rows = [
-        row(peer, mode, w.name, rate=1e9, mib_s=1, p50_us=1) for peer in BY_NAME for mode in MODES for w in WORKLOADS
+        row(peer, mode, w.name, rate=1e9, mib_s=1, p50_us=1)
+        for peer in BY_NAME
+        for mode in run.ALL_MODES
+        for w in WORKLOADS
     ]
     rows += [
         row("ours", "start", workload, ms=1, mib=1) for workload in ("import", "client", "serve", *measure.REGISTERED)

@@ -15,6 +15,10 @@ async def app(
     receive: Callable[[], Awaitable[dict[str, Any]]],
     send: Callable[[dict[str, Any]], Awaitable[None]],
 ) -> None:
+    if scope["method"] != "POST":  # no stream to listen to, and no session to end
+        await send({"type": "http.response.start", "status": 405, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+        return
     event = await receive()
     body = event.get("body", b"")
     while event.get("more_body"):

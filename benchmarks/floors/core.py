@@ -136,6 +136,12 @@ def list_resources(params: Params) -> Listed:
     return (StatelessListed if is_stateless(params) else Listed)(RESOURCES)
 
 
+def list_tools(params: Params) -> Any:
+    """Some clients ask for it before the first call."""
+    tools = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}
+    return {**tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if is_stateless(params) else tools
+
+
 def read_resource(params: Params) -> Read:
     uri = params.uri
     contents: TextContents | BlobContents
@@ -160,6 +166,7 @@ HANDLERS: dict[str, Callable[[Params], Any]] = {
     "server/discover": discover,
     "resources/list": list_resources,
     "resources/read": read_resource,
+    "tools/list": list_tools,
     "tools/call": call_tool,
 }
 

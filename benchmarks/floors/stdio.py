@@ -1,6 +1,7 @@
 """The floor on stdio: one blocking loop, one write per line."""
 
 import os
+import sys
 
 from core import answer
 
@@ -32,4 +33,6 @@ def write(data: bytes) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 2:  # started by a client that is measured: not on its core
+        os.sched_setaffinity(0, {int(sys.argv[2])})
     main()

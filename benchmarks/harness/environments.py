@@ -96,7 +96,7 @@ def _node_environment(name: str, package: Path) -> None:
             folder.mkdir(parents=True)
             shutil.copy(package, folder / "package.json")
             _run([npm, "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder)
-    for file in (BENCHMARKS / "servers").glob("*.mjs"):
+    for file in [*(BENCHMARKS / "servers").glob("*.mjs"), *(BENCHMARKS / "clients").glob("*.mjs")]:
         shutil.copy(file, folder / file.name)
 
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from .clients import CLIENT_MODES
 from .peers import MODES, PEERS
 from .workloads import WORKLOADS
 
 OURS, START = "ours", "start"
+TITLES = {**MODES, **CLIENT_MODES}
 CPU = "cpu_us"
 HOT = {"static-32": "reads", "call-32": "tool calls"}
 """What the project promises a speed for, and how a verdict calls it."""
@@ -100,6 +102,14 @@ _PROMISED = (
     ("stdio", "stdio", "ts1", "TypeScript 1.32", 1),
     ("stateless", "stateless HTTP", "mcp2-fast", "mcp 2.3.0 at its fastest", 5.5),
 )
+_CLIENT_PROMISED = (
+    ("client-stdio", "mcp2", "mcp 2.3.0 on stdio", 15),
+    ("client-session", "mcp2", "mcp 2.3.0 on HTTP sessions", 4),
+    ("client-session", "ts1", "TypeScript 1.32 on HTTP sessions", 1),
+    ("client-session", "ts2", "TypeScript 2.4 on HTTP sessions", 1),
+    ("client-stateless", "mcp2", "mcp 2.3.0 on stateless HTTP", 4),
+    ("client-stateless", "ts2", "TypeScript 2.4 on stateless HTTP", 1),
+)
 RULES = (
     *(
         Rule(f"{where}, {words.format(what)} {whom}", times(mode, workload, peer, figure), bound, required=True)
@@ -119,6 +129,12 @@ RULES = (
     *(Rule(f"{mode}, 1 MiB, MB/s of the floor's", times(mode, "blob-1", "floor"), 0.8) for mode in MODES),
     *(Rule(f"{mode}, 50 MiB, MB/s of the floor's", times(mode, "blob-50", "floor"), 0.8) for mode in MODES),
     Rule("stdio, a read of 50 MiB", plain("stdio", "blob-50", "p50_us", 1e-6), 1, "s", True),
+    *(
+        Rule(f"our client, {words.format('calls')} {whom}", times(mode, "call-32", peer, figure), bound, required=True)
+        for mode, peer, whom, bound in _CLIENT_PROMISED
+        for figure, words in _FIGURES
+    ),
+    Rule("our client on stdio, a read of 50 MiB", plain("client-stdio", "blob-50", "p50_us", 1e-6), 1, "s", True, True),
     Rule("10,000 resources registered", plain(START, "resources", "ms"), 100, "ms", True, True),
     Rule("10,000 tools registered", plain(START, "tools", "ms"), 100, "ms", True, True),
     Rule("import of Server, time", plain(START, "import", "ms"), 100, "ms", True),
@@ -185,7 +201,7 @@ def mode_table(known: Medians, mode: str) -> str:
             ratios = [_versus(known, mode, workload.name, peer, name) for peer in peers]
             if any(ratio not in ("", "-") for ratio in ratios):
                 lines.append((label, ratios))
-    return table(MODES[mode], peers, lines)
+    return table(TITLES[mode], peers, lines)
 
 
 def _versus(known: Medians, mode: str, workload: str, peer: str, figure: str) -> str:
@@ -234,7 +250,7 @@ def start_table(known: Medians) -> str:
 def render(rows: Sequence[Mapping[str, Any]]) -> str:
     """Everything, as it is printed at the end of a run."""
     known = medians(rows)
-    modes = [mode for mode in MODES if any(key[0] == mode for key in known)]
+    modes = [mode for mode in TITLES if any(key[0] == mode for key in known)]
     parts = [mode_table(known, mode) for mode in modes]
     if modes:
         parts.append(

@@ -1,0 +1,70 @@
+"""Servers of other makers tell our client of progress and logs, and ask it, over every transport that they have."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.places import HANDSHAKE, SLOW, STATELESS, free_port, program, running
+from wharfinger import Client
+from wharfinger import types as t
+
+ASKERS = ("mcp1", "mcp2", "fastmcp")
+CASES = [(peer, transport) for peer in ASKERS for transport in ("stdio", "http", "sse")]
+
+
+async def tour(target: Any, revision: str | None, *, asks: bool = True) -> None:
+    """Be told, and answer every kind of question."""
+    steps: list[tuple[float, float | None, str | None]] = []
+    logs: list[t.LoggingMessageNotificationParams] = []
+    logged = asyncio.Event()
+    answers: list[Any] = [{"name": "south", "depth": 5}, "decline", "cancel"]
+
+    async def choose(question: Any) -> Any:
+        assert question.message == "Which quay?"
+        return answers.pop(0)
+
+    async def advise(params: t.CreateMessageRequestParams) -> str:
+        assert params.max_tokens == 10
+        return "south"
+
+    def log(entry: t.LoggingMessageNotificationParams) -> None:
+        logs.append(entry)
+        logged.set()
+
+    async with Client(
+        target, revision=revision, probe_timeout=SLOW, elicitation=choose, sampling=advise,
+        roots=["file:///charts", "file:///logs"], log=log,
+    ) as client:  # fmt: skip
+        sounded = await client.call_tool("sound", progress=lambda *step: steps.append(step))
+        assert sounded.data == {"name": "north", "depth": 7}
+        assert steps == [(1, 3, "cast 1"), (2, 3, "cast 2"), (3, 3, "cast 3")]
+        await asyncio.wait_for(logged.wait(), SLOW)
+        assert [entry.level for entry in logs] == ["warning"]
+        assert "shoal ahead" in str(logs[0].data)
+        if asks:
+            said = [(await client.call_tool("choose")).text for _ in range(3)]
+            assert said == ["south 5", "decline", "cancel"]
+            assert (await client.call_tool("advise")).text == "south"
+            assert (await client.call_tool("charts")).text == "file:///charts file:///logs"
+
+
+@pytest.mark.parametrize(("peer", "transport"), CASES)
+def test_every_question_is_answered(peer: str, transport: str, tmp_path: Path) -> None:
+    if transport == "stdio":
+        asyncio.run(tour([*program(peer, "asker"), "stdio"], HANDSHAKE))
+        return
+    port = free_port()
+    path = "sse" if transport == "sse" else "mcp"
+    with running([*program(peer, "asker"), transport, str(port)], port, tmp_path / "log"):
+        asyncio.run(tour(f"http://127.0.0.1:{port}/{path}", HANDSHAKE))
+
+
+@pytest.mark.parametrize("peer", ["mcp2", "fastmcp"])
+def test_progress_and_logs_come_with_a_stateless_call(peer: str, tmp_path: Path) -> None:
+    port = free_port()
+    with running([*program(peer, "asker"), "http", str(port)], port, tmp_path / "log"):
+        asyncio.run(tour(f"http://127.0.0.1:{port}/mcp", STATELESS, asks=False))

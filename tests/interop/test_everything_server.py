@@ -1,0 +1,114 @@
+"""Our client tries all that the TypeScript everything server has, over each of its three transports."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import absent
+from tests.interop.places import HOME, ROOT, SLOW, environment, free_port
+from wharfinger import Client, ToolError
+from wharfinger import types as t
+
+TRANSPORTS = {"stdio": "", "streamableHttp": "/mcp", "sse": "/sse"}
+
+
+def command(transport: str) -> list[str]:
+    """What starts it."""
+    node = ROOT / ".node" / "bin" / "node"
+    script = HOME / "ts" / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+    if not node.exists() or not script.exists():
+        absent(f"{script.relative_to(ROOT)} (make interop builds it)")
+    return [str(node), str(script), transport]
+
+
+@contextmanager
+def listening(transport: str, log: Path) -> Iterator[str]:
+    """The server over HTTP; its port is told to it by a variable."""
+    port = free_port()
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command(transport), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            env={**environment(), "PORT": str(port)},
+        )  # fmt: skip
+    try:
+        until = time.monotonic() + SLOW
+        while b"port" not in log.read_bytes():
+            assert process.poll() is None and time.monotonic() < until, log.read_text(errors="replace")
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}{TRANSPORTS[transport]}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def tour(target: Any) -> None:
+    """Use everything."""
+    steps: list[tuple[float, float | None, str | None]] = []
+    answers: list[Any] = [{"name": "Mary", "integer": 7}, "decline"]
+
+    async def fill_in(question: Any) -> Any:
+        assert "name" in question.requested_schema.properties
+        return answers.pop(0)
+
+    async def sample(params: t.CreateMessageRequestParams) -> str:
+        assert params.system_prompt == "You are a helpful test server."
+        return "high water at ten"
+
+    async with Client(
+        target, elicitation=fill_in, sampling=sample, roots=["file:///charts"], probe_timeout=SLOW,
+        env={"PATH": os.environ["PATH"]} if isinstance(target, list) else None,
+    ) as client:  # fmt: skip
+        assert client.server_info is not None
+        assert client.instructions
+        tools = {tool.name for tool in await client.list_tools()}
+        assert {"echo", "get-sum", "trigger-elicitation-request", "trigger-sampling-request"} <= tools
+        assert (await client.call_tool("echo", {"message": "ünïcödé ✓"})).text == "Echo: ünïcödé ✓"
+        assert "5" in (await client.call_tool("get-sum", {"a": 2, "b": 3})).text
+        weather = await client.call_tool("get-structured-content", {"location": "Chicago"})
+        assert weather.data == {"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}
+        image = await client.call_tool("get-tiny-image")
+        assert any(isinstance(block, t.ImageContent) for block in image.content)
+        await client.call_tool(
+            "trigger-long-running-operation", {"duration": 0.4, "steps": 4}, progress=lambda *step: steps.append(step)
+        )
+        assert [step[:2] for step in steps] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+        with pytest.raises(ToolError):
+            await client.call_tool("get-sum", {"a": "two"})
+
+        assert len(await client.list_resources()) > 0
+        templates = [template.uri_template for template in await client.list_resource_templates()]
+        text = next(template for template in templates if "text" in template)
+        assert "Resource 1" in (await client.template(text).read(resourceId="1")).text
+        blob = next(template for template in templates if "blob" in template)
+        assert b"Resource 2" in (await client.template(blob).read(resourceId="2")).bytes
+
+        prompt = await client.get_prompt("args-prompt", {"city": "Hull", "state": "Yorkshire"})
+        assert getattr(prompt.messages[0].content, "text", "") == "What's weather in Hull, Yorkshire?"
+        assert (await client.complete("completable-prompt", "department", "S")).values == ["Sales", "Support"]
+        named = await client.complete("completable-prompt", "name", "", {"department": "Sales"})
+        assert named.values == ["David", "Eve", "Frank"]
+
+        accepted = await client.call_tool("trigger-elicitation-request")
+        assert "Name: Mary" in accepted.text and "Favorite Integer: 7" in accepted.text
+        assert "declined" in (await client.call_tool("trigger-elicitation-request")).text
+        sampled = await client.call_tool("trigger-sampling-request", {"prompt": "tide?", "maxTokens": 10})
+        assert "high water at ten" in sampled.text
+        assert "file:///charts" in (await client.call_tool("get-roots-list")).text
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_our_client_uses_everything(transport: str, tmp_path: Path) -> None:
+    if transport == "stdio":
+        asyncio.run(tour(command("stdio")))
+        return
+    with listening(transport, tmp_path / "log") as url:
+        asyncio.run(tour(url))
