@@ -18,7 +18,7 @@ PY := $(BIN)/python
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet
 NPM := PATH="$(CURDIR)/.node/bin:$$PATH" npm ci --silent --no-audit --no-fund
 PROJECT := pyproject.toml constraints.txt
-TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic
+TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic joserfc
 CHECK_TOOLS := ruff mypy pyright
 # What needs pip, servers of its own or the peers: not for the quick suite.
 ELSEWHERE := conformance docs interop security test_package.py

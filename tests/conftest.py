@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -35,6 +36,14 @@ def absent(what: str) -> None:
 def root() -> Path:
     """The folder of the project."""
     return ROOT
+
+
+@pytest.fixture(autouse=True)
+def _servers_unknown() -> None:
+    """Ports are used again: what was found behind one in another test is not to be remembered."""
+    opening = sys.modules.get("wharfinger.client.opening")
+    if opening is not None:
+        opening.ERAS.clear()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,21 @@
+"""The list of pages for models is what the pages say now."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def test_list_of_pages_is_up_to_date() -> None:
+    """Else run `python tools/llms.py`."""
+    written = runpy.run_path(str(ROOT / "tools" / "llms.py"))["written"]
+    assert (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8") == written()
+
+
+def test_every_page_is_in_it_with_a_summary() -> None:
+    listed = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        (line,) = [line for line in listed.splitlines() if f"]({page.name}): " in line]
+        assert len(line.partition("): ")[2]) > 20
