@@ -19,6 +19,7 @@ from wharfinger.client.answering import Answering, Consent, Elicit, Roots, Sampl
 from wharfinger.client.asked_back import Arrivals, drive_task, open_any, perform, urls_wanted
 from wharfinger.client.cache import Cache, Shelf
 from wharfinger.client.calls import Budget, Call, Deadline, Hook, Next, Progress, around, check_hook
+from wharfinger.client.entries import read_entry
 from wharfinger.client.lists import in_order
 from wharfinger.client.living import NOT_OPEN, Living
 from wharfinger.client.opening import Agreement, Settings, Target, check_target
@@ -143,6 +144,10 @@ class Client:
         Raises:
             TypeError, ValueError: the target cannot be a server, or a handler is none.
         """
+        if isinstance(target, Mapping):
+            entry = read_entry(target)
+            target, cwd = entry.target, cwd or entry.cwd
+            headers, env = {**entry.headers, **(headers or {})}, {**entry.env, **(env or {})}
         self._target = check_target(target)
         self._answering = Answering(
             elicitation=elicitation,

@@ -59,9 +59,9 @@ class Way(Protocol):
         ...
 
 
-Target = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Service | Way
-"""A URL; a command and its arguments; a Python file, to be run; `unix:/path`, or the path of a socket that is there; or
-a server of this process."""
+Target = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any] | Service | Way
+"""A URL; a command and its arguments; an entry of a host's configuration; a Python file, to be run; `unix:/path`, or
+the path of a socket that is there; or a server of this process."""
 
 
 class Socket(msgspec.Struct, frozen=True):
@@ -126,8 +126,8 @@ def check_target(target: Any) -> Checked:
         TypeError, ValueError: with what would do.
     """
     accepted = (
-        'a URL, a command as a list such as ["python", "server.py"], a Python file that is there, unix:/path, '
-        "or a Server"
+        'a URL, a command as a list such as ["python", "server.py"], an entry of a '
+        "configuration, a Python file that is there, unix:/path, or a Server"
     )
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         return target

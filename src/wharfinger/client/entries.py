@@ -1,0 +1,57 @@
+"""An entry of a host's configuration (`mcpServers`) as a client's target; reads no file and fills in no variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+__all__ = ["Entry", "read_entry"]
+
+
+class Entry(NamedTuple):
+    """What a configuration says of one server."""
+
+    target: str | list[str]
+    """Its URL, or its command and arguments."""
+    headers: dict[str, str]
+    env: dict[str, str]
+    cwd: str | None
+
+
+def read_entry(given: Mapping[str, Any]) -> Entry:
+    """Read `{"command": …, "args": […]}` or `{"url": …}`, or a whole configuration with one such server.
+
+    Members that say nothing of how to reach it are left to hosts.
+
+    Raises:
+        ValueError: it names no server, several, or one that cannot be.
+    """
+    servers = given.get("mcpServers", given.get("servers"))
+    if isinstance(servers, Mapping):
+        named = cast("Mapping[str, Any]", servers)
+        if len(named) != 1:
+            raise ValueError(
+                f"A client takes one server, and this names {', '.join(named) or 'none'}: pass one of them."
+            )
+        (given,) = named.values()
+    url, command = given.get("url"), given.get("command")
+    if (url is None) == (command is None):
+        raise ValueError('An entry of a configuration has either "url" or "command".')
+    if url is not None:
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise ValueError('"url" of an entry is an http:// or https:// URL.')
+        return Entry(url, _texts(given, "headers"), {}, None)
+    arguments = given.get("args", [])
+    if not isinstance(arguments, list) or not all(isinstance(part, str) for part in [command, *arguments]):  # pyright: ignore[reportUnknownVariableType]
+        raise ValueError('"command" of an entry is text, and "args" a list of texts.')
+    cwd = given.get("cwd")
+    if not isinstance(cwd, str | None):
+        raise ValueError('"cwd" of an entry is the path of a folder.')
+    return Entry(cast("list[str]", [command, *arguments]), {}, _texts(given, "env"), cwd)
+
+
+def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
+    found = given.get(name, {})
+    if not isinstance(found, Mapping) or not all(isinstance(value, str) for value in cast("Any", found).values()):
+        raise ValueError(f'"{name}" of an entry is an object of texts.')
+    return dict(cast("Mapping[str, str]", found))

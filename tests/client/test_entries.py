@@ -1,0 +1,69 @@
+"""Entries of hosts' configurations: what is taken, and what is told of those that cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger import Client
+from wharfinger.client.entries import Entry, read_entry
+
+CODE = """
+import os
+from wharfinger import Server
+server = Server("harbour")
+@server.tool
+def where() -> str:
+    return os.getcwd() + " " + os.environ["SHIP"]
+server.run()
+"""
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_command_runs_as_its_entry_says(tmp_path: Path, whole: bool) -> None:
+    entry = {"command": sys.executable, "args": ["-c", CODE], "env": {"SHIP": "Mary"}, "cwd": str(tmp_path)}
+
+    async def call() -> str:
+        async with Client({"mcpServers": {"harbour": entry}} if whole else entry) as client:
+            return (await client.call_tool("where")).text
+
+    assert asyncio.run(call()) == f"{tmp_path} Mary"
+
+
+def test_what_the_caller_says_counts_more(tmp_path: Path) -> None:
+    entry = {"command": sys.executable, "args": ["-c", CODE], "env": {"SHIP": "Mary"}, "cwd": "/"}
+
+    async def call() -> str:
+        async with Client(entry, env={"SHIP": "Anna"}, cwd=tmp_path) as client:
+            return (await client.call_tool("where")).text
+
+    assert asyncio.run(call()) == f"{tmp_path} Anna"
+
+
+def test_a_url_has_its_headers() -> None:
+    entry = {"type": "http", "url": "https://a.test/mcp", "headers": {"X-Ship": "Mary"}}
+    assert read_entry(entry) == Entry("https://a.test/mcp", {"X-Ship": "Mary"}, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({}, 'either "url" or "command"'),
+        ({"url": "https://a.test", "command": "x"}, 'either "url" or "command"'),
+        ({"url": "ftp://a.test"}, "http:// or https://"),
+        ({"command": "x", "args": "-v"}, "a list of texts"),
+        ({"command": 3}, "a list of texts"),
+        ({"command": "x", "cwd": 3}, "path of a folder"),
+        ({"command": "x", "env": {"A": 1}}, '"env" of an entry'),
+        ({"url": "https://a.test", "headers": []}, '"headers" of an entry'),
+        ({"mcpServers": {}}, "names none"),
+        ({"mcpServers": {"a": {}, "b": {}}}, "names a, b: pass one"),
+    ],
+)
+def test_an_entry_that_cannot_be_is_told_at_once(entry: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Client(entry)
