@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,8 +106,15 @@ def test_what_is_written_is_read_back_as_one_event_each(items: list[bytes]) -> N
 
 @given(st.lists(events, max_size=5))
 def test_pieces_make_the_same_event_as_the_whole(pieces: list[bytes]) -> None:
-    assert read(b"".join(encode_pieces(pieces))) == read(encode_event(b"".join(pieces)))
-    assert read(b"".join(encode_pieces(pieces, id="7-1"))) == read(encode_event(b"".join(pieces), id="7-1"))
+    async def written(**options: str) -> bytes:
+        async def arriving() -> AsyncIterator[bytes]:
+            for piece in pieces:
+                yield piece
+
+        return b"".join([part async for part in encode_pieces(arriving(), **options)])
+
+    assert read(asyncio.run(written())) == read(encode_event(b"".join(pieces)))
+    assert read(asyncio.run(written(id="7-1"))) == read(encode_event(b"".join(pieces), id="7-1"))
 
 
 def test_event_without_an_end_is_cut_off_at_the_limit() -> None:

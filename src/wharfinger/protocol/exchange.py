@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -51,6 +51,8 @@ LARGE = 64 * 1024
 """Bytes from which content is sent in pieces instead of being joined."""
 CHUNK = 3 * 64 * 1024
 """Bytes that are turned to base64 at a time; a multiple of three, so that pieces join without padding."""
+STORED_CHUNK = 4 * CHUNK
+"""The same for what is read as it is sent, each time in a thread."""
 
 
 class Channel(Protocol):
@@ -128,6 +130,8 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     """What runs the handler, so that its connection can cancel it."""
     born: float = 0
     """When the request came, by the transport's own clock, for its deadline; infinite while its time stands still."""
+    takes_stored: bool = False
+    """Whether its transport sends `types.Stored` blobs as they are read; else they are loaded first."""
     asked: Any = None
     """What the handler asked and remembers of earlier runs; made by the server for handlers that ask or tell."""
 
@@ -267,7 +271,7 @@ def seal_result(request: Request, result: Any, stamps: Stamps) -> bytes | Pieces
         result = without_unknown_blocks(result, request.caller.rules.unknown_blocks)
     if type(result) is t.ReadResourceResult:
         for content in result.contents:
-            if type(content.blob) is bytes and len(content.blob) >= LARGE:
+            if content.blob is not UNSET and len(content.blob) >= LARGE:
                 return _contents_in_pieces(b'{"jsonrpc":"2.0","id":%b,"result":%b%b' % (id, opening, comma), result)
     body = bytes(result) if type(result) is Raw else encode(result)
     if not comma and len(body) < LARGE:
@@ -286,7 +290,7 @@ def _contents_in_pieces(start: bytes, result: t.ReadResourceResult) -> Pieces:
     text = start + b'"contents":['
     for number, content in enumerate(result.contents):
         text += b"," if number else b""
-        if isinstance(content.blob, bytes):
+        if content.blob is not UNSET:
             without = encode(msgspec.structs.replace(content, blob=UNSET))
             parts += (text + without[:-1] + b',"blob":"', Base64(content.blob))
             text = b'"}'
@@ -299,11 +303,11 @@ def _contents_in_pieces(start: bytes, result: t.ReadResourceResult) -> Pieces:
 
 
 class Base64:
-    """Bytes that become base64 only as they are written."""
+    """Bytes that become base64 only as they are written; those that are stored elsewhere are read as they are."""
 
     __slots__ = ("data",)
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | t.Stored) -> None:
         self.data = data
 
     def __len__(self) -> int:
@@ -312,13 +316,28 @@ class Base64:
     def __iter__(self) -> Iterator[bytes]:
         from pybase64 import b64encode  # imported on use
 
-        data = memoryview(self.data)
-        for start in range(0, len(data), CHUNK):
-            yield b64encode(data[start : start + CHUNK])
+        data = self.data
+        if isinstance(data, t.Stored):
+            for start in range(0, len(data), STORED_CHUNK):
+                yield b64encode(data.read(start, STORED_CHUNK))
+            return
+        view = memoryview(data)
+        for start in range(0, len(view), CHUNK):
+            yield b64encode(view[start : start + CHUNK])
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """The same, each part read off the event loop."""
+        parts = iter(self)
+        run = self.data.run if isinstance(self.data, t.Stored) else None
+        while (part := next(parts, b"") if run is None else await run(next, parts, b"")) != b"":
+            yield part
 
 
 class Pieces:
-    """One encoded message as parts to be written one after the other; `len()` is its size in bytes."""
+    """One encoded message as parts to be written one after the other; `len()` is its size in bytes.
+
+    Where a part is `stored`, going through them by `async for` does not block.
+    """
 
     __slots__ = ("parts",)
 
@@ -332,6 +351,14 @@ class Pieces:
         for part in self.parts:
             if isinstance(part, Base64):
                 yield from part
+            else:
+                yield part
+
+    async def __aiter__(self) -> AsyncIterator[bytes | memoryview]:
+        for part in self.parts:
+            if isinstance(part, Base64):
+                async for piece in part.read():
+                    yield piece
             else:
                 yield part
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator
 
 from msgspec import Struct
 
@@ -42,11 +42,11 @@ def encode_event(data: bytes, *, event: str = "message", id: str = "", retry: in
     return head + b"data: " + _fold(data) + b"\n\n"
 
 
-def encode_pieces(pieces: Iterable[bytes | bytearray | memoryview], *, id: str = "") -> Iterator[bytes]:
+async def encode_pieces(pieces: AsyncIterable[bytes | bytearray | memoryview], *, id: str = "") -> AsyncIterator[bytes]:
     """Write one event whose data comes in pieces, without joining them."""
     yield b"event: message\nid: %b\ndata: " % _field(id) if id else b"event: message\ndata: "
     held = b""  # a CR at the end of a piece may belong to an LF at the start of the next one
-    for piece in pieces:
+    async for piece in pieces:
         data = held + bytes(piece)
         held = data[-1:] if data.endswith(b"\r") else b""
         yield _fold(data[: len(data) - len(held)])

@@ -377,7 +377,12 @@ def reading(request: Request, uri: str) -> Request:
         uri=uri, meta=meta if meta is UNSET else msgspec.structs.replace(meta, progress_token=UNSET)
     )
     return msgspec.structs.replace(
-        request, method="resources/read", row=METHODS["resources/read"], params=params, channel=_Stream(request)
+        request,
+        method="resources/read",
+        row=METHODS["resources/read"],
+        params=params,
+        channel=_Stream(request),
+        takes_stored=False,
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.interfaces import Handler
 from wharfinger.protocol.methods import METHODS
 from wharfinger.server.functions import is_async
 
-__all__ = ["Call", "Handlers", "Hook", "Next", "Result"]
+__all__ = ["Call", "Handlers", "Hook", "Next", "Result", "reads_no_blobs"]
 
 Call = Request
 """What a hook is given: one request that is about to be served.
@@ -86,8 +86,21 @@ class Handlers(dict[str, Handler]):
         return self[method]
 
 
+AnyHook = TypeVar("AnyHook", bound=Hook)
+
+
+def reads_no_blobs(hook: AnyHook) -> AnyHook:
+    """Declare that a hook never looks into blobs of what it hands on, so that large ones need not be loaded for it."""
+    hook.reads_no_blobs = True  # type: ignore[attr-defined]
+    return hook
+
+
 def _around(handler: Handler, hook: Hook) -> Handler:
+    looks = not getattr(hook, "reads_no_blobs", False)
+
     def serve(call: Call) -> Awaitable[Result]:
+        if looks:
+            call.takes_stored = False
         return hook(call, handler)
 
     return serve

@@ -210,7 +210,25 @@ class Resources:
                     found: t.ReadResourceResult = await mount.read(request)
                     return found
             raise ResourceNotFound(uri)
-        return _era_free(request, await self._server.adapt(source.read)(owner_of(request), uri))
+        result: t.ReadResourceResult = await self._server.adapt(source.read)(owner_of(request), uri)
+        for content in result.contents:
+            stored = t.stored_in(content)
+            if stored is not None:
+                await self._settle_stored(request, content, stored)
+        return _era_free(request, result)
+
+    async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.Stored) -> None:
+        """Let what is stored be read while it is sent, or load it for whoever needs all of it at once.
+
+        That is hooks, and every line of stdio: once begun it cannot be taken back when reading fails.
+        """
+        run = functools.partial(self._server.pool.run, owner_of(request))
+        if request.takes_stored:
+            stored.run = run
+        elif len(stored) <= self._server.limits.content:
+            content.blob = await run(stored.read, 0, len(stored))
+        else:
+            raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
 
     async def _result(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ReadResourceResult:
         if isinstance(value, t.ReadResourceResult):

@@ -193,6 +193,7 @@ class HttpApp:
                 self._admit(call, request, headers)
                 event, body, message = {}, b"", None  # it may stay open for long, and they may have megabytes
             request.channel = call
+            request.takes_stored = True
             request.headers = headers
             request.peer = call.address
             request.task = call.task

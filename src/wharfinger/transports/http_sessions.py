@@ -119,6 +119,7 @@ class HttpSessions:
 
     def _begin(self, post: Post, request: Request, headers: dict[bytes, bytes]) -> None:
         request.channel = post
+        request.takes_stored = post.batch is None  # the answers of a batch are joined
         request.headers = headers
         request.peer = post.call.address
         request.born = self.calls.now

@@ -35,7 +35,7 @@ async def send_json(send: Send, status: int, body: bytes | Pieces, headers: Iter
 async def send_body(send: Send, status: int, body: bytes | Pieces, headers: tuple[Pair, ...]) -> None:
     """Answer with one body of these headers."""
     if len(body) <= _CUT and not isinstance(body, bytes):  # one write is cheaper than three
-        body = b"".join(body)
+        body = b"".join([bytes(piece) async for piece in body])
     await send(
         {
             "type": "http.response.start",
@@ -44,7 +44,7 @@ async def send_body(send: Send, status: int, body: bytes | Pieces, headers: tupl
         }
     )
     if not isinstance(body, bytes):
-        for piece in body:
+        async for piece in body:
             for start in range(0, len(piece), _CUT):
                 part = bytes(piece[start : start + _CUT])
                 await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -163,14 +163,13 @@ class EventStream:
         while self._writer is not None:
             await asyncio.wait((self._writer,))
         await self._start()
-        events = () if message is None else encode_pieces((message,) if isinstance(message, bytes) else message, id=id)
         held: list[bytes] = []
-        size = 0
-        for piece in events:
-            held.append(piece)
-            size += len(piece)
-            if size >= _JOINED:
-                await self._send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
-                held.clear()
-                size = 0
+        if isinstance(message, bytes):
+            held.append(encode_event(message, id=id))
+        elif message is not None:
+            async for piece in encode_pieces(message, id=id):
+                held.append(piece)
+                if sum(map(len, held)) >= _JOINED:
+                    await self._send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
+                    held.clear()
         await self._send({"type": "http.response.body", "body": b"".join(held)})

@@ -134,9 +134,13 @@ from .resources import (
     ResourceContents,
     ResourceTemplate,
     ResourceUpdatedNotificationParams,
+    Stored,
+    StoredBytes,
     SubscribeRequestParams,
     UnsubscribeRequestParams,
     check_contents,
+    stored_blob,
+    stored_in,
 )
 from .roots import (
     ListRootsResult,
@@ -292,6 +296,8 @@ __all__ = [
     "ServerTaskRequests",
     "ServerTasksCapability",
     "SetLevelRequestParams",
+    "Stored",
+    "StoredBytes",
     "SubscribeRequestParams",
     "SubscriptionFilter",
     "SubscriptionsAcknowledgedNotificationParams",
@@ -324,4 +330,6 @@ __all__ = [
     "decode_call_tool_result",
     "decode_content",
     "decode_get_prompt_result",
+    "stored_blob",
+    "stored_in",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
+
 from msgspec import UNSET, UnsetType, field
 
 from .base import Annotations, CacheableResult, Icon, Meta, NotificationParams, PaginatedResult, Wire
@@ -16,9 +19,13 @@ __all__ = [
     "ResourceContents",
     "ResourceTemplate",
     "ResourceUpdatedNotificationParams",
+    "Stored",
+    "StoredBytes",
     "SubscribeRequestParams",
     "UnsubscribeRequestParams",
     "check_contents",
+    "stored_blob",
+    "stored_in",
 ]
 
 
@@ -71,6 +78,63 @@ def check_contents(contents: ResourceContents) -> None:
     """
     if (contents.text is UNSET) == (contents.blob is UNSET):
         raise ValueError(f"Contents of {contents.uri!r} must have either text or blob.")
+
+
+class StoredBytes(Protocol):
+    """Bytes that can be read anywhere without being loaded whole, such as an open file."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Those from `offset` on: `length` of them, fewer only at the end. Blocks; raises OSError."""
+        ...
+
+
+class Stored:
+    """A blob that stays where it is until it is sent; `len()` is its size in bytes.
+
+    A source returns it in place of bytes (see `stored_blob`), and the server sets `run`, which calls a blocking
+    function off the event loop. What is open behind it is closed when nobody holds it any more, sent or not.
+    """
+
+    __slots__ = ("content", "run", "size")
+
+    def __init__(self, content: StoredBytes) -> None:
+        self.content = content
+        self.size = content.size
+        self.run: Callable[..., Awaitable[Any]] | None = None
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """A part of it. Blocks.
+
+        Raises:
+            OSError: it cannot be read, or has become shorter.
+        """
+        length = min(length, self.size - offset)
+        data = self.content.read(offset, length)
+        if len(data) != length:
+            raise OSError(f"it became shorter while it was read: {offset + len(data)} of {self.size} bytes")
+        return data
+
+
+def stored_blob(content: StoredBytes) -> bytes:
+    """What stands for `content` in `ResourceContents.blob`: for a source whose blob is too large to be loaded whole.
+
+    It is typed as bytes since nobody but the server sees it: who reads through a context, a hook or a client has bytes.
+    """
+    return cast("bytes", Stored(content))
+
+
+def stored_in(contents: ResourceContents) -> Stored | None:
+    """The blob of these contents that is still where it was; None where they have another, or none."""
+    blob: object = contents.blob
+    return blob if isinstance(blob, Stored) else None
 
 
 class ListResourcesResult(PaginatedResult, kw_only=True):
