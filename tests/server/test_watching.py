@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from tests.server.driving import ALL, ERAS, HANDSHAKE, META, Recorder, Wire, ask, hello, looped
+from wharfinger import Client
+from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, PermissionDenied, ResourceNotFound
 from wharfinger.protocol.handshake import Phase, Session
 from wharfinger.protocol.limits import Limits
 from wharfinger.server import watching
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
+from wharfinger.server.hooks import Call, Next, transparent
 from wharfinger.server.source import Changed, Source
 from wharfinger.server.watching import SessionWatcher
 
@@ -644,3 +647,44 @@ def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() 
         await server.close()
 
     asyncio.run(run())
+
+
+class Seen(Source):
+    """Notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def claims(self, uri: str) -> bool:
+        return uri.startswith("seen:")
+
+    def stat(self, uri: str) -> t.Resource:
+        self.asked.append("stat")
+        return t.Resource(uri=uri, name="seen")
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        self.asked.append("read")
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="")])
+
+    def attach(self, uri: str | None, changed: Changed) -> None:
+        if uri is not None:
+            self.asked.append("attach")
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize(("hook", "asked"), [(None, []), ("transparent", []), ("plain", ["read"])])
+@looped
+async def test_a_watch_begins_with_stat_whatever_is_around_reads(
+    hook: str | None, asked: list[str], revision: str
+) -> None:
+    """We demand it: from there a source reckons what its watcher has seen, and the next change is not lost."""
+
+    async def around(call: Call, next: Next) -> Any:
+        return await next(call)
+
+    server, source = Server("s"), Seen()
+    server.include(source)
+    if hook:
+        server.handlers.add_hook(transparent(around) if hook == "transparent" else around, ("resources/read",))
+    async with Client(server, revision=revision) as client, client.watch("seen:it"):
+        assert source.asked == [*asked, "stat", "attach"]

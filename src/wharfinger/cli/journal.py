@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wharfinger.cli.words import count, duration, printable, size
-from wharfinger.server.hooks import reads_no_blobs
+from wharfinger.server.hooks import transparent
 
 if TYPE_CHECKING:
     from wharfinger.protocol.exchange import Request
@@ -42,7 +42,7 @@ class Journal:
     def observed(self, verb: str, subject: Callable[[Any], str]) -> Hook:
         """Tell each call after it."""
 
-        @reads_no_blobs
+        @transparent
         async def hook(request: Request, next: Next) -> Any:
             self.greet(request, again=False)
             begun = time.perf_counter()
@@ -60,7 +60,7 @@ class Journal:
     def greeted(self, *, again: bool) -> Hook:
         """Tell of a client after what it calls first."""
 
-        @reads_no_blobs
+        @transparent
         async def hook(request: Request, next: Next) -> Any:
             result = await next(request)
             self.greet(request, again=again)

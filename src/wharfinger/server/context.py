@@ -365,9 +365,23 @@ class Context(Generic[State]):
         """One page of this server's resources, as the caller would see it."""
         return await self.server.resources.page(self.request, cursor)
 
-    async def search(self, query: str, limit: int = 20) -> Hits:
-        """Search every source and the registered resources; best first, and `cut` says why there may be more."""
-        return await self.server.resources.search(self.request, query, limit)
+    async def search(self, query: str, limit: int = 20, *, source: str = "", type: str = "", path: str = "") -> Hits:
+        """Search every source and the registered resources; best first, and `cut` says why there may be more.
+
+        All words must occur, in any order and case; `"several words"` in double quotes are one. `source` narrows it to
+        the source of this name, `type` to a MIME type or a family such as `image`, `path` to paths or URIs that begin
+        so or fit a pattern such as `*.md`. The caller is told the progress where an index is not complete yet.
+
+        Raises:
+            InvalidArgument: there is no such source.
+        """
+        from wharfinger.server.searching import Wanted, search
+
+        wanted = Wanted(query=query, limit=limit, source=source, type=type, path=path)
+        return await search(self.server, self.request, wanted, self._indexed)
+
+    def _indexed(self, documents: float, message: str) -> None:
+        self.report_progress(documents, message=message)
 
 
 def reading(request: Request, uri: str) -> Request:

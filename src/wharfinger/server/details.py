@@ -7,14 +7,14 @@ import os
 from typing import Any
 
 from wharfinger.errors import InternalError, ProtocolError
-from wharfinger.server.hooks import Call, Next, reads_no_blobs
+from wharfinger.server.hooks import Call, Next, transparent
 
 __all__ = ["errors_in_full"]
 
 log = logging.getLogger("wharfinger.server")
 
 
-@reads_no_blobs
+@transparent
 async def errors_in_full(call: Call, next: Next) -> Any:
     """Tell the caller what went wrong inside, besides the reference that the log repeats: never in production.
 

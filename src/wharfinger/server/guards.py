@@ -17,7 +17,7 @@ from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded, ProtocolError
 from wharfinger.protocol.exchange import input_needed
 from wharfinger.protocol.jsonrpc import encode
-from wharfinger.server.hooks import Call, Hook, Next, Result, reads_no_blobs
+from wharfinger.server.hooks import Call, Hook, Next, Result, transparent
 
 __all__ = ["Times", "Timing", "limit_rate", "limit_size", "log_calls", "outcome_of", "subject_of"]
 
@@ -39,7 +39,7 @@ def log_calls(
     """
     log = logger or logging.getLogger("wharfinger.calls")
 
-    @reads_no_blobs
+    @transparent
     async def logs(call: Call, next: Next) -> Result:
         if not log.isEnabledFor(level):
             return await next(call)
@@ -91,7 +91,7 @@ class Times(msgspec.Struct):
 class Timing:
     """A hook that keeps times by method in `by_method`, and tells each to `told(call, seconds, outcome)`."""
 
-    reads_no_blobs = True
+    transparent = True
 
     def __init__(
         self, told: Callable[[Call, float, str], None] | None = None, *, clock: Clock = time.perf_counter
@@ -138,7 +138,7 @@ def limit_rate(
         raise ValueError("limit_rate() wants a positive rate, and a burst and a number of callers of at least 1.")
     left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
-    @reads_no_blobs
+    @transparent
     async def limits(call: Call, next: Next) -> Result:
         principal = call.caller.principal
         caller = (principal, "" if principal else call.peer)  # so that no principal can be named like an address
@@ -175,7 +175,7 @@ def limit_size(most: int) -> Hook:
     if most < 1:
         raise ValueError("limit_size() wants a positive number of bytes.")
 
-    @reads_no_blobs
+    @transparent
     async def limits(call: Call, next: Next) -> Result:
         result = await next(call)
         if _size(result) <= most:

@@ -11,7 +11,7 @@ from wharfinger.protocol.interfaces import Handler
 from wharfinger.protocol.methods import METHODS
 from wharfinger.server.functions import is_async
 
-__all__ = ["Call", "Handlers", "Hook", "Next", "Result", "reads_no_blobs"]
+__all__ = ["Call", "Handlers", "Hook", "Next", "Result", "is_transparent", "transparent"]
 
 Call = Request
 """What a hook is given: one request that is about to be served.
@@ -46,6 +46,10 @@ class Handlers(dict[str, Handler]):
         self.around: dict[str, Callable[[Handler], Handler]] = {}
         """What is put around a method's hooks, where it has any: what its handler sees to, hooks know nothing of."""
         self._hooks: list[tuple[Hook, frozenset[str]]] = []
+
+    def may_differ(self, method: str) -> bool:
+        """Whether a hook is around this method that may answer one caller otherwise than another."""
+        return any(not is_transparent(hook) and (not methods or method in methods) for hook, methods in self._hooks)
 
     def add_hook(self, hook: Hook, methods: tuple[str, ...] = (), *, outermost: bool = False) -> None:
         """Put a hook inside those that are there, around these methods, or around all, also those still to come.
@@ -89,14 +93,22 @@ class Handlers(dict[str, Handler]):
 AnyHook = TypeVar("AnyHook", bound=Hook)
 
 
-def reads_no_blobs(hook: AnyHook) -> AnyHook:
-    """Declare that a hook never looks into blobs of what it hands on, so that large ones need not be loaded for it."""
-    hook.reads_no_blobs = True  # type: ignore[attr-defined]
+def transparent(hook: AnyHook) -> AnyHook:
+    """Declare that a hook hands on what it gets, or raises, for every caller alike, and never looks into blobs.
+
+    Large blobs need not be loaded for it then, and what a source says is public stays so.
+    """
+    hook.transparent = True  # type: ignore[attr-defined]
     return hook
 
 
+def is_transparent(hook: Hook) -> bool:
+    """Whether a hook was declared so."""
+    return getattr(hook, "transparent", False) is True
+
+
 def _around(handler: Handler, hook: Hook) -> Handler:
-    looks = not getattr(hook, "reads_no_blobs", False)
+    looks = not is_transparent(hook)
 
     def serve(call: Call) -> Awaitable[Result]:
         if looks:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +15,15 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidArgument, InvalidParams, PermissionDenied, ResourceNotFound, URLElicitationRequired
+from wharfinger.errors import (
+    InternalError,
+    InvalidArgument,
+    InvalidParams,
+    Overloaded,
+    PermissionDenied,
+    ResourceNotFound,
+    URLElicitationRequired,
+)
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.template_index import TemplateIndex
 from wharfinger.protocol.uri_template import UriTemplate
@@ -24,7 +34,8 @@ from wharfinger.server.functions import owner_of
 from wharfinger.server.lists import Listing, Provider
 from wharfinger.server.mime import is_text, sniff
 from wharfinger.server.resource_features import ResourceFeature, check_uri
-from wharfinger.server.source import Hit, Hits, Source
+from wharfinger.server.searching import Index, Wanted, search, source_name
+from wharfinger.server.source import Hits, Source
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
@@ -32,6 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["Content", "Resources"]
 
 log = logging.getLogger("wharfinger.server.resources")
+
+PATIENCE = 5.0
+"""Seconds that a list of several sources waits for the first page of one."""
 
 MARKS, MARKS_LENGTH = 16, 4096
 """URIs, and their characters, that a cursor keeps of a catalogue: the last shown, so that any but all may go."""
@@ -71,6 +85,8 @@ class Resources:
         self.unlisted: Features[ResourceFeature] = Features("resource template", lambda: None)
         """Templates that are read by, but not shown."""
         self.sources: list[Source] = []
+        self.index: Index | None = None
+        """What searches are answered by, as far as it covers the sources."""
         self._index: TemplateIndex[ResourceFeature] = TemplateIndex()
         self.listing = Listing("resources", self.static, server.keys, size, _resources_result)
         self.templates_listing = Listing("templates", self.templates, server.keys, size, _templates_result)
@@ -152,10 +168,36 @@ class Resources:
     def add_source(self, source: Source) -> None:
         """Add a source behind everything that is there."""
         self.sources.append(source)
-        self.listing.add_provider(self._server.adapt(source.page))
-        if source.templates:
-            self.templates_listing.add_provider(_all_at_once(source.templates))
+        self.listing.add_provider(self._pages_of(source))
+        self.templates_listing.add_provider(_templates_of(source))
         self._server.list_changed("resources")
+
+    def _pages_of(self, source: Source) -> Provider:
+        """Its pages; while it cannot be asked, its top stands there and says why, and what others have is listed."""
+        ask = _Patient(self._server.adapt(source.page), lambda: self._server.list_changed("resources"))
+        down = False
+
+        async def page(owner: str, key: Any, limit: int) -> tuple[Sequence[Any], Any]:
+            nonlocal down
+            try:
+                if key is not None or len(self.sources) == 1:
+                    return await ask.wait(owner, key, limit)
+                found = await ask(owner, key, limit)
+            except (InternalError, OSError) as error:
+                if key is not None or isinstance(error, Overloaded):  # a page that may be asked for again
+                    raise
+                name = source_name(source)
+                why = (
+                    " ".join(str(error).split()) if isinstance(error, InternalError) else f"{name} cannot be read now."
+                )
+                if not down:
+                    log.warning("%s is not listed: %s", name, why)
+                down = True
+                return [t.Resource(uri=source.uri, name=name, title=why)] if source.uri else [], None
+            down = False
+            return found
+
+        return page
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
         """List what an async generator yields behind everything that is there."""
@@ -208,6 +250,7 @@ class Resources:
             for mount in self._server.mounts:
                 if mount.other.resources.source_of(uri) is not None:
                     found: t.ReadResourceResult = await mount.read(request)
+                    self._scope(request)
                     return found
             raise ResourceNotFound(uri)
         result: t.ReadResourceResult = await self._server.adapt(source.read)(owner_of(request), uri)
@@ -215,7 +258,14 @@ class Resources:
             stored = t.stored_in(content)
             if stored is not None:
                 await self._settle_stored(request, content, stored)
-        return _era_free(request, result)
+        result = _era_free(request, result)
+        self._scope(request)
+        return result
+
+    def _scope(self, request: Request) -> None:
+        """Let nothing be shared that another caller may be refused, or get otherwise."""
+        if request.caller.principal or self._server.handlers.may_differ("resources/read"):
+            request.cache_scope = "private"
 
     async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.Stored) -> None:
         """Let what is stored be read while it is sent, or load it for whoever needs all of it at once.
@@ -267,12 +317,16 @@ class Resources:
         """Whether the caller could read this URI, so that it may be watched.
 
         A template's function is called, and a resource's that looks at its request: nothing else can tell. Hooks around
-        `resources/read` are asked as well.
+        `resources/read` that may answer callers differently are asked as well.
         """
         handlers = self._server.handlers
         try:
-            if handlers.hooked("resources/read"):
+            if handlers.may_differ("resources/read"):
                 await handlers["resources/read"](reading(request, uri))
+                source = self.source_of(uri)
+                if source is not None:  # where a source notes what its watcher has seen
+                    with suppress(ResourceNotFound):
+                        await self._server.adapt(source.stat)(owner_of(request), uri)
                 return True
             feature, values = self.static.by_key.get(uri), {}
             if feature is None:
@@ -310,7 +364,7 @@ class Resources:
         """Whether a source shows this template."""
         return any(shown.uri_template == text for source in self.every_source() for shown in source.templates)
 
-    # -- listing and searching
+    # -- listing
 
     async def page(self, request: Request, cursor: str | None = None) -> t.ListResourcesResult:
         """One page of the list as a struct."""
@@ -318,23 +372,8 @@ class Resources:
         return msgspec.json.decode(page, type=t.ListResourcesResult) if isinstance(page, msgspec.Raw) else page
 
     async def search(self, request: Request, query: str, limit: int) -> Hits:
-        """Registered resources whose name, title, description or URI holds the words, then each source's hits."""
-        words = query.casefold().split()
-        hits = Hits()
-        for feature in self.static:
-            shown: Any = feature.definition
-            text = " ".join(
-                filter(None, (shown.name, shown.title or "", shown.description or "", shown.uri))
-            ).casefold()
-            if words and all(word in text for word in words):
-                hits.append(Hit(uri=shown.uri, title=shown.title or shown.name, resource=shown))
-        for source in self.every_source():
-            if len(hits) < limit:
-                found = await self._server.adapt(source.search)(owner_of(request), query, limit - len(hits))
-                hits += found
-                hits.cut = hits.cut or getattr(found, "cut", "")
-        del hits[limit:]
-        return hits
+        """What `Context.search` finds everywhere, without telling how far an index is."""
+        return await search(self._server, request, Wanted(query=query, limit=limit), lambda documents, message: None)
 
 
 def _era_free(request: Request, result: t.ReadResourceResult) -> t.ReadResourceResult:
@@ -389,9 +428,44 @@ def _templates_result(shown: list[Any], next_cursor: Any) -> t.ListResourceTempl
     return t.ListResourceTemplatesResult(resource_templates=shown, next_cursor=next_cursor)
 
 
-def _all_at_once(definitions: Any) -> Provider:
+class _Patient:
+    """Asks for the first page of a source, for which the others wait `PATIENCE`; `come` is called when it comes."""
+
+    def __init__(self, wait: Provider, come: Callable[[], None]) -> None:
+        self.wait = wait
+        self._come = come
+        self._late: asyncio.Future[Any] | None = None
+
+    async def __call__(self, owner: str, key: Any, limit: int) -> tuple[Sequence[Any], Any]:
+        """Its first page.
+
+        Raises:
+            InternalError: it takes longer, or a question of before is still on its way.
+        """
+        if self._late is None:
+            asked = asyncio.ensure_future(self.wait(owner, key, limit))
+            try:
+                done, _ = await asyncio.wait((asked,), timeout=PATIENCE)
+            except asyncio.CancelledError:
+                asked.cancel()
+                raise
+            if done:
+                return asked.result()
+            self._late = asked
+            asked.add_done_callback(self._answered)
+        raise InternalError("It has not answered yet: list again later.")
+
+    def _answered(self, asked: asyncio.Future[Any]) -> None:
+        self._late = None
+        if not asked.cancelled() and asked.exception() is None:
+            self._come()
+
+
+def _templates_of(source: Source) -> Provider:
+    """What it shows at the time: a source may learn of templates when it is included already."""
+
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
-        start = key or 0
+        start, definitions = key or 0, source.templates
         return list(definitions[start : start + limit]), start + limit if start + limit < len(definitions) else None
 
     return page

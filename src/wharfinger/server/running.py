@@ -67,6 +67,9 @@ class Running:
             stack.push_async_callback(server.feeds.end)
             for source in server.resources.sources:
                 await source.start()
+            if server.resources.index is not None:
+                await server.resources.index.start()
+            stack.push_async_callback(self._close_index)
             stack.push_async_callback(self._close_parts)
             for mount in server.mounts:
                 await mount.start()
@@ -74,6 +77,11 @@ class Running:
                 await server.own_tasks.begin_serving()
             server.watching.start(asyncio.get_running_loop())
             yield
+
+    async def _close_index(self) -> None:
+        """Close the index, which may have come when the server ran already."""
+        if self._server.resources.index is not None:
+            await self._server.resources.index.close()
 
     async def _close_parts(self) -> None:
         """Close the servers that are parts of this one, the last one first, whatever one of them raises."""

@@ -13,7 +13,7 @@ from wharfinger.protocol import subscriptions
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.handshake import Session
 
-__all__ = ["ListenWatcher", "SessionWatcher", "Watching", "follow", "quietly"]
+__all__ = ["ListenWatcher", "Onlooker", "SessionWatcher", "Watching", "follow", "quietly"]
 
 log = logging.getLogger("wharfinger.server.watching")
 
@@ -26,6 +26,18 @@ class Watcher(Protocol):
 
     def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
         """Send a notification, built with this watcher's tag; False where it was dropped."""
+        ...
+
+
+class Onlooker(Protocol):
+    """What is told of every change of a list, and of every change of a resource that somebody watches."""
+
+    def updated(self, uri: str) -> None:
+        """A resource changed; from any thread."""
+        ...
+
+    def list_changed(self, name: str) -> None:
+        """A list changed; from any thread."""
         ...
 
 
@@ -73,8 +85,8 @@ class Watching:
     def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
         self.told: Callable[[str, int], None] | None = None
         """Called with a URI and how many watchers were told that it changed; for whoever shows what goes on."""
-        self.passed_on: list[Watching] = []
-        """Those of servers of which this one is a part: what changes here changes there."""
+        self.passed_on: list[Onlooker] = []
+        """What is told too: the watching of servers of which this one is a part, and what keeps an index."""
         self._attach = attach
         self._detach = detach
         self._by_uri: dict[str, dict[Watcher, None]] = {}

@@ -1,0 +1,55 @@
+"""A cache of a bounded cost, used by several threads; the least recently used goes first."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+__all__ = ["Cache"]
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Cache(Generic[Key, Value]):
+    """Keeps values whose costs are at most `most` together; a large one of more than half of that is not kept."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._cost = 0
+        self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Key) -> Value | None:
+        """What was kept, or None."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Key, value: Value, cost: int = 1) -> Value:
+        """Keep a value, and return it."""
+        if cost > 1 and cost * 2 > self._most:
+            return value
+        with self._lock:
+            self._drop(key)
+            self._kept[key] = (value, cost)
+            self._cost += cost
+            while self._cost > self._most:
+                self._drop(next(iter(self._kept)))
+        return value
+
+    def clear(self) -> None:
+        """Keep nothing any more."""
+        with self._lock:
+            self._kept.clear()
+            self._cost = 0
+
+    def _drop(self, key: Key) -> None:
+        dropped = self._kept.pop(key, None)
+        if dropped is not None:
+            self._cost -= dropped[1]

@@ -1,0 +1,56 @@
+"""Names, sizes, numbers and times as words for people. Opens nothing."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec import UNSET, UnsetType
+
+from wharfinger import types as t
+
+__all__ = ["dated", "iso", "many", "shown", "size_text"]
+
+
+def size_text(octets: int) -> str:
+    """A number of bytes for people: `512 B`, `2.1 KiB`, `38 MiB`."""
+    value, unit = float(octets), 0
+    while value >= 1024 and unit < 4:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {_UNITS[unit]}" if unit and value < 10 else f"{value:.0f} {_UNITS[unit]}"
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def many(number: int, noun: str) -> str:
+    """So many of something: `1 file`, `2,000 files`, `3 branches`, `4 entries`."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def shown(name: str) -> str:
+    """A file name as text for people and JSON: what cannot be shown is written as an escape."""
+    if name.isprintable():
+        return name
+    return "".join(
+        character
+        if character.isprintable()
+        else f"\\x{code & 0xFF:02x}"
+        if (code := ord(character)) < 256 or 0xDC80 <= code <= 0xDCFF
+        else f"\\u{code:04x}"
+        for character in name
+    )
+
+
+def iso(seconds: float) -> str:
+    """A time as ISO 8601 in UTC; empty where it is none."""
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if seconds > -62135596800 else ""
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def dated(seconds: float | None) -> t.Annotations | UnsetType:
+    """When something was last changed, as a resource says it; nothing where that is not known, or no time."""
+    stamp = "" if seconds is None else iso(seconds)
+    return t.Annotations(last_modified=stamp) if stamp else UNSET

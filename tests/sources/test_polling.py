@@ -1,0 +1,145 @@
+"""What polling tells: every state that lasts, each once, from the first watcher to the last."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.sources.conftest import Told
+from wharfinger.errors import ResourceNotFound
+from wharfinger.sources import polling
+from wharfinger.sources.polling import Polling
+
+
+class Sea:
+    """States by URI that can be set, and waited for to be seen."""
+
+    def __init__(self) -> None:
+        self.states: dict[str | None, int | Exception] = {}
+        self.looks = 0
+        self._seen = threading.Condition()
+
+    def look(self, uri: str | None) -> int:
+        with self._seen:
+            self.looks += 1
+            self._seen.notify_all()
+        state = self.states.get(uri, 0)
+        if isinstance(state, Exception):
+            raise state
+        return state
+
+    def wait_for_looks(self, number: int) -> None:
+        with self._seen:
+            begin = self.looks
+            assert self._seen.wait_for(lambda: self.looks >= begin + number, 10)
+
+
+@pytest.fixture
+def sea() -> Sea:
+    return Sea()
+
+
+@pytest.fixture
+def watching(sea: Sea) -> Iterator[Callable[..., Polling]]:
+    made: list[Polling] = []
+
+    def make(every: float = 0.01, **options: object) -> Polling:
+        made.append(Polling("sea", sea.look, every=every, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for polled in made:
+        polled.close()
+
+
+def test_change_is_told_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+    watch = watching()
+    watch.attach("sea:1", told)
+    sea.wait_for_looks(2)
+    sea.states["sea:1"] = 1
+    told.wait_for("sea:1")
+    sea.wait_for_looks(3)
+    assert told.changes == []
+
+
+def test_list_and_gone_and_back_are_changes(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+    watch = watching()
+    watch.attach(None, told)
+    watch.attach("sea:1", told)
+    sea.wait_for_looks(4)
+    sea.states = {None: 1, "sea:1": ResourceNotFound("sea:1")}
+    told.wait_for(None, "sea:1")
+    sea.states = {None: 1}
+    told.wait_for("sea:1")
+
+
+def test_failing_look_is_no_change_and_is_tried_again(
+    sea: Sea, watching: Callable[..., Polling], told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch = watching()
+    watch.attach("sea:1", told)
+    sea.wait_for_looks(2)
+    sea.states["sea:1"] = OSError("fog")
+    sea.wait_for_looks(3)
+    sea.states["sea:1"] = 0
+    sea.wait_for_looks(3)
+    assert told.changes == []
+    assert "tried again" in caplog.text
+    sea.states["sea:1"] = 2
+    told.wait_for("sea:1")
+
+
+def test_what_was_seen_before_the_watch_is_what_it_is_compared_with(
+    sea: Sea, watching: Callable[..., Polling], told: Told
+) -> None:
+    """A change between the subscription's own look and the first of the thread is not lost."""
+    watch = watching()
+    watch.saw("sea:1", 0)
+    sea.states["sea:1"] = 1
+    watch.attach("sea:1", told)
+    told.wait_for("sea:1")
+
+
+def test_what_was_seen_is_kept_for_so_many_uris(monkeypatch: pytest.MonkeyPatch, sea: Sea, told: Told) -> None:
+    monkeypatch.setattr(polling, "KNOWN", 2)
+    watch = Polling("sea", sea.look, every=60)
+    for number in range(5):
+        watch.saw(f"sea:{number}", 7)
+    assert list(watch._known) == ["sea:3", "sea:4"]
+
+
+def test_nudge_looks_at_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+    watch = watching(every=600)
+    watch.attach("sea:1", told)
+    sea.wait_for_looks(0)
+    while "sea:1" not in watch._watched or watch._watched["sea:1"].seen is polling._UNSEEN:
+        threading.Event().wait(0.001)
+    sea.states["sea:1"] = 1
+    watch.nudge()
+    told.wait_for("sea:1")
+
+
+def test_nobody_looks_after_the_last_watcher_went(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+    watch = watching()
+    watch.attach("sea:1", told)
+    watch.attach("sea:2", told)
+    sea.wait_for_looks(2)
+    watch.detach("sea:1")
+    watch.detach("never attached")
+    watch.detach("sea:2")
+    assert watch._round is None
+    watch.nudge()
+    watch.attach("sea:1", told)
+    sea.wait_for_looks(2)
+    sea.states["sea:1"] = 5
+    told.wait_for("sea:1")
+
+
+def test_round_begins_with_what_prepares_it(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+    prepared = threading.Semaphore(0)
+    watch = watching(prepare=prepared.release)
+    watch.attach("sea:1", told)
+    assert prepared.acquire(timeout=10)
+    assert prepared.acquire(timeout=10)
