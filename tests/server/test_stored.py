@@ -9,7 +9,10 @@ import hashlib
 import http.client
 import json
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,9 @@ from tests.transports.http_support import META
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import RemoteError
+from wharfinger.protocol.exchange import Base64, Pieces
 from wharfinger.server.source import Source
+from wharfinger.transports.http_streams import STOPS, ClientGone, send_json
 
 MIB = 1 << 20
 PATTERN = bytes(range(256)) * 4096  # a MiB
@@ -207,3 +212,54 @@ def test_what_is_open_is_closed_when_the_answer_is_gone() -> None:
     asyncio.run(main())
     gc.collect()
     assert closed.wait(5)
+
+
+def test_a_client_that_vanishes_midway_ends_the_reading() -> None:
+    """Nothing is read for nobody, and what is open is closed."""
+    read: list[int] = []
+
+    class Watched(Tiles):
+        def read(self, offset: int, length: int) -> bytes:
+            read.append(offset)
+            return super().read(offset, length)
+
+    async def send(message: Any) -> None:
+        if len(read) == 3 and STOPS in message:
+            raise ClientGone
+
+    asyncio.run(send_json(send, 200, Pieces((b'{"blob":"', Base64(t.Stored(Watched(64 * MIB))), b'"}'))))
+    assert len(read) == 3
+
+
+def test_what_is_open_is_closed_when_reading_fails() -> None:
+    """At once, and not when the next cycle of objects is looked for."""
+    closed = threading.Event()
+
+    class Torn(Tiles):
+        def read(self, offset: int, length: int) -> bytes:
+            return b""
+
+        def __del__(self) -> None:
+            closed.set()
+
+    async def main() -> None:
+        server = Server("quarry")
+        stored = t.Stored(Torn(MIB))
+        stored.run = partial(server.pool.run, "")
+        body = Pieces((b'{"blob":"', Base64(stored), b'"}'))
+        del stored
+        with suppress(OSError):
+            await send_json(_taken, 200, body)
+        del body
+        await server.pool.run("", time.sleep, 0)
+        server.pool.close()
+
+    async def _taken(message: Any) -> None:
+        pass
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+        assert closed.wait(5)
+    finally:
+        gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
@@ -329,8 +330,12 @@ class Base64:
         """The same, each part read off the event loop."""
         parts = iter(self)
         run = self.data.run if isinstance(self.data, t.Stored) else None
-        while (part := next(parts, b"") if run is None else await run(next, parts, b"")) != b"":
-            yield part
+        try:
+            while (part := next(parts, b"") if run is None else await run(next, parts, b"")) != b"":
+                yield part
+        except OSError as error:  # a future holds it, and its frames the future: what is open would stay so
+            traceback.clear_frames(error.__traceback__)
+            raise
 
 
 class Pieces:

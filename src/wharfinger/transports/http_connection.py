@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 from wharfinger.errors import InvalidRequest, Overloaded, ProtocolError
 from wharfinger.protocol.http import HttpLimits
 from wharfinger.protocol.jsonrpc import encode_error
+from wharfinger.transports.http_streams import STOPS, ClientGone
 
 __all__ = ["Connection"]
 
@@ -375,6 +376,8 @@ class Exchange:
         connection = self.connection
         if connection.flow.write_paused and not self.disconnected:
             await connection.flow.drain()
+        if self.disconnected and STOPS in message:
+            raise ClientGone
         if self.disconnected or self.complete:
             return
         if not self.started:

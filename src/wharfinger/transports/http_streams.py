@@ -9,7 +9,17 @@ from typing import Any
 from wharfinger.protocol.exchange import Pieces
 from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
 
-__all__ = ["JSON_TYPE", "STREAM_HEADERS", "EventStream", "is_hint", "send_body", "send_empty", "send_json"]
+__all__ = [
+    "JSON_TYPE",
+    "STOPS",
+    "STREAM_HEADERS",
+    "ClientGone",
+    "EventStream",
+    "is_hint",
+    "send_body",
+    "send_empty",
+    "send_json",
+]
 
 Pair = tuple[bytes, bytes]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -21,6 +31,8 @@ STREAM_HEADERS: tuple[Pair, ...] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # nginx would hold events back
 )
+STOPS = "wharfinger.stops"
+"""In a part of a body: whoever sends it wants to know that the client is gone."""
 _JOINED = 64 * 1024
 _CUT = 256 * 1024
 """Bytes of a large part that are copied at a time."""
@@ -44,10 +56,13 @@ async def send_body(send: Send, status: int, body: bytes | Pieces, headers: tupl
         }
     )
     if not isinstance(body, bytes):
-        async for piece in body:
-            for start in range(0, len(piece), _CUT):
-                part = bytes(piece[start : start + _CUT])
-                await send({"type": "http.response.body", "body": part, "more_body": True})
+        try:
+            async for piece in body:
+                for start in range(0, len(piece), _CUT):
+                    part = bytes(piece[start : start + _CUT])
+                    await send({"type": "http.response.body", "body": part, "more_body": True, STOPS: True})
+        except ClientGone:  # so that nothing more is read for it
+            return
         body = b""
     await send({"type": "http.response.body", "body": body})
 
@@ -62,6 +77,10 @@ async def send_empty(send: Send, status: int, headers: Iterable[Pair] = ()) -> N
 def is_hint(message: bytes) -> bool:
     """Whether it only says that something changed, so that one of it is as good as two."""
     return any(hint in message[:100] for hint in _HINTS)
+
+
+class ClientGone(OSError):
+    """Raised by `send` for a part that says `STOPS`: nobody is there to take it."""
 
 
 class EventStream:
