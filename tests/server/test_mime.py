@@ -24,6 +24,9 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
         ("unknown", ""),
         ("a.unknown", ""),
         ("", ""),
+        ("route.gpx", "application/gpx+xml"),
+        ("chart.jxl", "image/jxl"),
+        ("hull.eml", "message/rfc822"),
     ],
 )
 def test_a_name_promises_a_type(name: str, expected: str) -> None:
@@ -51,6 +54,13 @@ def test_a_name_promises_a_type(name: str, expected: str) -> None:
         ("a.svg", b"<svg/>", "image/svg+xml"),
         ("ID3.md", b"ID3 tags and BZh files", "text/markdown"),
         ("a.mp4", b"\0\0\0\x18ftypisom", "video/mp4"),
+        ("route.gpx", b"<gpx/>", "application/gpx+xml"),
+        ("a.gpx", b"\xff\0", "application/octet-stream"),
+        ("a", b"\xff\xf1\x50\x80", "audio/aac"),
+        ("a", b"\0" * 128 + b"DICM", "application/dicom"),
+        ("a.html", b"CDF\x01\xff", "application/x-netcdf"),
+        ("setup.bin", b"MZ\x90\x00\x03", "application/vnd.microsoft.portable-executable"),
+        ("a.kmz", b"PK\x03\x04\xff", "application/vnd.google-earth.kmz"),
         ("a.db", b"SQLite format 3\0\xff", "application/vnd.sqlite3"),
     ],
 )  # fmt: skip
@@ -68,7 +78,22 @@ def test_utf16_with_its_mark_is_decoded_and_told() -> None:
     assert mime.decode_text(b"\xfe\xff\0a") == ("a", "utf-16-be")
 
 
-@pytest.mark.parametrize("data", [b"a\0b", b"\xff", b"\xc0\x80", b"\xff\xfea", b"\xff\xfe\0\xd8", b"\xff\xfe\0\0"])
+def test_what_looks_like_a_text_of_a_signature_is_none() -> None:
+    text = "Fähre und Kähne ".encode("latin-1")
+    assert mime.decode_text(text) == ("Fähre und Kähne ", "windows-1252")
+    assert mime.decode_text(b"FLV\x01".replace(b"\x01", b"") + text) is not None
+    assert mime.decode_text(b"AT&TFORM" + text) is None
+    assert mime.encoding_of(b"AT&TFORM" + text, True) == mime.encoding_of(b"AT&TFORM" + text, False) == ""
+
+
+def test_a_guess_is_what_nothing_but_its_look_tells() -> None:
+    assert mime.is_guess(b"F\xe4hre", "windows-1252")
+    assert mime.is_guess(b"a\0b\0", "utf-16-le")
+    assert not mime.is_guess(b"\xff\xfea\0", "utf-16-le")
+    assert not mime.is_guess(b"a", "utf-8")
+
+
+@pytest.mark.parametrize("data", [b"a\0b", b"\xff", b"\xc0\x80", b"\xff\xfea", b"\xff\xfe\0\xd8", b"\xff\xfe\0\0a"])
 def test_what_is_no_text_is_not_decoded(data: bytes) -> None:
     assert mime.decode_text(data) is None
 

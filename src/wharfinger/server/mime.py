@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
+from wharfinger.server import encodings
+from wharfinger.server.encodings import MARKS, Decoded
 
 __all__ = [
     "DIRECTORY",
+    "MARKS",
     "OCTETS",
     "PDF",
     "SNIFFED",
@@ -16,6 +18,8 @@ __all__ = [
     "by_signature",
     "classify",
     "decode_text",
+    "encoding_of",
+    "is_guess",
     "is_text",
     "sniff",
 ]
@@ -100,6 +104,20 @@ text/x-batch                  bat cmd
 text/x-diff                   diff patch
 text/x-tex                    tex sty cls ltx
 text/x-bibtex                 bib
+text/x-awk                    awk
+text/x-tcl                    tcl
+text/x-cuda                   cu cuh
+text/x-vim                    vim
+text/x-coffeescript           coffee
+text/x-jinja                  j2 jinja jinja2
+text/x-handlebars             hbs handlebars mustache
+text/x-stylus                 styl
+text/x-po                     po pot
+text/x-abnf                   abnf
+text/x-kdl                    kdl
+text/x-bicep                  bicep
+text/x-prisma                 prisma
+text/x-gherkin                feature
 text/vtt                      vtt
 text/calendar                 ics
 text/vcard                    vcf
@@ -114,6 +132,10 @@ application/toml              toml
 application/xml               xml xsd xsl xslt plist wsdl
 application/rss+xml           rss
 application/atom+xml          atom
+application/gpx+xml           gpx
+application/vnd.google-earth.kml+xml kml
+application/xliff+xml         xlf xliff
+application/cloudevents+json  cloudevent
 application/graphql           graphql gql
 application/sql               sql ddl dml
 application/rtf               rtf
@@ -136,6 +158,18 @@ application/avro              avro
 application/x-hdf5            h5 hdf5
 application/x-numpy           npy npz
 application/wasm              wasm
+application/x-lz4             lz4
+application/x-iso9660-image   iso
+application/vnd.debian.binary-package deb
+application/x-rpm             rpm
+application/vnd.android.package-archive apk
+application/vnd.apache.orc    orc
+application/x-netcdf          nc
+application/dicom             dcm
+application/vnd.tcpdump.pcap  pcap
+application/vnd.google-earth.kmz kmz
+model/gltf-binary             glb
+model/gltf+json               gltf
 application/vnd.ms-excel      xls
 application/msword            doc
 application/vnd.ms-powerpoint ppt
@@ -157,6 +191,9 @@ image/heic                    heic heif
 image/bmp                     bmp
 image/tiff                    tif tiff
 image/x-icon                  ico
+image/jp2                     jp2
+image/jxl                     jxl
+image/vnd.djvu                djvu
 image/svg+xml                 svg
 image/vnd.adobe.photoshop     psd
 audio/mpeg                    mp3
@@ -165,16 +202,22 @@ audio/flac                    flac
 audio/ogg                     ogg oga opus
 audio/mp4                     m4a
 audio/midi                    mid midi
+audio/aac                     aac
+audio/aiff                    aif aiff
 video/mp4                     mp4 m4v
 video/quicktime               mov
 video/webm                    webm
 video/x-matroska              mkv
 video/x-msvideo               avi
 video/mpeg                    mpg mpeg
+video/x-flv                   flv
+video/3gpp                    3gp
 font/woff                     woff
 font/woff2                    woff2
 font/ttf                      ttf
 font/otf                      otf
+font/collection               ttc
+message/rfc822                eml
 """
 _BY_EXTENSION = {extension: row[0] for row in map(str.split, _TABLE.strip().splitlines()) for extension in row[1:]}
 _BY_NAME = {
@@ -212,6 +255,21 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x7fELF", "application/x-executable"),
     (0, b"\xcf\xfa\xed\xfe", "application/x-mach-binary"),
     (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
+    (0, b"\x04\x22\x4d\x18", "application/x-lz4"),
+    (0, b"!<arch>\ndebian", "application/vnd.debian.binary-package"),
+    (0, b"\xed\xab\xee\xdb", "application/x-rpm"),
+    (0, b"MZ\x90\x00", "application/vnd.microsoft.portable-executable"),
+    (0, b"\xd4\xc3\xb2\xa1", "application/vnd.tcpdump.pcap"),
+    (0, b"glTF\x02\x00", "model/gltf-binary"),
+    (0, b"CDF\x01", "application/x-netcdf"),
+    (128, b"DICM", "application/dicom"),
+    (0, b"\0\0\0\x0cjP  ", "image/jp2"),
+    (0, b"\0\0\0\x0cJXL ", "image/jxl"),
+    (0, b"AT&TFORM", "image/vnd.djvu"),
+    (0, b"FLV\x01", "video/x-flv"),
+    (8, b"AIFF", "audio/aiff"),
+    (4, b"ftyp3gp", "video/3gpp"),
+    (4, b"ftypmif1", "image/heic"),
     (4, b"ftypavif", "image/avif"),
     (4, b"ftypheic", "image/heic"),
     (4, b"ftypheix", "image/heic"),
@@ -224,6 +282,8 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"8BPS\x00\x01", "image/vnd.adobe.photoshop"),
     (0, b"ID3", "audio/mpeg"),
     (0, b"\xff\xfb", "audio/mpeg"),
+    (0, b"\xff\xf3", "audio/mpeg"),
+    (0, b"\xff\xf1", "audio/aac"),
     (0, b"fLaC", "audio/flac"),
     (0, b"OggS", "audio/ogg"),
     (0, b"MThd\x00", "audio/midi"),
@@ -232,6 +292,7 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"wOF2", "font/woff2"),
     (0, b"\x00\x01\x00\x00\x00", "font/ttf"),
     (0, b"OTTO\x00", "font/otf"),
+    (0, b"ttcf\x00", "font/collection"),
 )
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
 # A signature that only says how the content is packed; a name that is known to be packed so knows better.
@@ -244,20 +305,14 @@ _CONTAINERS = frozenset(
 # What is not `text/…` and may be text all the same.
 _TEXTUAL = frozenset(
     {
-        "application/atom+xml", "application/geo+json", "application/graphql", "application/json",
-        "application/ld+json", "application/postscript", "application/rss+xml", "application/rtf",
-        "application/schema+json", "application/sql", "application/toml", "application/x-ipynb+json",
-        "application/x-ndjson", "application/xhtml+xml", "application/xml", "application/yaml", "image/svg+xml",
+        "application/graphql", "application/json", "application/postscript", "application/rtf", "application/sql",
+        "application/toml", "application/x-ndjson", "application/xml", "application/yaml", "message/rfc822",
     }
 )  # fmt: skip
 _SHEBANGS = (
     (b"python", "text/x-python"), (b"node", "text/javascript"), (b"ruby", "text/x-ruby"), (b"perl", "text/x-perl"),
     (b"sh", "text/x-shellscript"),
 )  # fmt: skip
-_MARKS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-
-Decoded = tuple[str, str]
-"""Text, and the encoding it was in."""
 
 
 def by_name(name: str) -> str:
@@ -289,7 +344,7 @@ def classify(name: str, head: bytes, text: bool) -> str:
     if text:
         if head.startswith(b"%PDF-"):  # the one binary format that may be valid text, and useless as such
             return PDF
-        if promised.startswith("text/") or promised in _TEXTUAL:
+        if _is_textual(promised):
             return promised
         return _shebang(head) or TEXT
     found = by_signature(head)
@@ -311,11 +366,11 @@ _TEXT_ENDINGS = ("+json", "+xml", "+yaml", "/javascript", "/typescript")
 def is_text(mime: str) -> bool:
     """Whether content that somebody declares to be of this type is sent as text."""
     essence = mime.partition(";")[0].rstrip().lower()
-    return _is_textual(essence) or essence.endswith(_TEXT_ENDINGS)
+    return _is_textual(essence)
 
 
 def _is_textual(mime: str) -> bool:
-    return mime.startswith("text/") or mime in _TEXTUAL
+    return mime.startswith("text/") or mime in _TEXTUAL or mime.endswith(_TEXT_ENDINGS)
 
 
 def _shebang(head: bytes) -> str:
@@ -326,32 +381,27 @@ def _shebang(head: bytes) -> str:
 
 
 def decode_text(data: bytes) -> Decoded | None:
-    """Read content as text: valid UTF-8 without NUL as it is, or UTF-16 with its byte order mark; else None.
+    """Read content as text: UTF-8 as it is, UTF-16 and UTF-32, or what older western systems wrote; else None.
 
-    Nothing is changed: line ends stay, and so does a UTF-8 byte order mark.
+    Nothing is changed: line ends stay, and so does a UTF-8 byte order mark. See `is_guess` for what must be told.
     """
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            return _decoded(data[2:], encoding)
-    return None if b"\0" in data else _decoded(data, "utf-8")
-
-
-def _decoded(data: bytes, encoding: str) -> Decoded | None:
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError:
+    found = encodings.decode(data)
+    if found is not None and is_guess(data, found[1]) and by_signature(data[:SNIFFED]):
         return None
-    return None if "\0" in text else (text, encoding)
+    return found
+
+
+def encoding_of(head: bytes, complete: bool) -> str:
+    """The encoding of a text that begins so; empty where it is none. Unless `complete`, its end may cut a character."""
+    found = encodings.encoding_of(head, complete)
+    return "" if is_guess(head, found) and by_signature(head[:SNIFFED]) else found
+
+
+def is_guess(head: bytes, encoding: str) -> bool:
+    """Whether nothing but the look of a text that begins so says that it is in this encoding."""
+    return encoding not in ("", "utf-8") and not encodings.has_mark(head)
 
 
 def begins_text(head: bytes) -> bool:
     """Whether the first bytes of content may begin a text; a character may be cut at their end."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return decode_text(head[: len(head) & ~1]) is not None
-    if b"\0" in head:
-        return False
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return True
+    return bool(encoding_of(head, False))

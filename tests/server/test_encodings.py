@@ -1,0 +1,108 @@
+"""Text is told from what is none, in the encodings that files are in; and nothing is lost by it."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.server.encodings import MARKS, WESTERN, decode, encoding_of, has_mark
+
+WESTERN_TEXTS = [
+    "Die Fähre nach Norderney fährt täglich um 8 Uhr – außer sonntags.",
+    "Où est l’hôtel ? « Ici »",
+    "El niño, ¿cómo estás? ¡Olé!",
+    "port,höhe\r\nHull,6.1\r\n",
+    "RØDGRØD MED FLØDE",
+    "naïve café à la carte",
+    "Ærøskøbing by",
+    "The ticket costs 5 €, or £4… “really”",
+    "Temperature in the harbour: 17 °C, depth 3 m ± 2",
+]
+OTHERS = [
+    ("Паром отходит каждый день в восемь часов утра.", ["cp1251", "koi8-r", "cp866", "iso8859-5"]),
+    ("フェリーは毎日八時に出発します。 The ferry", ["shift_jis", "euc-jp"]),
+    ("渡轮每天早上八点出发。The ferry leaves every day", ["gb18030"]),
+    ("The harbour 中 of a city with a long English sentence around", ["big5", "shift_jis", "gbk"]),
+    ("Το πλοίο φεύγει", ["cp1253"]),
+    ("המעבורת יוצאת", ["cp1255"]),
+    ("페리는 매일 출발합니다", ["euc-kr"]),
+    ("Příliš žluťoučký kůň úpěl ďábelské ódy", ["cp1250"]),
+    ("Die Fähre fährt täglich", ["cp437", "mac-roman"]),
+]
+
+
+@pytest.mark.parametrize("text", WESTERN_TEXTS)
+def test_western_text_is_known_by_its_look(text: str) -> None:
+    data = text.encode("cp1252")
+    assert decode(data) == (text, WESTERN)
+    assert encoding_of(data, True) == encoding_of(data, False) == WESTERN
+
+
+@pytest.mark.parametrize(("text", "encodings"), OTHERS)
+def test_text_of_other_encodings_is_not_taken_for_western(text: str, encodings: list[str]) -> None:
+    for encoding in encodings:
+        assert decode(text.encode(encoding)) is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_a_mark_tells_the_encoding(encoding: str) -> None:
+    text = "höhe\r\n日本\U0001f6a2"
+    data = ("\ufeff" + text).encode(encoding)
+    assert decode(data) == (text, encoding)
+    assert has_mark(data)
+    assert encoding_of(data[:-1], False) == encoding
+    assert encoding_of(data[:-1], True) == ""
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_known_where_it_is_sure(encoding: str) -> None:
+    text = "Windows Registry Editor – Version 5.00\r\n\r\n[höhe]\r\n"
+    data = text.encode(encoding)
+    assert decode(data) == (text, encoding)
+    assert encoding_of(data[:41], False) == encoding
+    assert decode(data[:-1]) is None
+    assert decode("a b".encode(encoding)) is None
+    assert decode("渡轮每天早上八点出发。 ".encode(encoding) * 5) is None
+
+
+def test_numbers_are_not_taken_for_text() -> None:
+    for data in (
+        struct.pack("<2000H", *range(2000)),
+        struct.pack("<500h", *[number * 37 % 300 - 150 for number in range(500)]),
+        struct.pack("<200I", *range(200)),
+        struct.pack("<200d", *[number / 7 for number in range(200)]),
+    ):
+        assert decode(data) is None
+        assert encoding_of(data, False) == ""
+
+
+def test_random_bytes_are_not_taken_for_text() -> None:
+    chance = random.Random(7)
+    taken = {size: sum(decode(chance.randbytes(size)) is not None for _ in range(2_000)) for size in (16, 32, 64, 512)}
+    assert taken[16] <= 4 and taken[32] <= 2 and taken[64] <= 2 and taken[512] == 0, taken
+
+
+def test_utf8_with_a_fault_is_not_taken_for_western() -> None:
+    assert decode("Die Fähre nach Norderney fährt täglich".encode() + b"\xff") is None
+    assert decode("– The ferry leaves –".encode() + b" \xe9t\xe9") is None
+
+
+@given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode("cp1252", "ignore")))
+def test_what_is_decoded_can_be_encoded_again(data: bytes) -> None:
+    found = decode(data)
+    if found is not None:
+        mark = next((mark for mark, encoding in MARKS if data.startswith(mark) and encoding == found[1]), b"")
+        assert mark + found[0].encode(found[1]) == data
+        assert encoding_of(data, True) == found[1]
+
+
+def test_much_is_judged_quickly() -> None:
+    data = ("Die Fähre nach Norderney fährt täglich. " * 200_000).encode("cp1252")
+    began = time.monotonic()
+    assert decode(data) is not None
+    assert time.monotonic() - began < 2
