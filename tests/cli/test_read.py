@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,6 +89,20 @@ def test_several_contents_go_into_a_folder_and_stay_there(harbour: str, start: S
     process = start("read", "-o", "file", harbour, "a://folder/")
     assert "-o FOLDER/" in process.communicate(timeout=20)[1]
     assert process.returncode == 2
+
+
+def test_what_comes_in_windows_is_written_whole(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "charts").mkdir()
+    lines = "".join(f"{number} fathoms\n" for number in range(10_000))
+    (tmp_path / "charts" / "depths.log").write_text(lines)
+    serve = ("--", sys.executable, "-m", "wharfinger", "serve", "--stdio", "--max-size", "50KiB", "charts")
+    process = start("read", "-o", "all.log", "file:///charts/depths.log", *serve)
+    assert process.communicate(timeout=30)[1].splitlines()[-1] == f"Wrote all.log ({len(lines) / 1024:.0f} KiB)."
+    assert (tmp_path / "all.log").read_text() == lines
+    assert start("read", "-o", "-", "file:///charts/depths.log", *serve).communicate(timeout=30)[0] == lines
+    shown, told = start("read", "file:///charts/depths.log", *serve).communicate(timeout=30)
+    assert shown == lines[: len(shown)]
+    assert f"file:///charts/depths.log?bytes={len(shown)}-" in told
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.client.harbour import Berth, harbour
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
 from wharfinger.client import Change
+from wharfinger.client.results import ReadResult
 from wharfinger.client.retrying import NEVER
 from wharfinger.errors import (
     ConnectionLost,
@@ -238,6 +239,14 @@ def test_tool_results_are_the_type_that_was_asked_for() -> None:
                 await client.call_tool("give", returns=Ship)
 
     run(test())
+
+
+def test_contents_that_only_say_how_to_go_on_are_not_in_the_way() -> None:
+    first = t.ResourceContents(uri="file:///a", text="one\n")
+    ahead = t.ResourceContents(uri="file:///a?bytes=4-", text="[…]", meta={"wharfinger/summary": True})
+    read = ReadResult("file:///a", t.ReadResourceResult(contents=[first, ahead]))
+    assert read.text == "one\n"
+    assert len(read.contents) == 2
 
 
 def test_several_contents_are_not_one_text() -> None:

@@ -40,7 +40,7 @@ def test_no_spelling_leads_out_and_the_answers_look_alike(charts: Path) -> None:
         "none", "a.txt/", "a.txt/x", "../charts-evil/b.txt", "%2e%2e/charts-evil/b.txt", "..%2fcharts-evil%2fb.txt",
         "%252e%252e/charts-evil/b.txt", "sub/../a.txt", "sub%2fb.txt", "..\\charts-evil\\b.txt", "/etc/passwd",
         "a.txt%00",
-        "%c0%ae%c0%ae/charts-evil/b.txt", "out/b.txt", "out", "zero", "fifo", "~", "$HOME", "*", "a.txt?x", "a.txt#x",
+        "%c0%ae%c0%ae/charts-evil/b.txt", "out/b.txt", "out", "zero", "fifo", "~", "$HOME", "*", "a.txt#x",
     )  # fmt: skip
     with Stdio("serve", str(charts)) as server:
         shapes = set()
@@ -49,6 +49,12 @@ def test_no_spelling_leads_out_and_the_answers_look_alike(charts: Path) -> None:
             error = read_file(server, uri)
             shapes.add((error["code"], error["message"].replace(uri, "")))
         assert shapes == {(-32602, "Resource not found: ")}
+        windows = [
+            read_file(server, f"file:///charts/{path}?{bad}") for path in ("a.txt", "none") for bad in ("x", "x=1")
+        ]
+        assert windows[:2] == windows[2:]
+        hidden = read_file(server, "file:///charts/out/b.txt?bytes=0-1")["message"]
+        assert hidden == "Resource not found: file:///charts/out/b.txt?bytes=0-1"
         assert read_file(server, "file:///charts/%zz")["code"] == -32602
         assert len(str(read_file(server, "file:///charts/" + "a" * 2 * MIB))) < 1_000
         assert read_file(server, "file:///charts/a.txt")[0]["text"] == "a"
@@ -68,16 +74,21 @@ def test_names_that_are_no_text_go_all_the_way(charts: Path) -> None:
 def test_content_is_told_as_what_it_is(charts: Path) -> None:
     """R23, R24, R25, R26."""
     (charts / "latin.txt").write_bytes(b"caf\xe9")
+    (charts / "other.txt").write_bytes("Паром".encode("koi8-r"))
     (charts / "lines.txt").write_bytes(b"a\r\nb\r")
     (charts / "png.txt").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
     (charts / "large.bin").touch()
     os.truncate(charts / "large.bin", 64 * MIB)
     with Stdio("serve", str(charts)) as server:
-        assert read_file(server, "file:///charts/latin.txt")[0]["blob"] == "Y2Fm6Q=="
+        (latin,) = read_file(server, "file:///charts/latin.txt")
+        assert (latin["text"], latin["_meta"]["wharfinger/encoding"]) == ("café", "windows-1252")
+        assert read_file(server, "file:///charts/other.txt")[0]["blob"] == "8MHSz80="
         assert read_file(server, "file:///charts/lines.txt")[0]["text"] == "a\r\nb\r"
         assert read_file(server, "file:///charts/png.txt")[0]["mimeType"] == "image/png"
         base = server.forget_peak()
-        assert read_file(server, "file:///charts/large.bin")["data"]["limit"] == 32 * MIB
+        large = read_file(server, "file:///charts/large.bin")
+        assert large[0]["_meta"]["wharfinger/window"] == {"begin": 0, "end": MIB // 4, "size": 64 * MIB}
+        assert large[1]["uri"] == large[0]["_meta"]["wharfinger/next"] == "file:///charts/large.bin?bytes=262144-"
         assert server.peak - base < 8 * MIB
 
 

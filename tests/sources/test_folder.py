@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Callable
@@ -18,15 +19,36 @@ from tests.sources.conftest import many_names
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.uri_template import UriTemplate
-from wharfinger.sources import folder
+from wharfinger.server.source import VERSION, version_of
+from wharfinger.sources.file_content import Kept
 from wharfinger.sources.folder import CHILDREN, ENCODING, SUMMARY, Folder, files, size_text
+from wharfinger.sources.line_index import LineIndex
+from wharfinger.sources.shown import iso
+from wharfinger.sources.windows import GUESSED, NEXT, WINDOW
 
 MODIFIED = 1_700_000_000
 AS_TEXT = "2023-11-14T22:13:20Z"
 
 
 def content(source: Folder, path: str) -> t.ResourceContents:
-    return source.read(f"{source.uri}/{path}").contents[0]
+    """What is read, with nothing but its version taken from `_meta`."""
+    return plain(source.read(f"{source.uri}/{path}").contents[0])
+
+
+def listed(source: Folder) -> dict[str, t.Resource]:
+    return {resource.uri: resource for resource in source.page(None, 100)[0]}
+
+
+def index_of(source: Folder, name: str) -> LineIndex:
+    known = source._lines._indexes.get((name,))
+    assert known is not None
+    return known[2]
+
+
+def plain(contents: t.ResourceContents) -> t.ResourceContents:
+    meta = dict(contents.meta or {})
+    assert meta.pop(VERSION)
+    return msgspec.structs.replace(contents, meta=meta or UNSET)
 
 
 # Listing
@@ -43,6 +65,7 @@ def test_a_file_is_listed_with_all_that_is_known_of_it(source: Folder, charts: P
         mime_type="text/x-typescript",
         size=24,
         annotations=t.Annotations(last_modified=AS_TEXT),
+        meta={VERSION: source.version("file:///charts/harbours/hull.ts")},
     )
     assert listed["file:///charts/harbours"] == t.Resource(
         uri="file:///charts/harbours",
@@ -68,7 +91,11 @@ def test_a_name_without_a_known_ending_is_listed_by_its_first_bytes(source: Fold
 
 def test_stat_tells_what_the_list_tells(source: Folder) -> None:
     for resource in source.page(None, 100)[0]:
-        assert source.stat(resource.uri) == resource
+        found = source.stat(resource.uri)
+        assert version_of(found)
+        if resource.mime_type == "inode/directory":  # its version takes a look at what is in it
+            found.meta = UNSET
+        assert found == resource
 
 
 def test_pages_end_with_the_last_resource(source: Folder) -> None:
@@ -144,7 +171,7 @@ def test_text_is_served_unchanged(
     [
         ("a.txt", b"\x89PNG\r\n\x1a\n", "image/png"),
         ("nul.txt", b"a\0b", "application/octet-stream"),
-        ("latin.csv", b"F\xe4hre", "text/csv"),
+        ("cyrillic.csv", "Паром".encode("koi8-r"), "text/csv"),
         ("a.pdf", b"%PDF-1.4\n%%EOF", "application/pdf"),
         ("a.bin", bytes(range(256)), "application/octet-stream"),
     ],
@@ -162,28 +189,180 @@ def test_utf16_is_decoded_and_told(source: Folder, charts: Path) -> None:
     assert (read.text, read.mime_type, read.meta) == ("port,höhe\r\n", "text/csv", {ENCODING: "utf-16-le"})
 
 
+def test_what_older_systems_wrote_is_decoded_and_told_as_a_guess(source: Folder, charts: Path) -> None:
+    (charts / "old.csv").write_bytes("port,höhe\r\n".encode("latin-1"))
+    read = content(source, "old.csv")
+    assert (read.text, read.mime_type) == ("port,höhe\r\n", "text/csv")
+    assert read.meta == {ENCODING: "windows-1252", GUESSED: True}
+    window = source.read(f"{source.uri}/old.csv?bytes=5-8").contents[0]
+    assert window.text == "höhe" and window.meta is not UNSET and window.meta[GUESSED] is True
+
+
 def test_the_answer_carries_the_uri_that_was_asked_for(source: Folder) -> None:
     uri = f"{source.uri}/%52EADME.md"
     assert source.read(uri).contents[0].uri == uri
     assert source.stat(uri).uri == uri
 
 
-def test_a_file_above_the_limit_is_refused_with_the_limit_and_the_setting(charts: Path) -> None:
+def test_a_file_above_the_limit_is_read_as_its_first_window(charts: Path) -> None:
     source = files(charts, max_size=10)
     (charts / "ten.txt").write_text("0123456789")
     assert content(source, "ten.txt").text == "0123456789"
-    (charts / "eleven.txt").write_text("0123456789x")
-    with pytest.raises(InvalidArgument, match=r"11 B.*10 B.*max_size=10") as caught:
-        content(source, "eleven.txt")
-    assert caught.value.data == {"uri": f"{source.uri}/eleven.txt", "size": 11, "limit": 10}
+    (charts / "more.txt").write_text("0123\n" * 500_000)
+    first, further = source.read(f"{source.uri}/more.txt").contents
+    assert (first.text, first.uri) == ("0123\n" * 2_000, f"{source.uri}/more.txt")
+    assert first.meta is not UNSET and first.meta[NEXT] == further.uri == f"{source.uri}/more.txt?bytes=10000-"
+    assert source.read(further.uri).contents[0].text == "0123\n" * 2_000
+    assert source.claims(further.uri)
 
 
-def test_a_large_sparse_file_is_refused_without_being_read(source: Folder, charts: Path) -> None:
+def test_a_large_sparse_file_is_not_loaded(source: Folder, charts: Path) -> None:
     with (charts / "huge.bin").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(InvalidArgument, match=r"1\.0 TiB"):
-        content(source, "huge.bin")
+    first = source.read(f"{source.uri}/huge.bin").contents[0]
+    assert first.blob == bytes(256 << 10)
+    assert first.meta is not UNSET
+    assert first.meta[WINDOW] == {"begin": 0, "end": 256 << 10, "size": 1 << 40}
     assert source.stat(f"{source.uri}/huge.bin").size == 1 << 40
+    assert source.read(f"{source.uri}/huge.bin?bytes={1 << 39}-{(1 << 39) + 9}").contents[0].blob == bytes(10)
+
+
+@pytest.mark.parametrize(
+    ("query", "text"), [("lines=2-2", "port\n"), ("bytes=2-5", "a\npo"), ("tail=1", "quay"), ("lines=3-", "quay")]
+)
+def test_any_file_is_read_in_windows(source: Folder, charts: Path, query: str, text: str) -> None:
+    (charts / "a b?.txt").write_text("a a\nport\nquay")
+    uri = f"{source.uri}/a%20b%3F.txt?{query}"
+    assert source.read(uri).contents[0].text == text
+    stat = source.stat(uri)
+    assert (stat.uri, stat.size, stat.name) == (uri, UNSET, "a b?.txt")
+    assert source.version(uri) == source.version(f"{source.uri}/a%20b%3F.txt")
+
+
+@pytest.mark.parametrize("query", ["", "lines", "lines=2-1", "rows=1-2", "lines=9-", "bytes=99-"])
+def test_a_window_that_cannot_be_is_told(source: Folder, charts: Path, query: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"lines=|lines|bytes"):
+        source.read(f"{source.uri}/README.md?{query}")
+
+
+def test_a_folder_has_no_windows_and_what_is_missing_has_none_either(source: Folder) -> None:
+    with pytest.raises(InvalidArgument, match="folder"):
+        source.read(f"{source.uri}/harbours?lines=1-2")
+    for path in ("none.md", ".git/config", "../charts/README.md"):
+        with pytest.raises(ResourceNotFound):
+            source.read(f"{source.uri}/{path}?lines=1-2")
+
+
+def test_a_large_blob_stays_in_its_file_until_it_is_sent(source: Folder, charts: Path) -> None:
+    data = os.urandom(3 << 20)
+    (charts / "large.bin").write_bytes(data)
+    contents = source.read(f"{source.uri}/large.bin").contents[0]
+    stored = t.stored_in(contents)
+    assert stored is not None
+    assert len(stored) == len(data)
+    (charts / "large.bin").unlink()
+    assert stored.read(1_000_000, 5) == data[1_000_000:1_000_005]
+    assert isinstance(stored.content, Kept)
+    descriptor = stored.content.descriptor
+    os.fstat(descriptor)
+    del stored
+    contents.blob = UNSET
+    gc.collect()
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(descriptor)
+
+
+def test_another_content_has_another_version_and_the_same_keeps_it(source: Folder, charts: Path) -> None:
+    uri = f"{source.uri}/README.md"
+    before = source.version(uri)
+    assert before == source.version(uri) == version_of(listed(source)[uri])
+    os.utime(charts / "README.md", (MODIFIED, MODIFIED))
+    old = source.version(uri)
+    (charts / "README.md").write_text("x" * (charts / "README.md").stat().st_size)
+    os.utime(charts / "README.md", (MODIFIED, MODIFIED))
+    assert len({before, old, source.version(uri)}) == 3  # the same size and time: ctime tells
+
+
+def test_what_changed_long_ago_may_be_kept_and_what_just_changed_may_not(source: Folder, charts: Path) -> None:
+    os.utime(charts / "README.md", (MODIFIED, MODIFIED))
+    old = source.read(f"{source.uri}/README.md")
+    assert (old.ttl_ms, old.cache_scope) == (60_000, "public")
+    (charts / "README.md").write_text("new")
+    new = source.read(f"{source.uri}/README.md").ttl_ms
+    assert new is not UNSET and new < 5_000
+    directory = source.read(source.uri).ttl_ms
+    assert directory is not UNSET and directory < 5_000
+
+
+def test_lines_of_a_log_that_grew_are_found_from_where_they_were_known(source: Folder, charts: Path) -> None:
+    line = b"2026-07-01 a line of a log that is not short\n"
+    number = 100_000
+    with (charts / "tides.log").open("wb") as file:
+        file.write(line * number)
+    uri = f"{source.uri}/tides.log"
+    assert source.read(f"{uri}?lines={number}-").contents[0].text == line.decode()
+    index = index_of(source, "tides.log")
+    known = index.scanned
+    assert known > 3 << 20
+    with (charts / "tides.log").open("ab") as file:
+        file.write(b"last\n")
+    assert source.read(f"{uri}?lines={number + 1}-").contents[0].text == "last\n"
+    assert index_of(source, "tides.log") is index
+    (charts / "tides.log").write_bytes(b"another\n" * 600_000)
+    assert source.read(f"{uri}?lines=600000-").contents[0].text == "another\n"
+    assert index_of(source, "tides.log") is not index
+
+
+# Search
+
+
+def test_documents_are_all_files_in_pages(source: Folder, charts: Path) -> None:
+    found = []
+    after: str | None = None
+    while True:
+        page, after = source.documents(after, 2)
+        found += page
+        if after is None:
+            break
+    assert [document.title for document in found] == [
+        "README.md",
+        "empty.txt",
+        "tides.csv",
+        "harbours/hull.ts",
+        "harbours/north/buoy.png",
+    ]
+    for document in found:
+        assert document.version == source.version(document.uri)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("höhe\n".encode(), "höhe\n"),
+        ("höhe\n".encode("utf-16"), "höhe\n"),
+        (b"a" * 300_000 + "é".encode() * 300_000, "a" * 300_000 + "é" * 300_000),
+        (b"a" * 300_000 + b"\xff\0b", "a" * 300_000 + "\ufffd b"),
+        (b"\x89PNG\r\n\x1a\n\0\0", ""),
+        (b"%PDF-1.4\n", ""),
+        (b"", ""),
+    ],
+)
+def test_the_text_to_search_comes_in_pieces(source: Folder, charts: Path, data: bytes, text: str) -> None:
+    (charts / "x.txt").write_bytes(data)
+    pieces = list(source.text(f"{source.uri}/x.txt"))
+    assert "".join(pieces) == text
+    assert all(len(piece) <= 300_000 for piece in pieces)
+
+
+def test_the_text_of_what_is_missing_is_not_found(source: Folder) -> None:
+    with pytest.raises(ResourceNotFound):
+        list(source.text(f"{source.uri}/none"))
+
+
+def test_a_folder_says_what_it_publishes(source: Folder, charts: Path) -> None:
+    assert source.facts().startswith("5 files, ")
+    assert "watched by" in source.facts()
+    assert (source.name, source.uri, source.place) == ("charts", "file:///charts", str(charts))
 
 
 def test_a_file_whose_size_is_a_lie_is_read_to_its_end() -> None:
@@ -229,7 +408,8 @@ def test_a_directory_is_read_as_a_listing_and_one_content_for_each_child(source:
     for path in (charts / "harbours" / "hull.ts", charts / "harbours" / "north"):
         os.utime(path, (MODIFIED, MODIFIED))
     uri = f"{source.uri}/harbours"
-    assert source.read(uri).contents == [
+    first, *others = source.read(uri).contents
+    assert [plain(first), *others] == [
         t.ResourceContents(
             uri=uri,
             mime_type="text/plain",
@@ -266,6 +446,18 @@ def as_vscode(source: Folder, directory: str) -> dict[str, str]:
     return entries
 
 
+def test_vscode_shows_a_large_file_with_the_line_that_says_how_to_go_on(charts: Path) -> None:
+    """Its `_readURI` joins all contents whose path is that of the URI, whatever their query."""
+    (charts / "tides.log").write_text("high\n" * 100_000)
+    source = files(charts, max_size=100_000)
+    uri = f"{source.uri}/tides.log"
+    parts = [part for part in source.read(uri).contents if urlsplit(part.uri).path == urlsplit(uri).path]
+    shown = "".join(str(part.text) for part in parts)
+    assert shown == "high\n" * 2_000 + (
+        f"\n[Bytes 0-9,999 of 500,000, lines 1-2,000. To go on, read {uri}?bytes=10000-]\n"
+    )
+
+
 def test_vscode_sees_files_and_directories_as_what_they_are(source: Folder, charts: Path) -> None:
     assert as_vscode(source, f"{source.uri}/") == {
         "harbours": "directory", "README.md": "file", "empty.txt": "file", "tides.csv": "file",
@@ -294,7 +486,7 @@ def test_a_directory_with_too_many_entries_says_so(source: Folder, charts: Path)
     many_names(many, [f"{number:04d}.txt" for number in range(CHILDREN + 5)])
     contents = source.read(f"{source.uri}/many").contents
     assert len(contents) == CHILDREN + 1
-    assert "Only the first 1,000 of 1,005 entries follow." in str(contents[0].text)
+    assert "Only the first 1,000 entries follow." in str(contents[0].text)
 
 
 def test_an_empty_directory_is_no_empty_answer(source: Folder, charts: Path) -> None:
@@ -407,4 +599,4 @@ def test_sizes_are_written_for_people(octets: int, text: str) -> None:
 
 @pytest.mark.parametrize("seconds", [1e30, -1e30, float(1 << 62)])
 def test_a_time_that_is_none_is_left_out(seconds: float) -> None:
-    assert folder._iso(seconds) == ""
+    assert iso(seconds) == ""

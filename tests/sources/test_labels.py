@@ -9,28 +9,23 @@ import pytest
 
 from wharfinger.errors import WharfingerError
 from wharfinger.sources.folder import files
-from wharfinger.sources.labels import LabelledPath, UnusableFolder, label_paths, parse_path_argument, resolve_root
+from wharfinger.sources.labels import UnusableFolder, free, resolve_root, split_label
 
 
 def test_a_path_may_be_given_a_name() -> None:
-    assert parse_path_argument("maps=/srv/charts") == LabelledPath("/srv/charts", "maps")
-    assert parse_path_argument("/srv/charts") == LabelledPath("/srv/charts", None)
+    assert split_label("maps=/srv/charts") == ("/srv/charts", "maps")
+    assert split_label("/srv/charts") == ("/srv/charts", None)
 
 
 def test_a_path_that_exists_is_a_path_whatever_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b").mkdir()
-    assert parse_path_argument("a=b") == LabelledPath("a=b", None)
+    assert split_label("a=b") == ("a=b", None)
 
 
-def test_every_path_gets_a_label_of_its_own() -> None:
-    labelled = label_paths(["/one/docs", "/two/docs", "docs-2=/three", "/four/docs"])
-    assert [label for _, label in labelled] == ["docs", "docs-3", "docs-2", "docs-4"]
-
-
-def test_a_name_chosen_twice_is_refused() -> None:
-    with pytest.raises(UnusableFolder, match="given twice"):
-        label_paths(["a=/x", "a=/y"])
+def test_a_label_that_is_taken_gets_a_number() -> None:
+    assert free("docs", ()) == "docs"
+    assert free("docs", {"docs", "docs-2"}) == "docs-3"
 
 
 def test_a_missing_folder_is_shown_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

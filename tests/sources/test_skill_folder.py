@@ -14,6 +14,7 @@ from tests.server.driving import ask, listed, looped, read
 from tests.sources.conftest import Told
 from wharfinger import Server
 from wharfinger.errors import ResourceNotFound
+from wharfinger.server.source import VERSION
 from wharfinger.sources import Skills, UnusableFolder, files, skills
 from wharfinger.sources.skill_folder import MOST_FILES
 
@@ -412,3 +413,24 @@ async def test_the_skills_of_a_part_are_skills_of_the_whole(root: Path, tmp_path
 def test_it_says_what_it_is(root: Path) -> None:
     assert repr(skills(root, prefix="acme")) == f"skills({str(root)!r}) at skill://acme"
     assert isinstance(skills(root), Skills)
+
+
+def test_files_of_skills_are_read_in_windows_and_searched_and_nothing_else_is(root: Path) -> None:
+    write(
+        root, **{"pdf/notes.txt": b"one\ntwo\nthr\xe9e\n", "pdf/plain.txt": b"one\ntwo\n", "apart/notes.txt": b"one\n"}
+    )
+    source = skills(root)
+    assert source.read("skill://pdf/plain.txt?lines=2-2").contents[0].text == "two\n"
+    assert source.read("skill://pdf/notes.txt?lines=3-3").contents[0].blob == b"thr\xe9e\n"
+    assert source.stat("skill://pdf/notes.txt?lines=2-2").uri == "skill://pdf/notes.txt?lines=2-2"
+    assert "".join(source.text("skill://pdf/notes.txt")) == "one\ntwo\nthrée\n"
+    for uri in ("skill://apart/notes.txt", "skill://apart/notes.txt?lines=1-1"):
+        with pytest.raises(ResourceNotFound):
+            source.read(uri)
+        with pytest.raises(ResourceNotFound):
+            list(source.text(uri))
+    documents = {document.uri: document for document in source.documents(None, 1_000)[0]}
+    assert "skill://pdf/notes.txt" in documents and "skill://apart/notes.txt" not in documents
+    version = source.version("skill://pdf/notes.txt")
+    assert documents["skill://pdf/notes.txt"].version == version
+    assert source.read("skill://pdf/notes.txt").contents[0].meta == {VERSION: version}

@@ -274,3 +274,52 @@ def test_a_process_that_watches_ends_without_complaint(charts: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, str(charts)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# Windows
+
+
+def test_a_window_is_told_when_what_it_shows_changes_and_not_when_its_file_only_grows(
+    live: Folder, charts: Path, told: Told
+) -> None:
+    path = charts / "tides.log"
+    path.write_text("one\ntwo\nthree\n")
+    uri = f"{live.uri}/tides.log"
+    still = Told()
+    growing = [uri, f"{uri}?tail=1", f"{uri}?lines=3-9", f"{uri}?bytes=4-"]
+    for watched in growing:
+        live.attach(watched, told)
+    for watched in (f"{uri}?lines=1-2", f"{uri}?bytes=0-3"):
+        live.attach(watched, still)
+    ready(live, charts, told)
+    still.changes.clear()  # what was written just before is told by the first look
+    for number in range(3):
+        with path.open("a") as file:
+            file.write(f"{number}\n")
+        told.wait_for(*growing)
+    assert not still.changes
+    path.write_text("ONE\ntwo\nthree\n")
+    told.wait_for(*growing)
+    still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
+    path.unlink()
+    told.wait_for(*growing)
+    still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
+    path.write_text("ONE\ntwo\nthree\n")
+    still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
+
+
+def test_many_windows_of_a_file_are_told_of_any_change(live: Folder, charts: Path, told: Told) -> None:
+    path = charts / "tides.log"
+    path.write_text("line\n" * 200)
+    uris = [f"{live.uri}/tides.log?lines={line}-{line}" for line in range(1, 100)]
+    for uri in uris:
+        live.attach(uri, told)
+    ready(live, charts, told)
+    with path.open("a") as file:
+        file.write("more\n")
+    told.wait_for(*uris)
+
+
+def test_a_window_that_cannot_be_is_not_watched(source: Folder, told: Told) -> None:
+    source.attach(f"{source.uri}/README.md?lines", told)
+    assert not source._watch._watched

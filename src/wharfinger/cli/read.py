@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -39,8 +40,8 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
     """Read the resource URI.
 
     Text and bytes come out as they are; several contents, such as those of a directory, each with a line before them
-    that names it. At a terminal text is in colour (with the extra `pretty`), and of binary content only is told what it
-    is: -o FILE or a pipe takes it.
+    that names it. Of what comes in windows the first is shown; -o FILE takes all of them. At a terminal text is in
+    colour (with the extra `pretty`), and of binary content only is told what it is: -o FILE or a pipe takes it.
     """
     target, (uri, *more) = split_words(ctx, words, ("URI",))
     if more:
@@ -48,22 +49,70 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
     from wharfinger.cli.connecting import connecting, with_client
     from wharfinger.cli.talking import Talking
 
+    into_folder = output is not None and (output.endswith(("/", os.sep)) or Path(output).is_dir())
+
     async def work(client: Client) -> Any:
-        return (await client.read_resource(uri)).result
+        result = (await client.read_resource(uri)).result
+        if output and not as_json and not into_folder:
+            await save_windows(ctx, client, result.contents, output)
+        return result
 
     result = with_client(ctx, target, connecting(options), work, **Talking(ctx.obj).handlers)
-    if output == "-":
+    contents, further = apart(result.contents)
+    if as_json and output == "-":
         from wharfinger.cli.output import print_bytes
 
-        print_bytes(json_bytes(result) if as_json else b"".join(octets(content) for content in result.contents))
+        print_bytes(json_bytes(result))
     elif as_json:
         save(ctx, Path(output), json_bytes(result)) if output else show_json(result)
-    elif output and (output.endswith(("/", os.sep)) or Path(output).is_dir()):
-        save_all(ctx, Path(output), result.contents)
-    elif output:
-        save(ctx, Path(output), only(ctx, result.contents))
-    else:
-        show(result.contents)
+    elif output and into_folder:
+        save_all(ctx, Path(output), contents)
+    elif not output:
+        show(contents)
+    if further is not None and not as_json and (into_folder or not output):
+        from wharfinger.cli.words import printable
+
+        click.echo(printable(str(further.text).strip()), err=True)
+
+
+def apart(contents: list[ResourceContents]) -> tuple[list[ResourceContents], ResourceContents | None]:
+    """Take what a server says of the next window away from the contents."""
+    from wharfinger.sources.windows import says_how_to_go_on
+
+    further = next((content for content in contents[1:] if says_how_to_go_on(content)), None)
+    return [content for content in contents if content is not further], further
+
+
+async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIterator[bytes]:
+    """Yield what was read, and the windows that follow it."""
+    contents, further = apart(contents)
+    yield b"".join(map(octets, contents))
+    while further is not None:
+        contents, further = apart((await client.read_resource(further.uri)).result.contents)
+        yield octets(contents[0])
+
+
+def opened(output: str) -> BinaryIO:
+    """Open a file for writing, once there is something to write."""
+    return Path(output).open("wb")
+
+
+async def save_windows(ctx: click.Context, client: Client, contents: list[ResourceContents], output: str) -> None:
+    """Write a content to a file or stdout; one that comes in windows is whole then."""
+    from wharfinger.cli.output import print_bytes
+    from wharfinger.cli.words import size
+
+    if output == "-":
+        async for data in windows(client, contents):
+            print_bytes(data)
+        return
+    only(ctx, apart(contents)[0])
+    with opened(output) as file:
+        async for data in windows(client, contents):
+            file.write(data)
+        total = file.tell()
+    if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+        click.echo(f"Wrote {output} ({size(total)}).", err=True)
 
 
 def octets(content: ResourceContents) -> bytes:

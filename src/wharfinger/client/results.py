@@ -57,6 +57,10 @@ class Listing(Generic[T]):
             cursor = following
         raise InvalidResponse(f"The server's list has more than {self._most} pages; set a larger number of pages.")
 
+    async def page(self, cursor: str | UnsetType = UNSET) -> Page[T]:
+        """One page, and the cursor of the next one, or UNSET: for whoever keeps the place themselves."""
+        return await self._page(cursor)
+
     async def _all(self) -> list[T]:
         items: list[T] = []
         try:
@@ -68,6 +72,10 @@ class Listing(Generic[T]):
             # The cursor is of no use any more, since the list changed, or the page before was one that is kept.
             return [item async for item in self]
         return items
+
+
+SUMMARY = "wharfinger/summary"
+"""In `_meta` of contents that are about the others, and not what was asked for."""
 
 
 class ReadResult:
@@ -145,9 +153,15 @@ class ReadResult:
 
     def _only(self) -> t.ResourceContents:
         contents = self.result.contents
-        if len(contents) != 1:
-            raise ValueError(f"{self.uri} has {len(contents)} contents: use .contents")
-        return contents[0]
+        own = contents if len(contents) == 1 else [content for content in contents if not _is_summary(content)]
+        if len(own) != 1:
+            raise ValueError(f"{self.uri} has {len(own)} contents: use .contents")
+        return own[0]
+
+
+def _is_summary(content: t.ResourceContents) -> bool:
+    """Whether it only says something about what is read, such as how to go on: servers of ours mark it so."""
+    return content.meta is not UNSET and bool(content.meta.get(SUMMARY))
 
 
 class ToolResult(Generic[T]):

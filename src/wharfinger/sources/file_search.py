@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.mime import SNIFFED, by_name, by_signature, decode_text
+from wharfinger.server.source import Hit, Hits
 from wharfinger.sources.safe_open import NotServed, holds, open_file
 from wharfinger.sources.tree import Entry, Parts, Tree
 
-__all__ = ["Bounds", "Found", "Results", "search_tree"]
+__all__ = ["Bounds", "Found", "Results", "hits_of", "search_tree"]
 
 SNIPPET = 200  # characters
 
@@ -55,6 +59,20 @@ class _Budget:
         if self.bytes >= self.bounds.bytes:
             return f"after {self.bounds.bytes >> 20} MiB of text"
         return ""
+
+
+def hits_of(tree: Tree, query: str, limit: int, describe: Callable[[Parts], t.Resource]) -> Hits:
+    """What is found as hits, each with its resource; what is gone meanwhile, or is not published, is left out."""
+    results = search_tree(tree, query, limit)
+    hits = Hits()
+    hits.cut = results.cut
+    for found in results.found:
+        try:
+            resource = describe(found.parts)
+        except (ResourceNotFound, InvalidArgument):
+            continue
+        hits.append(Hit(uri=resource.uri, title=str(resource.title), snippet=found.snippet, resource=resource))
+    return hits
 
 
 def search_tree(tree: Tree, query: str, limit: int, bounds: Bounds | None = None) -> Results:

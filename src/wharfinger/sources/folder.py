@@ -7,57 +7,48 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server import mime
-from wharfinger.server.source import Changed, Hit, Hits, Source
+from wharfinger.server.source import VERSION, Changed, Document, Hits, Source
+from wharfinger.sources.completing import complete_path
+from wharfinger.sources.counting import Count, count
+from wharfinger.sources.cursors import read_position
+from wharfinger.sources.decoding import text_pieces
+from wharfinger.sources.directories import CHILDREN, listing_text, modified_at, summaries
+from wharfinger.sources.file_content import Kept, content_of, listed_type, type_of, version_of_file
+from wharfinger.sources.file_search import hits_of
 from wharfinger.sources.file_uri import UnreadableUri, join_parts, quote, split_path
-from wharfinger.sources.ignore import Choice, Verdict
-from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root
-from wharfinger.sources.safe_open import Handle, NotServed, holds, open_file, stat_entry
-from wharfinger.sources.tree import Entry, Listing, Parts, Place, Position, Tree, read_key, write_key
+from wharfinger.sources.freshness import ttl_ms
+from wharfinger.sources.ignore import Choice
+from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root, usable_label
+from wharfinger.sources.line_index import LineIndexes
+from wharfinger.sources.safe_open import Handle, NotServed, holds, stat_entry
+from wharfinger.sources.shown import dated, many, shown, size_text
+from wharfinger.sources.tree import Entry, Listing, Parts, Place, Position, Tree, write_key
+from wharfinger.sources.versions import digest
 from wharfinger.sources.watch import Watch
+from wharfinger.sources.windows import (
+    ENCODING,
+    SUMMARY,
+    Window,
+    digest_of,
+    need_no_window,
+    parse,
+    read_content,
+    split_query,
+)
 
-__all__ = ["CHILDREN", "Count", "Folder", "UnusableFolder", "files", "size_text"]
+__all__ = ["CHILDREN", "ENCODING", "SUMMARY", "Count", "Folder", "UnusableFolder", "files", "size_text"]
 
 MIB = 1 << 20
-CHILDREN = 1_000
-"""Entries that the reading of a directory holds at most."""
-COMPLETIONS = 100  # values of one completion (all revisions, completion)
-COMPLETING = 0.1  # seconds for looking further than one directory
-
-ENCODING = "wharfinger/encoding"
-"""In `_meta` of a text that was not UTF-8: what it was decoded from."""
-SUMMARY = "wharfinger/summary"
-"""In `_meta` of a directory's child: its text says what the child is, and is not its content."""
-
-
-class Count(NamedTuple):
-    """How much a folder publishes, and how much of it not; `complete` is False where time ran out."""
-
-    files: int
-    directories: int
-    size: int
-    withheld: dict[Verdict, int]
-    complete: bool
-
-    def __str__(self) -> str:
-        amount = f"{'' if self.complete else 'more than '}{_many(self.files, 'file')}, {size_text(self.size)}"
-        reasons = [f"{self.withheld[why]:,} {words}" for why, words in _WITHHELD.items() if self.withheld.get(why)]
-        return f"{amount} ({', '.join(reasons)})" if reasons else amount
-
-
-_WITHHELD: Mapping[Verdict, str] = {
-    "ignored": "ignored by .gitignore",
-    "hidden": "hidden",
-    "secret": "like credentials",
-    "excluded": "excluded",
-}
+COUNTING = 0.4  # seconds in which what is published is counted to be told
+COMPARED = MIB  # bytes of a watched window that are read to know whether it changed
+COMPARED_WINDOWS = 64  # windows that are watched so; with more of them, each is told of any change
 
 
 def files(
@@ -83,7 +74,7 @@ def files(
         exclude: Patterns of what is never published.
         hidden: Publish names that begin with a dot, too.
         absolute_uris: Use the folder's real path in URIs, for a server and its client on the same machine.
-        max_size: Bytes of the largest file that is read.
+        max_size: Bytes that are read at once: of a larger file, the first window.
         poll: Watch by looking again and again, every so many seconds (True: 1); by default only where the system
             cannot tell of changes.
 
@@ -113,24 +104,25 @@ class Folder(Source):
         self, root: str, *, label: str | None, choice: Choice, absolute_uris: bool, max_size: int, poll: float | None
     ) -> None:
         self.root = root
-        self.label = default_label(root) if label is None else label
-        if self.label in ("", ".", "..") or "/" in self.label or "\0" in self.label:
-            raise UnusableFolder(f"{self.label!r} cannot be a name in URIs: choose another label.")
+        self.label = usable_label(default_label(root) if label is None else label, UnusableFolder)
+        self.name = self.label
+        self.place = root
         self.max_size = max_size
         self.uri = _absolute_uri(root) if absolute_uris else f"file:///{quote(self.label)}"
         self._inside = self.uri if self.uri.endswith("/") else self.uri + "/"
         self.tree = Tree(root, choice)
         self.template = f"{self._inside}{{+path}}"
-        shown = _shown(self.label)
+        label = shown(self.label)
         self.templates = [
             t.ResourceTemplate(
                 uri_template=self.template,
-                name=shown,
-                title=f"Any file or folder in {shown}",
-                description=f"Path of a file or folder in {shown}, each part percent-encoded, such as docs/guide.md.",
+                name=label,
+                title=f"Any file or folder in {label}",
+                description=f"Path of a file or folder in {label}, each part percent-encoded, such as docs/guide.md.",
             )
         ]
-        self._watch = Watch(self.tree, self._locate, poll)
+        self._lines = LineIndexes()
+        self._watch = Watch(self.tree, lambda uri: self._locate(split_query(uri)[0]), poll, self._shown_by)
 
     def __repr__(self) -> str:
         return f"files({self.root!r}, label={self.label!r})"
@@ -165,12 +157,7 @@ class Folder(Source):
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """At most `limit` resources behind the key, and the key of the next page."""
         resources: list[t.Resource] = []
-        position: Position | None = None
-        if after is not None:
-            try:
-                position = read_key(after)
-            except ValueError:
-                raise InvalidArgument("This cursor is not valid here: list again without one.") from None
+        position = None if after is None else read_position(after)
         self._watch.asked = time.monotonic()
         entries = self.tree.walk(position)
         try:
@@ -223,7 +210,7 @@ class Folder(Source):
                 status = stat_entry(handle, name)
         except NotServed:
             return None
-        return self._describe(parts, mime.DIRECTORY if directory else _listed_type(handle, name), status)
+        return self._describe(parts, mime.DIRECTORY if directory else listed_type(handle, name), status)
 
     def _resource(self, entry: Entry) -> t.Resource | None:
         if not entry.directory:
@@ -235,260 +222,199 @@ class Folder(Source):
             return None
 
     def _describe(self, parts: Parts, kind: str, status: os.stat_result, uri: str = "") -> t.Resource:
-        name = _shown(parts[-1] if parts else self.label)
-        modified = _iso(status.st_mtime)
+        directory = kind == mime.DIRECTORY
+        name = shown(parts[-1] if parts else self.label)
         return t.Resource(
             uri=uri or self.uri_of(parts),
             name=name,
-            title="/".join([_shown(part) for part in parts]) if len(parts) > 1 else name,
+            title="/".join([shown(part) for part in parts]) if len(parts) > 1 else name,
             mime_type=kind,
-            size=UNSET if kind == mime.DIRECTORY else status.st_size,
-            annotations=t.Annotations(last_modified=modified) if modified else UNSET,
+            size=UNSET if directory else status.st_size,
+            annotations=dated(status.st_mtime),
+            meta=UNSET if directory else {VERSION: version_of_file(status)},
         )
 
     def stat(self, uri: str) -> t.Resource:
-        """What is known of a URI that can be read, without reading it.
+        """What is known of a URI that can be read, without reading it; of a window, what is known of its file.
 
         Raises:
             ResourceNotFound: missing or not published, which look the same.
+            InvalidArgument: the URI asks for a window that cannot be.
         """
-        parts, only_directory = self._locate(uri)
+        base, query = split_query(uri)
+        window = parse(query)
+        parts, only_directory = self._locate(base)
         try:
             if not only_directory:
                 try:
                     with self.tree.file(parts) as descriptor:
-                        kind = _type(parts[-1], descriptor)
-                        return self._describe(parts, kind, os.fstat(descriptor), uri)
+                        kind = type_of(parts[-1], descriptor)
+                        found = self._describe(parts, kind, os.fstat(descriptor), uri)
+                        if window is not None:
+                            found.size = UNSET
+                        return found
                 except NotServed:
                     pass
-            with self.tree.directory(parts) as place, holds():
-                return self._describe(parts, mime.DIRECTORY, os.stat(place.handle), uri)
+            with self.tree.directory(parts) as place:
+                need_no_window(window)
+                with holds():
+                    found = self._describe(parts, mime.DIRECTORY, os.stat(place.handle), uri)
+                children, _ = self._children(place, parts, None, CHILDREN)
+                found.meta = {VERSION: digest(self._listing_text(parts, place, children))}
+                return found
         except NotServed:
             raise ResourceNotFound(uri) from None
 
     # Reading
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """The content of a file, or a directory's listing with one more content for each child.
+        """The content of a file, or a window of it; or a directory's listing with one more content for each child.
 
         Raises:
             ResourceNotFound: missing or not published, which look the same.
-            InvalidArgument: the file is larger than `max_size`.
+            InvalidArgument: the URI asks for a window that cannot be.
         """
-        parts, only_directory = self._locate(uri)
+        return self._read(uri, self.max_size)
+
+    def _read(self, uri: str, most: int) -> t.ReadResourceResult:
+        base, query = split_query(uri)
+        window = parse(query)
+        parts, only_directory = self._locate(base)
         try:
             if not only_directory:
                 try:
                     with self.tree.file(parts) as descriptor:
-                        return self._read_file(uri, parts[-1], descriptor)
+                        return self._result(*self._contents(uri, base, parts, descriptor, window, most))
                 except NotServed:
                     pass
             with self.tree.directory(parts) as place:
+                need_no_window(window)
                 return self._read_directory(uri, parts, place)
         except NotServed:
             raise ResourceNotFound(uri) from None
 
-    def _read_file(self, uri: str, name: str, descriptor: int) -> t.ReadResourceResult:
-        size = os.fstat(descriptor).st_size
-        if size > self.max_size:
-            raise self._too_large(uri, size)
+    def _contents(
+        self, uri: str, base: str, parts: Parts, descriptor: int, window: Window | None, most: int
+    ) -> tuple[list[t.ResourceContents], float]:
+        """What is read of an open file, and when it was changed."""
         with holds():  # a file system may say only now that it does not want to (EACCES, ESTALE)
-            data = _read_all(descriptor, size, self.max_size)
-        if len(data) > self.max_size:
-            raise self._too_large(uri, len(data))
-        decoded = mime.decode_text(data)
-        kind = mime.classify(name, data[: mime.SNIFFED], decoded is not None)
-        if decoded is None or kind == mime.PDF:
-            return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=kind, blob=data)])
-        text, encoding = decoded
-        meta: dict[str, object] | UnsetType = UNSET if encoding == "utf-8" else {ENCODING: encoding}
-        return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=kind, text=text, meta=meta)])
+            status = os.fstat(descriptor)
+            version = version_of_file(status)
+            content = content_of(descriptor, status.st_size, most)
+            contents = read_content(
+                uri,
+                base,
+                parts[-1],
+                content,
+                window,
+                whole=most,
+                meta={VERSION: version},
+                lines=self._lines.of(parts, version, content, (status.st_dev, status.st_ino)) if window else None,
+                keep=lambda: Kept(descriptor, status.st_size),
+            )
+        return contents, status.st_mtime
 
-    def _too_large(self, uri: str, size: int) -> InvalidArgument:
-        return InvalidArgument(
-            f"This file has {size_text(size)}, and at most {size_text(self.max_size)} are read at once "
-            f"(max_size={self.max_size} of files(), --max-size of `wharfinger serve`).",
-            data={"uri": uri, "size": size, "limit": self.max_size},
-        )
+    def _result(self, contents: list[t.ResourceContents], modified: float) -> t.ReadResourceResult:
+        return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(modified), cache_scope=self.cache_scope)
 
     def _read_directory(self, uri: str, parts: Parts, place: Place) -> t.ReadResourceResult:
-        listing = self.tree.listing(place)
         children, _ = self._children(place, parts, None, CHILDREN)
-        text = self._listing_text(parts, listing, children)
-        contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text)]
-        contents += [_summary(child) for child in children]
-        return t.ReadResourceResult(contents=contents)
+        text = self._listing_text(parts, place, children)
+        meta = {VERSION: digest(text)}
+        contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=meta)]
+        contents += summaries(children)
+        with holds():
+            modified = os.stat(place.handle).st_mtime
+        return self._result(contents, max([modified, *map(modified_at, children)]))
 
-    def _listing_text(self, parts: Parts, listing: Listing, children: list[t.Resource]) -> str:
-        where = "/".join([_shown(part) for part in (self.label, *parts)])
-        lines = [f"{where}/ holds {_many(len(listing.directories), 'folder')} and {_many(len(listing.files), 'file')}."]
-        if len(listing) > CHILDREN:
-            lines.append(
-                f"Only the first {CHILDREN:,} of {len(listing):,} entries follow. "
-                f"The others are in resources/list, and in the completion of {self.template}."
-            )
-        if children:
-            lines.append("")
-        lines += [f"{child.name}{_facts(child)}  {child.uri}" for child in children]
-        return "\n".join(lines) + "\n"
+    def _listing_text(self, parts: Parts, place: Place, children: list[t.Resource]) -> str:
+        listing = self.tree.listing(place)
+        folders, others = len(listing.directories), len(listing.files)
+        where = "".join([f"{shown(part)}/" for part in (self.label, *parts)])
+        counted = f"{many(folders, 'folder')} and {many(others, 'file')}"
+        return listing_text(where, counted, children, self.template if folders + others > CHILDREN else "")
 
     # Finding
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Paths that begin with `value`, then those that have its last part in their name; directories end with `/`."""
-        if argument != "path":
-            return []
-        head, _, typed = value.rpartition("/")
-        try:
-            parts = split_path(head)[0] if head else ()
-            with self.tree.directory(parts) as place:
-                listing = self.tree.listing(place)
-        except (NotServed, UnreadableUri):
-            return []
-        wanted = _typed(typed)
-        found = _completions(parts, listing, wanted)
-        if wanted and len(found) < COMPLETIONS:
-            found += self._complete_deeper(parts, wanted, COMPLETIONS - len(found), set(found))
-        return found[:COMPLETIONS]
-
-    def _complete_deeper(self, parts: Parts, wanted: str, most: int, known: set[str]) -> list[str]:
-        """Paths further down whose last part holds what was typed, as far as a tenth of a second goes."""
-        ends = time.monotonic() + COMPLETING
-        found: list[str] = []
-        entries = self.tree.walk(Position(True, parts)) if parts else self.tree.walk()
-        try:
-            for number, entry in enumerate(entries):
-                if entry.parts[: len(parts)] != parts or len(found) >= most:
-                    break
-                if number % 256 == 255 and time.monotonic() > ends:
-                    break
-                if wanted in entry.name.casefold():
-                    path = join_parts(entry.parts) + ("/" if entry.directory else "")
-                    if path not in known:
-                        found.append(path)
-        finally:
-            entries.close()
-        return found
+        return complete_path(self.tree, value) if argument == "path" else []
 
     def search(self, query: str, limit: int) -> Hits:
         """Files and directories whose path has every word of `query`, then files whose text has; within bounds."""
-        from wharfinger.sources.file_search import search_tree
+        return hits_of(self.tree, query, limit, lambda parts: self.stat(self.uri_of(parts)))
 
-        results = search_tree(self.tree, query, limit)
-        hits = Hits()
-        hits.cut = results.cut
-        for found in results.found:
-            uri = self.uri_of(found.parts)
-            try:
-                resource = self.stat(uri)
-            except ResourceNotFound:
-                continue
-            hits.append(Hit(uri=uri, title=str(resource.title), snippet=found.snippet, resource=resource))
-        return hits
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """Files in pages, pictures too, whose names are searched. None is opened."""
+        found: list[Document] = []
+        entries = self.tree.walk(None if after is None else read_position(after))
+        position: Position | None = None
+        try:
+            for entry in entries:
+                if len(found) == limit and position is not None:
+                    return found, write_key(position)
+                if not entry.directory and (document := self._document(entry)):
+                    found.append(document)
+                    position = Position(False, entry.parts)
+        finally:
+            entries.close()
+        return found, None
+
+    def _document(self, entry: Entry) -> Document | None:
+        promised = mime.by_name(entry.name)
+        try:
+            with holds():
+                status = stat_entry(entry.handle, entry.name)
+        except NotServed:
+            return None
+        title = "/".join([shown(part) for part in entry.parts])
+        return Document(uri=self.uri_of(entry.parts), title=title, version=version_of_file(status), mime_type=promised)
+
+    def text(self, uri: str) -> Iterator[str]:
+        """The text of a file in pieces, read as they are asked for; none where it does not begin like text.
+
+        Raises:
+            ResourceNotFound: missing or not published, which look the same.
+        """
+        parts, _ = self._locate(uri)
+        try:
+            with self.tree.file(parts) as descriptor, holds():
+                yield from text_pieces(content_of(descriptor, os.fstat(descriptor).st_size, self.max_size))
+        except NotServed:
+            raise ResourceNotFound(uri) from None
 
     def count(self, seconds: float = 1.0) -> Count:
         """Count what is published, for at most about this long. Blocks: call it in a thread."""
-        ends = time.monotonic() + seconds
-        number = directories = size = 0
-        complete = True
-        withheld: dict[Verdict, int] = {}
-        entries = self.tree.walk()
-        try:
-            for entry in entries:
-                if entry.directory:
-                    directories += 1
-                    for why, many in entry.listing.withheld.items():
-                        withheld[why] = withheld.get(why, 0) + many
-                    continue
-                try:
-                    size += stat_entry(entry.handle, entry.name).st_size
-                except (OSError, NotServed):
-                    continue
-                number += 1
-                if number % 256 == 0 and time.monotonic() > ends:
-                    complete = False
-                    break
-        finally:
-            entries.close()
-        return Count(number, directories, size, withheld, complete)
+        return count(self.tree, seconds)
+
+    def facts(self) -> str:
+        """How much is published, what is left out, and how changes are noticed."""
+        return f"{self.count(COUNTING)}, watched by {self.watched_by}"
 
     # Watching
 
     def attach(self, uri: str | None, changed: Changed) -> None:
-        """Tell `changed` when this URI's content changes, or the list."""
+        """Tell `changed` when this URI's content changes, or the list; of a window, when what it shows does."""
         self._watch.attach(uri, changed)
 
     def detach(self, uri: str | None) -> None:
         """Stop telling."""
         self._watch.detach(uri)
 
+    def _shown_by(self, uri: str, watched: int) -> bytes | None:
+        """What a window shows, in short; None for what is no window, or would be much to read."""
+        try:
+            window = parse(split_query(uri)[1])
+            if window is None or window.kind == "tail" or watched > COMPARED_WINDOWS:
+                return None
+            contents = self._read(uri, COMPARED).contents
+        except (ResourceNotFound, InvalidArgument, OSError) as error:
+            return type(error).__name__.encode()
+        return None if window.last is not None and len(contents) > 1 else digest_of(contents[0])
+
     async def close(self) -> None:
         """Stop watching."""
         self._watch.close()
-
-
-def size_text(octets: int) -> str:
-    """A number of bytes for people: `512 B`, `2.1 KiB`, `38 MiB`."""
-    value, unit = float(octets), 0
-    while value >= 1024 and unit < 4:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.1f} {_UNITS[unit]}" if unit and value < 10 else f"{value:.0f} {_UNITS[unit]}"
-
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def _shown(name: str) -> str:
-    """A file name as text for people and JSON: what cannot be shown is written as an escape."""
-    if name.isprintable():
-        return name
-    return "".join(
-        character
-        if character.isprintable()
-        else f"\\x{code & 0xFF:02x}"
-        if (code := ord(character)) < 256 or 0xDC80 <= code <= 0xDCFF
-        else f"\\u{code:04x}"
-        for character in name
-    )
-
-
-def _iso(seconds: float) -> str:
-    """A time as ISO 8601 in UTC; empty where it is none."""
-    try:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if seconds > -62135596800 else ""
-    except (OverflowError, ValueError, OSError):
-        return ""
-
-
-def _type(name: str, descriptor: int) -> str:
-    """The type that the name promises, or else that the first bytes show."""
-    promised = mime.by_name(name)
-    if promised:
-        return promised
-    try:
-        head = os.read(descriptor, mime.SNIFFED)
-    except OSError:
-        return mime.OCTETS
-    return mime.classify(name, head, mime.begins_text(head))
-
-
-def _listed_type(parent: Handle, name: str) -> str:
-    """The type of a file in a list, which is opened only where its name promises nothing."""
-    promised = mime.by_name(name)
-    if promised:
-        return promised
-    try:
-        descriptor = open_file(parent, name)
-    except (NotServed, OSError):
-        return mime.OCTETS
-    try:
-        return _type(name, descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _absolute_uri(root: str) -> str:
@@ -497,28 +423,9 @@ def _absolute_uri(root: str) -> str:
     return f"file:///{quote(drive)}/{path}" if drive else f"file:///{path}"
 
 
-def _read_all(descriptor: int, size: int, most: int) -> bytes:
-    """The whole file, and a little more than `most` if it grew beyond."""
-    data = os.read(descriptor, size + 1)
-    if len(data) == size:
-        return data
-    pieces = [data]
-    total = len(data)
-    while data and total <= most:
-        data = os.read(descriptor, min(1 << 20, most + 1 - total))
-        pieces.append(data)
-        total += len(data)
-    return b"".join(pieces)
-
-
 def _names(listing: Listing, after: str | None) -> Iterable[tuple[bool, str]]:
     """The entries of a directory behind a key: sub-directories, then files."""
-    behind = Position(True, ("",))
-    if after is not None:
-        try:
-            behind = read_key(after)
-        except ValueError:
-            raise InvalidArgument("This cursor is not valid here: list again without one.") from None
+    behind = Position(True, ("",)) if after is None else read_position(after)
     last = behind.parts[-1] if behind.parts else ""
     if behind.directory:
         for at in range(listing.directories.behind(last), len(listing.directories)):
@@ -526,51 +433,3 @@ def _names(listing: Listing, after: str | None) -> Iterable[tuple[bool, str]]:
         last = ""
     for at in range(listing.files.behind(last), len(listing.files)):
         yield False, listing.files[at]
-
-
-def _facts(resource: t.Resource) -> str:
-    if resource.mime_type == mime.DIRECTORY:
-        return "/"
-    annotations = resource.annotations
-    modified = f", {annotations.last_modified}" if annotations is not UNSET else ""
-    return f"  ({size_text(resource.size or 0)}, {resource.mime_type}{modified})"
-
-
-def _summary(child: t.Resource) -> t.ResourceContents:
-    """A child in the reading of its directory.
-
-    VS Code takes a child with an empty content for a directory and any other for a file, whatever else it says, so that
-    an empty file must not be shown by its content (its mcpResourceFilesystem, `readdir`).
-    """
-    directory = child.mime_type == mime.DIRECTORY
-    return t.ResourceContents(
-        uri=child.uri,
-        mime_type=mime.DIRECTORY if directory else mime.TEXT,
-        text="" if directory else f"{size_text(child.size or 0)} {child.mime_type}",
-        meta={SUMMARY: True},
-    )
-
-
-def _typed(typed: str) -> str:
-    """What a person typed of a name, which may be percent-encoded, or half so."""
-    try:
-        return split_path(typed)[0][0].casefold() if typed else ""
-    except (UnreadableUri, IndexError):
-        return typed.casefold()
-
-
-def _completions(parts: Parts, listing: Listing, wanted: str) -> list[str]:
-    """The entries of one directory that begin with what was typed, then those that hold it."""
-    before = join_parts(parts) + "/" if parts else ""
-    begin: list[str] = []
-    hold: list[str] = []
-    for names, end in ((listing.directories, "/"), (listing.files, "")):
-        for name in names:
-            folded = name.casefold()
-            if folded.startswith(wanted):
-                begin.append(before + quote(name) + end)
-                if len(begin) >= COMPLETIONS:
-                    return begin
-            elif wanted in folded and len(hold) < COMPLETIONS:
-                hold.append(before + quote(name) + end)
-    return begin + hold

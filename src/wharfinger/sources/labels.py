@@ -1,67 +1,47 @@
-"""What a published folder is called in its URIs, and whether a path may be published at all; opens nothing."""
+"""What is published under which label, and whether a path may be published at all; opens nothing."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Container
 
-from wharfinger.errors import WharfingerError
+from wharfinger.server.source import UnusableSource
 
-__all__ = ["LabelledPath", "UnusableFolder", "default_label", "label_paths", "parse_path_argument", "resolve_root"]
+__all__ = ["UnusableFolder", "default_label", "free", "resolve_root", "split_label", "usable_label"]
 
-_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._ -]*)=(.+)", re.DOTALL).fullmatch
+_NAMED = re.compile(r"([^\W_][\w. -]*)=(.+)", re.DOTALL).fullmatch
 
 
-class UnusableFolder(WharfingerError, ValueError):
+class UnusableFolder(UnusableSource):
     """This path cannot be published; `str()` shows what it resolved to, and what to give instead."""
 
-    exit_code = 2
 
-
-class LabelledPath(NamedTuple):
-    """A path to publish, and the label it was given; None where the folder's name is to do."""
-
-    path: str
-    label: str | None
-
-
-def parse_path_argument(argument: str) -> LabelledPath:
-    """Read `PATH` or `name=PATH`. A path that exists is a path, whatever is in its name."""
+def split_label(argument: str) -> tuple[str, str | None]:
+    """Read `WORD` or `name=WORD` into the word and the label. A path that exists is a path, whatever is in its name."""
     named = _NAMED(argument)
     if named is None or os.path.lexists(argument):
-        return LabelledPath(argument, None)
-    return LabelledPath(named[2], named[1])
+        return argument, None
+    return named[2], named[1]
 
 
-def label_paths(arguments: Iterable[str]) -> list[LabelledPath]:
-    """Read several arguments and give each a label of its own: the folder's name, with a number where it is taken.
-
-    Raises:
-        UnusableFolder: the same label was chosen twice.
-    """
-    parsed = [parse_path_argument(argument) for argument in arguments]
-    taken: set[str] = set()
-    for path, label in parsed:
-        if label is not None and label in taken:
-            raise UnusableFolder(f"The name {label!r} is given twice: choose another one in {label}={path}.")
-        if label is not None:
-            taken.add(label)
-    labelled: list[LabelledPath] = []
-    for path, label in parsed:
-        if label is None:
-            label = _free(default_label(os.path.realpath(path)), taken)
-            taken.add(label)
-        labelled.append(LabelledPath(path, label))
-    return labelled
-
-
-def _free(wanted: str, taken: set[str]) -> str:
+def free(wanted: str, taken: Container[str]) -> str:
+    """The label itself, or with a number where it is taken."""
     label, number = wanted, 1
     while label in taken:
         number += 1
         label = f"{wanted}-{number}"
+    return label
+
+
+def usable_label(label: str, refused: type[UnusableSource] = UnusableSource) -> str:
+    """The label itself, where it can be one part of a URI.
+
+    Raises:
+        UnusableSource: it cannot; as the kind of it that is given.
+    """
+    if label in ("", ".", "..") or "/" in label or "\0" in label:
+        raise refused(f"{label!r} cannot be a name in URIs: choose another label.")
     return label
 
 

@@ -10,22 +10,26 @@ import os
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import ResourceNotFound
 from wharfinger.protocol.frontmatter import LONGEST, BadFrontmatter, need_yaml, read_frontmatter
-from wharfinger.server.source import Hits
+from wharfinger.server.source import Document, Hits
+from wharfinger.sources.cursors import read_position
+from wharfinger.sources.directories import CHILDREN
+from wharfinger.sources.file_content import content_of
 from wharfinger.sources.file_uri import quote
-from wharfinger.sources.folder import CHILDREN, COMPLETIONS, Folder, UnusableFolder
+from wharfinger.sources.folder import Folder, UnusableFolder
 from wharfinger.sources.ignore import Choice
 from wharfinger.sources.labels import resolve_root
+from wharfinger.sources.matching import begins_then_holds
 from wharfinger.sources.safe_open import NotServed, holds, open_file, stat_entry
-from wharfinger.sources.tree import SETTLED, SETTLED_COARSE, Entry, Parts, Position, read_key, write_key
+from wharfinger.sources.tree import SETTLED, SETTLED_COARSE, Entry, Parts, Position, write_key
+from wharfinger.sources.windows import ENCODING, GUESSED, WINDOW, Window, split_query
 from wharfinger.types.skills import Skill, SkillResource
 
 if TYPE_CHECKING:
@@ -332,19 +336,23 @@ class Skills(Folder):
         return super().read(uri)
 
     def _check(self, uri: str) -> None:
-        if not self._is_inside(self._locate(uri)[0]):
+        if not self._is_inside(self._locate(split_query(uri)[0])[0]):
             raise ResourceNotFound(uri)
 
-    def _read_file(self, uri: str, name: str, descriptor: int) -> t.ReadResourceResult:
-        result = super()._read_file(uri, name, descriptor)
-        (contents,) = result.contents
-        if contents.meta is UNSET:
-            return result
-        # Text that was not UTF-8 would not have the bytes that its digest is of.
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        with holds():
-            data = os.read(descriptor, self.max_size)
-        return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=contents.mime_type, blob=data)])
+    def _contents(
+        self, uri: str, base: str, parts: Parts, descriptor: int, window: Window | None, most: int
+    ) -> tuple[list[t.ResourceContents], float]:
+        contents, modified = super()._contents(uri, base, parts, descriptor, window, most)
+        first = contents[0]
+        meta = dict(first.meta or {})
+        meta.pop(GUESSED, None)
+        if meta.pop(ENCODING, None) is not None:
+            # Text that was not UTF-8 would not have the bytes that its digest is of.
+            window_of: Any = meta.get(WINDOW, {"begin": 0, "end": most})
+            begin, end = window_of["begin"], window_of["end"]
+            data = content_of(descriptor, os.fstat(descriptor).st_size, most).read(begin, end - begin)
+            contents[0] = t.ResourceContents(uri=uri, mime_type=first.mime_type, blob=data, meta=meta)
+        return contents, modified
 
     def _describe(self, parts: Parts, kind: str, status: os.stat_result, uri: str = "") -> t.Resource:
         resource = super()._describe(parts, kind, status, uri)
@@ -368,7 +376,7 @@ class Skills(Folder):
         names = sorted({place[len(parts)] for place in self._places() if place[: len(parts)] == parts})
         if not names and parts:
             raise ResourceNotFound(uri)
-        first = 0 if after is None else bisect_right(names, read_key(after).parts[-1])
+        first = 0 if after is None else bisect_right(names, "/".join(read_position(after).parts[-1:]))
         shown = [super(Skills, self).stat(self.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
         for resource, name in zip(shown, names[first:], strict=False):
             resource.uri = self.uri_of((*parts, name))
@@ -381,9 +389,7 @@ class Skills(Folder):
             return []
         start = len(self._inside)
         paths = [self.uri_of((*parts, SKILL_FILE))[start:] for parts in self._places()]
-        begin = [path for path in paths if path.startswith(value)]
-        hold = [path for path in paths if value in path and not path.startswith(value)]
-        return (begin + hold)[:COMPLETIONS]
+        return begins_then_holds(paths, value)
 
     def search(self, query: str, limit: int) -> Hits:
         """Files of skills whose path or text has every word of `query`; within bounds."""
@@ -391,6 +397,20 @@ class Skills(Folder):
         hits = Hits(hit for hit in found if self._is_inside(self._locate(hit.uri)[0]))
         hits.cut = found.cut
         return hits
+
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """The files of skills in pages."""
+        found, key = super().documents(after, limit)
+        return [document for document in found if self._is_inside(self._locate(document.uri)[0])], key
+
+    def text(self, uri: str) -> Iterator[str]:
+        """The text of a file of a skill in pieces.
+
+        Raises:
+            ResourceNotFound: missing or of no skill, which look the same.
+        """
+        self._check(uri)
+        return super().text(uri)
 
 
 _BAD_NAME = (
@@ -440,4 +460,4 @@ def _hashed(descriptor: int, most: int) -> tuple[str, int]:
 
 def _behind(places: list[Parts], after: str | None) -> int:
     """Where in `places` the page behind a key begins."""
-    return 0 if after is None else bisect_right(places, read_key(after).parts)
+    return 0 if after is None else bisect_right(places, read_position(after).parts)

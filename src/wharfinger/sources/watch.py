@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from wharfinger.errors import ResourceNotFound
+from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.safe_open import NotServed, holds, stat_entry
 from wharfinger.sources.tree import SETTLED, SETTLED_COARSE, Parts, Tree
 
@@ -49,6 +49,8 @@ ADDED, DELETED = 1, 3  # kinds of `watchfiles`; 2 is modified
 
 Locate = Callable[[str], tuple[Parts, bool]]
 Changed = Callable[[str | None], None]
+Shown = Callable[[str, int], bytes | None]
+"""What a URI shows, in short, given how many are watched; None where that is not known without reading much."""
 Identity = tuple[int, int]  # device and inode of a directory
 
 
@@ -65,13 +67,14 @@ _GONE = _Sight(0, 0)
 class _Watched:
     """One URI, or the list, and how it last looked."""
 
-    __slots__ = ("changed", "only_directory", "parts", "seen", "since")
+    __slots__ = ("changed", "only_directory", "parts", "seen", "shown", "since")
 
     def __init__(self, changed: Changed, parts: Parts, only_directory: bool) -> None:
         self.changed = changed
         self.parts = parts
         self.only_directory = only_directory
         self.seen: _Sight | None = None
+        self.shown: bytes | None = None
         self.since = time.time_ns()
 
 
@@ -89,8 +92,11 @@ class _Wake:
 class Watch:
     """Watches a tree from the first `attach` to the last `detach`, in a thread of its own."""
 
-    def __init__(self, tree: Tree, locate: Locate, poll: float | None = None) -> None:
+    def __init__(
+        self, tree: Tree, locate: Locate, poll: float | None = None, shown: Shown = lambda uri, watched: None
+    ) -> None:
         self._tree = tree
+        self._shown = shown
         self._locate = locate
         self._poll = poll
         self._lock = threading.Lock()
@@ -105,7 +111,7 @@ class Watch:
         """Tell `changed`, from a thread, when this URI or (None) the list changes from now on."""
         try:
             parts, only_directory = ((), True) if uri is None else self._locate(uri)
-        except ResourceNotFound:
+        except (ResourceNotFound, InvalidArgument):
             return
         with self._lock:
             self._watched[uri] = _Watched(changed, parts, only_directory)
@@ -359,6 +365,8 @@ class _Eye:
                 continue
             path = "/".join(item.parts)
             if touched is None or path in touched or item.seen is None:
+                if item.seen is None:  # before the look: what changes between the two is seen by its time
+                    item.shown = self.watch._shown(uri, len(watched))
                 self._compare(uri, item, self._see(item), hinted=touched is not None)
 
     def _see(self, item: _Watched) -> _Sight:
@@ -400,6 +408,10 @@ class _Eye:
             differs = now is _GONE or now.latest >= item.since - CLOCK_TICK
         else:
             differs = before.mark != now.mark or (hinted and _is_fresh(now.latest))
+        if differs and before is not None and uri is not None and item.shown is not None:
+            # After the look: what changes between the two is told now, and is there to be read.
+            known, item.shown = item.shown, self.watch._shown(uri, len(self.watch._watched))
+            differs = known != item.shown
         if differs and not self.wake.stopped.is_set() and self.watch._watched.get(uri) is item:
             item.changed(uri)
 

@@ -1,0 +1,96 @@
+"""How a directory is read: what it holds in words, and one more content for each child; alike in every source.
+
+Refuses to know what the children are, and where they come from.
+"""
+
+from __future__ import annotations
+
+import time
+from calendar import timegm
+from collections.abc import Callable, Sequence
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.server import mime
+from wharfinger.sources.shown import size_text
+from wharfinger.sources.windows import SUMMARY
+
+__all__ = ["CHILDREN", "Say", "described", "listing_text", "modified_at", "summaries"]
+
+CHILDREN = 1_000
+"""Entries that the reading of a directory holds at most."""
+
+Say = Callable[[t.Resource], str]
+"""What is said of a child that is no directory, in a few words."""
+
+
+def listing_text(
+    where: str, counted: str, children: Sequence[t.Resource], template: str = "", *, say: Say | None = None
+) -> str:
+    """The text of a directory: what is in it, and a line for each child.
+
+    Args:
+        where: The directory, with a slash at its end.
+        counted: How much it holds, such as `1 folder and 2 files`.
+        children: The first of them, at most `CHILDREN`.
+        template: What completes to the others, where these are not all.
+        say: What is said of a child; by default its size, type and time of change.
+    """
+    lines = [f"{where} holds {counted}."]
+    if template:
+        others = f"The others are in resources/list, and in the completion of {template}."
+        lines.append(f"Only the first {len(children):,} entries follow. {others}")
+    if children:
+        lines.append("")
+    lines += [f"{child.name}{_behind_name(child, say or _facts)}  {child.uri}" for child in children]
+    return "\n".join(lines) + "\n"
+
+
+def summaries(children: Sequence[t.Resource], *, say: Say | None = None) -> list[t.ResourceContents]:
+    """Children in the reading of their directory.
+
+    VS Code takes a child with an empty content for a directory and any other for a file, whatever else it says, so that
+    an empty file must not be shown by its content (its mcpResourceFilesystem, `readdir`).
+    """
+    return [_summary(child, say or _brief) for child in children]
+
+
+def described(child: t.Resource) -> str:
+    """A child by its description."""
+    return str(child.description)
+
+
+def modified_at(child: t.Resource) -> float:
+    """When a child was changed, to the second; 0 where that is not known."""
+    if child.annotations is UNSET or not child.annotations.last_modified:
+        return 0
+    return timegm(time.strptime(str(child.annotations.last_modified), "%Y-%m-%dT%H:%M:%SZ"))
+
+
+def _summary(child: t.Resource, say: Say) -> t.ResourceContents:
+    directory = child.mime_type == mime.DIRECTORY
+    return t.ResourceContents(
+        uri=child.uri,
+        mime_type=mime.DIRECTORY if directory else mime.TEXT,
+        text="" if directory else say(child),
+        meta={SUMMARY: True},
+    )
+
+
+def _behind_name(child: t.Resource, say: Say) -> str:
+    return "/" if child.mime_type == mime.DIRECTORY else f"  ({say(child)})"
+
+
+def _brief(child: t.Resource) -> str:
+    return " ".join(_size_and_type(child))
+
+
+def _facts(child: t.Resource) -> str:
+    modified = "" if child.annotations is UNSET else child.annotations.last_modified
+    return ", ".join([*_size_and_type(child), *([str(modified)] if modified else [])])
+
+
+def _size_and_type(child: t.Resource) -> list[str]:
+    size = [] if child.size is UNSET else [size_text(child.size)]
+    return [*size, child.mime_type or "of unknown type"]
