@@ -1,4 +1,4 @@
-"""For tests of servers and of what uses them; each name is loaded on first use, and only `client` needs pytest."""
+"""For tests of servers and of what uses them, loaded on first use; `client` and `SourceContract` need pytest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from wharfinger.testing.differs import Differs
     from wharfinger.testing.fixtures import REVISIONS, Clients, client
     from wharfinger.testing.rehearsal import rehearse
+    from wharfinger.testing.source_contract import SourceContract
     from wharfinger.testing.transcripts import Transcript
     from wharfinger.testing.wire import Replay, Wire
 
@@ -20,6 +21,7 @@ __all__ = [
     "Differs",
     "Replay",
     "Script",
+    "SourceContract",
     "Transcript",
     "Wire",
     "client",
@@ -33,6 +35,7 @@ _HOMES = {
     "Differs": "differs",
     "Replay": "wire",
     "Script": "answers",
+    "SourceContract": "source_contract",
     "Transcript": "transcripts",
     "Wire": "wire",
     "client": "fixtures",

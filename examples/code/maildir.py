@@ -1,0 +1,60 @@
+"""A mailbox as live resources, `mail://NAME/KEY`: a source of one's own, which the contract suite tests."""
+
+import mailbox
+from pathlib import Path
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.mime import DIRECTORY
+from wharfinger.server.source import VERSION, Source, version_of
+from wharfinger.sources.polling import Polling
+
+
+class Mail(Source):
+    def __init__(self, folder):
+        self.folder, self.name, self.place = folder, Path(folder).name, str(folder)
+        self.uri = f"mail://{self.name}"
+        self.templates = (t.ResourceTemplate(uri_template=self.uri + "/{key}", name="message"),)
+        self.polling = Polling("mail", lambda uri: version_of(self.find(uri)[0]) if uri else self.keys())
+        self.attach, self.detach = self.polling.attach, self.polling.detach
+
+    def keys(self):  # a Maildir object is for one thread, so that each call has its own
+        return sorted(mailbox.Maildir(self.folder, create=False).keys())
+
+    def claims(self, uri):
+        return f"{uri}/".startswith(self.uri + "/")
+
+    def find(self, uri):  # who it is, its version, and its text
+        if uri == self.uri:
+            seen = {VERSION: f"{len(keys := self.keys())} {keys[-1:]}"}
+            return t.Resource(uri=uri, name=self.name, mime_type=DIRECTORY, meta=seen), "\n".join(keys)
+        try:
+            message = mailbox.Maildir(self.folder, create=False)[uri.removeprefix(self.uri + "/")]
+        except (KeyError, OSError, ValueError):
+            raise ResourceNotFound(uri) from None
+        name, flags = " ".join(str(message["subject"]).split()), message.get_flags()
+        seen = {VERSION: f"{message.get_date():.0f} {flags}"}
+        return t.Resource(uri=uri, name=name, mime_type="text/plain", meta=seen), f"Flags: {flags}\n{message}"
+
+    def stat(self, uri):  # a watch begins here: what changes from now on is told
+        self.polling.saw(uri, version_of(self.find(uri)[0]))
+        return self.find(uri)[0]
+
+    def read(self, uri):
+        known, text = self.find(uri)
+        content = t.ResourceContents(uri=uri, mime_type="text/plain", text=text, meta=known.meta)
+        return t.ReadResourceResult(contents=[content])
+
+    def children(self, uri, after=None, limit=1000):
+        if uri != self.uri:
+            raise ResourceNotFound(uri)
+        if after is not None and not after.startswith("> "):
+            raise InvalidArgument("This cursor is not valid here.")
+        keys = [key for key in self.keys() if f"> {key}" > (after or "")]
+        return [self.find(f"{uri}/{key}")[0] for key in keys[:limit]], f"> {keys[limit - 1]}" if keys[limit:] else None
+
+    def page(self, after, limit):
+        return self.children(self.uri, after, limit)
+
+    def complete(self, template, argument, value, context):
+        return [key for key in self.keys() if argument == "key" and key.startswith(value)][:100]

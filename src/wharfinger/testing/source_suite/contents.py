@@ -1,0 +1,156 @@
+"""Clauses: versions of contents, their windows, and what is not there."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.source import version_of
+from wharfinger.testing.source_suite.base import Contract
+from wharfinger.testing.source_suite.looking import (
+    NEVER,
+    NEXT,
+    ODD,
+    answered,
+    behind,
+    brief,
+    bytes_of,
+    next_of,
+    sample,
+    until,
+    version_of_contents,
+)
+from wharfinger.testing.source_suite.stage import Stage, expect
+
+__all__ = ["Contents"]
+
+WINDOWS = 400
+"""Windows that are followed."""
+RANGE = re.compile(r"\d+-\d*|\d+").fullmatch
+
+
+class Contents(Contract):
+    """Versions, windows and errors."""
+
+    def test_versions_stay_while_nothing_changes(self, stage: Stage) -> None:
+        """One version per content: in `version`, in `stat` and in what is read."""
+        for item in sample(stage):
+            if self.live:
+                self._check_live_version(stage, item.uri)
+                continue
+            versions = {
+                "version()": stage.ask("version", item.uri),
+                "stat()": version_of(stage.ask("stat", item.uri)),
+                "the contents": version_of_contents(stage.ask("read", item.uri)),
+                "version() again": stage.ask("version", item.uri),
+            }
+            problem = f"{item.uri} has several versions though nothing changed: {versions}"
+            expect(len(set(versions.values())) == 1, "Versions", problem)
+
+    def _check_live_version(self, stage: Stage, uri: str) -> None:
+        one, other = stage.ask("read", uri), stage.ask("read", uri)
+        version = version_of_contents(one)
+        if version and version == version_of_contents(other):
+            same = [bytes_of(c) for c in one.contents] == [bytes_of(c) for c in other.contents]
+            expect(same, "Versions", f"{uri} has two contents of one version, {version!r}.")
+
+    def test_another_content_has_another_version(self, stage: Stage) -> None:
+        """What changed has a version that it did not have before, everywhere."""
+        uri = self.change(stage.source)
+        if uri is None:
+            pytest.skip("nothing of it can be changed")
+        before = stage.ask("version", uri)
+        expect(before, "Versions", f"{uri} can change, and has no version.")
+        self.change_again(stage, uri)
+        until(lambda: stage.ask("version", uri) != before, "Versions", f"{uri} changed, and its version did not.")
+        if not self.live:
+            versions = {
+                stage.ask("version", uri),
+                version_of(stage.ask("stat", uri)),
+                version_of_contents(stage.ask("read", uri)),
+            }
+            expect(len(versions) == 1, "Versions", f"{uri}: after a change version(), stat() and read() differ.")
+
+    def test_what_is_missing_is_not_found(self, stage: Stage) -> None:
+        """All methods say so in the same way."""
+        for uri in (self.missing, self.missing + "/x", self.missing + "x" * (2 << 20)):
+            for method in ("stat", "read", "version", "children"):
+                began = time.monotonic()
+                answer = answered(stage, method, uri)
+                problem = f"{method}({brief(uri)}) must raise ResourceNotFound, not give {brief(answer)}."
+                expect(isinstance(answer, ResourceNotFound), "Errors", problem)
+                took = time.monotonic() - began
+                expect(took < 5, "Errors", f"{method}({brief(uri)}) took {took:.1f} s to find nothing.")
+
+    def test_hostile_uris_lead_nowhere(self, stage: Stage) -> None:
+        """Whatever stands behind a top: it is answered, or refused in the two usual ways."""
+        for uris, refused in ((behind(stage.source, NEVER), True), (behind(stage.source, ODD), False)):
+            for uri in [*uris, self.missing + "%", self.missing + "\0"]:
+                claimed = stage.source.claims(uri)
+                expect(isinstance(claimed, bool), "claims", f"claims({brief(uri)}) is {claimed!r}.")
+                for method in ("stat", "read", "version", "children"):
+                    answer = answered(stage, method, uri)
+                    error = isinstance(answer, (ResourceNotFound, InvalidArgument))
+                    problem = f"{method}({brief(uri)}) raised {brief(answer)}, which is neither of the two usual."
+                    expect(error or not isinstance(answer, Exception), "Errors", problem)
+                    if refused:
+                        problem = f"{method}({brief(uri)}) leads somewhere: {brief(answer)}."
+                        expect(error, "Hostile URIs", problem)
+                    if isinstance(answer, InvalidArgument):
+                        problem = f"{method}({brief(uri)}): the error repeats the whole URI."
+                        expect(len(str(answer)) < 2_000, "Errors", problem)
+
+    def test_windows_joined_are_the_whole(self, stage: Stage) -> None:
+        """Following the next windows loses nothing, and repeats nothing."""
+        if self.windowed is None:
+            pytest.skip("has nothing large")
+        pieces: list[str | bytes] = []
+        asked: list[str] = []
+        following: str | None = self.windowed
+        while following is not None and len(asked) < WINDOWS:
+            expect(following not in asked, "Windows", f"The next windows go round in a circle, at {following}.")
+            expect(stage.source.claims(following), "Windows", f"The next window {following} is not claimed.")
+            asked.append(following)
+            contents = stage.ask("read", following).contents
+            first = contents[0]
+            pieces.append(first.text if first.text is not UNSET else first.blob or b"")
+            following = next_of(first)
+            if following is not None:
+                shown = any(content.uri == following for content in contents[1:])
+                expect(shown, "Windows", f"{asked[-1]} goes on at {following}, and no further content says so.")
+        expect(len(asked) > 1, "Windows", f"{self.windowed} is read whole: no {NEXT!r} in _meta of its first content.")
+        expect(all(pieces), "Windows", "A window is empty.")
+        if following is None:
+            self._check_whole(stage, pieces)
+
+    def _check_whole(self, stage: Stage, pieces: list[Any]) -> None:
+        wanted: Any = self.whole(stage.source)
+        size = stage.ask("stat", self.windowed).size
+        if wanted is not None:
+            expect(type(wanted)().join(pieces) == wanted, "Windows", "The windows joined are not the whole.")
+        elif size is not UNSET:
+            found = sum(len(piece.encode() if isinstance(piece, str) else piece) for piece in pieces)
+            expect(found == size, "Windows", f"The windows joined have {found:,} bytes, and the whole has {size:,}.")
+
+    def test_windows_that_cannot_be_are_told(self, stage: Stage) -> None:
+        """The message says what to ask for instead."""
+        if self.windowed is None:
+            pytest.skip("has nothing large")
+        following = next_of(stage.ask("read", self.windowed).contents[0]) or ""
+        base, _, query = following.partition("?")
+        expect(query, "Windows", f"The next window of {self.windowed} has no query: {following!r}.")
+        bad = [f"{base}?nobody=knows", f"{following}&{query}"]
+        for name, value in (pair.partition("=")[::2] for pair in query.split("&")):
+            if RANGE(value):
+                bad += [f"{base}?{name}={wrong}" for wrong in ("x", "9-1", "-", "1-2-3", "", "1e3")]
+        for uri in bad:
+            answer = answered(stage, "read", uri)
+            problem = f"read({uri!r}) must raise InvalidArgument, not give {brief(answer)}."
+            expect(isinstance(answer, InvalidArgument), "Windows", problem)
+            said = str(answer)
+            expect(20 <= len(said) < 1_000, "Windows", f"The error of {uri!r} does not say what to change: {said!r}")

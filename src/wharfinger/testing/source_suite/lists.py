@@ -1,0 +1,204 @@
+"""Clauses: what a source is called, and its lists."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument
+from wharfinger.server.mime import DIRECTORY
+from wharfinger.server.source import Source, version_of
+from wharfinger.testing.source_suite.base import Contract
+from wharfinger.testing.source_suite.looking import (
+    NEVER,
+    NEXT,
+    ODD,
+    SAMPLE,
+    URI,
+    answered,
+    behind,
+    brief,
+    bytes_of,
+    check_resource,
+    directories,
+    few,
+    is_directory,
+    same_in_all_sizes,
+    sample,
+    until,
+)
+from wharfinger.testing.source_suite.stage import Stage, expect
+
+__all__ = ["Lists"]
+
+FOREIGN = ("other-scheme-of-nobody://elsewhere/x", "", "no uri", "urn:", "://", "other-scheme-of-nobody:")
+GARBAGE = ("not a key of any source", "\0", "\U0001f4a5", '{"no":"key"}', "9" * 5_000, "")
+ENCODING, WINDOW = "wharfinger/encoding", "wharfinger/window"
+
+
+class Lists(Contract):
+    """Names, pages, keys, and that what is listed is there."""
+
+    def test_it_claims_its_own_uris_and_no_others(self, stage: Stage) -> None:
+        """Which source answers for a URI is decided by `claims` alone."""
+        source, clause = stage.source, "claims"
+        expect(self.missing, clause, "Give `missing`: a URI of the source that names nothing.")
+        own = [*([source.uri] if source.uri else []), self.missing, *(item.uri for item in sample(stage))]
+        for uri in own:
+            expect(source.claims(uri) is True, clause, f"claims({uri!r}) must be True.")
+        foreign = list(FOREIGN)
+        if source.uri and not source.uri.endswith("/"):
+            foreign += [source.uri + "-other", source.uri + "-other/x", source.uri + "x/y"]
+        for uri in foreign:
+            expect(source.claims(uri) is False, clause, f"claims({uri!r}) must be False: it is not of {source.uri!r}.")
+
+    def test_it_says_what_it_publishes(self, stage: Stage) -> None:
+        """`facts` is one line, and quick."""
+        began = time.monotonic()
+        facts = stage.in_thread(stage.source.facts)
+        took = time.monotonic() - began
+        expect(isinstance(facts, str), "facts", f"facts() returned {facts!r}, which is no text.")
+        expect(len(facts) <= 200, "facts", f"facts() is no short text: {facts[:300]!r}")
+        expect(facts.isprintable(), "facts", f"facts() is more than a line of plain text: {facts!r}")
+        expect(took < 2, "facts", f"facts() took {took:.1f} s: it has half a second.")
+
+    def test_it_starts_and_ends_as_often_as_it_is_told(self, source: Source) -> None:
+        """A second start or end is harmless."""
+        with Stage(source) as stage:
+            for method in ("start", "start", "close", "close"):
+                answer = answered(stage, method)
+                expect(answer is None, "start and close", f"{method}() after {method}(): {brief(answer)}.")
+
+    def test_it_never_tells_its_secret(self, stage: Stage) -> None:
+        """Not in what it is called, nor in what it lists, nor in errors."""
+        if not self.secret:
+            pytest.skip("has no secret")
+        source = stage.source
+        said = {
+            "repr()": repr(source),
+            "place": source.place,
+            "name": source.name,
+            "uri": source.uri,
+            "facts()": stage.in_thread(source.facts),
+            "templates": repr(source.templates),
+            "the list": repr(sample(stage)),
+        }
+        for uri in (self.missing, *behind(source, NEVER), *behind(source, ODD)):
+            error = answered(stage, "read", uri)
+            if isinstance(error, Exception):
+                said[f"the error of {uri[:60]!r}"] = f"{error} {getattr(error, 'data', '')}"
+        for where, text in said.items():
+            expect(self.secret not in text, "Secrets", f"The secret stands in {where}.")
+
+    def test_pages_of_any_size_are_the_same_list(self, stage: Stage) -> None:
+        """Nothing is lost or shown twice, whatever the size of a page."""
+        same_in_all_sizes(lambda limit, most: [item.uri for item in stage.pages(limit, most)], self.live)
+
+    def test_made_up_keys_are_refused(self, stage: Stage) -> None:
+        """A key that is none of the source's is an argument that cannot be used."""
+        for method, arguments in (("page", ()), ("documents", ()), ("children", (stage.source.uri,))):
+            if method == "children" and not is_directory(stage, stage.source.uri):
+                continue
+            for key in GARBAGE:
+                answer = answered(stage, method, *arguments, key, 5)
+                expect(
+                    isinstance(answer, InvalidArgument),
+                    "Keys",
+                    f"{method}() with the key {key[:40]!r} must raise InvalidArgument, not give {brief(answer)}.",
+                )
+
+    def test_keys_stay_valid_while_something_is_added(self, stage: Stage) -> None:
+        """A key is a position: what comes meanwhile moves nothing."""
+        before = [item.uri for item in stage.pages(1_000)]
+        if len(before) < 2:
+            pytest.skip("lists less than two resources")
+        first, key = stage.ask("page", None, 1)
+        added = self.add(stage.source)
+        if added is None:
+            pytest.skip("its list never changes")
+        after = [item.uri for item in first]
+        while key is not None:
+            more, key = stage.ask("page", key, 1)
+            after += [item.uri for item in more]
+            expect(len(after) <= len(before) + 1_000, "Keys", "A list does not end once something was added.")
+        expect(len(set(after)) == len(after), "Keys", f"Something was shown twice after {added} was added.")
+        lost = set(before) - set(after)
+        expect(not lost, "Keys", f"Not shown any more, after {added} was added between two pages: {few(lost)}.")
+
+    def test_what_is_added_is_listed(self, stage: Stage) -> None:
+        """The list is as things are now."""
+        added = self.add(stage.source)
+        if added is None:
+            pytest.skip("its list never changes")
+        until(lambda: added in {item.uri for item in stage.pages(1_000)}, "page", f"{added} is never listed.")
+        expect(stage.ask("stat", added).uri == added, "stat", f"stat() of {added} has another URI.")
+
+    def test_what_is_listed_is_there(self, stage: Stage) -> None:
+        """Every listed resource has a valid URI and facts that hold, stats, and reads."""
+        listed = sample(stage)
+        for item in listed:
+            check_resource(item, "page")
+            known = stage.ask("stat", item.uri)
+            check_resource(known, "stat")
+            same = ("uri", "name", "title", "mime_type") + (() if self.live else ("size",))
+            for part in same:
+                of_list, of_stat = getattr(item, part), getattr(known, part)
+                problem = f"{item.uri}: {part} is {of_list!r} in the list, and {of_stat!r} by stat()."
+                expect(of_list == of_stat, "stat", problem)
+            if version_of(item) and not self.live:
+                problem = f"{item.uri}: the list and stat() say other versions."
+                expect(version_of(item) == version_of(known), "Versions", problem)
+            self._check_read(item, stage.ask("read", item.uri), stage.source)
+
+    def _check_read(self, item: t.Resource, result: t.ReadResourceResult, source: Source) -> None:
+        clause, uri = "read", item.uri
+        expect(result.contents, clause, f"read({uri!r}) returned no contents.")
+        for content in result.contents:
+            t.check_contents(content)
+            expect(content.mime_type, clause, f"{uri}: a content says no MIME type.")
+            expect(URI(content.uri), clause, f"{uri}: a content has the URI {content.uri!r}, which is none.")
+        first = result.contents[0]
+        meta = {} if first.meta is UNSET else first.meta
+        cut = WINDOW in meta or NEXT in meta
+        expect(first.uri.startswith(uri), clause, f"read({uri!r}): the first content is that of {first.uri!r}.")
+        known = (UNSET, "public", "private")
+        expect(result.cache_scope in known, "Caching", f"{uri}: cache_scope is {result.cache_scope!r}.")
+        private = source.cache_scope == "private" and result.cache_scope == "public"
+        expect(not private, "Caching", f"{uri}: the source is private, and its answer public.")
+        ttl: Any = result.ttl_ms
+        expect(
+            ttl is UNSET or (isinstance(ttl, int) and ttl >= 0),
+            "Caching",
+            f"{uri}: ttl_ms is {ttl!r}, not milliseconds.",
+        )
+        if item.size is not UNSET and not cut and not self.live and ENCODING not in meta:
+            size = len(bytes_of(first))
+            expect(
+                size == item.size, "stat", f"{uri} says a size of {item.size:,} bytes, and its content has {size:,}."
+            )
+        if item.mime_type not in (DIRECTORY, UNSET):
+            problem = f"{uri} is {item.mime_type} by the list, and {first.mime_type} when read."
+            expect(item.mime_type == first.mime_type, "read", problem)
+
+    def test_directories_hold_what_they_say(self, stage: Stage) -> None:
+        """Pages of children add up; each is claimed, stats and, as a directory, has children itself."""
+        if not is_directory(stage, stage.source.uri):
+            pytest.skip("has no top directory")
+        for directory in directories(stage):
+            same_in_all_sizes(partial(_child_uris, stage, directory), self.live)
+            for child in stage.children(directory, SAMPLE, most=1):
+                check_resource(child, "children")
+                expect(stage.source.claims(child.uri), "children", f"{child.uri} in {directory} is not claimed.")
+                known = stage.ask("stat", child.uri)
+                problem = f"{child.uri} is {child.mime_type} in {directory}, and {known.mime_type} by stat()."
+                expect(known.mime_type == child.mime_type, "children", problem)
+        expect(stage.ask("read", stage.source.uri).contents, "read", "The top directory reads as nothing.")
+
+
+def _child_uris(stage: Stage, directory: str, limit: int, most: int) -> list[str]:
+    return [child.uri for child in stage.children(directory, limit, most)]

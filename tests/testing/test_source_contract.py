@@ -1,0 +1,680 @@
+"""The contract of a source: a correct one passes all of it, and each clause finds a source that breaks it."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.testing import tiny
+from tests.testing.tiny import PASSWORD, TOP, Tiny
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.source import VERSION, Changed, Document, Hit
+from wharfinger.testing import SourceContract
+from wharfinger.testing.source_suite import looking, watching
+from wharfinger.testing.source_suite.stage import Broken, Stage
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs" / "write_a_source.md"
+
+BREAKS: list[tuple[str, str, type[Tiny]]] = []
+"""The test that must fail, the clause that it must name, and a source that breaks it."""
+
+
+def breaks(test: str, clause: str) -> Callable[[type[Tiny]], type[Tiny]]:
+    def note(variant: type[Tiny]) -> type[Tiny]:
+        BREAKS.append((test, clause, variant))
+        return variant
+
+    return note
+
+
+# Claims, facts, secrets.
+
+
+@breaks("it_claims_its_own_uris_and_no_others", "claims")
+class ClaimsAPrefixOfAnotherLabel(Tiny):
+    def claims(self, uri: str) -> bool:
+        return uri.startswith(TOP)
+
+
+@breaks("it_claims_its_own_uris_and_no_others", "claims")
+class ClaimsOnlyWhatIsThere(Tiny):
+    def claims(self, uri: str) -> bool:
+        return uri == TOP or uri.removeprefix(TOP + "/") in self.texts
+
+
+@breaks("it_claims_its_own_uris_and_no_others", "claims")
+class ClaimsEverything(Tiny):
+    def claims(self, uri: str) -> bool:
+        return True
+
+
+@breaks("it_says_what_it_publishes", "facts")
+class TellsAStory(Tiny):
+    def facts(self) -> str:
+        return "many texts\n" * 50
+
+
+@breaks("it_says_what_it_publishes", "facts")
+class CountsForLong(Tiny):
+    def facts(self) -> str:
+        time.sleep(2.1)
+        return "9 texts"
+
+
+@breaks("it_never_tells_its_secret", "Secrets")
+class ShowsItsPasswordInItsPlace(Tiny):
+    place = f"tiny://me:{PASSWORD}@box"
+
+
+@breaks("it_never_tells_its_secret", "Secrets")
+class ShowsItsPasswordInErrors(Tiny):
+    def find(self, uri: str) -> tuple[str, str]:
+        try:
+            return super().find(uri)
+        except ResourceNotFound:
+            raise ResourceNotFound(uri.replace("tiny://", f"tiny://me:{PASSWORD}@")) from None
+
+
+# Pages and keys.
+
+
+@breaks("pages_of_any_size_are_the_same_list", "Pages")
+class LosesOneBetweenPages(Tiny):
+    def page(self, after: str | None, limit: int) -> Any:
+        shown, key = super().page(after, limit)
+        return shown[1:] if after and len(shown) > 1 else shown, key
+
+
+@breaks("pages_of_any_size_are_the_same_list", "Pages")
+class RepeatsOneBetweenPages(Tiny):
+    def page(self, after: str | None, limit: int) -> Any:
+        shown, key = super().page(after, limit)
+        return ([self.described("a.txt"), *shown][:limit] if after else shown), key
+
+
+@breaks("pages_of_any_size_are_the_same_list", "Pages")
+class IgnoresTheLimit(Tiny):
+    def page(self, after: str | None, limit: int) -> Any:
+        return super().page(after, 1_000)
+
+
+@breaks("pages_of_any_size_are_the_same_list", "Pages")
+class NeverEnds(Tiny):
+    def page(self, after: str | None, limit: int) -> Any:
+        return [], "behind:a.txt"
+
+
+@breaks("made_up_keys_are_refused", "Keys")
+class TakesAnyKey(Tiny):
+    def page(self, after: str | None, limit: int) -> Any:
+        return super().page(after if after is None else "behind:" + after.removeprefix("behind:"), limit)
+
+
+@breaks("made_up_keys_are_refused", "Keys")
+class CannotReadItsKeys(Tiny):
+    def page(self, after: str | None, limit: int) -> Any:
+        if after is not None and not after.startswith("behind:"):
+            int("x")
+        return super().page(after, limit)
+
+
+@breaks("keys_stay_valid_while_something_is_added", "Keys")
+class CountsPlaces(Tiny):
+    """Keys are numbers, so that what is added in front moves all that follows."""
+
+    def page(self, after: str | None, limit: int) -> Any:
+        begin = int((after or "behind:0").removeprefix("behind:"))
+        names = list(reversed(self.texts))
+        shown = [self.described(name) for name in names[begin : begin + limit]]
+        return shown, f"behind:{begin + limit}" if begin + limit < len(names) else None
+
+
+@breaks("what_is_added_is_listed", "page")
+class ListsWhatWasThereAtFirst(Tiny):
+    def page(self, after: str | None, limit: int) -> Any:
+        self.texts = {name: text for name, text in self.texts.items() if not name.startswith("new")}
+        return super().page(after, limit)
+
+
+# Resources.
+
+
+class _Says(Tiny):
+    """Says something else of its resources."""
+
+    said: Mapping[str, Any]
+
+    def __init_subclass__(cls, said: Mapping[str, Any]) -> None:
+        cls.said = said
+
+    def described(self, name: str) -> t.Resource:
+        return msgspec.structs.replace(super().described(name), **self.said)
+
+
+@breaks("what_is_listed_is_there", "page")
+class HasBlanksInItsUris(Tiny):
+    def described(self, name: str) -> t.Resource:
+        return msgspec.structs.replace(super().described(name), uri=f"{TOP}/{name} of today")
+
+
+@breaks("what_is_listed_is_there", "page")
+class HasNoNames(_Says, said={"name": ""}):
+    pass
+
+
+@breaks("what_is_listed_is_there", "page")
+class HasControlCharactersInTitles(_Says, said={"title": "\x1b[2Jgone"}):
+    pass
+
+
+@breaks("what_is_listed_is_there", "page")
+class HasNoTypes(_Says, said={"mime_type": "text"}):
+    pass
+
+
+@breaks("what_is_listed_is_there", "page")
+class WritesTimesInItsOwnWay(_Says, said={"annotations": t.Annotations(last_modified="yesterday")}):
+    pass
+
+
+@breaks("what_is_listed_is_there", "stat")
+class SaysAWrongSize(_Says, said={"size": 77}):
+    pass
+
+
+@breaks("what_is_listed_is_there", "read")
+class ReadsAsAnotherType(_Says, said={"mime_type": "text/html"}):
+    pass
+
+
+@breaks("what_is_listed_is_there", "stat")
+class StatsInAnotherWay(Tiny):
+    def stat(self, uri: str) -> t.Resource:
+        return msgspec.structs.replace(super().stat(uri), title="another")
+
+
+@breaks("what_is_listed_is_there", "read")
+class ReadsNothing(Tiny):
+    def read(self, uri: str) -> t.ReadResourceResult:
+        return msgspec.structs.replace(super().read(uri), contents=[])
+
+
+@breaks("what_is_listed_is_there", "read")
+class ReadsSomethingElse(Tiny):
+    def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
+        return super().contents(f"{TOP}/else", text, meta)
+
+
+class _Caches(Tiny):
+    said: Mapping[str, Any]
+
+    def __init_subclass__(cls, said: Mapping[str, Any]) -> None:
+        cls.said = said
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        return msgspec.structs.replace(super().read(uri), **self.said)
+
+
+@breaks("what_is_listed_is_there", "Caching")
+class IsGoodForANegativeTime(_Caches, said={"ttl_ms": -1}):
+    pass
+
+
+@breaks("what_is_listed_is_there", "Caching")
+class IsPrivateAndSaysPublic(Tiny):
+    cache_scope = "private"
+
+
+# Directories.
+
+
+@breaks("directories_hold_what_they_say", "Pages")
+class LosesChildren(Tiny):
+    def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> Any:
+        shown, key = super().children(uri, after, limit)
+        return shown[:1], key
+
+
+@breaks("directories_hold_what_they_say", "children")
+class HasChildrenOfOthers(Tiny):
+    def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> Any:
+        return [t.Resource(uri="other://x", name="x")], None
+
+
+# Versions.
+
+
+@breaks("versions_stay_while_nothing_changes", "Versions")
+class HasAVersionForEachLook(Tiny):
+    def described(self, name: str) -> t.Resource:
+        return msgspec.structs.replace(super().described(name), meta={VERSION: str(time.perf_counter_ns())})
+
+
+@breaks("versions_stay_while_nothing_changes", "Versions")
+class ReadsWithoutAVersion(Tiny):
+    def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
+        return super().contents(uri, text, {k: v for k, v in meta.items() if k != VERSION})
+
+
+@breaks("another_content_has_another_version", "Versions")
+class KeepsItsVersion(Tiny):
+    def version(self, uri: str) -> str:
+        self.find(uri)
+        return "1"
+
+
+@breaks("another_content_has_another_version", "Versions")
+class HasNoVersions(Tiny):
+    def version(self, uri: str) -> str:
+        self.find(uri)
+        return ""
+
+
+@breaks("another_content_has_another_version", "Versions")
+class ReadsAnOldVersion(Tiny):
+    def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
+        return super().contents(uri, text, {**meta, VERSION: "old"})
+
+
+# What is missing, and hostile URIs.
+
+
+@breaks("what_is_missing_is_not_found", "Errors")
+class SaysKeyError(Tiny):
+    def find(self, uri: str) -> tuple[str, str]:
+        self.texts[uri.removeprefix(TOP + "/")]
+        return super().find(uri)
+
+
+@breaks("what_is_missing_is_not_found", "Errors")
+class ReadsAnythingAsEmpty(Tiny):
+    def read(self, uri: str) -> t.ReadResourceResult:
+        try:
+            return super().read(uri)
+        except ResourceNotFound:
+            return t.ReadResourceResult(contents=[self.contents(uri, "", {})])
+
+
+@breaks("what_is_missing_is_not_found", "Errors")
+class HasNoVersionOfWhatIsMissing(Tiny):
+    def version(self, uri: str) -> str:
+        return "1"
+
+
+@breaks("what_is_missing_is_not_found", "Errors")
+class SearchesLongForWhatIsMissing(Tiny):
+    def find(self, uri: str) -> tuple[str, str]:
+        if len(uri) > 1_000_000:
+            time.sleep(5.1)
+        return super().find(uri)
+
+
+@breaks("what_is_missing_is_not_found", "Errors")
+class HasChildrenInEverything(Tiny):
+    def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> Any:
+        return self.page(after, limit)
+
+
+@breaks("hostile_uris_lead_nowhere", "Hostile URIs")
+class FollowsDots(Tiny):
+    def find(self, uri: str) -> tuple[str, str]:
+        return ("a.txt", "") if ".." in uri else super().find(uri)
+
+
+@breaks("hostile_uris_lead_nowhere", "Errors")
+class CannotTakeNul(Tiny):
+    def find(self, uri: str) -> tuple[str, str]:
+        if "\0" in uri:
+            raise ValueError("embedded null byte")
+        return super().find(uri)
+
+
+@breaks("hostile_uris_lead_nowhere", "Errors")
+class RepeatsLongUris(Tiny):
+    def find(self, uri: str) -> tuple[str, str]:
+        if len(uri) > 10_000:
+            raise InvalidArgument(f"{uri} is too long.")
+        return super().find(uri)
+
+
+# Windows.
+
+
+@breaks("windows_joined_are_the_whole", "Windows")
+class LosesBetweenWindows(Tiny):
+    def begin(self, query: str) -> int:
+        begin = super().begin(query)
+        return begin + 1 if begin else 0
+
+
+@breaks("windows_joined_are_the_whole", "Windows")
+class GoesRoundInACircle(Tiny):
+    def begin(self, query: str) -> int:
+        return super().begin(query) % 20
+
+
+@breaks("windows_joined_are_the_whole", "Windows")
+class SaysNothingOfTheNextWindow(Tiny):
+    def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
+        return super().contents(uri, text, {VERSION: meta.get(VERSION, "")})
+
+
+@breaks("windows_joined_are_the_whole", "Windows")
+class GoesOnInSilence(Tiny):
+    """The next window is in `_meta` alone, which models do not see."""
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        result = super().read(uri)
+        return msgspec.structs.replace(result, contents=result.contents[:1])
+
+
+@breaks("windows_that_cannot_be_are_told", "Windows")
+class ReadsAnyWindow(Tiny):
+    def begin(self, query: str) -> int:
+        try:
+            return super().begin(query)
+        except InvalidArgument:
+            return 0
+
+
+@breaks("windows_that_cannot_be_are_told", "Windows")
+class SaysNoMoreThanNo(Tiny):
+    def begin(self, query: str) -> int:
+        try:
+            return super().begin(query)
+        except InvalidArgument:
+            raise InvalidArgument("Bad window.") from None
+
+
+# Templates and completion.
+
+
+def _template(text: str, name: str = "text") -> tuple[t.ResourceTemplate, ...]:
+    return (t.ResourceTemplate(uri_template=text, name=name),)
+
+
+@breaks("templates_are_valid", "Templates")
+class HasABrokenTemplate(Tiny):
+    templates = _template(TOP + "/{name")
+
+
+@breaks("templates_are_valid", "Templates")
+class HasATemplateOfNothing(Tiny):
+    templates = _template(TOP + "/name")
+
+
+@breaks("templates_are_valid", "Templates")
+class HasATemplateTwice(Tiny):
+    templates = _template(TOP + "/{name}") * 2
+
+
+@breaks("completions_lead_to_resources", "complete")
+class CompletesWithWhatIsNotThere(Tiny):
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        return ["nothing.txt"]
+
+
+@breaks("completions_lead_to_resources", "complete")
+class CompletesForOthers(Tiny):
+    templates = _template("other:{name}")
+
+
+@breaks("completions_lead_to_resources", "complete")
+class CompletesNoCompletion(Tiny):
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        return [] if value else super().complete(template, argument, value, context)
+
+
+@breaks("completion_is_bounded_and_takes_anything", "complete")
+class CompletesAnyArgument(Tiny):
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        return sorted(self.texts)
+
+
+@breaks("completion_is_bounded_and_takes_anything", "complete")
+class CompletesWithAThousand(Tiny):
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        return [str(n) for n in range(1_000)] if argument == "name" and template in repr(self.templates) else []
+
+
+@breaks("completion_is_bounded_and_takes_anything", "complete")
+class CannotCompleteOddValues(Tiny):
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        value.encode()
+        return super().complete(template, argument, value, context)
+
+
+# Searching.
+
+
+@breaks("documents_are_what_can_be_searched", "documents")
+class HasDocumentsOfOthers(Tiny):
+    def documents(self, after: str | None, limit: int) -> Any:
+        return [Document(uri="other://x", title="x", version="")], None
+
+
+@breaks("documents_are_what_can_be_searched", "documents")
+class HasOldDocuments(Tiny):
+    def documents(self, after: str | None, limit: int) -> Any:
+        documents, key = super().documents(after, limit)
+        return [msgspec.structs.replace(document, version="old") for document in documents], key
+
+
+@breaks("documents_are_what_can_be_searched", "text")
+class HasBytesForText(Tiny):
+    def text(self, uri: str) -> Iterator[str]:
+        yield self.texts[self.find(uri)[0]].encode()  # type: ignore[misc]
+
+
+@breaks("documents_are_what_can_be_searched", "text")
+class HasTextOfWhatIsMissing(Tiny):
+    def text(self, uri: str) -> Iterator[str]:
+        yield "anything"
+
+
+@breaks("search_is_bounded_and_takes_anything", "search")
+class FindsTooMuch(Tiny):
+    def search(self, query: str, limit: int) -> list[Hit]:
+        return super().search("", 100)
+
+
+@breaks("search_is_bounded_and_takes_anything", "search")
+class FindsForOthers(Tiny):
+    def search(self, query: str, limit: int) -> list[Hit]:
+        return [Hit(uri="other://x", title="x")]
+
+
+@breaks("search_is_bounded_and_takes_anything", "search")
+class CannotSearchForQuotes(Tiny):
+    def search(self, query: str, limit: int) -> list[Hit]:
+        if '"' in query:
+            raise SyntaxError("unterminated string")
+        return super().search(query, limit)
+
+
+# Watching.
+
+
+class _TellsNobody(Tiny):
+    def tell(self, uri: str | None) -> None:
+        pass
+
+
+@breaks("a_watcher_is_told_of_a_change", "Watching")
+class TellsNobodyOfChanges(_TellsNobody):
+    pass
+
+
+@breaks("a_watcher_of_the_list_is_told_of_what_is_added", "Watching")
+class TellsNobodyOfTheList(_TellsNobody):
+    pass
+
+
+@breaks("a_client_is_told_of_a_change", "Watching")
+class TellsNoClient(_TellsNobody):
+    pass
+
+
+@breaks("a_watcher_is_told_of_a_change", "Watching")
+class TellsOnce(Tiny):
+    def tell(self, uri: str | None) -> None:
+        if told := self.watchers.pop(uri, None):
+            told(uri)
+
+
+class _GoesOnTelling(Tiny):
+    def detach(self, uri: str | None) -> None:
+        pass
+
+
+@breaks("a_watcher_is_told_of_a_change", "Watching")
+class GoesOnTellingOfChanges(_GoesOnTelling):
+    pass
+
+
+@breaks("a_watcher_of_the_list_is_told_of_what_is_added", "Watching")
+class GoesOnTellingOfTheList(_GoesOnTelling):
+    pass
+
+
+@breaks("a_watcher_is_told_of_a_change", "Watching")
+class HoldsTheLoopUp(Tiny):
+    def attach(self, uri: str | None, changed: Changed) -> None:
+        time.sleep(1.1)
+        super().attach(uri, changed)
+
+
+@breaks("attaching_twice_and_detaching_what_is_unknown_is_harmless", "Watching")
+class CannotDetachWhatIsUnknown(Tiny):
+    def detach(self, uri: str | None) -> None:
+        del self.watchers[uri]
+
+
+# Threads, and clients.
+
+
+@breaks("several_threads_may_use_it_at_once", "Threads")
+class IsForOneThreadAtATime(Tiny):
+    busy = False
+
+    def stat(self, uri: str) -> t.Resource:
+        if self.busy:
+            raise RuntimeError("used in two threads at once")
+        self.busy = True
+        time.sleep(0.01)
+        self.busy = False
+        return super().stat(uri)
+
+
+@breaks("a_client_gets_all_of_it", "read")
+class ReadsAnotherThingEachTime(Tiny):
+    number = 0
+
+    def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
+        self.number += 1
+        return super().contents(uri, str(self.number), meta)
+
+
+@breaks("a_client_gets_all_of_it", "Errors")
+class FailsOnAClientsUris(Tiny):
+    def find(self, uri: str) -> tuple[str, str]:
+        if len(uri) > 1_000:
+            raise OSError("File name too long")
+        return super().find(uri)
+
+
+@breaks("it_starts_and_ends_as_often_as_it_is_told", "start and close")
+class EndsOnce(Tiny):
+    def __init__(self) -> None:
+        super().__init__()
+        self.thread = threading.Thread(target=lambda: None)
+
+    async def start(self) -> None:
+        self.thread.start()
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What never happens is not waited for long."""
+    monkeypatch.setattr(looking, "DEADLINE", 0.4)
+    monkeypatch.setattr(watching, "DEADLINE", 0.4)
+    monkeypatch.setattr(watching, "QUIET", 0.1)
+
+
+def run(test: str, source: Tiny) -> None:
+    """Run one test of the suite as pytest does."""
+    case = tiny.TestTiny()
+    function = getattr(case, f"test_{test}")
+    wanted = inspect.signature(function).parameters
+    if "stage" not in wanted:
+        function(source, **({"revision": "2026-07-28"} if "revision" in wanted else {}))
+        return
+    with Stage(source) as stage:
+        function(stage)
+
+
+@pytest.mark.parametrize(
+    ("test", "clause", "variant"), BREAKS, ids=[f"{variant.__name__}-{test}" for test, _, variant in BREAKS]
+)
+def test_a_source_that_breaks_a_clause_is_told_which(test: str, clause: str, variant: type[Tiny]) -> None:
+    run(test, Tiny())
+    with pytest.raises(Broken) as caught:
+        run(test, variant())
+    problem, _, place = str(caught.value).rpartition("\n")
+    assert place == f"(docs/write_a_source.md, “{clause}”)"
+    assert len(problem) > 20
+
+
+def names_of_the_suite() -> set[str]:
+    return {name.removeprefix("test_") for name in dir(SourceContract) if name.startswith("test_")}
+
+
+def test_every_test_of_the_suite_can_fail() -> None:
+    assert names_of_the_suite() == {test for test, _, _ in BREAKS}
+
+
+def test_every_clause_is_a_heading_of_the_page() -> None:
+    headings = {line.lstrip("#").strip().strip("`") for line in PAGE.read_text().splitlines() if line.startswith("#")}
+    assert {clause for _, clause, _ in BREAKS} <= headings
+
+
+def test_a_correct_source_passes_all_of_it() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "tests/testing/tiny.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped" not in done.stdout
+
+
+def test_what_a_source_does_not_have_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import pytest\n"
+        "from wharfinger import types as t\n"
+        "from wharfinger.errors import ResourceNotFound\n"
+        "from wharfinger.server.source import Source\n"
+        "from wharfinger.testing import SourceContract\n"
+        "class Empty(Source):\n"
+        "    def claims(self, uri): return uri.startswith('empty:')\n"
+        "    def page(self, after, limit):\n"
+        "        from wharfinger.errors import InvalidArgument\n"
+        "        if after is not None: raise InvalidArgument('no such key')\n"
+        "        return [], None\n"
+        "class TestEmpty(SourceContract):\n"
+        "    missing = 'empty:none'\n"
+        "    @pytest.fixture\n"
+        "    def source(self): return Empty()\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=55, check=False)
+    assert "failed" not in done.stdout, done.stdout
+    assert "skipped" in done.stdout
