@@ -1,0 +1,5 @@
+"""git repositories as live resources: trees, files, commits, differences and logs at any revision."""
+
+from wharfinger.sources.git_repository.source import GitSource, git
+
+__all__ = ["GitSource", "git"]

@@ -1,0 +1,88 @@
+"""The top of a repository: `git://label`. What HEAD is, which branches and tags there are, and how all is addressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument
+from wharfinger.server import mime
+from wharfinger.server.source import VERSION
+from wharfinger.sources.directories import CHILDREN, summaries
+from wharfinger.sources.git_repository.answers import Answer
+from wharfinger.sources.git_repository.objects import MissingObject
+from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
+from wharfinger.sources.git_repository.rendering import clock, subject, top_text
+from wharfinger.sources.git_repository.revisions import commit_of, short_name
+from wharfinger.sources.shown import many, shown
+
+__all__ = ["TopAnswer", "head_words"]
+
+NAMED = 50  # branches, and tags, that the text names
+
+
+class TopAnswer(Answer):
+    """The directory of a repository: HEAD's tree and log, and the trees of branches and tags."""
+
+    @property
+    def version(self) -> str:
+        return self.references.mark
+
+    def resource(self) -> t.Resource:
+        label = shown(self.repository.label)
+        return t.Resource(
+            uri=self.uri, name=label, title=f"git repository {label}", mime_type=mime.DIRECTORY,
+            meta={VERSION: self.version},
+        )  # fmt: skip
+
+    def contents(self) -> list[t.ResourceContents]:
+        references = self.references
+        counts = f"{many(references.many(BRANCHES), 'branch')}, {many(references.many(TAGS), 'tag')}"
+        lists = [(title, self._names(prefix)) for title, prefix in (("Branches:", BRANCHES), ("Tags:", TAGS))]
+        text = top_text(shown(self.repository.label), self._head(), counts, lists, self._how())
+        children, _ = self.children(None, CHILDREN)
+        return [self.text(text), *summaries(children)]
+
+    def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        from wharfinger.sources.git_repository.listing import top_children
+
+        return top_children(self.repository, self.references, after, limit)
+
+    def _head(self) -> str:
+        words = head_words(self.references)
+        if self.references.head is None:
+            return words
+        try:
+            commit = commit_of(self.references.head, self.objects)
+        except (MissingObject, InvalidArgument):
+            return f"{words}, which cannot be read"
+        return f"{words}, {clock(commit.committer)}, “{subject(commit)}”"
+
+    def _names(self, prefix: str) -> Iterator[str]:
+        for number, name in enumerate(self.references.under(prefix)):
+            if number == NAMED:
+                yield f"and {self.references.many(prefix) - NAMED:,} more: see the completion of rev"
+                return
+            oid = self.references.names[prefix + name]
+            yield f"{shown(name)} at {oid[:12]}  {self.uris.tree(short_name(prefix + name, self.references))}"
+
+    def _how(self) -> list[str]:
+        return [
+            "REV is HEAD, a branch, a tag or a commit, with %2F for a slash, and ~2 or ^ behind it for parents.",
+            *[f"{words}: {self.uris.top}/{form}" for words, form in _HOW],
+        ]
+
+
+_HOW = (
+    ("Files", "tree/REV/PATH"),
+    ("A commit", "commit/REV"),
+    ("Changes", "diff/REV..REV, diff/REV..REV/PATH, or diff/REV for those of one commit"),
+    ("History", "log/REV?path=PATH&since=2026-01-01&limit=50"),
+)
+
+
+def head_words(references: References) -> str:
+    """What HEAD is: `main at 1a2b3c4`."""
+    if references.head is None:
+        return f"{shown(references.head_name)}, without commits yet"
+    return f"{shown(references.head_name)} at {references.head[:7]}"

@@ -1,0 +1,34 @@
+"""Which kind of answer a URI asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wharfinger.sources.git_repository.answer_commit import CommitAnswer
+from wharfinger.sources.git_repository.answer_diff import DiffAnswer
+from wharfinger.sources.git_repository.answer_log import LogAnswer
+from wharfinger.sources.git_repository.answer_top import TopAnswer
+from wharfinger.sources.git_repository.answer_tree import TreeAnswer
+from wharfinger.sources.git_repository.answers import Answer, Repository
+from wharfinger.sources.git_repository.references import References
+
+__all__ = ["answer_for"]
+
+_ANSWERS: Mapping[str, type[Answer]] = {
+    "top": TopAnswer,
+    "tree": TreeAnswer,
+    "commit": CommitAnswer,
+    "diff": DiffAnswer,
+    "log": LogAnswer,
+}
+
+
+def answer_for(repository: Repository, references: References, uri: str) -> Answer:
+    """The answer about a URI, which looks at nothing yet.
+
+    Raises:
+        ResourceNotFound: nothing of this repository is called so.
+        InvalidArgument: its query cannot be read.
+    """
+    address = repository.uris.read(uri)
+    return _ANSWERS[address.kind](repository, references, address, uri)

@@ -1,0 +1,93 @@
+"""Commits, changes, logs and the top of a repository as text to read. Reads no objects.
+
+What a repository says about itself is escaped where it could move a cursor or reorder text.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+
+from wharfinger.sources.git_repository.parsing import Commit, Person, Tag
+from wharfinger.sources.git_repository.safe_text import paragraph
+from wharfinger.sources.git_repository.trees import Change
+from wharfinger.sources.shown import many, shown
+
+__all__ = [
+    "change_line",
+    "clock",
+    "commit_text",
+    "log_text",
+    "subject",
+    "top_text",
+]
+
+MESSAGE = 64 << 10  # characters of a message that are shown
+SUBJECT = 200  # characters of its first line in a list
+
+
+def clock(person: Person) -> str:
+    """When somebody did something, by their own clock: `2026-11-20 09:30:00 +0100`."""
+    sign = "-" if person.offset < 0 else "+"
+    hours, minutes = divmod(abs(person.offset), 60)
+    try:
+        local = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(person.seconds + person.offset * 60))
+    except (OverflowError, ValueError, OSError):
+        return "at no time"
+    return f"{local} {sign}{hours:02}{minutes:02}"
+
+
+def _indented(message: str) -> str:
+    text = paragraph(message.strip("\n"))
+    if len(text) > MESSAGE:
+        text = text[:MESSAGE] + "\n[The message goes on, and is cut here.]"
+    return "\n".join([f"    {line}" if line else "" for line in text.split("\n")])
+
+
+def subject(commit: Commit) -> str:
+    """The first line of a message as one short line."""
+    first = shown(commit.subject.strip())
+    return first if len(first) <= SUBJECT else first[:SUBJECT] + "…"
+
+
+def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[Change], more: bool, diff: str) -> str:
+    """A commit: who, when, why, and which paths; `more` where not all of them are given."""
+    lines = [f"commit {commit.oid}"]
+    lines += [f"parent {parent}" for parent in commit.parents]
+    lines += [f"author {shown(commit.author.name)}  {clock(commit.author)}"]
+    if commit.committer != commit.author:
+        lines += [f"committer {shown(commit.committer.name)}  {clock(commit.committer)}"]
+    for tag in tags:
+        by = f" by {shown(tag.tagger.name)}  {clock(tag.tagger)}" if tag.tagger else ""
+        lines += ["", f"tagged{by}", "", _indented(tag.message)]
+    lines += ["", _indented(commit.message), ""]
+    against = "its first parent" if len(commit.parents) > 1 else "its parent" if commit.parents else "nothing"
+    lines += [f"{'More than ' if more else ''}{many(len(changed), 'path')} changed against {against}; read {diff}"]
+    lines += [change_line(change) for change in changed]
+    return "\n".join(lines) + "\n"
+
+
+def change_line(change: Change) -> str:
+    """One path of a commit: `A` added, `D` deleted, `M` modified, `R` renamed."""
+    path = shown(os.fsdecode(change.path))
+    if change.moved is not None:
+        return f"  R {shown(os.fsdecode(change.moved))} -> {path}"
+    return f"  {'A' if change.old is None else 'D' if change.new is None else 'M'} {path}"
+
+
+def log_text(title: str, commits: Iterable[Commit], how: str) -> str:
+    """A window of a log."""
+    lines = [title, ""]
+    for commit in commits:
+        lines.append(f"{commit.oid[:12]} {clock(commit.committer)}  {shown(commit.author.name)}")
+        lines.append(f"    {subject(commit)}")
+    return "\n".join([*lines, "", how]) + "\n"
+
+
+def top_text(name: str, head: str, counts: str, lists: Iterable[tuple[str, Iterable[str]]], how: Iterable[str]) -> str:
+    """The top of a repository: what HEAD is, what there is, and how the rest is addressed."""
+    lines = [f"{name} is a git repository: {head}; {counts}."]
+    for title, names in lists:
+        lines += ["", title, *[f"  {line}" for line in names]]
+    return "\n".join([*lines, "", *how]) + "\n"

@@ -1,0 +1,256 @@
+"""A git repository as live resources: what `git()` makes. Ties the contract of a source to what answers it.
+
+Refuses to know who asks, in which revision of the protocol, or over what.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from typing import TypeVar
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
+from wharfinger.server import mime
+from wharfinger.server.source import Changed, Document, Hits, Source
+from wharfinger.sources.directories import CHILDREN
+from wharfinger.sources.git_repository import finding, listing
+from wharfinger.sources.git_repository.answer_commit import CommitAnswer
+from wharfinger.sources.git_repository.answer_top import head_words
+from wharfinger.sources.git_repository.answer_tree import TreeAnswer
+from wharfinger.sources.git_repository.answering import answer_for
+from wharfinger.sources.git_repository.answers import Answer, Repository
+from wharfinger.sources.git_repository.opening import find_repository
+from wharfinger.sources.git_repository.references import BRANCHES, References
+from wharfinger.sources.git_repository.revisions import commit_of
+from wharfinger.sources.git_repository.safe_text import paragraph
+from wharfinger.sources.git_repository.trees import is_link, is_module, is_tree, walk
+from wharfinger.sources.labels import default_label, usable_label
+from wharfinger.sources.polling import Polling
+from wharfinger.sources.shown import many, shown
+from wharfinger.sources.windows import WHOLE
+
+__all__ = ["GitSource", "git"]
+
+Result = TypeVar("Result")
+
+EVERY = 0.25  # seconds between looks at the references
+COUNTING = 0.3  # seconds of counting files for a person
+
+
+def git(
+    path: str | os.PathLike[str], *, label: str | None = None, every: float = EVERY, max_size: int = WHOLE
+) -> GitSource:
+    """Publish a git repository: `server.include(git("."))`.
+
+    Trees, files, commits, differences and logs at any revision. Nothing of it is ever run or written, and nothing
+    outside of its folder is read. Whatever objects it holds can be read by their names, also those of no branch.
+
+    Args:
+        path: The top folder of a repository, or a bare repository.
+        label: Its name in URIs, `git://<label>/…`; the folder's own name by default.
+        every: Seconds between looks at branches, tags and HEAD, while somebody watches.
+        max_size: Bytes of a file that are read at once at most; a larger one is read in windows.
+
+    Raises:
+        UnusableSource: it is no repository, or one whose parts are elsewhere.
+        MissingExtra: dulwich is not installed.
+    """
+    if find_spec("dulwich") is None:
+        raise MissingExtra("git", "Publishing a git repository")
+    directory = find_repository(path)
+    name = default_label(directory.root).removesuffix(".git") or "repository" if label is None else label
+    return GitSource(Repository(directory, usable_label(name), max_size), every)
+
+
+class GitSource(Source):
+    """The source that `git()` makes. Its methods may be called from several threads at once."""
+
+    def __init__(self, repository: Repository, every: float) -> None:
+        self.repository = repository
+        self.name = repository.label
+        self.uri = repository.uris.top
+        self.place = shown(repository.directory.root)
+        self.templates = _templates(repository)
+        self._polling = Polling("wharfinger-git", self._look, every=every, prepare=self._prepare)
+        self._moment: References | None = None  # that the round of looks is at
+        self._looked: dict[str | None, tuple[References, Hashable]] = {}
+
+    def __repr__(self) -> str:
+        return f"git({self.repository.directory.root!r}, label={self.repository.label!r})"
+
+    def claims(self, uri: str) -> bool:
+        """Whether this URI is of this repository, existing or not."""
+        return self.repository.uris.claims(uri)
+
+    # Listing
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """The top, branches, tags, the newest commits of HEAD, and HEAD's files."""
+        return listing.page(self.repository, self._now(), after, limit)
+
+    def children(
+        self, uri: str, after: str | None = None, limit: int = CHILDREN
+    ) -> tuple[list[t.Resource], str | None]:
+        """The entries of a folder, or of the top."""
+        return self._answered(uri, lambda answer: answer.children(after, limit))
+
+    def stat(self, uri: str) -> t.Resource:
+        """What is known of a URI, without reading it whole."""
+
+        def known(answer: Answer) -> t.Resource:
+            self._polling.saw(uri, answer.version)
+            return answer.resource()
+
+        return self._answered(uri, known)
+
+    def version(self, uri: str) -> str:
+        """The name of the object that the URI means now, or of both of a difference."""
+        return self._answered(uri, lambda answer: answer.version)
+
+    # Reading
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        """A file, folder, commit, difference or log; a window where it is large."""
+
+        def result(answer: Answer) -> t.ReadResourceResult:
+            contents = answer.contents()
+            return t.ReadResourceResult(contents=contents, ttl_ms=answer.ttl_ms(), cache_scope=self.cache_scope)
+
+        return self._answered(uri, result)
+
+    # Finding
+
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        """Branches, tags and short names of commits for revisions; paths at a revision."""
+        if not any(template == shown.uri_template for shown in self.templates):
+            return []
+        try:
+            return finding.complete(self.repository, self._now(), argument, value, context)
+        except (LookupError, InvalidArgument, UnicodeError):
+            return []
+
+    def search(self, query: str, limit: int) -> Hits:
+        """Files by path, commits by message, files by text; within a second."""
+        return finding.search(self.repository, self._now(), query, limit)
+
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """The files of HEAD, and its newest commits."""
+        return listing.documents(self.repository, self._now(), after, limit)
+
+    def text(self, uri: str) -> Iterable[str]:
+        """The text of a file, or the message of a commit."""
+        return self._answered(uri, lambda answer: tuple(_pieces(answer)))
+
+    # Watching
+
+    def facts(self) -> str:
+        """Such as `main at 1a2b3c4, 3 branches, 120 files, watched by polling every 0.25 s`."""
+        references = self._now()
+        said = [head_words(references), many(references.many(BRANCHES), "branch"), *self._files(references)]
+        return ", ".join([*said, f"watched by {self._polling.means}"])
+
+    def _files(self, references: References) -> Iterator[str]:
+        if references.head is None:
+            return
+        ends = time.monotonic() + COUNTING
+        number = 0
+        try:
+            for _, entry in walk(self.repository.objects, commit_of(references.head, self.repository.objects).tree):
+                number += not is_tree(entry.mode)
+                if time.monotonic() > ends:
+                    yield f"more than {many(number, 'file')}"
+                    return
+        except (LookupError, InvalidArgument):
+            yield "damaged"
+            return
+        yield many(number, "file")
+
+    def attach(self, uri: str | None, changed: Changed) -> None:
+        """Tell `changed` when what this URI means is another, or the list."""
+        self._polling.attach(uri, changed)
+
+    def detach(self, uri: str | None) -> None:
+        """Stop telling."""
+        self._polling.detach(uri)
+
+    async def close(self) -> None:
+        """Stop watching."""
+        self._polling.close()
+
+    def _prepare(self) -> None:
+        self._moment = self._now()
+
+    def _look(self, uri: str | None) -> Hashable:
+        """The version of a URI at the moment of this round; looked for only where anything moved since the last."""
+        moment = self._moment or self._now()
+        before = self._looked.get(uri)
+        if before is not None and before[0] is moment:
+            return before[1]
+        if len(self._looked) > 100_000:
+            self._looked.clear()
+        version: Hashable = moment.mark if uri is None else self._answered(uri, lambda found: found.version, moment)
+        self._looked[uri] = moment, version
+        return version
+
+    # Asking
+
+    def _now(self) -> References:
+        return self.repository.references.now()
+
+    def _answered(self, uri: str, use: Callable[[Answer], Result], moment: References | None = None) -> Result:
+        """What an answer gives; whatever is not there, is not found."""
+        try:
+            return use(answer_for(self.repository, moment or self._now(), uri))
+        except LookupError:
+            raise ResourceNotFound(uri) from None
+
+
+def _pieces(answer: Answer) -> Iterator[str]:
+    """What is searched of an answer: a file's text, a commit's message."""
+    if isinstance(answer, CommitAnswer):
+        commit = answer.commit
+        yield f"{paragraph(commit.message)}\n{shown(commit.author.name)}\n{commit.oid}\n"
+    elif isinstance(answer, TreeAnswer):
+        entry = answer.entry
+        if not (is_tree(entry.mode) or is_link(entry.mode) or is_module(entry.mode)):
+            content = answer.objects.content(entry.oid)
+            decoded = mime.decode_text(content.read(0, content.size)) if content.size <= WHOLE else None
+            yield from () if decoded is None else (decoded[0],)
+    else:
+        text = answer.contents()[0].text
+        yield from () if text is UNSET else (text,)
+
+
+_DESCRIBED = {
+    "tree": ("Any file or folder of {} at a revision", "A path at a revision, such as docs/guide.md at HEAD."),
+    "root": ("All of {} at a revision", "The top folder at a branch, a tag or a commit."),
+    "commit": ("Any commit of {}", "Who changed what and why: the commit that a branch, a tag or a name means."),
+    "changes": (
+        "The changes of one commit of {}",
+        "What a commit changed against its first parent, as a unified diff.",
+    ),
+    "diff": ("The changes of {} between two revisions", "A unified diff from one revision to another."),
+    "path diff": ("The changes of {} at a path", "A unified diff of one file or folder, from one revision to another."),
+    "log": (
+        "The history of {}",
+        "Commits that led to a revision, newest first: of one path, behind a commit, since and until a time.",
+    ),
+}
+
+
+def _templates(repository: Repository) -> list[t.ResourceTemplate]:
+    name = shown(repository.label)
+    return [
+        t.ResourceTemplate(
+            uri_template=template,
+            name=f"{name} {kind}",
+            title=_DESCRIBED[kind][0].format(name),
+            description=_DESCRIBED[kind][1],
+        )
+        for kind, template in repository.uris.templates.items()
+    ]

@@ -1,0 +1,125 @@
+"""Real repositories, made by the real git, whose configuration is none of this machine's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import absent
+from wharfinger.sources.git_repository import GitSource, git
+
+GIT = shutil.which("git")
+
+
+class Work:
+    """A repository with a work tree, and git in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seconds = 1_795_000_000
+
+    def git(self, *arguments: str, data: bytes | None = None, cwd: Path | None = None, **env: str) -> str:
+        """Run git and return what it prints."""
+        self.seconds += 60
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        clean |= {
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "HOME": str(self.path.parent),
+            "GIT_AUTHOR_NAME": "Ada Berth",
+            "GIT_AUTHOR_EMAIL": "ada@example.org",
+            "GIT_COMMITTER_NAME": "Ada Berth",
+            "GIT_COMMITTER_EMAIL": "ada@example.org",
+            "GIT_AUTHOR_DATE": f"{self.seconds} +0100",
+            "GIT_COMMITTER_DATE": f"{self.seconds} +0100",
+            "LC_ALL": "C.UTF-8",
+        } | env
+        ran = subprocess.run(
+            [GIT or "git", *arguments], cwd=cwd or self.path, input=data, env=clean, capture_output=True, timeout=50
+        )
+        assert ran.returncode == 0, ran.stderr.decode()
+        return os.fsdecode(ran.stdout).rstrip("\n")
+
+    def init(self, *options: str) -> Work:
+        """Make it a repository."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.git("init", "-q", "-b", "main", *options)
+        return self
+
+    def write(self, name: str, content: str | bytes) -> Work:
+        """Write a file of the work tree."""
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return self
+
+    def commit(self, message: str = "Change", **files: str | bytes) -> str:
+        """Commit these files and all else that changed; `a__b` is a.b. Return the commit's name."""
+        for name, content in files.items():
+            self.write(name.replace("__", "."), content)
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+        return self.head
+
+    @property
+    def head(self) -> str:
+        """The name of the commit that HEAD is."""
+        return self.git("rev-parse", "HEAD")
+
+    def put(self, kind: str, content: bytes) -> str:
+        """Store an object that git would not make itself."""
+        return self.git("hash-object", "-w", "-t", kind, "--literally", "--stdin", data=content)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    """An empty repository."""
+    if GIT is None:
+        absent("git, which these tests make repositories with (apt-get install git)")
+    return Work(tmp_path / "harbour").init()
+
+
+@pytest.fixture
+def history(work: Work) -> Work:
+    """A repository with some commits, two branches and two tags."""
+    work.commit("Begin", README__md="# Harbour\n", hull__txt="four\nfathoms\n")
+    work.git("tag", "v1")
+    work.write("docs/tides.md", "# Tides\n\nHigh at six.\n")
+    work.commit("Tell of tides\n\nWith a table of all ports.")
+    work.git("tag", "-a", "v2", "-m", "The second release")
+    work.git("branch", "feature/lights")
+    work.write("bin/run.sh", "#!/bin/sh\necho hi\n")
+    work.write("buoy.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\xff\xfe")
+    work.commit("Add a buoy", hull__txt="five\nfathoms\n")
+    return work
+
+
+@pytest.fixture
+def publish() -> Iterator[Callable[..., GitSource]]:
+    """`git()`, with what it makes closed at the end."""
+    made: list[GitSource] = []
+
+    def make(work: Work | Path | str, **options: object) -> GitSource:
+        made.append(git(work.path if isinstance(work, Work) else work, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for source in made:
+        source._polling.close()
+
+
+@pytest.fixture
+def source(history: Work, publish: Callable[..., GitSource]) -> GitSource:
+    """The repository with some commits, published as `repo`."""
+    return publish(history, label="repo")
+
+
+def text_of(source: GitSource, uri: str) -> str:
+    """The text of the first content."""
+    text = source.read(uri).contents[0].text
+    assert isinstance(text, str)
+    return text

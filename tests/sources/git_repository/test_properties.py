@@ -1,0 +1,154 @@
+"""What holds for all URIs, revisions and histories."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import absent, examples
+from tests.sources.git_repository.conftest import GIT, Work
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.sources.file_uri import UnreadableUri
+from wharfinger.sources.git_repository import GitSource, git
+from wharfinger.sources.git_repository.inflating import BadDelta, apply_delta
+from wharfinger.sources.git_repository.parsing import NotParsed, parse_commit, parse_tag, parse_tree
+from wharfinger.sources.git_repository.uris import Uris, plain_path
+from wharfinger.sources.windows import NEXT
+
+names = st.binary(min_size=1, max_size=20).filter(lambda name: b"/" not in name and b"\0" not in name)
+parts = st.lists(names.filter(lambda name: name not in (b".", b"..")).map(os.fsdecode), max_size=4).map(tuple)
+revs = st.binary(min_size=1, max_size=30).filter(lambda name: b"\0" not in name).map(os.fsdecode)
+labels = st.text(min_size=1, max_size=10).filter(
+    lambda name: "/" not in name and "\0" not in name and name.isprintable()
+)
+
+
+@given(labels, revs, parts)
+def test_trees_are_written_and_read_back(label: str, rev: str, path: tuple[str, ...]) -> None:
+    uris = Uris(label)
+    uri = uris.tree(rev, path)
+    assert uri.isascii()
+    assert uris.claims(uri)
+    address = uris.read(uri)
+    assert (address.kind, address.rev, address.parts, address.query) == ("tree", rev, path, {})
+
+
+@given(revs, st.none() | revs, parts)
+def test_differences_are_written_and_read_back(rev: str, to: str | None, path: tuple[str, ...]) -> None:
+    uris = Uris("repo")
+    address = uris.read(uris.diff(rev, to, path))
+    assert (address.kind, address.rev, address.to, address.parts) == ("diff", rev, to, path)
+
+
+@given(st.text(max_size=60))
+def test_any_uri_is_read_or_refused(rest: str) -> None:
+    uris = Uris("repo")
+    for uri in ("git://repo/" + rest, "git://repo" + rest, "git://repo/tree/" + rest, "git://repo/diff/a.." + rest):
+        try:
+            uris.read(uri)
+        except (ResourceNotFound, InvalidArgument):
+            continue
+
+
+@given(parts.filter(bool))
+def test_plain_paths_are_read_as_they_are(path: tuple[str, ...]) -> None:
+    try:
+        assert plain_path("/".join(path)) == path
+    except UnreadableUri:
+        pytest.fail("a path that can be")
+
+
+@given(st.binary(max_size=300), st.binary(max_size=60))
+def test_any_delta_is_applied_or_refused(base: bytes, delta: bytes) -> None:
+    for start in (b"", bytes((len(base) & 0x7F | 0x80, len(base) >> 7)) + b"\x10"):
+        try:
+            assert len(apply_delta(base, start + delta)) <= max(16, 1 << 21)
+        except BadDelta:
+            continue
+
+
+@given(st.binary(max_size=200))
+def test_any_object_is_parsed_or_refused(data: bytes) -> None:
+    tree = b"tree " + b"a" * 40 + b"\n"
+    for parse in (parse_tree, lambda data: parse_commit("a" * 40, data), lambda data: parse_tag("a" * 40, data)):
+        for start in (b"", tree, tree + b"author ", tree + b"committer A <b> ", b"object " + b"b" * 40 + b"\ntagger "):
+            try:
+                parse(start + data)
+            except NotParsed:
+                continue
+
+
+@pytest.fixture(scope="module")
+def growing() -> Iterator[tuple[Work, GitSource]]:
+    """A repository that tests add commits to."""
+    if GIT is None:
+        absent("git")
+    with tempfile.TemporaryDirectory() as folder:
+        work = Work(Path(folder) / "growing").init()
+        work.commit("Begin", a__txt="a")
+        yield work, git(work.path, label="repo")
+
+
+def grow(work: Work, shape: list[int]) -> None:
+    """Add commits by `git fast-import`: of each number the parent is so many commits back, or two of them (a merge)."""
+    out = [b"reset refs/heads/main\nfrom refs/heads/main^0\n\n"]
+    for mark, back in enumerate(shape, 1):
+        work.seconds += 60 * (back % 3 - 1)  # clocks are wrong, and equal, sometimes
+        out.append(b"commit refs/heads/main\nmark :%d\ncommitter A <a@b> %d +0000\ndata 1\nx\n" % (mark, work.seconds))
+        out.append(b"from %s\n" % (b":%d" % (mark - 1) if mark > 1 else b"refs/heads/main^0"))
+        if back > 1 and mark > back:
+            out.append(b"merge :%d\n" % (mark - back))
+        out.append(b"M 100644 inline f%d.txt\ndata 3\n%03d\n\n" % (mark % 5, mark))
+    work.git("fast-import", "--quiet", "--force", data=b"".join(out))
+
+
+@settings(max_examples=examples(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=12), st.integers(1, 7), st.lists(st.integers(0, 6), max_size=4))
+def test_a_log_in_windows_is_every_commit_once_while_others_arrive(
+    growing: tuple[Work, GitSource], shape: list[int], limit: int, meanwhile: list[int]
+) -> None:
+    """The windows of a log are of the moment at which it began."""
+    work, source = growing
+    grow(work, shape)
+    expected = set(work.git("rev-list", "main").split("\n"))
+    found: list[str] = []
+    following = f"git://repo/log/main?limit={limit}"
+    first = True
+    while following:
+        contents = source.read(following).contents
+        found += [line[:12] for line in str(contents[0].text).split("\n")[2:-3] if line and not line.startswith(" ")]
+        following = str(contents[0].meta.get(NEXT, ""))  # type: ignore[union-attr]
+        if first and meanwhile:
+            grow(work, meanwhile)
+            source.repository.histories._walks.clear()  # as after a new start of the server
+        first = False
+    assert len(found) == len(set(found)) == len(expected)
+    assert set(found) == {oid[:12] for oid in expected}
+
+
+@settings(max_examples=examples(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 9), st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(0, 30))
+def test_a_list_in_pages_loses_and_repeats_nothing_while_commits_arrive(
+    growing: tuple[Work, GitSource], limit: int, meanwhile: list[int], at: int
+) -> None:
+    """All that was there when the list began is in it, once."""
+    work, source = growing
+    before = [resource.uri for resource in source.page(None, 100_000)[0]]
+    found: list[str] = []
+    key: str | None = None
+    while True:
+        resources, key = source.page(key, limit)
+        found += [resource.uri for resource in resources]
+        if key is None:
+            break
+        if len(found) >= at > 0:
+            grow(work, meanwhile)
+            at = 0
+    assert len(found) == len(set(found))
+    assert set(before) <= set(found)

@@ -1,0 +1,763 @@
+"""Hostile repositories and requests (docs/source_git.md, security): refused, or harmless; nothing is ever run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from hashlib import sha1
+from pathlib import Path
+
+import pytest
+
+from tests.sources.git_repository.conftest import Work, text_of
+from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.git_repository import GitSource, git
+from wharfinger.sources.git_repository.packs import Pack
+
+Publish = Callable[..., GitSource]
+REFUSED = (ResourceNotFound, InvalidArgument)
+
+
+# What is asked for
+
+
+@pytest.mark.parametrize(
+    "rev",
+    [
+        "--output=stolen", "-n", "--help", "HEAD:../x", "HEAD:hull.txt", ":/regex", ":0:hull.txt", "HEAD^{/(a+)+$}",
+        "HEAD^{tree}", "^{/(a+)+$}", "@{-1}", "@{u}", "main@{1}", "main@{yesterday}", "HEAD~100000", "HEAD~999",
+        "HEAD^2", "HEAD^9999999", "HEAD\n--output=x", "main\0x", "main..HEAD", "..", "/etc/passwd", "../../HEAD",
+        "refs/heads", "refs/heads/../../HEAD", "config", "description", "FETCH_HEAD", "refs/stash", "~", "^", "HEAD~-1",
+        "HEAD~" + "9" * 5_000, "HEAD" + "^" * 60_000, "\N{SNOWMAN}", "a" * 41, "deadbeef",
+    ],
+)  # fmt: skip
+def test_what_is_no_plain_revision_is_refused(source: GitSource, rev: str) -> None:
+    """Decided by us: security G01, G02."""
+    began = time.monotonic()
+    for uri in (
+        source.repository.uris.tree(rev),
+        source.repository.uris.commit(rev),
+        source.repository.uris.diff(rev, "HEAD"),
+        source.repository.uris.log(rev),
+    ):
+        for method in (source.read, source.stat, source.version):
+            with pytest.raises(REFUSED):
+                method(uri)
+    assert time.monotonic() - began < 10
+    assert not list(Path(source.place).glob("stolen*"))
+
+
+def test_options_in_the_rest_of_a_uri_are_refused(source: GitSource, history: Work) -> None:
+    """Decided by us: security G01."""
+    for uri in (
+        "git://repo/log/HEAD?since=--output=x", "git://repo/log/HEAD?limit=--all", "git://repo/log/HEAD?path=--output=x",
+        "git://repo/log/HEAD?after=--all", "git://repo/diff/HEAD~1..HEAD/--output=x", "git://repo/tree/HEAD/--output=x",
+        "git://repo/tree/HEAD/:(glob)**", "git://repo/tree/HEAD/..%2F..%2Fetc%2Fpasswd", "git://repo/tree/HEAD/../x",
+        "git://repo/tree/HEAD/.git/config", "git://repo/tree/HEAD/.GIT/config", "git://repo/tree/HEAD/%2e%2e/x",
+    ):  # fmt: skip
+        try:
+            text = text_of(source, uri)
+        except REFUSED:
+            continue
+        assert text.startswith("0 commits"), uri
+    assert sorted(name for name in os.listdir(history.path) if name != ".git") == [
+        "README.md", "bin", "buoy.png", "docs", "hull.txt",
+    ]  # fmt: skip
+
+
+def test_a_reference_that_looks_like_an_option_is_only_a_name(history: Work, publish: Publish) -> None:
+    """Decided by us: security G01. git itself makes no such branch, but another program may."""
+    history.write(".git/refs/heads/--output=x", history.head + "\n")
+    source = publish(history, label="repo")
+    assert source.version("git://repo/commit/--output%3Dx") == history.head
+
+
+def test_a_short_name_of_several_objects_is_refused(work: Work, publish: Publish) -> None:
+    """Decided by us: security G02."""
+    work.commit("Begin")
+    by_start: dict[str, int] = {}
+    number = 0
+    while max(by_start.values(), default=0) < 2:
+        data = b"blob %d\0%d" % (len(str(number)), number)
+        start = sha1(data).hexdigest()[:4]
+        by_start[start] = by_start.get(start, 0) + 1
+        work.put("blob", str(number).encode()) if by_start[start] == 2 else None
+        number += 1
+    start = next(start for start, many in by_start.items() if many == 2)
+    first = next(n for n in range(number) if sha1(b"blob %d\0%d" % (len(str(n)), n)).hexdigest().startswith(start))
+    work.put("blob", str(first).encode())
+    source = publish(work, label="repo")
+    with pytest.raises(InvalidArgument, match="more digits"):
+        source.read(f"git://repo/tree/{start}")
+    with pytest.raises(REFUSED):
+        source.read(f"git://repo/commit/{start}")
+
+
+# What is configured
+
+
+def test_nothing_that_a_repository_configures_is_run(history: Work, publish: Publish, tmp_path: Path) -> None:
+    """Decided by us: security G03."""
+    trap = tmp_path / "sprung"
+    script = tmp_path / "trap.sh"
+    script.write_text(f"#!/bin/sh\necho $0 >> {trap}\ncat\n")
+    script.chmod(0o755)
+    include = tmp_path / "include"
+    include.write_text(f"[core]\n\tfsmonitor = {script}\n")
+    history.write(
+        ".git/config",
+        f"""[core]
+\trepositoryformatversion = 0
+\tfsmonitor = {script}
+\tworktree = /
+\thooksPath = {tmp_path}
+\tpager = {script}
+\tsshCommand = {script}
+\teditor = {script}
+\tattributesFile = {tmp_path}/attributes
+[diff "evil"]
+\tcommand = {script}
+\ttextconv = {script}
+[diff]
+\texternal = {script}
+[filter "evil"]
+\tclean = {script}
+\tsmudge = {script}
+\tprocess = {script}
+\trequired = true
+[include]
+\tpath = {include}
+[includeIf "gitdir:/"]
+\tpath = {include}
+[remote "origin"]
+\turl = ext::{script}
+\tpromisor = true
+\tpartialclonefilter = blob:none
+[gpg]
+\tprogram = {script}
+[alias]
+\tlog = !{script}
+""",
+    )
+    history.write(".gitattributes", "* diff=evil filter=evil text eol=crlf\n")
+    for hook in ("post-checkout", "reference-transaction", "fsmonitor-watchman"):
+        history.write(f".git/hooks/{hook}", script.read_text())
+        (history.path / ".git/hooks" / hook).chmod(0o755)
+    source = publish(history, label="repo")
+    for uri in (
+        "git://repo", "git://repo/tree/HEAD", "git://repo/tree/HEAD/hull.txt", "git://repo/diff/HEAD~2..HEAD",
+        "git://repo/commit/HEAD", "git://repo/log/HEAD",
+    ):  # fmt: skip
+        source.read(uri)
+    source.page(None, 1_000)
+    source.search("fathoms", 10)
+    source.facts()
+    assert text_of(source, "git://repo/tree/HEAD/hull.txt") == "five\nfathoms\n"
+    assert not trap.exists()
+
+
+def test_no_process_is_started_and_no_other_configuration_read(history: Work, tmp_path: Path) -> None:
+    """Decided by us: security G03, G11: whatever the environment says, and whatever a user's configuration does."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[include]\n\tpath = /dev/zero\n[core]\n\trepositoryformatversion = 99\n")
+    code = """
+import sys
+started = []
+sys.addaudithook(lambda event, args: started.append((event, args)) if event in (
+    "subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty", "pty.spawn"
+) else None)
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+from wharfinger.sources import git
+source = git(sys.argv[1], label="repo")
+opened.clear()
+for uri in ("git://repo", "git://repo/tree/HEAD/hull.txt", "git://repo/diff/HEAD~2..HEAD", "git://repo/log/HEAD"):
+    source.read(uri)
+source.page(None, 1000); source.facts(); source.search("fathoms", 5)
+print(started, [name for name in opened if "gitconfig" in name or name.startswith(("/etc/git", "/dev"))])
+print(source.read("git://repo/tree/HEAD/hull.txt").contents[0].text)
+"""
+    elsewhere = Work(tmp_path / "elsewhere").init()
+    elsewhere.commit("Other", hull__txt="other\n")
+    other = str(elsewhere.path / ".git")
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(history.path)],
+        env={
+            "PATH": os.environ["PATH"], "HOME": str(home), "GIT_DIR": other, "GIT_OBJECT_DIRECTORY": other + "/objects",
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": other + "/objects", "GIT_CONFIG_GLOBAL": str(home / ".gitconfig"),
+            "GIT_EXTERNAL_DIFF": "touch stolen", "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.worktree",
+            "GIT_CONFIG_VALUE_0": "/", "GIT_NAMESPACE": "x", "GIT_COMMON_DIR": other, "GIT_WORK_TREE": "/",
+            "GIT_SHALLOW_FILE": "/dev/zero", "GIT_GRAFT_FILE": "/dev/zero",
+        },
+        capture_output=True, text=True, timeout=50, check=True,
+    )  # fmt: skip
+    assert ran.stdout == "[] []\nfive\nfathoms\n\n"
+
+
+# Where a repository is
+
+
+def test_a_planted_bare_repository_is_refused(history: Work, tmp_path: Path) -> None:
+    """Decided by us: security G04."""
+    Work(history.path / "vendor" / "planted").init("--bare")
+    with pytest.raises(UnusableSource, match="bare repository inside of"):
+        git(history.path / "vendor" / "planted")
+
+
+def test_a_bare_repository_is_published(history: Work, publish: Publish, tmp_path: Path) -> None:
+    """Decided by us."""
+    history.git("clone", "-q", "--bare", "--no-local", str(history.path), str(tmp_path / "store.git"))
+    source = publish(tmp_path / "store.git")
+    assert source.uri == "git://store"
+    assert text_of(source, "git://store/tree/main/hull.txt") == "five\nfathoms\n"
+
+
+def test_what_is_planted_at_the_top_of_a_work_tree_is_not_looked_at(history: Work, publish: Publish) -> None:
+    """As git does: `.git` outweighs what looks like a bare repository around it."""
+    for name in ("HEAD", "config", "objects/x", "refs/x"):
+        history.write(name, "ref: refs/heads/evil\n")
+    assert publish(history, label="repo").facts().startswith("main at")
+
+
+def test_a_worktree_or_submodule_is_refused_by_what_it_leads_to(history: Work, tmp_path: Path) -> None:
+    """Decided by us: security G05."""
+    history.git("worktree", "add", "-q", str(tmp_path / "linked"), "-b", "other")
+    with pytest.raises(UnusableSource, match=r"leads to .*worktrees/linked.*publish the main repository"):
+        git(tmp_path / "linked")
+    with pytest.raises(UnusableSource, match="linked worktree"):
+        git(_outside(history.path / ".git" / "worktrees" / "linked", tmp_path))
+
+
+def _outside(directory: Path, tmp_path: Path) -> Path:
+    """The git directory of a worktree as it would be outside of another repository."""
+    copy = tmp_path / "copied"
+    copy.mkdir()
+    for name in ("objects", "refs"):
+        (copy / name).mkdir()
+    for name in ("HEAD", "commondir"):
+        (copy / name).write_bytes((directory / name).read_bytes())
+    return copy
+
+
+def test_borrowed_objects_are_refused(history: Work, tmp_path: Path) -> None:
+    """Decided by us: security G05."""
+    history.git("clone", "-q", "--shared", str(history.path), str(tmp_path / "shared"))
+    with pytest.raises(UnusableSource, match=r"borrows objects.*git repack"):
+        git(tmp_path / "shared")
+
+
+def test_alternates_that_come_later_are_not_followed(history: Work, publish: Publish, tmp_path: Path) -> None:
+    """Decided by us: security G05."""
+    other = Work(tmp_path / "other").init()
+    oid = other.commit("Secret", secret__txt="secret\n")
+    source = publish(history, label="repo")
+    history.write(".git/objects/info/alternates", str(other.path / ".git" / "objects") + "\n")
+    with pytest.raises(ResourceNotFound):
+        source.read(f"git://repo/commit/{oid}")
+
+
+@pytest.mark.parametrize("name", [".git", ".git/objects", ".git/refs", ".git/HEAD", ".git/objects/pack", ".git/config"])
+def test_symbolic_links_in_the_git_directory_are_refused(history: Work, tmp_path: Path, name: str) -> None:
+    """Decided by us: security G05."""
+    (history.path / name).rename(tmp_path / "moved")
+    (history.path / name).symlink_to(tmp_path / "moved")
+    with pytest.raises(UnusableSource, match="symbolic link"):
+        git(history.path)
+
+
+def test_links_among_references_and_objects_are_not_followed(history: Work, publish: Publish, tmp_path: Path) -> None:
+    """Decided by us: security G05."""
+    other = Work(tmp_path / "other").init()
+    oid = other.commit("Secret", secret__txt="secret\n")
+    source = publish(history, label="repo")
+    (history.path / ".git/refs/heads/evil").symlink_to(other.path / ".git/refs/heads/main")
+    (history.path / ".git/refs/heads/more").symlink_to(other.path / ".git/refs/heads")
+    target = history.path / ".git/objects" / oid[:2]
+    if not target.exists():
+        target.symlink_to(other.path / ".git/objects" / oid[:2])
+    assert "evil" not in text_of(source, "git://repo")
+    for uri in ("git://repo/commit/evil", "git://repo/commit/more%2Fmain", f"git://repo/commit/{oid}"):
+        with pytest.raises(ResourceNotFound):
+            source.read(uri)
+
+
+def test_what_is_no_repository_says_what_to_do(history: Work, tmp_path: Path) -> None:
+    """Decided by us."""
+    (tmp_path / "plain").mkdir()
+    for path, words in (
+        (tmp_path / "plain", "git init"),
+        (history.path / "docs", f"inside of {history.path}"),
+        (tmp_path / "absent", "There is no folder"),
+        (history.path / "hull.txt", "is not a folder"),
+    ):
+        with pytest.raises(UnusableSource, match=words):
+            git(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("[extensions]\n\tobjectFormat = sha256\n", "SHA-256"),
+        ("[extensions]\n\trefStorage = reftable\n", "git refs migrate"),
+        ("[extensions]\n\tquantum = true\n", "quantum"),
+        ('[Extensions] # objects\n\tobjectformat = "sha256" ; by another hash\n', "SHA-256"),
+        ("[core]\n\tbare = false\n[extensions] refstorage = reftable\n", "git refs migrate"),
+        ("[core\n\0\n", "cannot be read"),
+    ],
+)
+def test_formats_that_are_not_known_are_refused(history: Work, config: str, words: str) -> None:
+    """As git does: an extension that is not known may change everything."""
+    history.write(".git/config", config)
+    with pytest.raises(UnusableSource, match=words):
+        git(history.path)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "",
+        "[extensions]\n\tpreciousObjects = true\n\tworktreeConfig\n",
+        '[extensionsx]\n\tx = y\n[a "extensions"]\nx=y\n',
+        '\n# [extensions]\n; x = y\n[remote "o"]\n\turl = ../x[1]\n',
+    ],
+)
+def test_formats_that_are_known_are_read(history: Work, publish: Publish, config: str) -> None:
+    """As git does."""
+    history.write(".git/config", config)
+    assert publish(history, label="repo").facts().startswith("main at")
+
+
+def test_without_dulwich_the_extra_is_named(history: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decided by us."""
+    monkeypatch.setitem(sys.modules, "dulwich", None)
+    with pytest.raises(MissingExtra, match=r"wharfinger\[git\]"):
+        git(history.path)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"", b"rubbish", b"ref: ", b"ref: ../../../etc/passwd", b"ref: /etc/passwd", b"ref: refs/heads/\x1b[31m",
+        b"a" * 41, b"\xff\0", b"ref: HEAD", b"ref: refs/heads/none", b"0" * 40, b"ref: refs/heads/loop",
+    ],
+)  # fmt: skip
+def test_whatever_head_says_is_only_a_name(history: Work, publish: Publish, head: bytes) -> None:
+    """Decided by us: no content of a file becomes a path."""
+    history.write(".git/HEAD", head + b"\n")
+    history.write(".git/refs/heads/loop", "ref: refs/heads/pool\n")
+    history.write(".git/refs/heads/pool", "ref: refs/heads/loop\n")
+    source = publish(history, label="repo")
+    assert source.facts().isprintable()
+    assert "\x1b" not in text_of(source, "git://repo")
+    assert "root:" not in text_of(source, "git://repo")
+    with pytest.raises(REFUSED):
+        source.read("git://repo/tree/HEAD")
+    assert text_of(source, "git://repo/tree/main/hull.txt") == "five\nfathoms\n"
+    assert source.page(None, 100)[0]
+    assert source.search("fathoms", 5) == []
+    assert source.documents(None, 5)[0] == []
+
+
+# What a repository holds
+
+
+def test_submodules_are_named_and_never_entered(history: Work, publish: Publish, tmp_path: Path) -> None:
+    """Decided by us: security G07, G08."""
+    other = Work(tmp_path / "other").init()
+    oid = other.commit("Inside", inside__txt="inside\n")
+    history.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.path), "lib")
+    history.commit("Add a submodule")
+    source = publish(history, label="repo")
+    text = text_of(source, "git://repo/tree/HEAD/lib")
+    assert oid in text
+    assert "inside.txt" not in text
+    for uri in ("git://repo/tree/HEAD/lib/inside.txt", f"git://repo/commit/{oid}", f"git://repo/tree/{oid}"):
+        with pytest.raises(ResourceNotFound):
+            source.read(uri)
+    assert f"+Subproject commit {oid}" in text_of(source, "git://repo/diff/HEAD")
+
+
+def test_links_in_trees_are_where_they_lead_as_text(history: Work, publish: Publish) -> None:
+    """Decided by us: security G06."""
+    (history.path / "passwd").symlink_to("/etc/passwd")
+    (history.path / "up").symlink_to("..")
+    history.commit("Add links")
+    source = publish(history, label="repo")
+    content = source.read("git://repo/tree/HEAD/passwd").contents[0]
+    assert (content.mime_type, content.text) == ("inode/symlink", "/etc/passwd")
+    with pytest.raises(ResourceNotFound):
+        source.read("git://repo/tree/HEAD/up/harbour")
+
+
+NAMES = {
+    b"caf\xe9.txt": "caf%E9.txt",
+    b"\x1b[31mred\x1b[0m": "%1B%5B31mred%1B%5B0m",
+    "invoice\u202egnp.exe".encode(): "invoice%E2%80%AEgnp.exe",
+    b"-rf": "-rf",
+    b"a?b#c%41&d": "a%3Fb%23c%2541&d",
+    b"new\nline": "new%0Aline",
+    b"..hidden": "..hidden",
+}
+
+
+def test_odd_names_are_shown_safely_and_read_byte_for_byte(work: Work, publish: Publish) -> None:
+    """Decided by us: security G09."""
+    for name in NAMES:
+        (work.path / os.fsdecode(name)).write_bytes(NAMES[name].encode())
+    work.git("add", "-A")
+    work.git("commit", "-q", "-m", "Red \x1b[31m and \u202e turned")
+    source = publish(work, label="repo")
+    listed = {resource.uri: resource for resource in source.page(None, 1_000)[0]}
+    for path in NAMES.values():
+        resource = listed[f"git://repo/tree/HEAD/{path}"]
+        assert resource.name.isprintable()
+        content = source.read(resource.uri).contents[0]
+        assert content.text == path
+        assert text_of(source, f"git://repo/diff/HEAD/{path}").startswith("diff --git")
+        assert text_of(source, f"git://repo/log/HEAD?path={path.replace('&', '%26')}").startswith("1 commit ")
+    for uri in ("git://repo", "git://repo/tree/HEAD", "git://repo/commit/HEAD", "git://repo/log/HEAD"):
+        text = text_of(source, uri)
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+def test_names_that_no_file_can_have_are_left_out(work: Work, publish: Publish) -> None:
+    """Decided by us: security G06."""
+    work.commit("Begin", a__txt="a")
+    blob = bytes.fromhex(work.git("rev-parse", "HEAD:a.txt"))
+    names = (b"", b".", b"..", b"../../up", b".git", b"ok")
+    tree = work.put("tree", b"".join(b"100644 " + name + b"\0" + blob for name in names))
+    commit = work.git("commit-tree", tree, "-m", "Odd")
+    work.git("update-ref", "refs/heads/odd", commit)
+    source = publish(work, label="repo")
+    assert [child.name for child in source.children("git://repo/tree/odd")[0]] == [".git", "ok"]
+    assert source.read("git://repo/tree/odd/.git").contents[0].text == "a"
+
+
+def test_a_bomb_of_trees_is_listed_in_pages(work: Work, publish: Publish) -> None:
+    """Decided by us: security G10: ten folders of ten folders, ten deep, are 10^10 files."""
+    oid, kind = work.put("blob", b"boom"), b"100644"
+    for _ in range(10):
+        entries = [kind + b" %d\0" % number + bytes.fromhex(oid) for number in range(10)]
+        oid, kind = work.put("tree", b"".join(entries)), b"40000"
+    work.git("update-ref", "refs/heads/main", work.git("commit-tree", oid, "-m", "Boom"))
+    source = publish(work, label="repo")
+    began = time.monotonic()
+    resources, key = source.page(None, 500)
+    assert len(resources) == 500
+    assert key is not None
+    source.page(key, 500)
+    source.read("git://repo/commit/HEAD")
+    source.read("git://repo/diff/HEAD")
+    source.search("nowhere", 5)
+    assert "more than" in source.facts()
+    assert time.monotonic() - began < 20
+
+
+def test_deep_trees_end(work: Work, publish: Publish) -> None:
+    """Decided by us: security G10."""
+    oid, kind = work.put("blob", b"deep"), b"100644"
+    for _ in range(700):
+        oid, kind = work.put("tree", kind + b" d\0" + bytes.fromhex(oid)), b"40000"
+    work.git("update-ref", "refs/heads/main", work.git("commit-tree", oid, "-m", "Deep"))
+    source = publish(work, label="repo")
+    assert len(source.page(None, 5_000)[0]) < 600
+    assert source.read("git://repo/tree/main" + "/d" * 700).contents[0].text == "deep"
+    source.read("git://repo/diff/HEAD")
+
+
+# Objects that are not what they say
+
+
+def loose(work: Work, oid: str, data: bytes) -> None:
+    """Write the file of an object, whatever is in it."""
+    path = work.path / ".git/objects" / oid[:2] / oid[2:]
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"rubbish", zlib.compress(b"blob 5"), zlib.compress(b"blob 5\0abc"), zlib.compress(b"blob 2\0abc"),
+        zlib.compress(b"blob x\0abc"), zlib.compress(b"evil 3\0abc"), zlib.compress(b"blob 3\0abc")[:-6],
+        zlib.compress(b"blob 3\0xyz"), zlib.compress(b"blob 99999999999999999999\0abc"),
+        zlib.compress(b"commit 3\0abc"), zlib.compress(b"blob -3\0abc"),
+    ],
+)  # fmt: skip
+def test_damaged_objects_are_told_and_the_rest_goes_on(work: Work, publish: Publish, data: bytes) -> None:
+    """Decided by us: security G10."""
+    work.commit("Begin", a__txt="abc", b__txt="whole\n")
+    loose(work, work.git("rev-parse", "HEAD:a.txt"), data)
+    source = publish(work, label="repo")
+    with pytest.raises((InvalidArgument, ResourceNotFound)):
+        source.read("git://repo/tree/HEAD/a.txt")
+    assert text_of(source, "git://repo/tree/HEAD/b.txt") == "whole\n"
+    assert "a.txt" in text_of(source, "git://repo/tree/HEAD")
+    source.page(None, 100)
+    source.search("whole", 5)
+    source.read("git://repo/commit/HEAD")
+    assert list(source.text("git://repo/tree/HEAD/b.txt")) == ["whole\n"]
+
+
+@pytest.mark.parametrize("kind", ["commit", "tree"])
+def test_a_damaged_commit_or_tree_is_told(work: Work, publish: Publish, kind: str) -> None:
+    """Decided by us: security G10."""
+    work.commit("Begin", a__txt="abc")
+    loose(
+        work,
+        work.git("rev-parse", "HEAD" if kind == "commit" else "HEAD^{tree}"),
+        zlib.compress(b"%s 3\0abc" % kind.encode()),
+    )
+    source = publish(work, label="repo")
+    with pytest.raises(InvalidArgument, match="damaged"):
+        source.read("git://repo/tree/HEAD")
+    assert source.read("git://repo").contents
+    assert source.facts()
+    source.search("abc", 5)
+    assert source.page(None, 100)[0][0].uri == "git://repo"
+    assert source.documents(None, 100)[1] is None
+
+
+def test_one_damaged_folder_or_commit_hides_no_other(work: Work, publish: Publish) -> None:
+    """Decided by us."""
+    first = work.commit("Begin", z__txt="z")
+    work.write("a/b.txt", "b")
+    second = work.commit("Second")
+    work.git("rm", "-q", "z.txt")
+    work.write("y.txt", "y")
+    work.commit("Third")
+    tree = work.git("rev-parse", "HEAD:a")
+    loose(work, tree, b"rubbish")
+    loose(work, first, b"rubbish")
+    source = publish(work, label="repo")
+    uris = [resource.uri for resource in source.page(None, 100)[0]]
+    assert uris[-2:] == ["git://repo/tree/HEAD/a", "git://repo/tree/HEAD/y.txt"]
+    assert f"git://repo/commit/{second}" in uris
+    text = text_of(source, "git://repo/log/HEAD")
+    assert text.startswith("2 commits")
+    assert "There may be older commits" in text
+    assert text_of(source, "git://repo/log/HEAD?path=y.txt").startswith("1 commit ")
+    assert "paths changed" in text_of(source, f"git://repo/commit/{second}")
+
+
+def test_a_bomb_is_not_inflated(work: Work, publish: Publish) -> None:
+    """Decided by us: security G10: a gigabyte of zeros in a megabyte."""
+    size = 1 << 30
+    machine = zlib.compressobj(9)
+    pieces = [machine.compress(b"blob %d\0" % size)]
+    pieces += [machine.compress(bytes(1 << 20)) for _ in range(64)]
+    pieces.append(machine.flush())
+    oid = "ab" * 20
+    loose(work, oid, b"".join(pieces))
+    source = publish(work, label="repo")
+    first = source.read(f"git://repo/tree/{oid}").contents[0]
+    assert isinstance(first.blob, bytes)
+    assert len(first.blob) <= 1 << 20
+    with pytest.raises(InvalidArgument, match="damaged"):
+        source.read(f"git://repo/tree/{oid}?bytes={size - 10}-")
+
+
+def packed(work: Work, objects: list[tuple[int, int, bytes, bytes]]) -> None:
+    """Write a pack of objects (kind, claimed size, what is before the data, data) and let git index nothing of it.
+
+    The index names them 00…0, 00…1 and so on.
+    """
+    body = b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big")
+    offsets = []
+    for kind, size, before, data in objects:
+        offsets.append(len(body))
+        byte, rest = kind << 4 | size & 15, size >> 4
+        head = bytearray()
+        while rest:
+            head.append(byte | 0x80)
+            byte, rest = rest & 0x7F, rest >> 7
+        head.append(byte)
+        body += bytes(head) + before + zlib.compress(data)
+    names = b"".join(number.to_bytes(20, "big") for number in range(len(objects)))
+    fan = b"".join(len(objects).to_bytes(4, "big") for _ in range(256))
+    index = b"\xfftOc\0\0\0\x02" + fan + names + bytes(4 * len(objects))
+    index += b"".join(offset.to_bytes(4, "big") for offset in offsets) + bytes(40)
+    work.write(".git/objects/pack/pack-evil.pack", body + bytes(20))
+    work.write(".git/objects/pack/pack-evil.idx", index)
+
+
+def number(value: int) -> bytes:
+    """A size as deltas have it."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+COPY = b"\xff" + b"\0\0\0\0" + b"\xff\xff\x00"  # 65,535 bytes from the beginning of the base
+
+
+def deltas() -> dict[str, bytes]:
+    base = 65_535
+    return {
+        "more than promised": number(base) + number(10) + COPY * 3,
+        "a bomb": number(base) + number(1 << 40) + COPY * 1_000,
+        "a bomb that says nothing of it": number(base) + number(base) + COPY * 100_000,
+        "outside of the base": number(base) + number(20) + b"\x91\xff\x20",
+        "another base": number(7) + number(base) + COPY,
+        "cut": number(base) + number(base) + b"\xff\0",
+        "no instruction": number(base) + number(base) + b"\0",
+        "no sizes": b"\xff\xff",
+        "": b"",
+    }
+
+
+@pytest.mark.parametrize("name", list(deltas()))
+def test_bad_deltas_are_told(work: Work, publish: Publish, name: str) -> None:
+    """Decided by us: security G10."""
+    delta = deltas()[name]
+    packed(work, [(3, 65_535, b"", bytes(65_535)), (7, len(delta), bytes(20), delta)])
+    source = publish(work, label="repo")
+    began = time.monotonic()
+    with pytest.raises(InvalidArgument):
+        source.read("git://repo/tree/" + "1".zfill(40))
+    assert time.monotonic() - began < 5
+
+
+def test_deltas_of_each_other_end(work: Work, publish: Publish) -> None:
+    """Decided by us: security G10."""
+    delta = number(5) + number(5) + b"\x90\x05"
+    packed(
+        work,
+        [(7, len(delta), (1).to_bytes(20, "big"), delta), (7, len(delta), (0).to_bytes(20, "big"), delta)],
+    )
+    with pytest.raises(InvalidArgument, match="damaged"):
+        publish(work, label="repo").read("git://repo/tree/" + "1".zfill(40))
+
+
+def test_a_chain_of_deltas_that_each_make_much_is_stopped(work: Work, publish: Publish) -> None:
+    """Decided by us: security G10: what is made on the way counts, not only what comes out."""
+    size = 30 << 20
+    copies = (number(size) + number(size)) + b"".join(
+        bytes((0xFF,)) + at.to_bytes(4, "little") + min(0xFFFF, size - at).to_bytes(3, "little")
+        for at in range(0, size, 0xFFFF)
+    )
+    chain = [(3, size, b"", bytes(size))]
+    chain += [(7, len(copies), number_of.to_bytes(20, "big"), copies) for number_of in range(100)]
+    packed(work, chain)
+    began = time.monotonic()
+    with pytest.raises(InvalidArgument, match="read at once"):
+        publish(work, label="repo").read("git://repo/tree/" + f"{100:x}".zfill(40))
+    assert time.monotonic() - began < 30
+
+
+def test_damaged_packs_are_passed_over(history: Work, publish: Publish) -> None:
+    """Decided by us: security G10."""
+    history.git("gc", "-q")
+    pack = next((history.path / ".git/objects/pack").glob("*.pack"))
+    index = pack.with_suffix(".idx")
+    good = pack.read_bytes(), index.read_bytes()
+    for file, content in (
+        (index, b""), (index, good[1][:500]), (index, b"\xfftOc\0\0\0\x02" + b"\xff" * 1024), (pack, b""),
+        (index, good[1][:1_032] + b"\xff" * (len(good[1]) - 1_032)), (pack, good[0][:40]),
+        (pack, good[0][:12] + b"\xff" * (len(good[0]) - 12)),
+    ):  # fmt: skip
+        for path, data in zip((pack, index), good, strict=True):
+            path.chmod(0o644)
+            path.write_bytes(content if path == file else data)
+        source = publish(history, label="repo")
+        with pytest.raises((ResourceNotFound, InvalidArgument)):
+            source.read("git://repo/tree/HEAD/hull.txt")
+        assert source.read("git://repo").contents
+        assert source.facts()
+
+
+def test_a_pack_that_is_cut_while_it_is_open_does_not_end_the_process(history: Work, publish: Publish) -> None:
+    """Decided by us: a mapped file that is cut is a SIGBUS, and a read one an error."""
+    history.git("gc", "-q")
+    source = publish(history, label="repo")
+    source.version("git://repo/tree/HEAD/hull.txt")
+    assert all(isinstance(pack, Pack) for pack in source.repository.objects._packs.values())
+    pack = next((history.path / ".git/objects/pack").glob("*.pack"))
+    pack.chmod(0o644)
+    os.truncate(pack, 20)
+    with pytest.raises((ResourceNotFound, InvalidArgument)):
+        source.read("git://repo/tree/HEAD~1/docs/tides.md")
+
+
+def test_replacements_and_grafts_are_ignored(history: Work, publish: Publish) -> None:
+    """Decided by us: a name means the object of that name."""
+    first = history.git("rev-list", "--max-parents=0", "HEAD")
+    evil = history.git("commit-tree", "HEAD^{tree}", "-m", "Evil")
+    history.git("replace", history.head, evil)
+    history.write(".git/info/grafts", f"{history.git('rev-parse', 'refs/heads/main')} {first}\n")
+    source = publish(history, label="repo")
+    assert "Evil" not in text_of(source, "git://repo/commit/HEAD")
+    assert text_of(source, "git://repo/log/HEAD").startswith("3 commits")
+
+
+def test_a_shallow_clone_ends_where_it_is_cut(history: Work, publish: Publish, tmp_path: Path) -> None:
+    """Decided by us."""
+    history.git("clone", "-q", "--depth=1", f"file://{history.path}", str(tmp_path / "shallow"))
+    source = publish(tmp_path / "shallow", label="repo")
+    assert text_of(source, "git://repo/log/HEAD").startswith("1 commit ")
+    assert "A hull.txt" in text_of(source, "git://repo/commit/HEAD")
+    with pytest.raises(ResourceNotFound):
+        source.read("git://repo/commit/HEAD~1")
+
+
+def test_an_encoding_that_a_commit_names_is_only_used_where_it_is_one(work: Work, publish: Publish) -> None:
+    """Decided by us: Python knows encodings that are slow, or none of text."""
+    work.commit("Begin")
+    tree = work.git("rev-parse", "HEAD^{tree}")
+    for encoding, expected in (
+        ("latin-1", "café"),
+        ("zlib", "caf\\xe9"),
+        ("../../x", "caf\\xe9"),
+        ("idna", "caf\\xe9"),
+    ):
+        person = b"A <a@b> 1 +0000\n"
+        head = f"tree {tree}\n".encode() + b"author " + person + b"committer " + person
+        oid = work.put("commit", head + f"encoding {encoding}\n\n".encode() + b"caf\xe9\n")
+        source = publish(work, label="repo")
+        assert expected in text_of(source, f"git://repo/commit/{oid}")
+
+
+@pytest.mark.parametrize(
+    "when", ["9" * 30 + " +0000", "-99999999999 -9999", "1e9 +0000", "", "9" * 5_000 + " +1", "253402300800 +0000"]
+)
+def test_times_that_cannot_be_are_shown_as_far_as_they_can(work: Work, publish: Publish, when: str) -> None:
+    """Decided by us: a commit may say any time."""
+    work.commit("Begin")
+    tree = work.git("rev-parse", "HEAD^{tree}")
+    person = f"A <a@b> {when}\n"
+    oid = work.put("commit", f"tree {tree}\nauthor {person}committer {person}\nOdd\n".encode())
+    work.git("update-ref", "refs/heads/main", oid)
+    source = publish(work, label="repo")
+    for uri in ("git://repo", "git://repo/tree/HEAD", "git://repo/commit/HEAD", "git://repo/log/HEAD?since=1"):
+        source.stat(uri.partition("?")[0])
+        assert source.read(uri).ttl_ms is not None
+    assert source.page(None, 100)[0]
+
+
+def test_reading_does_not_change_the_repository(history: Work, publish: Publish) -> None:
+    """Decided by us: not even the times of files."""
+
+    def state() -> dict[str, tuple[int, int]]:
+        found = {}
+        for root, _, files in os.walk(history.path):
+            for name in files:
+                status = os.stat(os.path.join(root, name))
+                found[os.path.join(root, name)] = (status.st_mtime_ns, status.st_size)
+        return found
+
+    before = state()
+    source = publish(history, label="repo")
+    for resource in source.page(None, 1_000)[0]:
+        source.read(resource.uri)
+    assert state() == before

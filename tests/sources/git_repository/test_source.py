@@ -1,0 +1,313 @@
+"""What a repository publishes, by its URIs."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from msgspec import UNSET
+
+from tests.sources.git_repository.conftest import Work, text_of
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.mime import DIRECTORY
+from wharfinger.server.source import version_of
+from wharfinger.sources.freshness import IMMUTABLE
+from wharfinger.sources.git_repository import GitSource
+from wharfinger.sources.windows import NEXT
+
+Publish = Callable[..., GitSource]
+
+
+def test_the_list_is_top_branches_tags_commits_and_files(source: GitSource, history: Work) -> None:
+    """Decided by us."""
+    oids = history.git("rev-list", "HEAD").split("\n")
+    expected = ["", "/tree/HEAD", "/log/HEAD", "/tree/feature%2Flights", "/tree/main", "/tree/v1", "/tree/v2"]
+    expected += [f"/commit/{oid}" for oid in oids]
+    names = history.git("ls-tree", "-r", "-t", "--name-only", "HEAD").split("\n")
+    expected += [f"/tree/HEAD/{name}" for name in names]
+    assert [resource.uri for resource in source.page(None, 1_000)[0]] == ["git://repo" + path for path in expected]
+
+
+def test_the_top_says_what_there_is(source: GitSource, history: Work) -> None:
+    """Decided by us."""
+    result = source.read("git://repo")
+    text = text_of(source, "git://repo")
+    assert f"main at {history.head[:7]}" in text
+    assert "2 branches, 2 tags" in text
+    assert "git://repo/tree/feature%2Flights" in text
+    assert [content.uri for content in result.contents[1:]] == [child.uri for child in source.children("git://repo")[0]]
+
+
+@pytest.mark.parametrize(
+    "rev",
+    [
+        "HEAD", "main", "heads/main", "refs/heads/main", "v2", "v1", "feature/lights", "main~1", "HEAD^", "HEAD~2",
+        "v2^0", "HEAD^^",
+    ],
+)  # fmt: skip
+def test_revisions_mean_what_they_mean_to_git(source: GitSource, history: Work, rev: str) -> None:
+    """gitrevisions(7)."""
+    oid = history.git("rev-parse", f"{rev}^{{commit}}")
+    assert source.version(f"git://repo/log/{quote(rev, safe='')}") == oid
+    short = oid[:7]
+    assert source.version(f"git://repo/log/{short}") == oid
+
+
+def test_a_file_is_read_at_any_revision(source: GitSource, history: Work) -> None:
+    """Decided by us."""
+    assert text_of(source, "git://repo/tree/main/hull.txt") == "five\nfathoms\n"
+    assert text_of(source, "git://repo/tree/v1/hull.txt") == "four\nfathoms\n"
+    assert text_of(source, f"git://repo/tree/{history.head}~1/hull.txt") == "four\nfathoms\n"
+    blob = history.git("rev-parse", "HEAD:hull.txt")
+    assert text_of(source, f"git://repo/tree/{blob}") == "five\nfathoms\n"
+    tree = history.git("rev-parse", "HEAD^{tree}")
+    assert text_of(source, f"git://repo/tree/{tree}/hull.txt") == "five\nfathoms\n"
+    assert source.version("git://repo/tree/main/hull.txt") == blob
+    with pytest.raises(ResourceNotFound):
+        source.read("git://repo/tree/v1/docs/tides.md")
+    for uri in ("git://repo/tree/main/hull.txt/", "git://repo/tree/main/hull.txt/x", f"git://repo/tree/{blob}/x"):
+        with pytest.raises(ResourceNotFound):
+            source.read(uri)
+
+
+def test_binary_files_are_whole(source: GitSource) -> None:
+    """Decided by us: never corrupted."""
+    content = source.read("git://repo/tree/main/buoy.png").contents[0]
+    assert content.blob == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\xff\xfe"
+    assert content.mime_type == "image/png"
+
+
+def test_windows_of_a_file(history: Work, publish: Publish) -> None:
+    """The windows of every file, also in UTF-16."""
+    text = "".join(f"{number} ⚓\n" for number in range(5_000))
+    history.commit("Long", long__txt=text, wide__txt=b"\xff\xfe" + text.encode("utf-16-le"))
+    source = publish(history, label="repo", max_size=20_000)
+    for name in ("long.txt", "wide.txt"):
+        uri = f"git://repo/tree/main/{name}"
+        assert text_of(source, f"{uri}?lines=11-12") == "10 ⚓\n11 ⚓\n"
+        assert text_of(source, f"{uri}?tail=2") == "4998 ⚓\n4999 ⚓\n"
+        joined, following = "", uri
+        while following:
+            content = source.read(following).contents[0]
+            joined += str(content.text)
+            following = str((content.meta or {}).get(NEXT, ""))
+        assert joined == text
+    with pytest.raises(InvalidArgument):
+        source.read("git://repo/tree/main?lines=1-2")
+
+
+def test_a_folder_says_what_is_in_it(source: GitSource) -> None:
+    """As folders do."""
+    result = source.read("git://repo/tree/HEAD")
+    assert "repo/ at HEAD holds " in str(result.contents[0].text)
+    assert [content.uri for content in result.contents[1:]][:2] == [
+        "git://repo/tree/HEAD/README.md", "git://repo/tree/HEAD/bin",
+    ]  # fmt: skip
+    assert source.stat("git://repo/tree/HEAD/docs").mime_type == DIRECTORY
+
+
+def test_a_commit_says_who_when_why_and_what(source: GitSource, history: Work) -> None:
+    """Decided by us."""
+    text = text_of(source, "git://repo/commit/v2")
+    oid = history.git("rev-parse", "v2^{commit}")
+    assert text.startswith(f"commit {oid}\nparent ")
+    for words in ("author Ada Berth <ada@example.org>", "+0100", "    With a table of all ports.", "The second release",
+                  "1 path changed", "A docs/tides.md"):  # fmt: skip
+        assert words in text
+
+
+def test_a_move_is_told_as_one(history: Work, publish: Publish) -> None:
+    """Decided by us: of files whose content stays."""
+    history.git("mv", "hull.txt", "keel.txt")
+    history.commit("Rename")
+    source = publish(history, label="repo")
+    assert "R hull.txt -> keel.txt" in text_of(source, "git://repo/commit/HEAD")
+    assert "rename from hull.txt\nrename to keel.txt\n" in text_of(source, "git://repo/diff/HEAD")
+
+
+def test_differences_are_what_git_applies(source: GitSource, history: Work, tmp_path: Path) -> None:
+    """A unified diff."""
+    text = text_of(source, "git://repo/diff/v1..main")
+    assert "-four\n+five\n fathoms\n" in text
+    assert "Binary contents" in text
+    assert text_of(source, "git://repo/diff/v1..main/hull.txt").count("diff --git") == 1
+    assert text_of(source, "git://repo/diff/v1..main/docs").count("diff --git") == 1
+    assert text_of(source, "git://repo/diff/main..main") == "Nothing differs.\n"
+    with pytest.raises(ResourceNotFound):
+        source.read("git://repo/diff/v1..main/none")
+
+
+def test_a_long_difference_is_read_in_windows(history: Work, publish: Publish) -> None:
+    """Each path once, in order; the windows stay what they are while commits arrive."""
+    for number in range(40):
+        history.write(f"part{number % 4}/{number:02}.txt", f"line {number}\n" * 3_000)
+    history.commit("Write much")
+    source = publish(history, label="repo")
+    texts: list[str] = []
+    following = "git://repo/diff/HEAD"
+    while following:
+        contents = source.read(following).contents
+        texts.append(str(contents[0].text))
+        following = str(contents[0].meta.get(NEXT, ""))  # type: ignore[union-attr]
+        history.commit("Another")
+    assert len(texts) > 1
+    paths = [line.split(" b/")[1] for line in "".join(texts).split("\n") if line.startswith("diff --git")]
+    assert paths == history.git("diff", "--name-only", "HEAD~" + str(len(texts) + 1), "HEAD").split("\n")
+
+
+def test_a_log_is_read_by_path_and_time(source: GitSource, history: Work) -> None:
+    """Decided by us."""
+
+    def subjects(query: str) -> list[str]:
+        text = text_of(source, "git://repo/log/HEAD" + query)
+        return [line.strip() for line in text.split("\n") if line.startswith("    ")]
+
+    assert subjects("") == ["Add a buoy", "Tell of tides", "Begin"]
+    assert subjects("?path=hull.txt") == ["Add a buoy", "Begin"]
+    assert subjects("?path=docs") == ["Tell of tides"]
+    assert subjects("?limit=1") == ["Add a buoy"]
+    second = int(history.git("log", "-1", "--format=%ct", "HEAD~1"))
+    assert subjects(f"?since={second}") == ["Add a buoy", "Tell of tides"]
+    assert subjects(f"?until={second}") == ["Tell of tides", "Begin"]
+    assert subjects("?since=2020-01-01&until=2020-12-31") == []
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
+    assert subjects(f"?since={stamp}&until={stamp.replace('Z', '%2B00:00')}") == ["Tell of tides"]
+    for bad in ("since=yesterday", "until=2026-13-01", "limit=0", "limit=99999", "after=HEAD", "path=../x", "depth=3",
+                "after=" + "0" * 40):  # fmt: skip
+        with pytest.raises(InvalidArgument):
+            source.read("git://repo/log/HEAD?" + bad)
+
+
+def test_merges_are_walked_once(work: Work, publish: Publish) -> None:
+    """Each commit of several ways once, newest first."""
+    work.commit("Begin", a__txt="a")
+    work.git("checkout", "-q", "-b", "side")
+    work.commit("Side", b__txt="b")
+    work.git("checkout", "-q", "main")
+    work.commit("Main", c__txt="c")
+    work.git("merge", "-q", "--no-ff", "-m", "Merge", "side")
+    source = publish(work, label="repo")
+    text = text_of(source, "git://repo/log/HEAD")
+    assert [line[:12] for line in text.split("\n")[2:10:2]] == [
+        oid[:12] for oid in work.git("rev-list", "--date-order", "HEAD").split("\n")
+    ]
+    assert [
+        line for line in text_of(source, "git://repo/log/HEAD?path=c.txt").split("\n") if line.startswith("  ")
+    ] == ["    Main"]
+    assert source.version("git://repo/log/HEAD%5E2") == work.git("rev-parse", "side")
+
+
+def test_what_is_named_by_its_object_is_good_for_ever(source: GitSource, history: Work) -> None:
+    """ttlMs: a branch may move at any time, an object's name never means another."""
+    oid = history.head
+    for uri in (
+        f"tree/{oid}",
+        f"tree/{oid}/hull.txt",
+        f"commit/{oid}",
+        f"diff/{oid}",
+        f"log/{oid}",
+        f"diff/{oid}..{oid}~1",
+    ):
+        assert source.read(f"git://repo/{uri}").ttl_ms == IMMUTABLE, uri
+    for uri in ("", "/tree/HEAD", "/tree/v1/hull.txt", f"/commit/{oid[:8]}", f"/diff/{oid}..HEAD"):
+        ttl = source.read("git://repo" + uri).ttl_ms
+        assert ttl is not UNSET
+        assert 0 <= ttl <= 10_000, uri
+
+
+def test_a_repository_without_commits_has_a_top(work: Work, publish: Publish) -> None:
+    """Decided by us."""
+    source = publish(work, label="repo")
+    assert [resource.uri for resource in source.page(None, 10)[0]] == ["git://repo"]
+    assert "without commits yet" in text_of(source, "git://repo")
+    assert source.facts().startswith("main, without commits yet, 0 branches")
+    assert source.search("x", 5) == []
+    assert source.documents(None, 5) == ([], None)
+    with pytest.raises(ResourceNotFound):
+        source.read("git://repo/tree/HEAD")
+
+
+def test_a_detached_head_is_told(history: Work, publish: Publish) -> None:
+    """Decided by us."""
+    history.git("checkout", "-q", "--detach", "v1")
+    assert publish(history, label="repo").facts().startswith(f"detached at {history.head[:7]}, 2 branches, 2 files")
+
+
+def test_names_that_are_a_branch_and_a_tag_are_told_apart(history: Work, publish: Publish) -> None:
+    """gitrevisions(7): the tag is meant."""
+    history.git("branch", "v1", "HEAD")
+    history.git("branch", "a" * 40)
+    source = publish(history, label="repo")
+    uris = [resource.uri for resource in source.children("git://repo")[0]]
+    assert "git://repo/tree/heads%2Fv1" in uris
+    assert f"git://repo/tree/heads%2F{'a' * 40}" in uris
+    assert source.version("git://repo/log/v1") == history.git("rev-parse", "refs/tags/v1")
+    assert source.version("git://repo/log/heads%2Fv1") == history.head
+
+
+def test_after_gc_and_with_packed_references_all_is_there(source: GitSource, history: Work) -> None:
+    """While the source is in use."""
+    before = {resource.uri: version_of(resource) for resource in source.page(None, 1_000)[0]}
+    history.git("gc", "-q", "--prune=now")
+    history.git("pack-refs", "--all")
+    after = {resource.uri: version_of(resource) for resource in source.page(None, 1_000)[0]}
+    assert after == before
+    for uri in after:
+        source.read(uri)
+
+
+def test_completion(source: GitSource, history: Work) -> None:
+    """Revisions by name, paths by the revision that is chosen."""
+    tree = "git://repo/tree/{rev}/{+path}"
+    assert source.complete(tree, "rev", "", {}) == ["HEAD", "feature/lights", "main", "v1", "v2"]
+    assert source.complete(tree, "rev", "light", {}) == ["feature/lights"]
+    assert source.complete(tree, "rev", history.head[:6], {}) == [history.head[:12]]
+    assert source.complete(tree, "path", "", {"rev": "v1"}) == ["README.md", "hull.txt"]
+    assert source.complete(tree, "path", "docs/t", {"rev": "main"}) == ["docs/tides.md"]
+    assert source.complete(tree, "path", "tid", {"rev": "main"}) == ["docs/tides.md"]
+    assert source.complete(tree, "path", "", {"rev": "none"}) == []
+
+
+def test_search_finds_paths_messages_and_text(source: GitSource, history: Work) -> None:
+    """Where no index is kept."""
+    assert [hit.uri for hit in source.search("fathoms", 10)] == ["git://repo/tree/HEAD/hull.txt"]
+    assert "git://repo/tree/HEAD/docs/tides.md" in [hit.uri for hit in source.search("tides.md", 10)]
+    hits = source.search("table ports", 10)
+    assert [hit.uri for hit in hits] == [f"git://repo/commit/{history.git('rev-parse', 'v2^{commit}')}"]
+
+
+def test_documents_are_files_and_messages(source: GitSource, history: Work) -> None:
+    """What an index is made of."""
+    documents, key = source.documents(None, 100)
+    assert key is None
+    assert [document.uri for document in documents[:5]] == [
+        f"git://repo/tree/HEAD/{name}" for name in history.git("ls-tree", "-r", "--name-only", "HEAD").split("\n")
+    ]
+    assert len(documents) == 5 + 3
+    assert list(source.text("git://repo/tree/HEAD/buoy.png")) == []
+    assert "With a table of all ports." in "".join(source.text("git://repo/commit/v2"))
+
+
+def test_differences_of_files_are_patches(work: Work, publish: Publish, tmp_path: Path) -> None:
+    """`git apply` makes the new content of the old one, whatever the last line ends with."""
+    pairs = [
+        ("", "a\n"), ("a", "a\n"), ("a\n", "a"), ("a\nb\nc", "a\nb\nd"), ("x\n" * 50, "x\n" * 49), ("", "a"),
+        ("a\n\n\n", "a\n\n"), ("".join(f"{n}\n" for n in range(60)), "".join(f"{n % 9}\n" for n in range(60))),
+        ("a\r\nb\r\n", "a\r\nc\r\n"), ("\n", "\n\n"), ("same\n" * 3_000, "other\n" * 3_000),
+    ]  # fmt: skip
+    for number, (old, _) in enumerate(pairs):
+        work.write(f"{number}.txt", old)
+    work.commit("Old")
+    for number, (_, new) in enumerate(pairs):
+        work.write(f"{number}.txt", new)
+    work.commit("New")
+    source = publish(work, label="repo")
+    patch = text_of(source, "git://repo/diff/HEAD~1..HEAD")
+    work.git("checkout", "-q", "HEAD~1")
+    subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], cwd=work.path, input=patch.encode(), check=True)
+    for number, (_, new) in enumerate(pairs):
+        assert (work.path / f"{number}.txt").read_bytes() == new.encode(), number

@@ -1,0 +1,166 @@
+"""Who watches is told what moved, and of nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from tests.sources.conftest import Told
+from tests.sources.git_repository.conftest import Work
+from wharfinger.sources.git_repository import GitSource
+
+FILE, OTHER, TREE = "git://repo/tree/main/hull.txt", "git://repo/tree/main/README.md", "git://repo/tree/main"
+
+
+def watched(source: GitSource, *uris: str | None) -> Told:
+    told = Told()
+    for uri in uris:
+        if uri is not None:
+            source.stat(uri)
+        source.attach(uri, told)
+    return told
+
+
+def quiet(told: Told, seconds: float = 1.0) -> list[str | None]:
+    """What is told in some time in which nothing should be."""
+    time.sleep(seconds)
+    return told.changes
+
+
+def test_a_commit_is_told_to_what_it_changed(source: GitSource, history: Work) -> None:
+    """A file at a branch only when it is another there."""
+    log = "git://repo/log/HEAD"
+    told = watched(source, FILE, OTHER, TREE, log, None)
+    began = time.monotonic()
+    history.commit("Deepen", hull__txt="six\n")
+    told.wait_for(FILE, TREE, log, None)
+    assert time.monotonic() - began < 5
+    assert quiet(told) == []
+    history.git("commit", "-q", "--allow-empty", "-m", "Nothing")
+    told.wait_for(log, None)
+    assert quiet(told) == []
+
+
+def test_branches_and_tags_that_come_move_and_go_are_told(source: GitSource, history: Work) -> None:
+    """Also what was not there when the watch began."""
+    top, new, tag = "git://repo", "git://repo/tree/new/hull.txt", "git://repo/commit/v3"
+    told = watched(source, top, FILE)
+    source.attach(new, told)
+    source.attach(tag, told)
+    time.sleep(0.4)  # what is not there yet is first looked at by the round
+    history.git("branch", "new", "v1")
+    told.wait_for(top, new)
+    history.git("branch", "-f", "new", "main")
+    told.wait_for(top, new)
+    history.git("tag", "v3")
+    told.wait_for(top, tag)
+    history.git("branch", "-D", "new")
+    told.wait_for(top, new)
+    assert quiet(told, 0.5) == []
+
+
+def test_another_head_is_told(source: GitSource, history: Work) -> None:
+    """A checkout moves HEAD, and no branch."""
+    head = "git://repo/tree/HEAD/hull.txt"
+    told = watched(source, head, FILE, "git://repo")
+    history.git("checkout", "-q", "v1")
+    told.wait_for(head, "git://repo")
+    assert FILE not in quiet(told, 0.5)
+
+
+def test_packing_tells_nothing(source: GitSource, history: Work) -> None:
+    """`git gc` moves objects and references to packs, and changes nothing."""
+    told = watched(source, FILE, TREE, "git://repo", None)
+    history.git("pack-refs", "--all")
+    history.git("gc", "-q", "--prune=now")
+    assert quiet(told) == []
+    history.commit("After", hull__txt="after\n")
+    told.wait_for(FILE, TREE, "git://repo", None)
+
+
+def test_a_rebase_is_told(history: Work, publish: Callable[..., GitSource]) -> None:
+    """Whatever HEAD is on the way, the branch is told when it moves."""
+    history.git("checkout", "-q", "-b", "topic", "v1")
+    history.commit("Topic", topic__txt="topic\n")
+    source = publish(history, label="repo")
+    log = "git://repo/log/topic"
+    told = watched(source, log)
+    history.git("rebase", "-q", "main")
+    told.wait_for(log)
+    assert source.version(log) == history.head
+
+
+def test_a_hundred_commits_end_at_the_last(source: GitSource, history: Work) -> None:
+    """However fast they come, the last one is told, and no more often than looks happen."""
+    log = "git://repo/log/HEAD"
+    told = watched(source, log)
+    tree = history.git("rev-parse", "HEAD^{tree}")
+    oid = history.head
+    seen: set[str] = set()
+    began = time.monotonic()
+    for number in range(100):
+        oid = history.git("commit-tree", tree, "-p", oid, "-m", str(number))
+        history.git("update-ref", "refs/heads/main", oid)
+        if told.changes:
+            seen.add(source.version(log))
+    deadline = time.monotonic() + 5
+    while source._looked[log][1] != oid and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert source._looked[log][1] == oid
+    assert told.changes
+    assert len(told.changes) <= (time.monotonic() - began) / source._polling.every + 2
+
+
+def test_what_changes_before_the_first_look_is_told(source: GitSource, history: Work) -> None:
+    """A watch begins with `stat`: what changes from then on is not lost."""
+    told = Told()
+    source.stat(FILE)
+    history.commit("At once", hull__txt="at once\n")
+    source.attach(FILE, told)
+    told.wait_for(FILE)
+
+
+def test_watchers_of_many_files_cost_little_while_nothing_moves(source: GitSource) -> None:
+    """Only the references are looked at."""
+    uris = [f"git://repo/tree/main/hull.txt?lines={number}-" for number in range(1, 3)] + [FILE, TREE]
+    watched(source, *uris)
+    deadline = time.monotonic() + 5
+    while len(source._looked) < len(uris) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    moment = source.repository.references.now()
+    assert all(seen[0] is moment for seen in source._looked.values())
+
+
+def test_no_reference_is_ever_missed_while_git_packs_them(source: GitSource, history: Work) -> None:
+    """They are in files, then in a pack, then in files again, and never in neither."""
+    stopped = threading.Event()
+    missed: list[str] = []
+
+    def look() -> None:
+        while not stopped.is_set():
+            now = source.repository.references.now()
+            missed.extend(name for name in ("refs/heads/main", "refs/tags/v1") if name not in now.names)
+
+    readers = [threading.Thread(target=look) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    tree, oid = history.git("rev-parse", "HEAD^{tree}"), history.head
+    for number in range(40):
+        oid = history.git("commit-tree", tree, "-p", oid, "-m", str(number))
+        history.git("update-ref", "refs/heads/main", oid)
+        history.git("pack-refs", "--all")
+    stopped.set()
+    for reader in readers:
+        reader.join()
+    assert missed == []
+    assert source.repository.references.now().head == oid
+
+
+def test_a_look_at_references_never_sees_an_old_one_again(source: GitSource, history: Work) -> None:
+    """What git has written is what is read next, however soon."""
+    tree, oid = history.git("rev-parse", "HEAD^{tree}"), history.head
+    for number in range(30):
+        oid = history.git("commit-tree", tree, "-p", oid, "-m", str(number))
+        history.git("update-ref", "refs/heads/main", oid)
+        assert source.version("git://repo/commit/main") == oid
