@@ -1,0 +1,14 @@
+"""A database as live resources: `server.include(sql("sqlite:///shop.db"))`.
+
+Modules, each with one reason to be opened: `uris`, `catalogue`, `windows`, `describing`, `rendering`, `query`,
+`finding`, `watching`, `source` know no database; `engine` is what a kind of database must be able to do; `sqlite`,
+`postgres` and `others` do it; `sqlite_safety` and `postgres_safety` are why nothing can be written.
+"""
+
+from __future__ import annotations
+
+from wharfinger.sources.sql_database.opening import sql
+from wharfinger.sources.sql_database.query import Answer
+from wharfinger.sources.sql_database.source import Database
+
+__all__ = ["Answer", "Database", "sql"]

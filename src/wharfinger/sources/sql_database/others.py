@@ -1,0 +1,239 @@
+"""Any other database that SQLAlchemy speaks to: tables and rows by its core, no statements of others.
+
+What keeps such a database from being written to is not known here, so that its author has to say that the role of the
+URL can only read (`read_only_by_role=True`). Where a driver has a transaction that only reads, that is asked for too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+from urllib.parse import quote
+
+from wharfinger.errors import MissingExtra
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.sql_database.catalogue import Catalogue, Column, ForeignKey, Index, Key, Kind, Table
+from wharfinger.sources.sql_database.engine import BadKey, Bounds, Engine, Row, Rows, Span, Unreachable
+from wharfinger.sources.sql_database.rendering import render
+from wharfinger.sources.versions import digest
+
+__all__ = ["Other", "open_other"]
+
+_OF_OTHERS = {"information_schema", "mysql", "performance_schema", "sys", "pg_catalog"}
+_PLAIN = (int, str)  # values of keys that survive being text
+
+
+def core() -> Any:
+    """The module `sqlalchemy`.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        return import_module("sqlalchemy")
+    except ImportError:
+        raise MissingExtra("sql", "Publishing this database") from None
+
+
+def open_other(url: str, bounds: Bounds, read_only_by_role: bool) -> Other:
+    """The engine of a URL of SQLAlchemy.
+
+    Raises:
+        UnusableSource: the URL is none, or nobody said that its role can only read.
+        MissingExtra: SQLAlchemy is not installed.
+    """
+    sqlalchemy = core()
+    try:
+        parsed = sqlalchemy.engine.make_url(url)
+    except sqlalchemy.exc.ArgumentError:
+        raise UnusableSource("This is no URL of a database: dialect://user:password@host/database") from None
+    shown = parsed.render_as_string(hide_password=True).partition("?")[0]
+    if not read_only_by_role:
+        raise UnusableSource(
+            f"How {parsed.get_backend_name()} keeps a role from writing is not known here. If the role of {shown} can "
+            "only read, say so in Python: sql(url, read_only_by_role=True)."
+        )
+    try:
+        engine = sqlalchemy.create_engine(
+            parsed, pool_size=bounds.connections, max_overflow=0, pool_timeout=5, pool_pre_ping=True
+        )
+    except ImportError as error:
+        raise UnusableSource(f"{shown} cannot be opened: {error.name} is not installed.") from None
+    except sqlalchemy.exc.SQLAlchemyError as error:
+        why = type(error).__name__
+        raise UnusableSource(f"{shown} cannot be opened: {why}.") from None
+    host = f"{parsed.host or 'localhost'}{f':{parsed.port}' if parsed.port else ''}"
+    name = f"{quote(host, safe='[]:')}/{quote(parsed.database or 'database', safe='')}"
+    return Other(engine, name, shown)
+
+
+class Other(Engine):
+    """One database by SQLAlchemy. Changes are found by reading what is watched again."""
+
+    queries = False
+
+    def __init__(self, engine: Any, name: str, place: str) -> None:
+        self.name = name
+        self.place = place
+        self.dialect = str(engine.dialect.name)
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._looks = 0
+
+    def _read(self, statement: Any) -> list[Any]:
+        sqlalchemy = core()
+        try:
+            with self._engine.connect() as connection:
+                with suppress(Exception):  # few drivers know of it (psycopg, asyncpg, oracledb)
+                    connection.execution_options(**{f"{self.dialect}_readonly": True})
+                found = connection.execute(statement).fetchall()
+                connection.rollback()
+                return list(found)
+        except (sqlalchemy.exc.NoSuchTableError, sqlalchemy.exc.ProgrammingError):
+            raise LookupError("the table is not there") from None
+        except sqlalchemy.exc.DataError:
+            raise BadKey("") from None
+        except sqlalchemy.exc.SQLAlchemyError as error:
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        return Unreachable(f"{self.place} cannot be read: {type(error).__name__}.")
+
+    def catalogue(self, age: float = 0.0) -> Catalogue:
+        """What SQLAlchemy's inspector finds."""
+        sqlalchemy = core()
+        try:
+            inspector = sqlalchemy.inspect(self._engine)
+            schemas = [name for name in inspector.get_schema_names() if name.lower() not in _OF_OTHERS]
+            found = [table for schema in schemas for table in _tables(inspector, schema)]
+        except sqlalchemy.exc.SQLAlchemyError as error:
+            raise self._unreachable(error) from None
+        return Catalogue(found, schemas)
+
+    def rows(self, table: Table, span: Span, bounds: Bounds) -> Rows:
+        """Some rows of a table, by its key."""
+        sa = core()
+        source = sa.table(
+            sa.quoted_name(table.name, True),
+            *[sa.column(sa.quoted_name(column.name, True)) for column in table.columns],
+            schema=sa.quoted_name(table.schema, True),
+        )
+        key = [source.c[name] for name in table.key.columns] if table.key else []
+        statement = sa.select(*key, *source.c).limit(span.limit + 1)
+        if span.key:
+            statement = statement.where(_behind(sa, key, _values(table, span.key), span.where))
+        if key:
+            statement = statement.order_by(*[one.desc() if span.backwards else one.asc() for one in key])
+        rows: list[Row] = []
+        size = 0
+        for found in self._read(statement):
+            cells = tuple(render(value, bounds.cell) for value in found[len(key) :])
+            size += sum(len(str(cell)) for cell in cells)
+            if len(rows) == span.limit or (size > bounds.size and rows):
+                return Rows(rows, True)
+            rows.append(Row(tuple(str(value) for value in found[: len(key)]), cells))
+        return Rows(rows, False)
+
+    def token(self) -> Hashable:
+        """Another one each time: nothing is known but by reading."""
+        with self._lock:
+            self._looks += 1
+            return self._looks
+
+    def table_token(self, table: Table) -> str:
+        """The key of the last row: what is changed further back is not seen."""
+        last = self.rows(table, Span(where="last", limit=1), Bounds(cell=1)).rows if table.key else []
+        return digest(str(last[0].key if last else ""))
+
+    def estimate(self, table: Table) -> int | None:
+        """Not known without counting."""
+        return None
+
+    def facts(self) -> list[str]:
+        """Which database it is, and who says that nothing is written."""
+        return [self.dialect, "read-only by its role, as its author says", "watched by reading again"]
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+
+def _tables(inspector: Any, schema: str) -> list[Table]:
+    tables = [_table(inspector, schema, name, "table") for name in inspector.get_table_names(schema)]
+    return tables + [_table(inspector, schema, name, "view") for name in inspector.get_view_names(schema)]
+
+
+def _table(inspector: Any, schema: str, name: str, kind: Kind) -> Table:
+    columns = tuple(
+        Column(
+            name=column["name"],
+            type=str(column["type"]),
+            nullable=bool(column.get("nullable", True)),
+            default=column.get("default"),
+            generated="computed" in column,
+            comment=column.get("comment"),
+            cast=getattr(column["type"], "python_type", str).__name__ if _typed(column["type"]) else "",
+        )
+        for column in inspector.get_columns(name, schema)
+    )
+    primary = tuple(inspector.get_pk_constraint(name, schema)["constrained_columns"]) if kind == "table" else ()
+    usable = primary and all(column.cast in ("int", "str") for column in columns if column.name in primary)
+    foreign: list[Any] = inspector.get_foreign_keys(name, schema) if kind == "table" else []
+    indexes: list[Any] = inspector.get_indexes(name, schema) if kind == "table" else []
+    return Table(
+        schema=schema,
+        name=name,
+        kind=kind,
+        columns=columns,
+        key=Key(primary) if usable else None,
+        primary_key=primary,
+        foreign_keys=tuple(
+            ForeignKey(
+                tuple(key["constrained_columns"]),
+                key["referred_schema"] or schema,
+                key["referred_table"],
+                tuple(key["referred_columns"]),
+            )
+            for key in foreign
+        ),
+        indexes=tuple(
+            Index(
+                index["name"] or "", tuple(one or "(an expression)" for one in index["column_names"]), index["unique"]
+            )
+            for index in indexes
+        ),
+    )
+
+
+def _typed(kind: Any) -> bool:
+    try:
+        return kind.python_type in _PLAIN
+    except NotImplementedError:
+        return False
+
+
+def _values(table: Table, texts: Sequence[str]) -> list[object]:
+    names = table.key.columns if table.key else ()
+    if len(texts) != len(names):
+        raise BadKey(f"The key has {len(names)} parts.")
+    try:
+        return [
+            int(text) if table.column(name).cast == "int" else text for name, text in zip(names, texts, strict=True)
+        ]
+    except ValueError:
+        raise BadKey("A part of the key is a whole number.") from None
+
+
+def _behind(sa: Any, key: Sequence[Any], values: Sequence[object], where: str) -> Any:
+    """Rows behind a key, or before it, or with it; without row values, which not all databases have."""
+    if where == "at":
+        return sa.and_(*[column == value for column, value in zip(key, values, strict=True)])
+    found = None
+    for column, value in reversed(list(zip(key, values, strict=True))):
+        beyond = column < value if where == "before" else column > value
+        found = beyond if found is None else sa.or_(beyond, sa.and_(column == value, found))
+    near = key[0] <= values[0] if where == "before" else key[0] >= values[0]
+    return sa.and_(near, found)

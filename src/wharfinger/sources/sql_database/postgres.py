@@ -1,0 +1,360 @@
+"""PostgreSQL by asyncpg: rows in windows, statements that only read, and what tells of changes.
+
+asyncpg's connections belong to one event loop, and a source is called from threads and by servers on any loop: so the
+connections live on a loop of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from wharfinger.errors import InternalError, MissingExtra, Overloaded
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.sql_database.catalogue import Catalogue, Table
+from wharfinger.sources.sql_database.engine import (
+    BadKey,
+    Bounds,
+    Engine,
+    Parameters,
+    Refused,
+    Rows,
+    Span,
+    Unreachable,
+    too_slow,
+)
+from wharfinger.sources.sql_database.listening import Listening
+from wharfinger.sources.sql_database.loop_thread import LoopThread
+from wharfinger.sources.sql_database.postgres_catalogue import read_catalogue
+from wharfinger.sources.sql_database.postgres_rows import read_by_place, read_rows, run_statement, window_statement
+from wharfinger.sources.sql_database.postgres_safety import (
+    ROLE,
+    check_names,
+    check_role,
+    settings,
+)
+
+__all__ = ["Postgres", "open_postgres"]
+
+T = TypeVar("T")
+
+GRACE = 0.5  # seconds more than the server's own deadline, which stops a statement first
+WAITING = 5.0  # seconds for a connection, when all are in use, or for the server to take one
+IDLE = 60.0  # seconds after which a connection that nobody uses is closed
+
+
+def driver() -> Any:
+    """The module `asyncpg`.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        return import_module("asyncpg")
+    except ImportError:
+        raise MissingExtra("sql", "Publishing a PostgreSQL database") from None
+
+
+def open_postgres(url: str, bounds: Bounds, schemas: tuple[str, ...], notify: str | None) -> Postgres:
+    """The engine of a URL; connects to nothing yet.
+
+    Raises:
+        UnusableSource: the URL is none.
+        MissingExtra: asyncpg is not installed.
+    """
+    driver()
+    dsn = "postgresql://" + url.partition("://")[2]
+    try:
+        parts = urlsplit(dsn)
+        port = parts.port
+    except ValueError:
+        raise UnusableSource("This is no URL of PostgreSQL: postgresql://user:password@host:5432/database") from None
+    options = parse_qs(parts.query)
+    host = parts.hostname or options.get("host", ["localhost"])[0]
+    shown = "localhost" if host.startswith("/") else f"[{host}]" if ":" in host else host
+    shown += f":{port}" if port not in (None, 5432) else ""
+    database = unquote(parts.path[1:]) or unquote(parts.username or "") or "postgres"
+    return Postgres(dsn, shown, database, bounds, schemas, notify)
+
+
+class Postgres(Engine):
+    """One database of a PostgreSQL server."""
+
+    dialect = "PostgreSQL"
+
+    def __init__(
+        self, dsn: str, host: str, database: str, bounds: Bounds, schemas: tuple[str, ...], notify: str | None
+    ) -> None:
+        self.host = host
+        self.database = database
+        self.place = f"postgresql://{host}/{database}"
+        self._dsn = dsn
+        self._bounds = bounds
+        self._schemas = schemas
+        self._loop = LoopThread(f"wharfinger-postgres-{database}")
+        self._lock = threading.Lock()
+        self._pool: Any = None
+        self._catalogue: tuple[Hashable, float, Catalogue] | None = None
+        self._listening = Listening(notify, self._connect, self.place) if notify else None
+        self._listener: Future[None] | None = None
+
+    # Connections
+
+    async def _connect(self) -> Any:
+        asyncpg = driver()
+        return await asyncpg.connect(self._dsn, timeout=WAITING, server_settings=settings(self._bounds.seconds))
+
+    async def _open_pool(self) -> Any:
+        asyncpg = driver()
+        if self._pool is None:
+            self._pool = asyncpg.create_pool(
+                self._dsn,
+                min_size=0,
+                max_size=self._bounds.connections,
+                max_inactive_connection_lifetime=IDLE,
+                timeout=WAITING,
+                command_timeout=self._bounds.seconds + GRACE,  # of BEGIN and ROLLBACK too
+                init=_prepare_connection,
+                server_settings=settings(self._bounds.seconds),
+            )
+            await self._pool
+        return self._pool
+
+    @asynccontextmanager
+    async def _connection(self, alone: bool) -> AsyncGenerator[Any]:
+        """A connection in a transaction that only reads, and is rolled back; none for one statement of ours `alone`."""
+        pool = await self._open_pool()
+        async with pool.acquire(timeout=WAITING) as connection:
+            if alone:
+                yield connection
+                return
+            transaction = connection.transaction(readonly=True)
+            await transaction.start()
+            try:
+                yield connection
+            finally:
+                if not connection.is_closed():
+                    await transaction.rollback()
+
+    def _run(self, work: Callable[[Any], Awaitable[T]], seconds: float | None = None, *, alone: bool = False) -> T:
+        """Do something with a connection; once more where the connection turned out to be of a server that was."""
+        return self._loop.run(self._attempts(work, self._bounds.seconds if seconds is None else seconds, alone))
+
+    async def _attempts(self, work: Callable[[Any], Awaitable[T]], seconds: float, alone: bool) -> T:
+        asyncpg = driver()
+        for attempt in (1, 2):
+            try:
+                async with self._connection(alone) as connection:
+                    try:
+                        async with asyncio.timeout(seconds + GRACE):
+                            return await work(connection)
+                    except TimeoutError:
+                        connection.terminate()  # a server that does not answer answers no ROLLBACK either
+                        raise too_slow(seconds) from None
+                    except asyncpg.QueryCanceledError:
+                        raise too_slow(seconds) from None
+            except TimeoutError:
+                raise self._timed_out() from None
+            except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError) as error:
+                if isinstance(error, asyncpg.PostgresError) and not isinstance(error, _away()):
+                    raise
+                if attempt == 2:
+                    raise self._unreachable(error) from None
+        raise AssertionError("never here")
+
+    def _timed_out(self) -> Exception:
+        pool = self._pool
+        if pool is not None and pool.get_size() >= self._bounds.connections and not pool.get_idle_size():
+            return Overloaded(f"All connections to {self.place} are in use: try again later.")
+        return Unreachable(f"{self.place} did not answer in time.")
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        why = error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
+        return Unreachable(f"{self.place} cannot be reached: {why}.")
+
+    def close(self) -> None:
+        """Close all connections, and end the loop."""
+        self.unlisten()
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if self._loop.running:
+            if pool is not None:
+                with suppress(Exception):
+                    self._loop.run(_close(pool))
+            self._loop.close()
+
+    # What there is
+
+    def catalogue(self, age: float = 0.0) -> Catalogue:
+        """What the role may read; read again when something was written, or the time is over."""
+        known = self._catalogue
+        if known is not None and time.monotonic() - known[1] < age:
+            return known[2]
+        return self._run(self._read_catalogue)
+
+    async def _read_catalogue(self, connection: Any) -> Catalogue:
+        token = await connection.fetchval(_SNAPSHOT)
+        known = self._catalogue
+        found = known[2] if known is not None and known[0] == token else None
+        if found is None:
+            found = await read_catalogue(connection, self._schemas)
+        self._catalogue = (token, time.monotonic(), found)
+        return found
+
+    # Rows
+
+    def rows(self, table: Table, span: Span, bounds: Bounds) -> Rows:
+        """Some rows of a table, by its key."""
+        asyncpg = driver()
+
+        async def work(connection: Any) -> Rows:
+            try:
+                if table.key is not None and table.key.physical and span.where != "at":
+                    return await read_by_place(connection, table, span, bounds)
+                statement = window_statement(table, span, bounds)
+                return await read_rows(connection, statement, span.key, table, span.limit, bounds)
+            except asyncpg.DataError as error:
+                raise BadKey(_message(error) if span.key else "") from None
+            except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError):
+                raise LookupError(table.name) from None
+            except (asyncpg.QueryCanceledError, *_away()):
+                raise
+            except asyncpg.PostgresError as error:  # such as a view that divides by zero, or that would write
+                raise InternalError(f"PostgreSQL cannot read {table.name}: {_message(error)}.") from None
+
+        if span.key and (table.key is None or len(span.key) != len(table.key.columns)):
+            raise BadKey(f"The key has {len(table.key.columns) if table.key else 0} parts.")
+        if any("\0" in text for text in span.key):
+            raise BadKey("A key has no NUL.")
+        return self._run(work, bounds.seconds)
+
+    def estimate(self, table: Table) -> int | None:
+        """What VACUUM or ANALYZE found (`reltuples`)."""
+        found: Any = self._run(
+            lambda connection: connection.fetchval("SELECT reltuples FROM pg_class WHERE oid = $1", table.oid),
+            alone=True,
+        )
+        return None if found is None or found < 0 or table.kind == "view" else int(found)
+
+    # Changes
+
+    def token(self) -> Hashable:
+        """Which transactions have ended in the whole server (`pg_current_snapshot`), and how often was notified."""
+        return self._run(lambda connection: connection.fetchval(_SNAPSHOT), alone=True), self._notified("")
+
+    def table_token(self, table: Table) -> str:
+        """The table's file, size and counters, its last key, and how often it was notified of."""
+        counted = self._run(lambda connection: connection.fetchval(_TABLE_COUNTS, table.oid), alone=True)
+        with suppress(LookupError, BadKey):
+            last = self.rows(table, Span(where="last", limit=1), Bounds(cell=1)).rows if table.key else []
+            counted = f"{counted} {last[0].key if last else ''}"
+        return f"{counted} {self._notified(table.name)}"
+
+    def _notified(self, table: str) -> int:
+        return self._listening.count(table) if self._listening else 0
+
+    def listen(self, told: Callable[[], None]) -> None:
+        """LISTEN on the channel, if there is one."""
+        if self._listening is not None and self._listener is None:
+            self._listener = self._loop.submit(self._listening.run(told))
+
+    def unlisten(self) -> None:
+        """Listen no more."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.cancel()
+
+    # Statements of others
+
+    def query(self, statement: str, parameters: Parameters, limit: int, bounds: Bounds) -> tuple[list[str], Rows]:
+        """Run one statement that only reads; see `postgres_safety` for why it can do nothing else."""
+        asyncpg = driver()
+
+        async def work(connection: Any) -> tuple[list[str], Rows]:
+            await check_role(connection)
+            await check_names(connection, statement)
+            try:
+                return await run_statement(connection, statement, parameters, limit, bounds)
+            except asyncpg.QueryCanceledError:
+                raise Refused(f"The statement was stopped after {self._bounds.seconds:g} s.") from None
+            except _away():
+                raise
+            except asyncpg.PostgresError as error:
+                raise Refused(f"PostgreSQL does not run it: {_message(error)}.") from None
+            except (ValueError, TypeError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+                raise Refused(f"It cannot be run: {error}.") from None
+
+        return self._run(work, bounds.seconds)
+
+    def facts(self) -> list[str]:
+        """Which version, what the role may do, and what tells of changes."""
+        version, role = self._run(_facts)
+        rights = "a superuser: make a role that only reads" if role["super"] else "which may also write"
+        may = f"role {role['name']}" + (", read-only" if not (role["writes"] or role["super"]) else f", {rights}")
+        changes = f"watched by LISTEN {self._listening.channel}" if self._listening else "watched by asking"
+        return [f"PostgreSQL {version.split()[0]}", may, changes]
+
+
+_SNAPSHOT = "SELECT pg_current_snapshot()::text"
+_TABLE_COUNTS = """
+SELECT concat_ws(' ', pg_relation_filenode(oid), pg_relation_size(oid), pg_stat_get_tuples_inserted(oid),
+                 pg_stat_get_tuples_updated(oid), pg_stat_get_tuples_deleted(oid))
+FROM pg_class WHERE oid = $1
+"""
+
+
+def _away() -> tuple[type[Exception], ...]:
+    """What PostgreSQL says when it takes no connection, or ends one."""
+    asyncpg = driver()
+    return (
+        asyncpg.PostgresConnectionError,
+        asyncpg.CannotConnectNowError,
+        asyncpg.TooManyConnectionsError,
+        asyncpg.AdminShutdownError,
+        asyncpg.CrashShutdownError,
+        asyncpg.InvalidAuthorizationSpecificationError,
+        asyncpg.InvalidCatalogNameError,
+    )
+
+
+async def _facts(connection: Any) -> tuple[str, Any]:
+    return await connection.fetchval("SHOW server_version"), await connection.fetchrow(ROLE)
+
+
+async def _close(pool: Any) -> None:
+    try:
+        async with asyncio.timeout(2):
+            await pool.close()
+    except TimeoutError:
+        pool.terminate()
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+async def _prepare_connection(connection: Any) -> None:
+    """Where the database has no encoding, its texts may be no UTF-8."""
+    if connection.get_settings().server_encoding == "SQL_ASCII":
+        await connection.set_type_codec(
+            "text",
+            schema="pg_catalog",
+            encoder=_encode,
+            decoder=_decode,
+            format="binary",
+        )
+
+
+def _message(error: Any) -> str:
+    return str(getattr(error, "message", None) or error).strip().rstrip(".")

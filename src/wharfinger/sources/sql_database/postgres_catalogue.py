@@ -1,0 +1,139 @@
+"""What a PostgreSQL database holds, as far as the role may read it, from its own catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from wharfinger.sources.sql_database.catalogue import Catalogue, Column, ForeignKey, Index, Key, Kind, Table
+
+__all__ = ["quoted", "read_catalogue"]
+
+_KINDS: Mapping[str, Kind] = {
+    "r": "table",
+    "p": "table",
+    "v": "view",
+    "m": "materialized view",
+    "f": "foreign table",
+}
+_HEAPS = ("r", "m")  # what has a ctid that orders all of its rows
+
+_TABLES = """
+SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind,
+       obj_description(c.oid, 'pg_class') AS comment,
+       CASE WHEN c.relkind IN ('v', 'm') THEN pg_get_viewdef(c.oid) END AS definition
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+  AND (cardinality($1::text[]) = 0 OR n.nspname = ANY ($1::text[]))
+  AND has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT')
+"""
+
+_COLUMNS = """
+SELECT a.attrelid::int8 AS oid, a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type,
+       format_type(a.atttypid, -1) AS cast_type, a.attnotnull AS not_null, a.attgenerated <> '' AS generated,
+       CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END AS default,
+       col_description(a.attrelid, a.attnum) AS comment
+FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+  AND has_column_privilege(a.attrelid, a.attnum, 'SELECT')
+ORDER BY a.attrelid, a.attnum
+"""
+
+# `orders`: rows are ordered by it alone, in the order that the columns have themselves: unique at once, whole, valid, a
+# B-tree of plain columns that are never null, each in the same direction, with its own collation and usual operators.
+_INDEXES = """
+SELECT i.indrelid::int8 AS oid, x.relname::text AS name, i.indisprimary AS primary, i.indisunique AS unique,
+       ARRAY(SELECT coalesce(a.attname::text, '(an expression)') FROM unnest(i.indkey) WITH ORDINALITY k (number, at)
+             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number AND k.number > 0
+             WHERE k.at <= i.indnkeyatts ORDER BY k.at) AS columns,
+       i.indoption[0] & 1 = 1 AS descending,
+       i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND m.amname = 'btree'
+       AND NOT EXISTS (
+           SELECT FROM generate_series(0, i.indnkeyatts - 1) s (at)
+           LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[s.at] AND a.attnum > 0
+           LEFT JOIN pg_opclass o ON o.oid = i.indclass[s.at]
+           WHERE a.attnum IS NULL OR NOT a.attnotnull OR NOT o.opcdefault OR i.indcollation[s.at] <> a.attcollation
+              OR i.indoption[s.at] & 1 <> i.indoption[0] & 1
+       ) AS orders
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+WHERE i.indrelid = ANY ($1::oid[])
+ORDER BY i.indrelid, i.indisprimary DESC, i.indnkeyatts, x.relname
+"""
+
+_FOREIGN_KEYS = """
+SELECT f.conrelid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name,
+       ARRAY(SELECT a.attname::text FROM unnest(f.conkey) WITH ORDINALITY k (number, at)
+             JOIN pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = k.number ORDER BY k.at) AS columns,
+       ARRAY(SELECT a.attname::text FROM unnest(f.confkey) WITH ORDINALITY k (number, at)
+             JOIN pg_attribute a ON a.attrelid = f.confrelid AND a.attnum = k.number ORDER BY k.at) AS references
+FROM pg_constraint f JOIN pg_class c ON c.oid = f.confrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE f.contype = 'f' AND f.conrelid = ANY ($1::oid[])
+ORDER BY f.conrelid, f.conname
+"""
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier; names come from the catalogue only."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> Catalogue:
+    """All tables and views that the role may read, without PostgreSQL's own and without partitions."""
+    found = await connection.fetch(_TABLES, list(schemas))
+    oids = [row["oid"] for row in found]
+    columns = _by_table(await connection.fetch(_COLUMNS, oids))
+    indexes = _by_table(await connection.fetch(_INDEXES, oids))
+    foreign_keys = _by_table(await connection.fetch(_FOREIGN_KEYS, oids))
+    return Catalogue(
+        _table(row, columns.get(oid, []), indexes.get(oid, []), foreign_keys.get(oid, []))
+        for oid, row in zip(oids, found, strict=True)
+    )
+
+
+def _by_table(rows: Iterable[Any]) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row["oid"], []).append(row)
+    return found
+
+
+def _table(row: Any, columns: list[Any], indexes: list[Any], foreign_keys: list[Any]) -> Table:
+    return Table(
+        schema=row["schema"],
+        name=row["name"],
+        kind=_KINDS[row["kind"]],
+        columns=tuple(_column(column) for column in columns),
+        key=_key(row["kind"], {column["name"] for column in columns}, indexes),
+        primary_key=next((tuple(index["columns"]) for index in indexes if index["primary"]), ()),
+        foreign_keys=tuple(
+            ForeignKey(tuple(key["columns"]), key["schema"], key["name"], tuple(key["references"]))
+            for key in foreign_keys
+        ),
+        indexes=tuple(
+            Index(index["name"], tuple(index["columns"]), index["unique"]) for index in indexes if not index["primary"]
+        ),
+        comment=row["comment"],
+        definition=row["definition"],
+        oid=row["oid"],
+    )
+
+
+def _column(row: Any) -> Column:
+    return Column(
+        name=row["name"],
+        type=row["type"],
+        nullable=not row["not_null"],
+        default=row["default"],
+        generated=row["generated"],
+        comment=row["comment"],
+        cast=row["cast_type"],
+    )
+
+
+def _key(kind: str, readable: set[str], indexes: list[Any]) -> Key | None:
+    """The primary key, else another unique index, else the place of a row."""
+    for index in indexes:
+        if index["orders"] and readable.issuperset(index["columns"]):
+            return Key(tuple(index["columns"]), descending=index["descending"])
+    return Key(("ctid",), physical=True) if kind in _HEAPS else None

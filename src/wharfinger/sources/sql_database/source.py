@@ -1,0 +1,341 @@
+"""A database as live resources: definitions of tables, rows in windows, single rows; refuses to know which database."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server import mime
+from wharfinger.server.source import VERSION, Changed, Document, Hits, Source, version_of
+from wharfinger.sources.caching import Cache
+from wharfinger.sources.cursors import bad_cursor
+from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
+from wharfinger.sources.freshness import ttl_ms
+from wharfinger.sources.shown import many
+from wharfinger.sources.sql_database.catalogue import Catalogue, Table
+from wharfinger.sources.sql_database.describing import brief, describe
+from wharfinger.sources.sql_database.engine import Bounds, Engine, Parameters, Span, Unreachable
+from wharfinger.sources.sql_database.finding import complete, documents, search
+from wharfinger.sources.sql_database.query import Answer, run_query
+from wharfinger.sources.sql_database.rendering import clean
+from wharfinger.sources.sql_database.uris import Target, Uris, join_key, quote_part
+from wharfinger.sources.sql_database.watching import EVERY, Watching
+from wharfinger.sources.sql_database.windows import JSON_LINES, Ask, Window, parse_rows, read_window, rows_uri
+from wharfinger.sources.versions import digest
+from wharfinger.sources.windows import NEXT, PREVIOUS, WINDOW, going_on, remark
+
+__all__ = ["ROWS", "Database"]
+
+JSON = "application/json"
+ROWS = "wharfinger/rows"
+"""In `_meta` of rows: about how many the whole table has; missing where that is not known without counting."""
+KNOWN = 1_024  # URIs of which is kept since when they are as they are
+SHORT = 0.25  # seconds for which a catalogue may be used again to read rows
+ONE_CELL = 1 << 20  # bytes of a cell in the reading of one row
+
+
+class Database(Source):
+    """The source that `sql()` makes. Its methods may be called from several threads at once."""
+
+    def __init__(self, engine: Engine, *, top: str, label: str, schema: str | None, bounds: Bounds) -> None:
+        self.engine = engine
+        self.name = label
+        self.uri = top
+        self.place = engine.place
+        self.uris = Uris(top, schema)
+        self.bounds = bounds
+        self._first_seen: Cache[str, tuple[str, float]] = Cache(KNOWN)
+        self.templates = _templates(top, label, schema is None)
+        self._watching = Watching(label, engine, self._version_of, EVERY)
+
+    def __repr__(self) -> str:
+        return f"sql({self.place!r}, label={self.name!r})"
+
+    def claims(self, uri: str) -> bool:
+        """Whether this URI is of this database, existing or not."""
+        return self.uris.claims(uri)
+
+    # Listing
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """Tables and views, by schema and name; not their rows."""
+        behind = ("", "") if after is None else _read_key(after, 2)
+        found = [table for place, table in self.engine.catalogue().tables.items() if after is None or place > behind]
+        shown = found[:limit]
+        last = _write_key(shown[-1].schema, shown[-1].name) if shown and len(found) > limit else None
+        return [self._table(table) for table in shown], last
+
+    def children(
+        self, uri: str, after: str | None = None, limit: int = CHILDREN
+    ) -> tuple[list[t.Resource], str | None]:
+        """What is directly in the database, or in a schema: schemas, or tables and views.
+
+        Raises:
+            ResourceNotFound: there is no such directory.
+        """
+        target = self.uris.read(uri)
+        behind = "" if after is None else _read_key(after, 1)[0]
+        found = [(name, r) for name, r in self._children(target, uri) if after is None or name > behind]
+        last = _write_key(found[limit - 1][0]) if len(found) > limit else None
+        return [resource for _, resource in found[:limit]], last
+
+    def _children(self, target: Target, uri: str) -> list[tuple[str, t.Resource]]:
+        catalogue = self.engine.catalogue()
+        if target.kind == "database" and self.uris.schema is None:
+            return [(name, self._schema(name, catalogue)) for name in catalogue.schemas]
+        schema = self.uris.schema if target.kind == "database" else target.schema
+        if target.kind not in ("database", "schema") or schema not in catalogue.schemas:
+            raise ResourceNotFound(uri)
+        return [(table.name, self._table(table)) for table in catalogue.of_schema(schema)]
+
+    def _table(self, table: Table) -> t.Resource:
+        return t.Resource(
+            uri=self.uris.of_table(table.schema, table.name),
+            name=clean(table.name),
+            title=clean(table.name if self.uris.schema is not None else f"{table.schema}.{table.name}"),
+            description=brief(table),
+            mime_type=JSON,
+            size=len(text := describe(table, self.uris).encode()),
+            meta={VERSION: digest(text.decode())},
+        )
+
+    def _schema(self, name: str, catalogue: Catalogue) -> t.Resource:
+        uri = self.uris.of_schema(name)
+        text = self._listing_text(name, [self._table(table) for table in catalogue.of_schema(name)])
+        meta: dict[str, object] = {VERSION: digest(text)}
+        return t.Resource(uri=uri, name=clean(name), title=clean(name), mime_type=mime.DIRECTORY, meta=meta)
+
+    # One resource
+
+    def stat(self, uri: str) -> t.Resource:
+        """What is known of one URI; of rows, by reading their window.
+
+        Raises:
+            ResourceNotFound: missing or not for this role, which look the same.
+        """
+        target = self.uris.read(uri)
+        resource = self._stat(target, uri)
+        self._watching.saw(uri, version_of(resource))
+        return resource
+
+    def _stat(self, target: Target, uri: str) -> t.Resource:
+        if target.kind == "table":
+            return msgspec.structs.replace(self._table(self._find(target, uri)), uri=uri)
+        if target.kind in ("database", "schema"):
+            name = clean(target.schema or self.name)
+            meta: dict[str, object] = {VERSION: digest(self._directory_text(target, uri))}
+            return t.Resource(uri=uri, name=name, title=name, mime_type=mime.DIRECTORY, meta=meta)
+        content = self.read(uri).contents[0]
+        name = f"{clean(target.table)}/{'rows' if target.kind == 'rows' else clean(join_key(target.key))}"
+        meta = {VERSION: (content.meta or {}).get(VERSION, "")}
+        return t.Resource(uri=uri, name=name, title=name, mime_type=content.mime_type, meta=meta)
+
+    def version(self, uri: str) -> str:
+        """A digest of the content; of the rows of a table that is larger than a window, with the database's own token.
+
+        Raises:
+            ResourceNotFound: missing or not for this role, which look the same.
+        """
+        return self._version_of(uri)
+
+    def _version_of(self, uri: str | None) -> str:
+        if uri is None:
+            return digest(*[resource.uri for resource in self.page(None, 1_000_000)[0]])
+        target = self.uris.read(uri)
+        if target.kind == "rows":
+            return self._window(target, uri)[1].version
+        return version_of(self._stat(target, uri))
+
+    def _find(self, target: Target, uri: str, age: float = 0.0) -> Table:
+        for how_old in dict.fromkeys((age, 0.0)):
+            table = self.engine.catalogue(how_old).tables.get((target.schema, target.table))
+            if table is not None:
+                return table
+        raise ResourceNotFound(uri)
+
+    # Reading
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        """A definition, a window of rows, one row, or what is in a schema.
+
+        Raises:
+            ResourceNotFound: missing or not for this role, which look the same.
+            InvalidArgument: the window cannot be; the message says which can.
+        """
+        target = self.uris.read(uri)
+        if target.kind == "rows":
+            return self._read_rows(target, uri)
+        if target.kind == "row":
+            return self._read_row(target, uri)
+        if target.kind == "table":
+            table = self._find(target, uri)
+            return self._one(uri, JSON, describe(table, self.uris))
+        children, _ = self.children(uri)
+        result = self._one(uri, mime.TEXT, self._directory_text(target, uri))
+        result.contents += summaries(children, say=described)
+        return result
+
+    def _one(self, uri: str, kind: str, text: str) -> t.ReadResourceResult:
+        version = digest(text)
+        content = t.ResourceContents(uri=uri, mime_type=kind, text=text, meta={VERSION: version})
+        return t.ReadResourceResult(contents=[content], ttl_ms=self._ttl(uri, version), cache_scope=self.cache_scope)
+
+    def _window(self, target: Target, uri: str) -> tuple[Table, Window]:
+        ask = parse_rows(uri)
+        try:
+            table = self._find(target, uri, SHORT)
+            return table, self._read_window(table, ask)
+        except LookupError:
+            table = self._find(target, uri)
+        try:
+            return table, self._read_window(table, ask)
+        except LookupError:
+            raise ResourceNotFound(uri) from None
+
+    def _read_window(self, table: Table, ask: Ask) -> Window:
+        return read_window(self.engine, table, ask, self.bounds)
+
+    def _read_rows(self, target: Target, uri: str) -> t.ReadResourceResult:
+        table, window = self._window(target, uri)
+        meta: dict[str, object] = {VERSION: window.version}
+        meta[WINDOW] = {"rows": window.rows, "first": window.first, "last": window.last}
+        following = rows_uri(self.uris, table, window.next)
+        previous = rows_uri(self.uris, table, window.previous)
+        meta |= {key: other for key, other in ((NEXT, following), (PREVIOUS, previous)) if other}
+        about = self.engine.estimate(table)
+        meta |= {} if about is None else {ROWS: about}
+        contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text=window.text, meta=meta)]
+        if window.short and following:
+            of = "" if about is None else f" of about {about:,}"
+            contents.append(going_on(following, f"{many(window.rows, 'row')}{of}."))
+        elif window.short:
+            said = f"{many(window.rows, 'row')}, and there are more, which no key leads to: ask for limit=10000"
+            contents.append(remark(uri, said))
+        ttl = self._ttl(uri, window.version)
+        return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
+
+    def _read_row(self, target: Target, uri: str) -> t.ReadResourceResult:
+        table = self._find(target, uri, SHORT)
+        if table.key is None:
+            raise ResourceNotFound(uri)
+        try:
+            bounds = msgspec.structs.replace(self.bounds, cell=max(ONE_CELL, self.bounds.cell))
+            window = read_window(self.engine, table, Ask(Span(where="at", key=target.key, limit=1), True), bounds)
+        except (LookupError, InvalidArgument):
+            raise ResourceNotFound(uri) from None
+        if not window.rows:
+            raise ResourceNotFound(uri)
+        return self._one(uri, JSON, window.text)
+
+    def _directory_text(self, target: Target, uri: str) -> str:
+        children = [resource for _, resource in self._children(target, uri)]
+        return self._listing_text(target.schema or self.name, children)
+
+    def _listing_text(self, name: str, children: list[t.Resource]) -> str:
+        schemas = bool(children) and children[0].mime_type == mime.DIRECTORY
+        counted = many(len(children), "schema" if schemas else "table")
+        template = self.templates[0].uri_template if len(children) > CHILDREN else ""
+        return listing_text(f"{clean(name)}/", counted, children[:CHILDREN], template, say=described)
+
+    def _ttl(self, uri: str, version: str) -> int:
+        """How long the answer may be used: from when it was first seen as it is, or the database was written last."""
+        now = time.time()
+        seen = self._first_seen.get(uri)
+        if seen is None or seen[0] != version:
+            seen = self._first_seen.put(uri, (version, now))
+        written = self.engine.modified()
+        return ttl_ms(seen[1] if written is None else min(written, seen[1]), now)
+
+    # Finding
+
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        """Names of schemas and tables, and keys of rows, that begin with what was typed; then those that hold it."""
+        return complete(self, argument, value, context)
+
+    def search(self, query: str, limit: int) -> Hits:
+        """Tables whose definition has every word, then windows whose rows have; within two seconds."""
+        return search(self, query, limit)
+
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """Definitions, and the rows of each table in windows, up to 100,000 of them."""
+        return documents(self, after, limit)
+
+    def query(self, statement: str, parameters: Parameters = (), limit: int = 200) -> Answer:
+        """Run one statement that only reads; what it gives is cut and marked where it is too much.
+
+        Raises:
+            InvalidArgument: it does more than reading, takes too long, or cannot be run.
+        """
+        return run_query(self.engine, statement, parameters, limit, self.bounds)
+
+    def facts(self) -> str:
+        """How many tables there are, which database it is, and what to know of the role."""
+        try:
+            tables = len(self.engine.catalogue(60.0).tables)
+            return ", ".join([many(tables, "table"), *self.engine.facts()])
+        except Unreachable as error:
+            return str(error)
+
+    # Watching
+
+    def attach(self, uri: str | None, changed: Changed) -> None:
+        """Tell `changed` when this URI's content changes, or the list of tables."""
+        self._watching.attach(uri, changed)
+
+    def detach(self, uri: str | None) -> None:
+        """Stop telling of this URI."""
+        self._watching.detach(uri)
+
+    async def close(self) -> None:
+        """Stop telling, and close all connections."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._watching.close()
+        self.engine.close()
+
+
+def _templates(top: str, label: str, schemas: bool) -> list[t.ResourceTemplate]:
+    table = f"{top}/{{schema}}/{{table}}" if schemas else f"{top}/{{table}}"
+    shown = clean(label)
+    rows = "Rows in the order of their key, as lines of JSON; each window names the next one."
+    return [
+        t.ResourceTemplate(
+            uri_template=table,
+            name=f"{shown} table",
+            title=f"Definition of any table in {shown}",
+            description="Columns, types, keys and indexes of a table or view.",
+            mime_type=JSON,
+        ),
+        t.ResourceTemplate(
+            uri_template=f"{table}/rows{{?after,limit}}",
+            name=f"{shown} rows",
+            title=f"Rows of any table in {shown}",
+            description=rows,
+            mime_type=JSON_LINES,
+        ),
+        t.ResourceTemplate(
+            uri_template=f"{table}/rows/{{key}}",
+            name=f"{shown} row",
+            title=f"One row of any table in {shown}",
+            description="The row with this key; the parts of a key of several columns with commas between.",
+            mime_type=JSON,
+        ),
+    ]
+
+
+def _write_key(*names: str) -> str:
+    return "/".join(["k", *[quote_part(name) for name in names]])
+
+
+def _read_key(key: str, parts: int) -> tuple[str, ...]:
+    mark, *names = key.split("/") if len(key) <= 8_192 else [""]
+    if mark != "k" or len(names) != parts or any(quote_part(unquote(name)) != name for name in names):
+        raise bad_cursor()
+    return tuple(unquote(name) for name in names)

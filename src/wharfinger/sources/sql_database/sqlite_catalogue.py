@@ -1,0 +1,132 @@
+"""What an SQLite file holds, read from its own schema."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from wharfinger.sources.sql_database.catalogue import Catalogue, Column, ForeignKey, Index, Key, Kind, Table
+from wharfinger.sources.sql_database.sqlite_safety import quoted
+
+__all__ = ["SCHEMA", "read_catalogue", "rowid_name"]
+
+SCHEMA = "main"
+_KINDS: dict[str, Kind] = {"table": "table", "view": "view", "virtual": "virtual table"}
+_ROWIDS = ("rowid", "_rowid_", "oid")
+
+
+def rowid_name(columns: Sequence[str]) -> str | None:
+    """What a table of these columns calls its rowid; None where columns took all its names."""
+    taken = {column.lower() for column in columns}
+    return next((name for name in _ROWIDS if name not in taken), None)
+
+
+def read_catalogue(connection: sqlite3.Connection) -> Catalogue:
+    """All tables and views of the file, without SQLite's own and the shadow tables of virtual ones."""
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the schema as it is now
+    found = connection.execute("PRAGMA main.table_list").fetchall()
+    sources = dict(
+        connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND name IS NOT NULL"
+        ).fetchall()
+    )
+    tables: list[Table] = []
+    for _schema, name, kind, _columns, without_rowid, _strict in found:
+        if kind not in _KINDS or name.startswith("sqlite_") or not name:
+            continue
+        try:
+            tables.append(_table(connection, name, _KINDS[kind], bool(without_rowid), sources.get(name)))
+        except sqlite3.Error:  # a view of what is gone, a virtual table of a module that is not here
+            continue
+    return Catalogue(tables, [SCHEMA])
+
+
+def _table(connection: sqlite3.Connection, name: str, kind: Kind, without_rowid: bool, definition: str | None) -> Table:
+    info = _pragma(connection, "table_xinfo", name)
+    columns = tuple(
+        Column(
+            name=column,
+            type=declared,
+            nullable=not not_null and not (without_rowid and primary),
+            default=default,
+            generated=hidden in (2, 3),
+        )
+        for _, column, declared, not_null, default, primary, hidden in info
+        if hidden != 1
+    )
+    primary = tuple(row[1] for row in sorted((row for row in info if row[5]), key=lambda row: row[5]))
+    listed = [] if kind != "table" else [_Index(connection, row) for row in _pragma(connection, "index_list", name)]
+    return Table(
+        schema=SCHEMA,
+        name=name,
+        kind=kind,
+        columns=columns,
+        key=_key(kind, info, columns, primary, listed, without_rowid, _collated(definition)),
+        primary_key=primary,
+        foreign_keys=_foreign_keys(connection, name) if kind == "table" else (),
+        indexes=tuple(Index(one.name, one.shown, one.unique) for one in listed if one.origin != "pk"),
+        definition=definition if kind == "view" else None,
+    )
+
+
+def _collated(definition: str | None) -> bool:
+    return "collate" in (definition or "").lower()
+
+
+def _pragma(connection: sqlite3.Connection, pragma: str, name: str) -> list[Any]:
+    return connection.execute(f"PRAGMA main.{pragma}({quoted(name)})").fetchall()
+
+
+class _Index:
+    """An index with what decides whether rows can be ordered by it."""
+
+    def __init__(self, connection: sqlite3.Connection, row: Sequence[Any]) -> None:
+        _, self.name, unique, self.origin, partial = row
+        self.unique = bool(unique)
+        parts = [part for part in _pragma(connection, "index_xinfo", self.name) if part[5]]
+        self.shown = tuple(part[2] or "(an expression)" for part in parts)
+        self.collations = tuple(part[4] for part in parts)
+        directions = {bool(part[3]) for part in parts}
+        self.descending = directions == {True}
+        self.orders = self.unique and not partial and len(directions) == 1 and all(part[2] for part in parts)
+
+
+def _key(
+    kind: Kind,
+    info: Sequence[Any],
+    columns: Sequence[Column],
+    primary: tuple[str, ...],
+    indexes: Sequence[_Index],
+    without_rowid: bool,
+    collated: bool,
+) -> Key | None:
+    """The rowid where it is the primary key, else an index that orders rows and is never null, else the rowid.
+
+    Collations are told where a column of the table may have another one than its index: SQLite uses an index for
+    several columns at once only where none is written.
+    """
+    if kind == "view":
+        return None
+    whole = {column.name for column in columns if not column.nullable}
+    if len(primary) == 1 and not without_rowid and kind == "table" and not any(one.origin == "pk" for one in indexes):
+        return Key(primary, integer=True)  # INTEGER PRIMARY KEY: another name of the rowid
+    for origin in ("pk", "u", "c"):
+        for one in indexes:
+            if one.origin == origin and one.orders and whole.issuperset(one.shown):
+                plain = set(one.collations) == {"BINARY"} and not collated
+                return Key(one.shown, () if plain else one.collations, one.descending)
+    free = rowid_name([row[1] for row in info])
+    return None if without_rowid or free is None or kind != "table" else Key((free,), physical=True, integer=True)
+
+
+def _foreign_keys(connection: sqlite3.Connection, name: str) -> tuple[ForeignKey, ...]:
+    found: dict[int, list[Any]] = {}
+    for row in _pragma(connection, "foreign_key_list", name):
+        found.setdefault(row[0], []).append(row)
+    return tuple(
+        ForeignKey(
+            tuple(row[3] for row in rows), SCHEMA, rows[0][2], tuple(row[4] for row in rows if row[4] is not None)
+        )
+        for _, rows in sorted(found.items())
+    )

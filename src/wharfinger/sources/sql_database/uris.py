@@ -1,0 +1,157 @@
+"""How a table, its rows and one row are written as URIs and read back. Knows no database.
+
+`<top>/<table>`, `<top>/<table>/rows?after=<key>&limit=100`, `<top>/<table>/rows/<key>`; with a schema in front of the
+table where the database has several. A key of several columns is their texts with commas between.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+
+__all__ = ["Target", "Uris", "join_key", "quote_part", "split_key"]
+
+LONGEST = 32_768
+"""Characters of a URI that are read at all."""
+ROWS = "rows"
+
+_ESCAPES = {"~~": "~", "~.": ",", "~_": ""}
+_KEY_PARTS = re.compile(r"~.|,|[^~,]+", re.DOTALL)
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """What a URI means: the database, a schema of it, a table's definition, its rows, or one row."""
+
+    kind: Literal["database", "schema", "table", "rows", "row"]
+    schema: str = ""
+    table: str = ""
+    key: tuple[str, ...] = ()
+    query: str | None = None
+
+
+class Uris:
+    """The URIs of one database. `schema` is the only one where there are no schemas in URIs."""
+
+    def __init__(self, top: str, schema: str | None) -> None:
+        self.top = top
+        self.schema = schema
+        self._inside = top + "/"
+
+    def claims(self, uri: str) -> bool:
+        """Whether this is below the top, existing or not."""
+        return uri == self.top or uri.startswith((self._inside, self.top + "?"))
+
+    def of_schema(self, schema: str) -> str:
+        """The URI of a schema."""
+        return self.top if self.schema is not None else self._inside + quote_part(schema)
+
+    def of_table(self, schema: str, table: str) -> str:
+        """The URI of a table's definition."""
+        return f"{self.of_schema(schema)}/{quote_part(table)}"
+
+    def of_rows(self, schema: str, table: str, query: str = "") -> str:
+        """The URI of a table's rows, or of a window of them."""
+        return f"{self.of_table(schema, table)}/{ROWS}{'?' + query if query else ''}"
+
+    def read(self, uri: str) -> Target:
+        """What a URI means.
+
+        Raises:
+            ResourceNotFound: it has not the form of any that is written here.
+            InvalidArgument: it asks for a window of something that has none.
+        """
+        if len(uri) > LONGEST or not self.claims(uri) or "#" in uri:
+            raise ResourceNotFound(uri)
+        path, mark, query = uri[len(self.top) :].partition("?")
+        inner = path.removeprefix("/").removesuffix("/")
+        target = self._target(uri, [_unquote(uri, part) for part in inner.split("/")] if path[1:] else [])
+        if path.endswith("/") and target.kind not in ("database", "schema"):
+            raise ResourceNotFound(uri)
+        if not mark:
+            return target
+        if target.kind != "rows":
+            raise InvalidArgument("Only rows are read in windows: ask for …/<table>/rows?limit=100 instead.")
+        return msgspec.structs.replace(target, query=query)
+
+    def _target(self, uri: str, parts: list[str]) -> Target:
+        if not parts:
+            return Target(kind="database")
+        if self.schema is None:
+            schema, *parts = parts
+            if not parts:
+                return Target(kind="schema", schema=schema)
+        else:
+            schema = self.schema
+        match parts:
+            case [table]:
+                return Target(kind="table", schema=schema, table=table)
+            case [table, "rows"]:
+                return Target(kind="rows", schema=schema, table=table)
+            case [table, "rows", key]:
+                return Target(kind="row", schema=schema, table=table, key=_key(uri, key))
+            case _:
+                raise ResourceNotFound(uri)
+
+
+def quote_part(text: str) -> str:
+    """A name or a key as one part of a path, or as a value of a query; `.` and `..` alone are escaped, too."""
+    return "%2E" * len(text) if text in (".", "..") else quote(text, safe="~!$'()*,:@")
+
+
+def _unquote(uri: str, part: str) -> str:
+    if not part or re.search("%(?![0-9A-Fa-f]{2})", part):
+        raise ResourceNotFound(uri)
+    try:
+        text = unquote_to_bytes(part).decode()
+    except UnicodeError:
+        raise ResourceNotFound(uri) from None
+    if "\0" in text:
+        raise ResourceNotFound(uri)
+    return text
+
+
+def _key(uri: str, text: str) -> tuple[str, ...]:
+    try:
+        return split_key(text)
+    except ValueError:
+        raise ResourceNotFound(uri) from None
+
+
+def join_key(key: tuple[str, ...]) -> str:
+    """The texts of a key as one: commas between, `~` before what would be read otherwise."""
+    return ",".join([part.replace("~", "~~").replace(",", "~.") or "~_" for part in key])
+
+
+def split_key(text: str) -> tuple[str, ...]:
+    """The texts of a key again.
+
+    Raises:
+        ValueError: `join_key` writes nothing like this.
+    """
+    parts = [""]
+    empty = True
+    at = 0
+    for match in _KEY_PARTS.finditer(text):
+        if match.start() != at:
+            break
+        at = match.end()
+        piece = match[0]
+        if piece == ",":
+            if empty:
+                break
+            parts.append("")
+            empty = True
+            continue
+        if piece.startswith("~") and piece not in _ESCAPES:
+            break
+        parts[-1] += _ESCAPES.get(piece, piece)
+        empty = False
+    else:
+        if at == len(text) and not empty:
+            return tuple(parts)
+    raise ValueError(f"{text[:40]!r} is no key.")

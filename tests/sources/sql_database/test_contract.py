@@ -1,0 +1,82 @@
+"""The contract of a source, over SQLite in both of its journals, and over PostgreSQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger.sources.sql_database import Database
+from wharfinger.testing import SourceContract
+
+from .conftest import SHOP, PostgresServer
+
+MANY = 2_500
+
+
+class Shops(SourceContract):
+    """What both databases have: the shop, and a table that is larger than a window."""
+
+    top = ""
+    run: Callable[[str], Any]
+
+    @property
+    def windowed(self) -> str:  # type: ignore[override]
+        return f"{self.top}/many/rows"
+
+    @property
+    def missing(self) -> str:  # type: ignore[override]
+        return f"{self.top}/nothing"
+
+    def change(self, source: Database) -> str:
+        self.number = getattr(self, "number", 0) + 1
+        self.run(f"UPDATE orders SET pieces = pieces + {self.number} WHERE id = 2")
+        return f"{self.top}/orders/rows"
+
+    def add(self, source: Database) -> str:
+        self.added = getattr(self, "added", 0) + 1
+        self.run(f"CREATE TABLE cargo_{self.added} (id INTEGER PRIMARY KEY)")
+        return f"{self.top}/cargo_{self.added}"
+
+    def whole(self, source: Database) -> str:
+        return "".join([f'{{"id":{number},"word":"w{number}"}}\n' for number in range(1, MANY + 1)])
+
+
+def many(values: str) -> str:
+    return f"{SHOP} CREATE TABLE many (id INTEGER PRIMARY KEY, word TEXT); INSERT INTO many {values};"
+
+
+class TestSQLite(Shops):
+    journal = "DELETE"
+
+    @pytest.fixture
+    def source(self, tmp_path: Path, publish: Callable[..., Database]) -> Iterator[Database]:
+        path = tmp_path / "shop.db"
+        writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        writer.execute(f"PRAGMA journal_mode = {self.journal}")
+        numbers = f"WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q LIMIT {MANY})"
+        writer.executescript(many(f"{numbers} SELECT n, 'w' || n FROM q"))
+        self.run = writer.executescript
+        source = publish(f"sqlite:///{path}")
+        self.top = source.uri
+        yield source
+        writer.close()
+
+
+class TestSQLiteWithAWriteAheadLog(TestSQLite):
+    journal = "WAL"
+
+
+class TestPostgres(Shops):
+    secret = "hush-hush"
+
+    @pytest.fixture
+    def source(self, postgres: PostgresServer, publish: Callable[..., Database]) -> Database:
+        name = postgres.database(many(f"SELECT n, 'w' || n FROM generate_series(1, {MANY}) n"))
+        self.run = lambda statement: postgres.run(statement, name)
+        source = publish(postgres.url(name, "reader", "hush-hush"), label="shop")
+        self.top = f"{source.uri}/public"
+        return source

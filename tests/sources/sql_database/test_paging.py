@@ -1,0 +1,216 @@
+"""Windows over rows by key: nothing is lost, nothing is shown twice, in both directions, while rows come and go."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.sql_database import Database
+from wharfinger.sources.sql_database.uris import quote_part
+from wharfinger.sources.windows import NEXT, PREVIOUS
+
+from .conftest import PostgresServer
+
+NUMBERS = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 1000)"
+
+SQLITE_TABLES = {
+    "integer key": "CREATE TABLE t (id INTEGER PRIMARY KEY, n)",
+    "negative and large": "CREATE TABLE t (id INTEGER PRIMARY KEY, n)",
+    "text key": "CREATE TABLE t (id TEXT PRIMARY KEY NOT NULL, n)",
+    "any case": "CREATE TABLE t (id TEXT COLLATE NOCASE PRIMARY KEY NOT NULL, n)",
+    "without rowid": "CREATE TABLE t (id TEXT PRIMARY KEY, n) WITHOUT ROWID",
+    "two columns": "CREATE TABLE t (id TEXT NOT NULL, n INT NOT NULL, PRIMARY KEY (id, n)) WITHOUT ROWID",
+    "descending": "CREATE TABLE t (id TEXT NOT NULL, n INT NOT NULL, PRIMARY KEY (id DESC, n DESC))",
+    "mixed directions": "CREATE TABLE t (id TEXT NOT NULL, n INT NOT NULL, PRIMARY KEY (id DESC, n))",
+    "unique index": "CREATE TABLE t (id TEXT NOT NULL, n); CREATE UNIQUE INDEX u ON t (id)",
+    "partial index": "CREATE TABLE t (id TEXT NOT NULL, n); CREATE UNIQUE INDEX u ON t (id) WHERE n > 5",
+    "null in the key": "CREATE TABLE t (id TEXT PRIMARY KEY, n)",
+    "no key": "CREATE TABLE t (id, n)",
+    "no key, rowid taken": "CREATE TABLE t (rowid, oid, id, n)",
+    "real key": "CREATE TABLE t (id REAL NOT NULL UNIQUE, n)",
+    "bytes": "CREATE TABLE t (id BLOB NOT NULL UNIQUE, n)",
+}
+SQLITE_VALUES = {
+    "integer key": "n * 3",
+    "negative and large": "(n - 500) * 9007199254740993",
+    "real key": "n / 7.0",
+    "bytes": "CAST('b' || n AS BLOB)",
+    "null in the key": "NULLIF('t' || n, 't5')",
+    "text key": "CASE n % 4 WHEN 0 THEN n WHEN 1 THEN '''q' || n WHEN 2 THEN '~,/?#&=%+' || n ELSE 'é' || n END",
+}
+POSTGRES_TABLES = {
+    "bigint": ("id bigint PRIMARY KEY, n int", "n * 9007199254740"),
+    "text": ("id text PRIMARY KEY, n int", "(n % 7) || '~,/?#&=%+ é' || n"),
+    "char": ("id char(12) PRIMARY KEY, n int", "'c' || n"),
+    "uuid": ("id uuid PRIMARY KEY, n int", "md5(n::text)::uuid"),
+    "timestamptz": ("id timestamptz PRIMARY KEY, n int", "'2026-01-01'::timestamptz + n * interval '1.000001 s'"),
+    "numeric": ("id numeric PRIMARY KEY, n int", "n / 7.0"),
+    "float8": ("id float8 PRIMARY KEY, n int", "n / 7.0::float8"),
+    "interval": ("id interval PRIMARY KEY, n int", "n * interval '1 hour'"),
+    "bytea": ("id bytea PRIMARY KEY, n int", "('b' || n)::bytea"),
+    "two columns": ("id text, n int, PRIMARY KEY (id, n)", "n % 3"),
+    "unique, not null": ("id text NOT NULL UNIQUE, n int", "'t' || n"),
+    "unique, null": ("id text UNIQUE, n int", "'t' || n"),
+    "deferrable": ("id int NOT NULL UNIQUE DEFERRABLE, n int", "n"),
+    "no key": ("id int, n int", "n"),
+}
+
+
+def numbers(text: str) -> list[int]:
+    return [json.loads(line)["n"] for line in text.splitlines()]
+
+
+def walk(source: Database, uri: str, direction: str = NEXT, between: Callable[[], None] = lambda: None) -> list[int]:
+    """Column n of all rows, window by window."""
+    found: list[int] = []
+    following: str | None = uri
+    while following is not None:
+        content = source.read(following).contents[0]
+        part = numbers(str(content.text))
+        found = found + part if direction == NEXT else part + found
+        following = dict(content.meta or {}).get(direction)  # type: ignore[assignment,arg-type]
+        between()
+    return found
+
+
+def check_all_ways(source: Database, uri: str) -> None:
+    forwards = walk(source, f"{uri}?limit=37")
+    assert sorted(forwards) == list(range(1, 1_001))
+    assert walk(source, f"{uri}?tail=41", PREVIOUS) == forwards
+    assert numbers(str(source.read(uri).contents[0].text)) == forwards
+
+
+@pytest.mark.parametrize("table", SQLITE_TABLES)
+def test_sqlite_windows_joined_are_the_table(table: str, tmp_path: Path, publish: Callable[..., Database]) -> None:
+    """For each kind of key, forwards, backwards and at once."""
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path)
+    writer.executescript(SQLITE_TABLES[table])
+    value = SQLITE_VALUES.get(table, "'t' || (n % 100) || '-' || n")
+    writer.execute(f"INSERT INTO t (id, n) {NUMBERS} SELECT {value}, n FROM q ORDER BY (n * 7919) % 1009")
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    check_all_ways(source, f"{source.uri}/t/rows")
+
+
+@pytest.mark.parametrize("table", POSTGRES_TABLES)
+def test_postgres_windows_joined_are_the_table(
+    table: str, postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """For each kind of key, forwards, backwards and at once."""
+    columns, value = POSTGRES_TABLES[table]
+    rows = f"INSERT INTO t (id, n) SELECT {value}, n FROM generate_series(1, 1000) n ORDER BY (n * 7919) % 1009"
+    name = postgres.database(f"CREATE TABLE t ({columns}); {rows}")
+    source = publish(postgres.url(name, "reader"), label="t")
+    check_all_ways(source, f"{source.uri}/public/t/rows")
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["insert", "delete"]), st.integers(1, 3_000), st.integers(1, 40)), max_size=12
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=steps, size=st.integers(20, 300))
+def test_rows_that_stay_are_shown_once_while_others_come_and_go(
+    changes: list[tuple[str, int, int]], size: int, tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """Whatever is added or removed between two windows."""
+    path = tmp_path / f"t{time.monotonic_ns()}.db"
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
+    writer.execute(f"INSERT INTO t {NUMBERS} SELECT n * 3 FROM q")
+    before = {n for (n,) in writer.execute("SELECT n FROM t")}
+    gone: set[int] = set()
+    left = list(changes)
+
+    def between() -> None:
+        if left:
+            what, at, many = left.pop()
+            rows = range(at, at + many)
+            if what == "insert":
+                writer.executemany("INSERT OR IGNORE INTO t VALUES (?)", [(n,) for n in rows])
+            else:
+                writer.executemany("DELETE FROM t WHERE n = ?", [(n,) for n in rows])
+                gone.update(rows)
+
+    source = publish(f"sqlite:///{path}")
+    found = walk(source, f"{source.uri}/t/rows?limit={size}", between=between)
+    writer.close()
+    assert found == sorted(set(found))
+    assert before - gone <= set(found)
+
+
+def test_a_row_is_read_by_its_key(tmp_path: Path, publish: Callable[..., Database]) -> None:
+    """Keys of several columns, and keys that look like something else; one that is none is not found."""
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path)
+    writer.execute("CREATE TABLE t (a, b TEXT NOT NULL, n INTEGER, PRIMARY KEY (a, b)) WITHOUT ROWID")
+    keys: list[tuple[Any, str]] = [
+        (17, "x"),
+        ("17", "x"),
+        ("a,b", "~"),
+        ("", ""),
+        (b"\0\xff", "x'00"),
+        (1.5, "'"),
+        ("é", "0/"),
+    ]
+    writer.executemany("INSERT INTO t VALUES (?, ?, ?)", [(*key, number) for number, key in enumerate(keys)])
+    writer.execute("INSERT INTO t VALUES (CAST(x'fffe' AS TEXT), 'bad', 7)")
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    texts = source.complete("", "key", "", {"table": "t"})
+    assert len(texts) == 8
+    found = [
+        json.loads(str(source.read(f"{source.uri}/t/rows/{quote_part(text)}").contents[0].text))["n"] for text in texts
+    ]
+    assert sorted(found) == list(range(8))
+
+
+BAD = (
+    "rows=201-400", "rows=2", "limit=0", "limit=x", "limit=10001", "after=x", "after=1,2", "offset=5", "tail=0",
+    "after=1&before=5", "tail=5&limit=5", "limit=5&limit=6", "after=", "lines=1-2", "after=~",
+)  # fmt: skip
+
+
+def test_windows_that_cannot_be_are_told(shop: Any) -> None:
+    """The message says what to write."""
+    for query in BAD:
+        with pytest.raises(InvalidArgument):
+            shop.source.read(f"{shop.top}/orders/rows?{query}")
+    assert len(numbers_of(shop, "rows=1-2")) == 2
+    with pytest.raises(InvalidArgument, match="without a key"):
+        shop.source.read(f"{shop.top}/busy/rows?after=1")
+    assert len(numbers_of(shop, "limit=1", "busy")) == 1
+
+
+def numbers_of(shop: Any, query: str, table: str = "orders") -> list[str]:
+    return str(shop.source.read(f"{shop.top}/{table}/rows?{query}").contents[0].text).splitlines()
+
+
+def test_a_cell_that_is_too_large_to_load_is_read_in_part(tmp_path: Path, publish: Callable[..., Database]) -> None:
+    """The rows beside it are whole, and memory does not grow by it."""
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path)
+    writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, n INT, data BLOB, word TEXT)")
+    writer.execute(
+        "INSERT INTO t VALUES (1, 1, x'00', 'small'), (2, 2, zeroblob(100000000), 'beside'), (3, 3, NULL, 'last')"
+    )
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    lines = [json.loads(line) for line in str(source.read(f"{source.uri}/t/rows").contents[0].text).splitlines()]
+    assert [(line["n"], line["word"]) for line in lines] == [(1, "small"), (2, "beside"), (3, "last")]
+    assert lines[1]["data"]["cut"] is True
+    assert lines[1]["data"]["bytes"] == 100_000_000

@@ -1,0 +1,366 @@
+"""What somebody's statement can do: read, within bounds, and nothing else (security.md, group Q)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.sql_database import Database
+from wharfinger.sources.sql_database.engine import Refused
+
+from .conftest import PostgresServer, Shop
+
+# Rows of group Q, and what each tries. `{new}` is a file that must not come to be.
+BOTH = {
+    "Q01 second statements": [
+        "SELECT 1; DROP TABLE orders",
+        "SELECT ';'; DROP TABLE orders",
+        "SELECT 1 /* ; */ ; DELETE FROM orders",
+        "SELECT 1 -- ;\n; DELETE FROM orders",
+        'SELECT 1 AS ";" ; DELETE FROM orders',
+        "SELECT 1;;DELETE FROM orders",
+        "; DELETE FROM orders",
+        "SELECT 1) AS q(c0); DELETE FROM orders; SELECT * FROM (SELECT 1",
+        "SELECT 1) AS q (c0) LIMIT 1; --",
+    ],
+    "Q02 leaving the transaction": [
+        "COMMIT",
+        "ROLLBACK",
+        "END",
+        "COMMIT; DROP TABLE orders",
+        "BEGIN",
+        "SAVEPOINT a",
+    ],
+    "Q03 writing in disguise": [
+        "WITH gone AS (DELETE FROM orders RETURNING *) SELECT * FROM gone",
+        "WITH a AS (SELECT 1) DELETE FROM orders",
+        "WITH a AS (SELECT 1) INSERT INTO orders SELECT 9, 1, 1",
+        "INSERT INTO orders VALUES (9, 1, 1) RETURNING *",
+        "UPDATE orders SET pieces = 0 RETURNING *",
+        "EXPLAIN ANALYZE DELETE FROM orders",
+        "SELECT * INTO copied FROM orders",
+        "SELECT * FROM orders FOR UPDATE",
+        "CREATE TABLE copied AS SELECT * FROM orders",
+        "CREATE VIEW copied AS SELECT 1",
+        "DROP TABLE orders",
+        "ALTER TABLE orders ADD COLUMN x INTEGER",
+        "CREATE TEMP TABLE scratch (id INTEGER)",
+        "CREATE TEMPORARY VIEW scratch AS SELECT 1",
+        "REINDEX",
+        "ANALYZE",
+        "VACUUM",
+    ],
+    "Q10 odd writings": [
+        "SELECT 'a\0b'",
+        "SELECT 1\0; DROP TABLE orders",
+        "SELECT '\ud800'",
+        "",
+        " ",
+        "--",
+        "/*",
+        "SELECT '",
+    ],
+}
+SQLITE = {
+    "Q05 other files": [
+        "ATTACH '{new}' AS other",
+        "ATTACH 'file:{new}?mode=rwc' AS other",
+        "VACUUM INTO '{new}'",
+        "VACUUM main INTO 'file:{new}?mode=rwc'",
+        "DETACH main",
+        "SELECT writefile('{new}', 'x')",
+        "SELECT readfile('/etc/passwd')",
+    ],
+    "Q06 switches": [
+        "PRAGMA query_only = OFF",
+        "PRAGMA writable_schema = ON",
+        "PRAGMA journal_mode = DELETE",
+        "SELECT * FROM pragma_query_only",
+        "SELECT * FROM pragma_database_list",
+        "SELECT load_extension('/tmp/evil.so')",
+        "SELECT fts3_tokenizer('simple')",
+        "BEGIN IMMEDIATE",
+        "BEGIN EXCLUSIVE",
+        "CREATE VIRTUAL TABLE v USING fts5 (body)",
+        "SELECT sqlite_log(1, 'x')",
+    ],
+    "Q07 endless": [
+        "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q) SELECT count(*) FROM q",
+        "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q) SELECT n FROM q WHERE n < 0",
+        f"SELECT sum(1) FROM orders{', json_each(json_array(1,2,3,4,5,6,7,8,9))' * 12}",
+    ],
+    "Q08 too large": [
+        "SELECT hex(zeroblob(900000000))",
+        "SELECT zeroblob(900000000)",
+        f"SELECT {', '.join(['zeroblob(8000000)'] * 101)}",
+        "SELECT replace(hex(zeroblob(10000000)), '0', 'xxxxxxxxxxxxxxxx')",
+    ],
+}
+POSTGRES = {
+    "Q02 settings": [
+        "SET transaction_read_only = off",
+        "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
+        "SET ROLE postgres",
+        "RESET ALL",
+        "SHOW server_version",
+        "DISCARD ALL",
+        "DO $$ BEGIN DELETE FROM orders; END $$",
+        "PREPARE p AS DELETE FROM orders",
+        "EXECUTE p",
+        "LISTEN x",
+        "NOTIFY x",
+        "LOCK TABLE orders",
+        "CALL anything()",
+    ],
+    "Q04 functions": [
+        "SELECT pg_read_file('/etc/passwd')",
+        "SELECT PG_READ_FILE('/etc/passwd')",
+        "SELECT \"pg_read_file\"('/etc/passwd')",
+        "SELECT pg_catalog.pg_read_file/**/('/etc/passwd')",
+        "SELECT pg_catalog . pg_read_file /* /* */ */ ('/etc/passwd')",
+        "SELECT U&\"pg\\005fread\\005ffile\"('/etc/passwd')",
+        "SELECT u& \"pg!005fread_file\" UESCAPE '!' ('/etc/passwd')",
+        "SELECT pg_read_binary_file('/etc/passwd')",
+        "SELECT pg_ls_dir('/')",
+        "SELECT rolpassword FROM pg_authid",
+        'SELECT passwd FROM "pg_shadow"',
+        "TABLE pg_catalog.pg_user_mapping",
+        "SELECT pg_stat_file('/')",
+        "COPY orders TO PROGRAM 'touch {new}'",
+        "COPY orders FROM PROGRAM 'echo 1'",
+        "COPY orders TO '{new}'",
+        "SELECT lo_import('/etc/passwd')",
+        "SELECT lo_export(1, '{new}')",
+        "SELECT lo_create(0)",
+        "SELECT lo_from_bytea(0, 'x')",
+        "SELECT * FROM dblink('dbname=postgres', 'DROP TABLE orders') AS t (x int)",
+        "SELECT set_config('transaction_read_only', 'off', false)",
+        "SELECT query_to_xml('DELETE FROM orders', true, true, '')",
+        "SELECT table_to_xml('orders', true, true, '')",
+        "SELECT ts_stat('SELECT 1')",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity",
+        "SELECT pg_cancel_backend(1)",
+        "SELECT nextval('numbers')",
+        "SELECT setval('numbers', 100)",
+        "SELECT pg_advisory_lock(1)",
+        "SELECT pg_try_advisory_lock(1)",
+        "SELECT pg_notify('x', 'y')",
+        "SELECT pg_reload_conf()",
+        "SELECT pg_logical_emit_message(false, 'a', 'b')",
+        "SELECT pg_sleep(20)",
+        "SELECT empties()",
+        "SELECT o.empties_by_row FROM orders o",
+    ],
+    "Q07 endless": [
+        "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q) SELECT count(*) FROM q",
+        "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b",
+        "SELECT count(*) FROM generate_series(1, 100000000000)",
+    ],
+}
+EXTRAS = """
+CREATE SEQUENCE numbers;
+CREATE FUNCTION empties() RETURNS int LANGUAGE plpgsql AS $$ BEGIN DELETE FROM orders; RETURN 1; END $$;
+CREATE FUNCTION empties_by_row(orders) RETURNS int LANGUAGE plpgsql AS $$ BEGIN DELETE FROM orders; RETURN 1; END $$;
+"""
+
+
+def cases(*tables: dict[str, list[str]]) -> list[object]:
+    return [pytest.param(one, id=f"{row}: {one[:40]!a}") for table in tables for row in table for one in table[row]]
+
+
+def state(source: Database, top: str) -> list[str]:
+    """The canary: every row of every table."""
+    return [str(source.read(f"{top}/{table}/rows").contents[0].text) for table in ("orders", "customers")]
+
+
+def check_refused(source: Database, top: str, statement: str, new: Path) -> None:
+    before = state(source, top), [item.uri for item in source.page(None, 100)[0]]
+    began = time.monotonic()
+    with pytest.raises(Refused) as refused:
+        source.query(statement.replace("{new}", str(new)))
+    assert time.monotonic() - began < 3
+    assert len(str(refused.value)) > 10
+    assert not new.exists()
+    assert (state(source, top), [item.uri for item in source.page(None, 100)[0]]) == before
+    assert source.query("SELECT count(*) FROM orders").rows == [[3]], "it can be asked afterwards"
+
+
+@pytest.fixture(scope="module")
+def postgres_canary(postgres: PostgresServer) -> str:
+    from .conftest import SHOP
+
+    return postgres.database(SHOP + EXTRAS)
+
+
+@pytest.mark.parametrize("statement", cases(BOTH, SQLITE))
+def test_sqlite_refuses_what_does_more_than_reading(statement: str, sqlite_shop: Shop, tmp_path: Path) -> None:
+    """And the file is as it was."""
+    sqlite_shop.source.bounds = msgspec.structs.replace(sqlite_shop.source.bounds, seconds=0.4)
+    check_refused(sqlite_shop.source, sqlite_shop.top, statement, tmp_path / "new")
+
+
+@pytest.mark.parametrize("statement", cases(BOTH, POSTGRES))
+def test_postgres_refuses_what_does_more_than_reading(
+    statement: str, postgres: PostgresServer, postgres_canary: str, publish: Callable[..., Database], tmp_path: Path
+) -> None:
+    """And the database is as it was; here the role may write, so that only the transaction and the checks stand."""
+    role = postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'clerk'")
+    if not role:
+        postgres.run("CREATE ROLE clerk LOGIN")
+    postgres.run("GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk", postgres_canary)
+    source = publish(postgres.url(postgres_canary, "clerk"), label="shop", seconds=0.4)
+    check_refused(source, f"{source.uri}/public", statement, tmp_path / "new")
+
+
+@pytest.mark.parametrize("role", ["postgres", "filer"])
+def test_a_role_that_reaches_beyond_the_database_runs_no_statements(
+    role: str, postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """Not even a harmless one; the error says how to make a role that may."""
+    if role == "filer" and not postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'filer'"):
+        postgres.run("CREATE ROLE filer LOGIN; GRANT pg_read_server_files TO filer")
+    with pytest.raises(Refused, match="CREATE ROLE reader"):
+        publish(postgres.url(role=role)).query("SELECT 1")
+
+
+def test_odd_but_harmless_statements_are_run(shop: Shop) -> None:
+    """Comments, trailing semicolons, VALUES and CTEs; refused is what does more, not what looks unusual."""
+    query = shop.source.query
+    for statement in (
+        "SELECT 1;",
+        "select 1 -- a comment",
+        "/* ; DROP TABLE orders */ SELECT 1",
+        "VALUES (1)",
+        "WITH a AS (SELECT 1) SELECT * FROM a",
+        "SELECT 1 FROM orders LIMIT 1",
+        "SELECT 1 WHERE 'DELETE; DROP' <> ''",
+        "(SELECT 1)" if shop.source.engine.dialect == "PostgreSQL" else "SELECT (1)",
+    ):
+        assert query(statement).rows == [[1]], statement
+
+
+def test_an_answer_is_cut_by_rows_and_by_size_and_says_so(shop: Shop) -> None:
+    """`cut` is empty where all is there."""
+    series = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 50000000)"
+    answer = shop.source.query(f"{series} SELECT n FROM q", limit=10)
+    assert answer.rows == [[n] for n in range(1, 11)]
+    assert "limit=10" in answer.cut
+    assert shop.source.query("SELECT id FROM orders ORDER BY id").cut == ""
+    wide = "hex(zeroblob(20000))" if shop.source.engine.dialect == "SQLite" else "repeat('x', 40000)"
+    answer = shop.source.query(f"{series} SELECT {wide} FROM q", limit=10_000)
+    assert 10 < len(answer.rows) < 100
+    assert "1,024 KiB" in answer.cut
+
+
+def test_a_large_cell_is_cut_and_marked(shop: Shop) -> None:
+    """Whatever it holds, an answer is small and is valid JSON."""
+    wide = "hex(zeroblob(3000000))" if shop.source.engine.dialect == "SQLite" else "repeat('0', 10000000)"
+    (row,) = shop.source.query(f"SELECT {wide} AS wide").rows
+    assert row[0]["cut"] is True
+    assert row[0]["text"] == "0" * (64 << 10)
+
+
+def test_values_are_valid_json(shop: Shop) -> None:
+    """Infinity, bytes, decimals, large integers and columns of the same name."""
+    lite = shop.source.engine.dialect == "SQLite"
+    infinity = "9e999" if lite else "'infinity'::float8"
+    data = "x'00ff'" if lite else "'\\x00ff'::bytea"
+    answer = shop.source.query(f"SELECT {infinity} AS a, {data} AS a, 9007199254740993 AS a, NULL AS b, 1.5 AS c")
+    assert answer.columns == ["a", "a", "a", "b", "c"]
+    text = msgspec.json.encode(answer).decode()
+    (row,) = json.loads(text, parse_constant=pytest.fail)["rows"]
+    assert row[:4] == ["Infinity", {"base64": "AP8="}, "9007199254740993", None]
+    assert row[4] in (1.5, "1.5")
+
+
+def test_parameters_are_values_and_never_text_of_the_statement(shop: Shop) -> None:
+    """As many as there are marks, and each of its type."""
+    mark = "?" if shop.source.engine.dialect == "SQLite" else "$1"
+    query = shop.source.query
+    assert query(f"SELECT id FROM customers WHERE name = {mark}", ["Ada"]).rows == [[1]]
+    assert query(f"SELECT id FROM customers WHERE id = {mark}", [2]).rows == [[2]]
+    assert query(f"SELECT id FROM customers WHERE name = {mark}", ["' OR 1=1; --"]).rows == []
+    for given in ([], [1, 2], {"a": 1}):
+        with pytest.raises(Refused):
+            query(f"SELECT id FROM customers WHERE id = {mark}", given)
+
+
+def test_names_in_uris_are_looked_up_and_never_pasted(shop: Shop) -> None:
+    """Q09: a table that is not in the catalogue is not found, whatever its name would do in a statement."""
+    from wharfinger.errors import ResourceNotFound
+
+    for name in ("orders%22;DROP%20TABLE%20orders;--", "orders--", "orders%20WHERE%201=1", "sqlite_master", "pg_class"):
+        for rest in ("", "/rows", "/rows/1"):
+            with pytest.raises(ResourceNotFound):
+                shop.source.read(f"{shop.top}/{name}{rest}")
+    for key in ("1%20OR%201=1", "1;DROP%20TABLE%20orders", "1)--"):
+        with pytest.raises((ResourceNotFound, InvalidArgument)):
+            shop.source.read(f"{shop.top}/orders/rows/{key}")
+        with pytest.raises(InvalidArgument):
+            shop.source.read(f"{shop.top}/orders/rows?after={key}")
+    assert shop.source.query("SELECT count(*) FROM orders").rows == [[3]]
+
+
+def test_one_long_opcode_is_stopped(tmp_path: Path, publish: Callable[..., Database]) -> None:
+    """The progress handler is called between opcodes only; counting a table is one."""
+    path = tmp_path / "long.db"
+    writer = sqlite3.connect(path)
+    writer.execute("CREATE TABLE t (a)")
+    numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q LIMIT 300000)"
+    writer.execute(f"INSERT INTO t SELECT n FROM ({numbers} SELECT n FROM q)")
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    source.bounds = msgspec.structs.replace(source.bounds, seconds=0.3)
+    began = time.monotonic()
+    with pytest.raises(Refused, match=r"stopped after 0\.3 s"):
+        source.query("SELECT " + " + ".join(["(SELECT count(*) FROM t a JOIN t b WHERE b.a > 0)"] * 20))
+    assert time.monotonic() - began < 2
+    assert source.query("SELECT 1").rows == [[1]]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT instr(hex(zeroblob(4000000)), hex(zeroblob(2000000)) || '1')",
+        "SELECT replace(hex(zeroblob(4000000)), hex(zeroblob(2000000)) || '1', '')",
+        "SELECT Trim(hex(zeroblob(4000000)), replace(hex(zeroblob(60000)), '0', '1') || '0')",
+        "WITH t AS (SELECT ltrim(hex(zeroblob(100000)), hex(zeroblob(100000)))) SELECT * FROM t",
+    ],
+)
+def test_a_function_that_would_run_for_hours_within_one_opcode_is_refused(statement: str, sqlite_shop: Shop) -> None:
+    began = time.monotonic()
+    with pytest.raises(Refused, match="replace than 512 KiB"):
+        sqlite_shop.source.query(statement)
+    assert time.monotonic() - began < 5
+    assert sqlite_shop.source.query("SELECT replace(trim(name), 'A', 'O') FROM customers WHERE id = 1").rows == [
+        ["Oda"]
+    ]
+
+
+def test_a_type_that_only_postgres_knows_is_refused_in_a_sentence(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """Columns of `anyarray`, which the driver cannot describe, were an internal error."""
+    source = publish(postgres.url(role="reader"))
+    with pytest.raises(Refused, match="cannot be run"):
+        source.query("SELECT * FROM pg_stats")
+    assert source.query("SELECT most_common_vals::text FROM pg_stats LIMIT 1").columns == ["most_common_vals"]
+
+
+def test_hashes_of_passwords_are_not_read_by_a_role_that_could(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """A member of `pg_read_all_data` may read `pg_authid`, as PostgreSQL sees it."""
+    assert postgres.run("SELECT count(*) FROM pg_authid", role="reader")[0][0] > 0
+    source = publish(postgres.url(role="reader"))
+    for statement in ("SELECT * FROM pg_authid", "SELECT * FROM PG_AUTHID", 'SELECT * FROM "pg_catalog"."pg_authid"'):
+        with pytest.raises(Refused, match="passwords"):
+            source.query(statement)

@@ -1,0 +1,350 @@
+"""What is published of a database: definitions, directories, completions, documents, and facts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.server.mime import DIRECTORY
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.sql_database import Database, finding, sql
+
+from .conftest import SHOP, PostgresServer, Shop
+
+
+def test_a_definition_has_columns_keys_and_the_tables_it_names(shop: Shop) -> None:
+    """As JSON, a line for each column, with URIs that can be read."""
+    text = str(shop.source.read(f"{shop.top}/orders").contents[0].text)
+    said = json.loads(text)
+    assert [column["name"] for column in said["columns"]] == ["id", "customer", "pieces"]
+    assert said["primary_key"] == ["id"]
+    assert said["foreign_keys"] == [{"columns": ["customer"], "table": f"{shop.top}/customers", "references": ["id"]}]
+    assert said["rows"] == f"{shop.top}/orders/rows"
+    assert '\n    {"name":"pieces","type":"' in text
+    view = json.loads(str(shop.source.read(f"{shop.top}/busy").contents[0].text))
+    assert "GROUP BY" in view["definition"]
+
+
+def test_tables_and_views_are_listed_and_rows_are_not(shop: Shop) -> None:
+    """Rows are many; the definition names them."""
+    listed, key = shop.source.page(None, 100)
+    assert [item.uri for item in listed] == [f"{shop.top}/{name}" for name in ("busy", "customers", "orders")]
+    assert key is None
+
+
+def test_a_row_and_a_window_say_what_comes_next(shop: Shop) -> None:
+    """Lines of JSON, and one row as JSON."""
+    first = shop.source.read(f"{shop.top}/orders/rows?limit=2")
+    assert first.contents[0].mime_type == "application/x-ndjson"
+    assert first.contents[0].text == '{"id":1,"customer":1,"pieces":2}\n{"id":2,"customer":1,"pieces":1}\n'
+    assert (first.contents[0].meta or {})["wharfinger/next"] == f"{shop.top}/orders/rows?after=2&limit=2"
+    assert shop.source.read(f"{shop.top}/orders/rows/3").contents[0].text == '{"id":3,"customer":3,"pieces":7}\n'
+    for missing in (
+        "orders/rows/4",
+        "orders/rows/x",
+        "orders/rows/1,2",
+        "busy/rows/1",
+        "none/rows",
+        "orders/x",
+        "orders/rows/1/2",
+    ):
+        with pytest.raises(ResourceNotFound):
+            shop.source.read(f"{shop.top}/{missing}")
+    with pytest.raises(InvalidArgument):
+        shop.source.read(f"{shop.top}/orders?limit=2")
+
+
+def test_directories_lead_to_every_table(shop: Shop) -> None:
+    """The database, its schemas, their tables."""
+    found: list[str] = []
+    left = [shop.source.uri]
+    while left:
+        children, _ = shop.source.children(left.pop())
+        found += [child.uri for child in children if child.mime_type != DIRECTORY]
+        left += [child.uri for child in children if child.mime_type == DIRECTORY]
+    assert sorted(found) == [item.uri for item in shop.source.page(None, 100)[0]]
+    text = str(shop.source.read(shop.top).contents[0].text)
+    assert f"orders  (table, 3 columns)  {shop.top}/orders" in text
+
+
+def test_schemas_tables_and_keys_are_completed(shop: Shop) -> None:
+    """Those that begin with what was typed first."""
+    complete = shop.source.complete
+    schema = {"schema": "public"}
+    assert complete("", "table", "", schema) == ["busy", "customers", "orders"]
+    assert complete("", "table", "s", schema) == ["busy", "customers", "orders"]
+    assert complete("", "table", "ORD", schema) == ["orders"]
+    assert complete("", "key", "", {**schema, "table": "orders"}) == ["1", "2", "3"]
+    assert complete("", "after", "2", {**schema, "table": "orders"}) == ["2"]
+    assert complete("", "key", "", {**schema, "table": "busy"}) == []
+    assert complete("", "limit", "1", {}) == ["100", "1000", "10000"]
+    if shop.source.engine.dialect == "PostgreSQL":
+        assert complete("", "schema", "p", {}) == ["public"]
+
+
+def test_what_rows_hold_is_found_with_a_link_to_their_window(shop: Shop) -> None:
+    """By all words, in any case; and by the names of columns."""
+    assert [hit.uri for hit in shop.source.search("goole CY", 10)] == [f"{shop.top}/customers/rows?limit=500"]
+    assert f"{shop.top}/orders" in [hit.uri for hit in shop.source.search("pieces", 10)]
+    assert shop.source.search("nowhere", 10) == []
+
+
+def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pages of any size the same; each has the text that its version is of."""
+    shop.run("CREATE TABLE many (id INTEGER PRIMARY KEY, n INTEGER)")
+    numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 3000)"
+    shop.run(f"INSERT INTO many {numbers} SELECT n, n FROM q")
+    monkeypatch.setattr(finding, "SEARCHED_ROWS", 2_000)
+
+    def pages(size: int) -> list[str]:
+        found: list[str] = []
+        documents, key = shop.source.documents(None, size)
+        while True:
+            found += [f"{document.uri} {document.version}" for document in documents]
+            if key is None:
+                return found
+            documents, key = shop.source.documents(key, size)
+
+    whole = pages(1_000)
+    assert pages(1) == pages(3) == whole
+    many = [one.split()[0] for one in whole if "/many/rows" in one]
+    assert len(many) == 4
+    text = "".join([piece for uri in many for piece in shop.source.text(uri)])
+    assert text.count("\n") == 2_000
+    assert {shop.source.version(uri) for uri in many} == {one.split()[1] for one in whole if "/many/rows" in one}
+
+
+def test_facts_say_what_it_is(shop: Shop) -> None:
+    """In a few words, for the card of the command line."""
+    facts = shop.source.facts()
+    assert facts.startswith("3 tables, ")
+    assert ("opened for reading only" in facts) or ("role reader, read-only, watched by asking" in facts)
+
+
+def test_facts_warn_of_a_role_that_may_write(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
+    """The transaction only reads all the same."""
+    assert "a superuser: make a role that only reads" in publish(postgres.url()).facts()
+
+
+def test_a_role_sees_only_what_it_may_read(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
+    """Tables, and columns; what is forbidden looks like what is missing."""
+    name = postgres.database(SHOP)
+    if not postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'guest'"):
+        postgres.run("CREATE ROLE guest LOGIN")
+    postgres.run("GRANT SELECT (id, name) ON customers TO guest", name)
+    source = publish(postgres.url(name, "guest"), label="shop")
+    assert [item.uri for item in source.page(None, 10)[0]] == ["postgres://shop/public/customers"]
+    assert source.read("postgres://shop/public/customers/rows?limit=1").contents[0].text == '{"id":1,"name":"Ada"}\n'
+    with pytest.raises(ResourceNotFound):
+        source.read("postgres://shop/public/orders/rows")
+
+
+def test_only_the_schemas_that_were_asked_for_are_published(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """`schemas=` narrows; partitions are rows of their table, and no tables."""
+    name = postgres.database(
+        "CREATE SCHEMA one; CREATE SCHEMA two; CREATE TABLE two.a (id int PRIMARY KEY);"
+        "CREATE TABLE one.t (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+        "CREATE TABLE one.low PARTITION OF one.t FOR VALUES FROM (0) TO (5);"
+        "CREATE TABLE one.high PARTITION OF one.t FOR VALUES FROM (5) TO (10); INSERT INTO one.t VALUES (7), (1);"
+    )
+    source = publish(postgres.url(name, "reader"), label="shop", schemas=["one"])
+    assert [item.uri for item in source.page(None, 10)[0]] == ["postgres://shop/one/t"]
+    assert source.read("postgres://shop/one/t/rows").contents[0].text == '{"id":1}\n{"id":7}\n'
+
+
+ODD_NAMES = [
+    "a b",
+    'quo"te',
+    "per%cent",
+    "sla/sh",
+    ".",
+    "..",
+    "é😀",
+    "q?u#e=r&y",
+    "semi;colon",
+    "rows",
+    "Order",
+    "a'b",
+    "[x]",
+]
+
+
+def test_odd_names_have_uris(tmp_path: Path, publish: Callable[..., Database]) -> None:
+    """Of tables and of columns."""
+    path = tmp_path / "odd name.db"
+    writer = sqlite3.connect(path)
+    for name in ODD_NAMES:
+        quoted = name.replace('"', '""')
+        writer.execute(f'CREATE TABLE "{quoted}" ("{quoted}" INTEGER PRIMARY KEY)')
+        writer.execute(f'INSERT INTO "{quoted}" VALUES (5)')
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    assert source.uri == "sqlite://odd%20name"
+    listed = source.page(None, 100)[0]
+    assert sorted(str(item.title) for item in listed) == sorted(ODD_NAMES)
+    for item in listed:
+        assert json.loads(str(source.read(f"{item.uri}/rows/5").contents[0].text)) == {item.title: 5}
+        assert source.stat(item.uri).title == item.title
+
+
+def test_values_of_every_kind_are_valid_json(tmp_path: Path, publish: Callable[..., Database]) -> None:
+    """Infinity, bytes, text that is no UTF-8, large integers, and columns whose names are the same."""
+    path = tmp_path / "values.db"
+    writer = sqlite3.connect(path)
+    writer.execute('CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c, d, e AS (id * 2), "" TEXT)')
+    writer.execute("INSERT INTO t (a, b, c, d) VALUES (9e999, x'00ff', CAST(x'61ff62' AS TEXT), 9223372036854775807)")
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    line = str(source.read(f"{source.uri}/t/rows").contents[0].text)
+    assert json.loads(line, parse_constant=pytest.fail) == {
+        "id": 1, "a": "Infinity", "b": {"base64": "AP8="}, "c": "a�b", "d": "9223372036854775807", "e": 2, "": None,
+    }  # fmt: skip
+
+
+def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
+    """Also those that a client of JSON would lose digits of."""
+    name = postgres.database(
+        "CREATE TYPE mood AS ENUM ('good'); CREATE TABLE t (id int PRIMARY KEY, f float8, n numeric, d date, "
+        "s timestamptz, b bytea, j jsonb, k json, a int[], m mood, big bigint, r int4range, z text[]);"
+        "INSERT INTO t VALUES (1, 'nan', 12345678901234567890.5, '2026-02-03', '2026-02-03 04:05:06+02', '\\x00ff',"
+        """'{"x": 1e400, "y": [1, 2.5]}', E'{"a":\n 1}', '{1,NULL}', 'good', 9007199254740993, '[1,3)', '{"a,b"}')"""
+    )
+    source = publish(postgres.url(name, "reader"), label="t")
+    line = str(source.read("postgres://t/public/t/rows").contents[0].text)
+    assert line.count("\n") == 1
+    row = json.loads(line, parse_constant=pytest.fail)
+    assert row.pop("j")["y"] == [1, 2.5]
+    assert row == {
+        "id": 1, "f": "NaN", "n": "12345678901234567890.5", "d": "2026-02-03", "s": "2026-02-03 02:05:06+00",
+        "b": {"base64": "AP8="}, "k": {"a": 1}, "a": [1, None], "m": "good", "big": "9007199254740993", "r": "[1,3)",
+        "z": ["a,b"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("sqlite:///nowhere.db", "There is no SQLite file"),
+        ("sqlite://", "Give the path"),
+        ("sqlite:///:memory:", "Give the path"),
+        ("sqlite:///shop.db?mode=rwc", "takes no options"),
+        ("shop.db", "no URL"),
+        ("mysql+pymysql://user:hush-hush@host/db", "read_only_by_role=True"),
+        ("postgresql://user:hush-hush@host:port/db", "no URL of PostgreSQL"),
+    ],
+)
+def test_what_cannot_be_published_is_told_without_the_password(url: str, why: str) -> None:
+    """When the server is written, not when it is asked."""
+    with pytest.raises(UnusableSource, match=why) as error:
+        sql(url)
+    assert "hush" not in str(error.value)
+
+
+def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+    """With its path."""
+    path = tmp_path / "text.db"
+    path.write_text("This is no database, but long enough to be looked at as one. " * 20)
+    with pytest.raises(UnusableSource, match="cannot be read as an SQLite file"):
+        sql(f"sqlite:///{path}")
+
+
+def test_another_database_is_read_by_sqlalchemy_where_its_author_answers_for_the_role(tmp_path: Path) -> None:
+    """Here SQLite by its dialect: tables, rows by their key, and no statements of others."""
+    from wharfinger.sources.sql_database.engine import Refused
+
+    path = tmp_path / "shop.db"
+    writer = sqlite3.connect(path)
+    writer.executescript(SHOP + "CREATE TABLE pairs (a TEXT, b INT, PRIMARY KEY (a, b)); ")
+    writer.executemany("INSERT INTO pairs VALUES (?, ?)", [(f"k{n % 3}", n) for n in range(50)])
+    writer.commit()
+    writer.close()
+    source = sql(f"sqlite+pysqlite:///{path}", label="shop", read_only_by_role=True)
+    top = f"{source.uri}/main"
+    assert source.uri == "sqlite://shop"
+    assert [item.uri for item in source.page(None, 10)[0]] == [
+        f"{top}/{name}" for name in ("busy", "customers", "orders", "pairs")
+    ]
+    assert source.read(f"{top}/orders/rows/3").contents[0].text == '{"id":3,"customer":3,"pieces":7}\n'
+    found: list[str] = []
+    following: object = f"{top}/pairs/rows?limit=7"
+    while following:
+        content = source.read(str(following)).contents[0]
+        found += str(content.text).splitlines()
+        following = (content.meta or {}).get("wharfinger/next")
+    assert len(found) == len(set(found)) == 50
+    with pytest.raises(Refused):
+        source.query("SELECT 1")
+    with pytest.raises(ResourceNotFound):
+        source.read(f"{top}/orders/rows/x")
+    source.engine.close()
+
+
+def test_many_threads_read_at_once(shop: Shop) -> None:
+    """More than there are connections; each waits for its turn."""
+    uris = [f"{shop.top}/{rest}" for rest in ("orders", "orders/rows", "orders/rows/2", "customers/rows?limit=2")] * 50
+    wanted = {uri: shop.source.read(uri).contents[0].text for uri in uris}
+    with ThreadPoolExecutor(16) as threads:
+        found = list(threads.map(lambda uri: shop.source.read(uri).contents[0].text, uris))
+    assert found == [wanted[uri] for uri in uris]
+
+
+def test_a_file_that_a_writer_holds_is_told_and_read_again_later(sqlite_shop: Shop, tmp_path: Path) -> None:
+    """The message says that it is locked, and the connection is good afterwards."""
+    writer = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    for uri in ("orders/rows", "orders", "orders/rows/1"):
+        with pytest.raises(InternalError, match="locked"):
+            sqlite_shop.source.read(f"{sqlite_shop.top}/{uri}")
+    writer.execute("COMMIT")
+    writer.close()
+    assert sqlite_shop.source.read(f"{sqlite_shop.top}/orders/rows/1").contents[0].text
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs a process that can be stopped")
+def test_a_postgres_that_stands_still_holds_nobody_for_long(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """Not even BEGIN and ROLLBACK wait for it; and once it goes on, so does everything."""
+    source = publish(postgres.url(postgres.database(SHOP), role="reader"), seconds=0.5)
+    uri = f"{source.uri}/public/customers/rows"
+    source.read(uri)
+    backends = "SELECT pid FROM pg_stat_activity WHERE application_name = 'wharfinger' AND usename = 'reader'"
+    pids = [record[0] for record in postgres.run(backends)]
+    began = time.monotonic()
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(InternalError):
+            source.read(uri)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    assert time.monotonic() - began < 10
+    assert "Ada" in str(source.read(uri).contents[0].text)
+
+
+def test_a_view_that_would_write_is_not_read_and_says_why(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """What a view does is its owner's; the transaction only reads."""
+    name = postgres.database(
+        "CREATE TABLE log (n int); CREATE FUNCTION note() RETURNS int LANGUAGE sql SECURITY DEFINER "
+        "AS 'INSERT INTO log VALUES (1) RETURNING n'; CREATE VIEW noting AS SELECT note() AS n"
+    )
+    source = publish(postgres.url(name, role="reader"))
+    with pytest.raises(InternalError, match="PostgreSQL cannot read noting: cannot execute INSERT in a read-only"):
+        source.read(f"{source.uri}/public/noting/rows")
+    assert postgres.run("SELECT count(*) FROM log", name)[0][0] == 0
