@@ -1,0 +1,395 @@
+"""The output of a command as a resource: run without a shell, cut by bytes and time, with all that it started ended.
+
+Refuses to know what the command does: whoever publishes it lets everybody who reads run it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import IO, NamedTuple
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server import mime
+from wharfinger.server.source import VERSION, Changed, Document, Hit, Hits, Source, UnusableSource
+from wharfinger.sources.cursors import need_no_cursor
+from wharfinger.sources.file_uri import quote
+from wharfinger.sources.labels import usable_label
+from wharfinger.sources.matching import has_all, words_of
+from wharfinger.sources.polling import Polling
+from wharfinger.sources.versions import digest
+from wharfinger.sources.windows import ENCODING, remark
+
+__all__ = ["EXIT", "TIMEOUT", "Command", "Run", "command"]
+
+EXIT = "wharfinger/exit"
+"""In `_meta` of the contents: `code` (negative for a signal, None where it was ended), `cut`, and `seconds`."""
+MAX_BYTES = 1 << 20
+STDERR_BYTES = 16 << 10
+TIMEOUT = 10.0
+FASTEST = 0.2  # seconds between two runs that a watcher causes
+FRESH = 0.9  # of `every`, for which a run holds: the next look is to see a new one
+GRACE = 0.5  # seconds that a process has for ending when it is told to, before it is killed
+PASSED = ("PATH", "HOME", "LANG")
+_PASSED_ON_WINDOWS = ("SYSTEMROOT", "PATHEXT", "TEMP")
+
+
+class Run(NamedTuple):
+    """What a run gave: `code` is None where it was ended, and `cut` says why in a sentence."""
+
+    output: bytes
+    errors: bytes
+    code: int | None
+    cut: str
+    seconds: float
+
+
+def command(
+    argv: str | Sequence[str],
+    *,
+    label: str | None = None,
+    every: float | None = None,
+    timeout: float = TIMEOUT,
+    max_bytes: int = MAX_BYTES,
+    cwd: str | os.PathLike[str] | None = None,
+) -> Command:
+    """Publish the output of a command: `server.include(command(["df", "-h"], every=5))`.
+
+    It runs at each reading, without a shell, without input, with nothing of this process's environment but PATH, HOME
+    and LANG. Readings at the same time share one run.
+
+    Args:
+        argv: The program and its arguments; a text is split as a shell would split it, and nothing in it is expanded.
+        label: Its name in the URI, `command://<label>`; the program's own name by default.
+        every: Seconds between runs while somebody watches, and for which an answer holds; without it, it cannot be
+            watched.
+        timeout: Seconds until it is ended, with all that it started.
+        max_bytes: Bytes of its output, after which it is ended.
+        cwd: The folder in which it runs; the current one by default.
+
+    Raises:
+        UnusableSource: there is no such program or folder, or a number is out of bounds.
+    """
+    parts = _split(argv)
+    if not timeout > 0 or max_bytes < 1 or (every is not None and every < FASTEST):
+        raise UnusableSource(f"timeout and max_bytes must be positive, and every at least {FASTEST:g} s.")
+    place = os.path.realpath(os.fsdecode(os.fspath(cwd)) if cwd is not None else os.curdir)
+    if not os.path.isdir(place):
+        raise UnusableSource(f"There is no folder {place} to run {parts[0]} in.")
+    program = os.path.join(place, parts[0]) if os.sep in parts[0] else shutil.which(parts[0])
+    if not program or not os.access(program, os.X_OK) or os.path.isdir(program):
+        raise UnusableSource(f"There is no program {parts[0]!r} here: give its path, or see that it is in PATH.")
+    return Command([program, *parts[1:]], parts, label, every, timeout, max_bytes, place)
+
+
+def _split(argv: str | Sequence[str]) -> list[str]:
+    try:
+        parts = shlex.split(argv) if isinstance(argv, str) else list(argv)
+    except ValueError as error:
+        raise UnusableSource(f"{argv!r} cannot be split into a program and its arguments: {error}.") from None
+    if not parts or not parts[0] or any("\0" in part for part in parts):
+        raise UnusableSource('Give a program and its arguments, such as ["df", "-h"].')
+    return parts
+
+
+class Command(Source):
+    """The source that `command()` makes. Its methods may be called from several threads at once."""
+
+    def __init__(
+        self, argv: list[str], written: list[str], label: str | None, every: float | None, timeout: float,
+        max_bytes: int, cwd: str,
+    ) -> None:  # fmt: skip
+        self.argv = argv
+        self.written = written
+        self.every = every
+        self.timeout = timeout
+        self.max_bytes = max_bytes
+        self.cwd = cwd
+        self.name = usable_label(label or os.path.basename(argv[0]))
+        self.uri = f"command://{quote(self.name)}"
+        self.place = shlex.join(written)
+        self._lock = threading.Lock()
+        self._sharing: _Sharing | None = None
+        self._kept: tuple[float, Run] | None = None
+        self._polling = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0)
+
+    def __repr__(self) -> str:
+        return f"command({self.written!r}, label={self.name!r})"
+
+    def claims(self, uri: str) -> bool:
+        """Whether this URI is of this command."""
+        return uri == self.uri or uri.startswith((self.uri + "?", self.uri + "/"))
+
+    def _check(self, uri: str) -> None:
+        if uri.startswith(self.uri + "?"):
+            raise InvalidArgument(f"A command has no windows: read {self.uri}.")
+        if uri != self.uri:
+            raise ResourceNotFound(uri)
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """The one resource."""
+        need_no_cursor(after)
+        return [self._resource()], None
+
+    def _resource(self) -> t.Resource:
+        return t.Resource(
+            uri=self.uri, name=self.name, title=self.place, description="The output of a command.", mime_type=mime.TEXT
+        )
+
+    def stat(self, uri: str) -> t.Resource:
+        """The resource, with the version of its output where it is kept for some time.
+
+        Raises:
+            ResourceNotFound: it is another URI.
+        """
+        self._check(uri)
+        found = self._resource()
+        if self.every is not None:
+            seen = self._look(uri)
+            self._polling.saw(uri, seen)
+            found.meta = {VERSION: seen}
+        return found
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        """Run it, and what it said; with a further content where it failed, was cut or complained.
+
+        Raises:
+            ResourceNotFound: it is another URI.
+        """
+        self._check(uri)
+        run = self.run()
+        decoded = _decoded(run)
+        meta: dict[str, object] = {EXIT: {"code": run.code, "cut": run.cut, "seconds": round(run.seconds, 3)}}
+        if self.every is not None:
+            meta[VERSION] = _version(run)
+        kind = mime.classify("", run.output[: mime.SNIFFED], decoded is not None)
+        if decoded is None:
+            content = t.ResourceContents(uri=uri, mime_type=kind, blob=run.output, meta=meta)
+        else:
+            text, encoding = decoded
+            if encoding != "utf-8":
+                meta[ENCODING] = encoding
+            content = t.ResourceContents(uri=uri, mime_type=kind, text=text, meta=meta)
+        contents = [content]
+        if said := _said(run):
+            contents.append(remark(uri, said))
+        ttl = int(self.every * 1000) if self.every else 0
+        return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
+
+    def run(self) -> Run:
+        """Run it; or wait for a run that somebody else began, or take one that still holds."""
+        with self._lock:
+            if self.every and self._kept and time.monotonic() - self._kept[0] < FRESH * self.every:
+                return self._kept[1]
+            sharing, first = self._sharing, self._sharing is None
+            if sharing is None:
+                sharing = self._sharing = _Sharing()
+        if first:
+            try:
+                sharing.run = _run(self.argv, self.cwd, self.timeout, self.max_bytes)
+            except BaseException as error:
+                sharing.error = error
+            finally:
+                with self._lock:
+                    self._sharing = None
+                    if sharing.run is not None:
+                        self._kept = time.monotonic(), sharing.run
+                sharing.done.set()
+        else:
+            sharing.done.wait()
+        if sharing.run is None:
+            raise InvalidArgument(f"{self.written[0]} could not be run: {sharing.error}.")
+        return sharing.run
+
+    def _look(self, uri: str | None) -> str:
+        return _version(self.run()) if uri is not None else ""
+
+    def search(self, query: str, limit: int) -> Hits:
+        """Nothing but its name: a search runs no command."""
+        found = Hits()
+        if limit > 0 and has_all(f"{self.name} {self.place}", words_of(query)):
+            found.append(Hit(uri=self.uri, title=self.place, resource=self._resource()))
+        return found
+
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """None: to index it would be to run it."""
+        need_no_cursor(after)
+        return [], None
+
+    def text(self, uri: str) -> Sequence[str]:
+        """None.
+
+        Raises:
+            ResourceNotFound: it is another URI.
+        """
+        self._check(uri)
+        return ()
+
+    def facts(self) -> str:
+        """How often it runs."""
+        return f"run every {self.every:g} s while watched" if self.every else "run at each reading"
+
+    def attach(self, uri: str | None, changed: Changed) -> None:
+        """Run it again and again from now on, and tell `changed` when its output is another; with `every` only."""
+        if uri == self.uri and self.every is not None:
+            self._polling.attach(uri, changed)
+
+    def detach(self, uri: str | None) -> None:
+        """Stop that."""
+        self._polling.detach(uri)
+
+    async def close(self) -> None:
+        """Stop running it."""
+        self._polling.close()
+
+
+class _Sharing:
+    """A run that several wait for."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.run: Run | None = None
+        self.error: BaseException | None = None
+
+
+def _decoded(run: Run) -> mime.Decoded | None:
+    """The output as text; without the beginning of a character, where it was cut in one."""
+    for end in range(len(run.output), max(len(run.output) - 4 if run.cut else len(run.output) - 1, -1), -1):
+        if decoded := mime.decode_text(run.output[:end]):
+            return decoded
+    return None
+
+
+def _version(run: Run) -> str:
+    known = (run.output, run.errors, run.code, run.cut)
+    return digest(repr(known))
+
+
+def _said(run: Run) -> str:
+    """What a person should know of a run that did not simply end well."""
+    parts: list[str] = []
+    if run.cut:
+        parts.append(run.cut)
+    elif run.code:
+        parts.append(f"Ended by signal {-run.code}" if run.code < 0 else f"Exit code {run.code}")
+    if run.errors:
+        parts.append("stderr: " + run.errors.decode("utf-8", "backslashreplace").strip())
+    return ". ".join(parts)
+
+
+def _environment() -> dict[str, str]:
+    names = (*PASSED, *(_PASSED_ON_WINDOWS if sys.platform == "win32" else ()))
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def _run(argv: list[str], cwd: str, timeout: float, max_bytes: int) -> Run:
+    """Run a command in a process group of its own, which does not outlive this call."""
+    began = time.monotonic()
+    with subprocess.Popen(  # noqa: S603 - what the operator published, without a shell
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=_environment(),
+        bufsize=0,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors, cut = _collect(process, began + timeout, max_bytes)
+            if not cut:
+                cut = _wait(process, began + timeout)
+            if cut == _LATE:
+                cut = f"Ended after {timeout:g} s; the output is what came until then"
+            elif cut:
+                cut = f"Ended after {max_bytes:,} bytes of output"
+        finally:
+            _end(process)
+    return Run(output, errors, None if cut else process.returncode, cut, time.monotonic() - began)
+
+
+_LATE = "late"
+_LONG = "long"
+
+
+def _collect(process: subprocess.Popen[bytes], ends: float, max_bytes: int) -> tuple[bytes, bytes, str]:
+    """Read both ends of a process until it closes them, or is gone, or a bound is reached."""
+    output, errors = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        for stream, into in ((process.stdout, output), (process.stderr, errors)):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            selector.register(stream, selectors.EVENT_READ, into)
+        while selector.get_map():
+            left = ends - time.monotonic()
+            if left <= 0:
+                return bytes(output), bytes(errors), _LATE
+            gone = _is_gone(process)
+            ready = selector.select(0 if gone else min(left, 0.05))
+            if gone and not ready:
+                break  # what it started may still hold the other end open
+            for key, _ in ready:
+                _take(selector, key, output, errors)
+            if len(output) > max_bytes:
+                return bytes(output[:max_bytes]), bytes(errors), _LONG
+    return bytes(output), bytes(errors), ""
+
+
+def _take(selector: selectors.BaseSelector, key: selectors.SelectorKey, output: bytearray, errors: bytearray) -> None:
+    stream: IO[bytes] = key.fileobj  # type: ignore[assignment]
+    data = os.read(stream.fileno(), 1 << 16)
+    if not data:
+        selector.unregister(stream)
+    elif key.data is output:
+        output += data
+    elif len(errors) < STDERR_BYTES:
+        errors += data[: STDERR_BYTES - len(errors)]
+
+
+def _is_gone(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it ended; it is left to be waited for, so that its number means no other process group meanwhile."""
+    if sys.platform == "win32":
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _wait(process: subprocess.Popen[bytes], ends: float) -> str:
+    """Wait for one that closed its output and goes on."""
+    while not _is_gone(process):
+        if time.monotonic() > ends:
+            return _LATE
+        time.sleep(0.01)
+    return ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End all that is left of a process's group: asked first, then killed."""
+    if sys.platform == "win32":
+        with contextlib.suppress(OSError):
+            subprocess.run(  # noqa: S603 - the system's own means to end a tree of processes
+                ["taskkill", "/T", "/F", "/PID", str(process.pid)],  # noqa: S607
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+        return
+    if not _is_gone(process):
+        _signal(process.pid, signal.SIGTERM)
+        _wait(process, time.monotonic() + GRACE)
+    _signal(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _signal(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

@@ -1,0 +1,183 @@
+"""The entries of a log, each a line with a time and the lines behind it without one: which are wanted, and where.
+
+Refuses to know files and URIs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from datetime import tzinfo
+from typing import NamedTuple
+
+from wharfinger.sources.log_files.levels import level_of
+from wharfinger.sources.log_files.rendering import Around, render
+from wharfinger.sources.log_files.times import LOOKED_AT, time_of
+from wharfinger.sources.windows import Content
+
+__all__ = ["BACK", "Entry", "Found", "Wanted", "entries", "find_time", "has_times", "head_before"]
+
+BACK = 64 << 10
+"""Bytes before a window in which the beginning of its first entry is looked for, and in which a time must be."""
+LONGEST = 256 << 20  # bytes of a line that is passed over to find a time behind it
+STEPS = 32  # of twice `BACK`, in which an entry is looked for from where it must be near
+PROBES = 16  # places at which a log is looked at, to see that its times are in order
+LATE = 60.0  # seconds by which an entry may be older than one before it
+
+
+class Entry(NamedTuple):
+    """An entry in some bytes: from `start` to `end`, and when it was written if it says so."""
+
+    start: int
+    end: int
+    time: float | None
+
+
+class Found(NamedTuple):
+    """Where the first entry from a time on begins; not to be trusted where times are not in order."""
+
+    offset: int
+    ordered: bool
+
+
+class Wanted(NamedTuple):
+    """Which entries are wanted."""
+
+    since: float | None = None
+    until: float | None = None
+    level: int | None = None
+    text: str = ""
+    redact: bool = True
+
+    def holds(self, data: bytes, entry: Entry, offset: int, around: Around) -> bool:
+        """Whether an entry of `data`, which begins at `offset` of the log, is wanted."""
+        if entry.time is not None and self.since is not None and entry.time < self.since:
+            return False
+        if self.level is not None:
+            rank = level_of(data[entry.start : min(entry.end, entry.start + LOOKED_AT)])
+            if rank is None or rank < self.level:
+                return False
+        return not self.text or self._has_text(data[entry.start : entry.end], offset + entry.start, around)
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Whether the word is in any of these bytes; quickly, and true where that is not known."""
+        return not self.text.isascii() or self.text.encode() in data.lower()
+
+    def _has_text(self, data: bytes, offset: int, around: Around) -> bool:
+        """Whether the word is in what is shown: in what is left out it is not looked for."""
+        if not self.may_be_in(data):
+            return False
+        return self.text in render(data, offset, around, redact=self.redact, cut=False).casefold()
+
+
+def has_times(data: bytes, zone: tzinfo | None, now: float) -> bool:
+    """Whether one of the first lines says when it was written."""
+    return any(time_of(line[:LOOKED_AT], zone, now) is not None for line in data[:BACK].split(b"\n", 200)[:200])
+
+
+def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[Entry]:
+    """The entries of some bytes that begin where a line does. Where no line has a time, one that is not indented begins
+    an entry."""
+    timed = has_times(data, zone, now)
+    start, moment, at = 0, None, 0
+    while at < len(data):
+        end = data.find(b"\n", at) + 1 or len(data)
+        here = time_of(data[at : min(end, at + LOOKED_AT)], zone, now) if timed else None
+        begins = here is not None if timed else data[at] not in b" \t\r\n"
+        if begins:
+            if at > start:
+                yield Entry(start, at, moment)
+            start, moment = at, here
+        at = end
+    if at > start:
+        yield Entry(start, at, moment)
+
+
+def head_before(content: Content, offset: int, zone: tzinfo | None, now: float) -> int:
+    """Where the entry begins that goes on at `offset`; `offset` itself where one begins there, or none is found."""
+    begin = max(0, offset - BACK)
+    data = content.read(begin, offset - begin)
+    line = content.read(offset, LOOKED_AT).partition(b"\n")[0]
+    if (
+        not data
+        or time_of(line, zone, now) is not None
+        or not has_times(data[-BACK // 2 :].partition(b"\n")[2], zone, now)
+    ):
+        return offset
+    at = len(data)
+    while at > 0:
+        at = data.rfind(b"\n", 0, at - 1) + 1
+        if (at or not begin) and time_of(data[at : at + LOOKED_AT], zone, now) is not None:
+            return begin + at
+    return offset
+
+
+def _first_time(content: Content, offset: int, zone: tzinfo | None, now: float) -> tuple[int, float] | None:
+    """The first line that begins behind `offset` and has a time, within `BACK` of the first line end."""
+    begin = _line_behind(content, offset)
+    for length in (4 << 10, BACK):
+        data = content.read(begin, length)
+        at = 0
+        while at < len(data):
+            end = data.find(b"\n", at) + 1 or len(data)
+            moment = time_of(data[at : min(end, at + LOOKED_AT)], zone, now)
+            if moment is not None:
+                return begin + at, moment
+            at = end
+        if len(data) < length:
+            break
+    return None
+
+
+def _line_behind(content: Content, offset: int) -> int:
+    """Where the next line begins, however long this one is, up to a bound."""
+    if not offset:
+        return 0
+    for at in range(offset, min(offset + LONGEST, content.size), BACK):
+        found = content.read(at, BACK).find(b"\n")
+        if found >= 0:
+            return at + found + 1
+    return content.size
+
+
+def find_time(content: Content, moment: float, zone: tzinfo | None, now: float) -> Found:
+    """Where the first entry begins that was written at `moment` or later; the end where none was."""
+    seen: list[tuple[int, float]] = []
+
+    def is_before(offset: int) -> bool:
+        found = _first_time(content, offset, zone, now)
+        if found is None:
+            return False
+        seen.append(found)
+        return found[1] < moment
+
+    for number in range(PROBES):
+        is_before(content.size * number // PROBES)
+    blocks = range(0, content.size, BACK)
+    block = bisect_left(blocks, True, key=lambda offset: not is_before(offset))
+    offset = blocks[block - 1] if block else 0
+    seen.sort()
+    highest = float("-inf")
+    for _, here in seen:
+        if here < highest - LATE:
+            return Found(offset, False)
+        highest = max(highest, here)
+    return Found(_walk(content, offset, moment, zone, now), True)
+
+
+def _walk(content: Content, offset: int, moment: float, zone: tzinfo | None, now: float) -> int:
+    """The first entry from `moment` on behind `offset`, before which all are older; also behind a very long line."""
+    begin = _line_behind(content, offset)
+    for _ in range(STEPS):
+        data = content.read(begin, 2 * BACK)
+        at = 0
+        while at < len(data):
+            end = data.find(b"\n", at) + 1 or len(data)
+            here = time_of(data[at : min(end, at + LOOKED_AT)], zone, now)
+            if here is not None and here >= moment:
+                return begin + at
+            at = end
+        if not data or begin + len(data) >= content.size:
+            return content.size
+        begin = begin + len(data) if data.endswith(b"\n") else _line_behind(content, begin + len(data) - 1)
+    return begin

@@ -1,0 +1,60 @@
+"""A pattern such as `logs/*.log` as a folder and what is published of it; opens nothing of what it matches."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.ignore import Choice
+
+__all__ = ["Pattern", "read_pattern"]
+
+_WILD = re.compile(r"[*?\[]").search
+
+
+class Pattern(NamedTuple):
+    """The folder that the fixed part of a pattern means, the rest of it, and what that publishes."""
+
+    root: str
+    rest: str
+    choice: Choice
+
+
+def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
+    """Split a pattern before its first part with a wildcard, or its last part.
+
+    Raises:
+        UnusableSource: the folder is missing or may not be read, or the pattern is a folder.
+    """
+    given = os.fsdecode(os.fspath(pattern))
+    parts = given.replace(os.sep, "/").split("/")
+    fixed = next((at for at, part in enumerate(parts[:-1]) if _WILD(part)), len(parts) - 1)
+    root = os.path.realpath("/".join(parts[:fixed]) or ("/" if fixed else "."))
+    rest = "/".join(parts[fixed:])
+    if not rest or os.path.isdir(os.path.join(root, rest)):
+        raise UnusableSource(f"{given} is a folder: write {given.rstrip('/')}/*.log for the logs in it.")
+    if ".." in parts[fixed:] or "" in parts[fixed:]:
+        raise UnusableSource(f"{given}: write the part behind the first * without '..' and '//'.")
+    if not os.path.isdir(root):
+        raise UnusableSource(f"There is no folder {root} (from {given!r}).")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise UnusableSource(f"{root} may not be read by this user.")
+    return Pattern(root, rest, _choice(rest))
+
+
+def _choice(rest: str) -> Choice:
+    """What a pattern publishes: files that match, and of the directories only those on the way to some."""
+    parts = re.sub(r" +$", lambda found: "\\ " * len(found[0]), rest).split("/")
+    excluded: list[str] = []
+    way = ""
+    for part in parts:
+        if part == "**":
+            break
+        excluded.append(f"{way}/*/")
+        way += f"/{part}"
+        if len(excluded) < len(parts):
+            excluded.append(f"!{way}/")
+    hidden = any(part.startswith(".") for part in parts)
+    return Choice(include=("/" + "/".join(parts),), exclude=excluded, hidden=hidden)

@@ -1,0 +1,112 @@
+"""A place in a log that outlives rotation: which bytes are before it, by their digest, and not only which file.
+
+The file is found again by its inode, and known by what is before the place: so a file that was renamed, copied and cut,
+or compressed meanwhile is found, and one that only has the same inode or name is not taken for it.
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import blake2b
+from typing import NamedTuple
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.log_files.generations import Chain, LogContent, Moved
+
+__all__ = ["SAMPLE", "Place", "Position", "locate", "position_of", "still_holds"]
+
+SAMPLE = 1_024  # bytes at the beginning of a file, and before a place, by which it is known
+_FORM = struct.Struct(">BQQQ8s")
+_VERSION = 1
+
+
+class Position(NamedTuple):
+    """A place between two bytes of a log, as text by `str()`; `written` is when the file was
+    last written to when it was made, in ns."""
+
+    inode: int
+    offset: int
+    written: int
+    digest: bytes
+
+    def __str__(self) -> str:
+        packed = _FORM.pack(_VERSION, self.inode & (1 << 64) - 1, self.offset, self.written, self.digest)
+        return urlsafe_b64encode(packed).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, name: str, text: str) -> Position:
+        """Read what `str()` wrote.
+
+        Raises:
+            InvalidArgument: it did not.
+        """
+        try:
+            version, *fields = _FORM.unpack(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        except (ValueError, struct.error):
+            version, fields = 0, []
+        if version != _VERSION:
+            raise InvalidArgument(
+                f"{name}={text[:80]} is no position of a log: take it from wharfinger/next, as it is."
+            )
+        return cls(*fields)
+
+
+class Place(NamedTuple):
+    """A place in a chain of files; `lost` where the file that was asked for is gone, and this is what is left."""
+
+    at: int
+    offset: int
+    lost: bool = False
+
+
+def position_of(content: LogContent, offset: int) -> Position:
+    """The position of a place in an open file."""
+    return Position(content.generation.identity[1], offset, content.modified, _digest(content, offset))
+
+
+def _digest(content: LogContent, offset: int) -> bytes:
+    digest = blake2b(digest_size=8)
+    digest.update(content.read(0, min(SAMPLE, offset)))
+    digest.update(content.read(max(0, offset - SAMPLE), min(SAMPLE, offset)))
+    return digest.digest()
+
+
+def still_holds(content: LogContent, position: Position) -> bool:
+    """Whether this is the content that the position is in."""
+    return content.size >= position.offset and _digest(content, position.offset) == position.digest
+
+
+def locate(chain: Chain, position: Position) -> Place:
+    """Find the file that a position is in.
+
+    Raises:
+        Moved: the files changed meanwhile.
+    """
+    generations = chain.generations
+    if not position.offset:
+        return _locate_beginning(chain, position)
+    order = sorted(range(len(generations)), key=lambda at: (generations[at].identity[1] != position.inode, at))
+    for at in order:
+        if chain.length(at) >= position.offset and still_holds(chain.content(at), position):
+            return Place(at, position.offset)
+        chain.forget(at)
+    if not chain.is_current():
+        raise Moved
+    return _oldest_since(chain, position)
+
+
+def _locate_beginning(chain: Chain, position: Position) -> Place:
+    """The file that was empty: it, or what was copied from it before it was cut."""
+    since = [
+        at
+        for at, one in enumerate(chain.generations)
+        if one.identity[1] == position.inode or (one.modified > position.written and not one.live)
+    ]
+    return Place(max(since), 0) if since else _oldest_since(chain, position)
+
+
+def _oldest_since(chain: Chain, position: Position) -> Place:
+    """The oldest file that was written to after the position was made: what was before is gone."""
+    since = [at for at, one in enumerate(chain.generations) if one.modified > position.written or one.live]
+    return Place(max(since, default=0), 0, lost=True)

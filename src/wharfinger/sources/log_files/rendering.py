@@ -1,0 +1,91 @@
+"""Bytes of a log as text that is safe to show: secrets left out, control characters written out, long lines cut.
+
+Refuses to know files, times and levels.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from wharfinger.server import mime
+from wharfinger.sources.log_files.secrets import CONTEXT, REDACTED, secret_spans
+
+__all__ = ["LINE_SHOWN", "Around", "render"]
+
+LINE_SHOWN = 16 << 10
+"""Bytes of one line that are shown, unless bytes were asked for."""
+
+# All that a terminal obeys, or that turns the order of what is read: but line ends and tabs.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|\r(?!\n)"
+)
+_HOLES = re.compile(rb"\0{9,}")  # what is left where a log was cut under a program that writes on where it was
+
+
+class Around(Protocol):
+    """Where the bytes come from, to see what is before and behind them."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes from `offset` on."""
+        ...
+
+
+def render(data: bytes, start: int, around: Around, *, redact: bool = True, cut: bool = True) -> str:
+    """The bytes of a log from `start` on as text.
+
+    Args:
+        data: The bytes.
+        start: Where they begin in `around`.
+        around: The whole, for secrets that begin before or end behind them.
+        redact: Leave secrets out.
+        cut: Cut lines that are longer than `LINE_SHOWN`.
+    """
+    end = start + len(data)
+    if cut and len(data) > LINE_SHOWN:
+        data = _cut_lines(data)
+    if data.endswith(b"\r") and around.read(end, 1) == b"\n":  # a line end that the window cuts
+        return render(data[:-1], start, around, redact=redact, cut=cut) + "\r"
+    if not redact:
+        return _shown(data)
+    before = around.read(max(0, start - CONTEXT), min(CONTEXT, start))
+    behind = b"" if data.endswith(b"\n") else around.read(end, CONTEXT)
+    first, last = len(before), len(before) + len(data)
+    parts: list[str] = []
+    at = first
+    for begin, end in secret_spans(before + data + behind):
+        if end <= first or begin >= last:
+            continue
+        parts += (_shown(data[at - first : max(begin, first) - first]), REDACTED)
+        at = min(end, last)
+    parts.append(_shown(data[at - first :]))
+    return "".join(parts)
+
+
+def _cut_lines(data: bytes) -> bytes:
+    return b"".join(
+        [line if len(line) <= LINE_SHOWN else _cut_line(line) for line in data.splitlines(keepends=True)]
+        if max(map(len, data.split(b"\n"))) > LINE_SHOWN
+        else [data]
+    )
+
+
+def _cut_line(line: bytes) -> bytes:
+    end = b"\n" if line.endswith(b"\n") else b""
+    return line[:LINE_SHOWN] + b" [%d bytes more in this line]" % (len(line) - LINE_SHOWN - len(end)) + end
+
+
+def _shown(data: bytes) -> str:
+    if b"\0" in data:
+        data = _HOLES.sub(lambda match: b"[%d NUL bytes]" % len(match[0]), data)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        encoding = mime.encoding_of(data, True)
+        text = data.decode(encoding if encoding and encoding[:4] != "utf-" else "utf-8", "backslashreplace")
+    return _UNSAFE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return "\\r" if code == 13 else f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

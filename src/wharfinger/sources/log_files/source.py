@@ -1,0 +1,422 @@
+"""Logs as a source: what a pattern matches, read from the end, in windows, by time, level and text, and followed.
+
+Refuses to know how positions outlive rotation, how times and levels are written, and what a secret looks like.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import tzinfo
+from functools import partial
+from typing import TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server import mime
+from wharfinger.server.source import VERSION, Document, Hit, Hits, UnusableSource
+from wharfinger.sources import windows
+from wharfinger.sources.cursors import bad_cursor, read_position
+from wharfinger.sources.file_content import version_of_file
+from wharfinger.sources.file_uri import quote
+from wharfinger.sources.folder import Folder
+from wharfinger.sources.freshness import LONGEST, ttl_ms
+from wharfinger.sources.log_files.following import Piece, tries
+from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogTree, Moved, open_chain
+from wharfinger.sources.log_files.offering import VALUES, is_open, links_of, templates_of
+from wharfinger.sources.log_files.pattern import Pattern, read_pattern
+from wharfinger.sources.log_files.positions import Position as LogPosition
+from wharfinger.sources.log_files.query import Query, read_query
+from wharfinger.sources.log_files.rendering import render
+from wharfinger.sources.log_files.selecting import Reader, Selection, version_of_bytes
+from wharfinger.sources.matching import SNIPPET, has_all, words_of
+from wharfinger.sources.safe_open import NotServed
+from wharfinger.sources.tree import Entry, Parts, Position, write_key
+from wharfinger.sources.watch import Watch
+from wharfinger.sources.windows import NEXT, PREVIOUS, WINDOW, WINDOW_BYTES, going_on, remark, split_query
+
+__all__ = ["Logs", "logs"]
+
+TTL = 1_000  # ms at most for what may grow at any time
+COUNTING = 0.4  # seconds in which what is published is counted to be told
+CHUNKS = 1_024
+"""Windows of one log that are searched, the newest ones: 256 MiB."""
+SMALL = WINDOW_BYTES // 4
+"""Bytes of a log that a read without a window shows whole, as its lines are mostly longer than 32 bytes."""
+
+T = TypeVar("T")
+
+
+def logs(
+    pattern: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    redact: bool = True,
+    timezone: str | None = None,
+    poll: bool | float | None = None,
+) -> Logs:
+    """Publish logs: `server.include(logs("logs/*.log"))`.
+
+    Symbolic links and what is no regular file are never published; `.gitignore` does not matter.
+
+    Args:
+        pattern: A file, or a pattern with `*`, `?`, `[…]` and `**`.
+        label: Its name in URIs, `log://<label>/…`; by default that of the folder before the first wildcard.
+        redact: Leave secrets out: passwords and tokens by their names or forms, Authorization headers, private keys.
+        timezone: The zone of times that name none, such as `Europe/Copenhagen`; this machine's by default.
+        poll: Watch by looking again and again, every so many seconds (True: 1); by default only where the system
+            cannot tell of changes.
+
+    Raises:
+        UnusableSource: the folder is missing or may not be read, or the zone is unknown.
+    """
+    return Logs(
+        read_pattern(pattern),
+        label=label,
+        redact=redact,
+        zone=_zone(timezone),
+        poll=1.0 if poll is True else poll or None,
+    )
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UnusableSource(
+            f"timezone={name!r} is not known here: give one such as UTC or Europe/Copenhagen."
+        ) from None
+
+
+class Logs(Folder):
+    """The source that `logs()` makes. Its methods may be called from several threads at once."""
+
+    def __init__(
+        self, pattern: Pattern, *, label: str | None, redact: bool, zone: tzinfo | None, poll: float | None
+    ) -> None:
+        super().__init__(
+            pattern.root, label=label, choice=pattern.choice, absolute_uris=False, max_size=windows.WHOLE, poll=poll
+        )
+        self.place = os.path.join(pattern.root, pattern.rest)
+        self.redact = redact
+        self.zone = zone
+        self.uri = f"log://{quote(self.label)}"
+        self._inside = self.uri + "/"
+        self.tree = LogTree(pattern.root, pattern.choice)
+        self.template = f"{self._inside}{{+path}}"
+        self._filtered = f"{self.template}{{?tail,since,until,level,text}}"
+        self.templates = templates_of(self.label, self.template, self._filtered)
+        self._reader = Reader(zone, redact)
+        self._inflated = Inflated()
+        self._sieves: dict[str | None, tuple[LogPosition | None, int]] = {}
+        self._watch = Watch(self.tree, lambda uri: self._locate(split_query(uri)[0]), poll, self._shown_by)
+
+    def __repr__(self) -> str:
+        return f"logs({self.place!r}, label={self.label!r})"
+
+    def claims(self, uri: str) -> bool:
+        """Whether this URI is of these logs, existing or not."""
+        return super().claims(uri) or uri.startswith(self.uri + "?")
+
+    def _describe(self, parts: Parts, kind: str, status: os.stat_result, uri: str = "") -> t.Resource:
+        found = super()._describe(parts, kind, status, uri)
+        if kind != mime.DIRECTORY:
+            found.mime_type = mime.TEXT
+            if parts[-1].endswith(".gz"):
+                found.size = UNSET
+        return found
+
+    # One log
+
+    def _chained(self, uri: str, parts: Parts, use: Callable[[Chain], T]) -> T:
+        """Use the files of a log; once more where they changed meanwhile."""
+        for _ in tries():
+            try:
+                with open_chain(self.tree, parts, self._inflated) as chain:
+                    return use(chain)
+            except NotServed:
+                raise ResourceNotFound(uri) from None
+            except Moved:
+                continue
+        raise ResourceNotFound(uri)
+
+    def _query(self, uri: str) -> tuple[str, Parts, bool, Query]:
+        base, written = split_query(uri)
+        parts, directory = self._locate(base)
+        if not directory:
+            with suppress(NotServed), self.tree.directory(parts):
+                directory = True
+        if directory:
+            windows.need_no_window(windows.parse(written))
+        return base, parts, directory, read_query(written, self.zone)
+
+    def stat(self, uri: str) -> t.Resource:
+        """What is known of a URI that can be read; of a window, its version too, for which it is looked at.
+
+        Raises:
+            ResourceNotFound: missing or not published, which look the same.
+            InvalidArgument: the URI asks for a window that cannot be.
+        """
+        base, parts, directory, query = self._query(uri)
+        if directory or query.plain:
+            return super().stat(uri)
+        if query.after is None and query.before is None:
+            found = super().stat(base)
+        else:
+            found = t.Resource(uri=uri, name=parts[-1], mime_type=mime.TEXT)
+        found.uri, found.size = uri, UNSET
+        selection = self._chained(uri, parts, lambda chain: self._reader.select(chain, query))
+        found.meta = {VERSION: selection.version}
+        return found
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        """The newest window of a log, or the one that is asked for; or a directory's listing.
+
+        Raises:
+            ResourceNotFound: missing or not published, which look the same.
+            InvalidArgument: the URI asks for a window that cannot be.
+        """
+        base, parts, directory, query = self._query(uri)
+        if directory:
+            return super().read(uri)
+        return self._chained(uri, parts, lambda chain: self._read_log(uri, base, chain, query))
+
+    def _read_log(self, uri: str, base: str, chain: Chain, query: Query) -> t.ReadResourceResult:
+        selection = self._reader.select(chain, query)
+        text = "".join([self._text_of(chain, piece, query) for piece in selection.pieces])
+        live = chain.live
+        modified = (live.modified if live else chain.generations[0].modified) / 1e9
+        version = self._version_of_all(base, chain) if query.plain else selection.version
+        said: dict[str, object] = {VERSION: version, **links_of(base, query, selection)}
+        if selection.pieces:
+            first, last = selection.pieces[0], selection.pieces[-1]
+            said[WINDOW] = {"begin": first.start, "end": last.end}
+            if first.generation == last.generation:
+                said[WINDOW] = {**said[WINDOW], "size": chain.content(chain.generations.index(last.generation)).size}  # type: ignore[dict-item]
+        contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=said)]
+        contents += self._remarks(chain, selection, said, begins=not query.forward)
+        open_ttl = 0 if query.after else min(TTL, ttl_ms(modified))
+        ttl = LONGEST if selection.closed else open_ttl
+        return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
+
+    def _version_of_all(self, base: str, chain: Chain) -> str:
+        """The version that a log has as a file; as it was when it was opened, so that none is said of another text."""
+        if chain.generations[0].packed:
+            return str(super().version(base))
+        return version_of_file(chain.content(0).status)
+
+    def _text_of(self, chain: Chain, piece: Piece, query: Query) -> str:
+        content = chain.content(chain.generations.index(piece.generation))
+        exact = query.window is not None and query.window.kind == "bytes"
+        return render(piece.data, piece.start, content, redact=self.redact, cut=not exact)
+
+    def _remarks(
+        self, chain: Chain, selection: Selection, said: Mapping[str, object], *, begins: bool
+    ) -> list[t.ResourceContents]:
+        """What is not of the log: how to go on, and what is not there."""
+        notes = list(selection.notes)
+        names = {piece.generation for piece in selection.pieces}
+        if not selection.closed and any(
+            one.packed and chain.content(at).more for at, one in enumerate(chain.generations) if one in names
+        ):
+            notes.append(f"This log is compressed: what is behind {INFLATED >> 20} MiB, or damaged, is left out.")
+        following, previous = said.get(NEXT), said.get(PREVIOUS)
+        if selection.more and following:
+            return [going_on(str(following), " ".join([*notes, "More follows."]))]
+        if begins and not selection.full and selection.before and previous:
+            notes.append(f"For what is before, read {previous}")
+        return [remark(str(following or previous or ""), " ".join(notes))] if notes else []
+
+    # Finding
+
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        """Paths; and what `level`, `since` and `tail` usually are."""
+        known = VALUES.get(argument, ())
+        if known and template == self._filtered:
+            return [one for one in known if one.startswith(value.lower())]
+        return (
+            super().complete(template, argument, value, context) if template in (self.template, self._filtered) else []
+        )
+
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """Logs in pages: a small one as such, a larger one in windows of 256 KiB, so that only the last one changes.
+
+        A small one is what a read of it shows, so that a hit in it leads to its line.
+        """
+        number, position = _document_key(after)
+        found: list[Document] = []
+        entries = self.tree.walk(None)
+        try:
+            for entry in entries:
+                if entry.directory or (position and not _is_behind(entry, position)):
+                    continue
+                first = number if position and entry.parts == position.parts else 0
+                for chunk, document in self._chunks(entry, first):
+                    if len(found) == limit:
+                        return found, f"{chunk}:{write_key(Position(False, entry.parts))}"
+                    found.append(document)
+        finally:
+            entries.close()
+        return found, None
+
+    def _chunks(self, entry: Entry, first: int) -> Iterator[tuple[int, Document]]:
+        uri = self.uri_of(entry.parts)
+        title = "/".join(entry.parts)
+        try:
+            with open_chain(self.tree, entry.parts, self._inflated) as chain:
+                content = None if entry.name.endswith(".gz") else chain.content(0)
+                if content is None or content.size <= SMALL:
+                    if not first:
+                        version = super().version(uri)
+                        yield 0, Document(uri=uri, title=title, version=version, mime_type=mime.TEXT)
+                    return
+                number = -(-content.size // WINDOW_BYTES)
+                for chunk in range(max(first, number - CHUNKS), number):
+                    begin, end = chunk * WINDOW_BYTES, min((chunk + 1) * WINDOW_BYTES, content.size)
+                    ends = content.read(begin, min(1_024, end - begin)) + content.read(
+                        max(begin, end - 1_024), min(1_024, end - begin)
+                    )
+                    version = version_of_bytes(content.generation, begin, end, ends)
+                    asked = f"bytes={begin}-{begin + WINDOW_BYTES - 1}"
+                    yield (
+                        chunk,
+                        Document(
+                            uri=f"{uri}?{asked}", title=f"{title} ({asked})", version=version, mime_type=mime.TEXT
+                        ),
+                    )
+        except (NotServed, Moved, ResourceNotFound):
+            return
+
+    def text(self, uri: str) -> Iterator[str]:
+        """The text of one of `documents` in pieces, without secrets; with the line that goes on behind a window whole.
+
+        Raises:
+            ResourceNotFound: missing or not published, which look the same.
+        """
+        _, parts, directory, query = self._query(uri)
+        if directory:
+            raise ResourceNotFound(uri)
+        window = query.window
+        begin, end = (window.first, (window.last or 0) + 1) if window else (0, INFLATED)
+        while begin < end:
+            read, text = self._chained(uri, parts, partial(self._searched, begin=begin, end=end))
+            if not read:
+                return
+            yield text
+            begin += read
+
+    def _searched(self, chain: Chain, begin: int, end: int) -> tuple[int, str]:
+        if chain.live is None:
+            raise NotServed
+        content = chain.content(0)
+        length = min(WINDOW_BYTES, end - begin)
+        data = content.read(begin, length)
+        tail = b"" if data.endswith(b"\n") else content.read(begin + len(data), 4_096).partition(b"\n")[0]
+        return len(data), render(data + tail, begin, content, redact=self.redact)
+
+    def search(self, query: str, limit: int) -> Hits:
+        """The newest entries with all words of `query`, for each log; in what was written last."""
+        hits = Hits()
+        words = words_of(query)
+        entries = self.tree.walk(None)
+        try:
+            for entry in entries if words else ():
+                if len(hits) >= limit:
+                    hits.cut = f"after {limit:,} logs"
+                    break
+                if not entry.directory and (hit := self._hit(self.uri_of(entry.parts), words)):
+                    hits.append(hit)
+        finally:
+            entries.close()
+        return hits
+
+    def _hit(self, uri: str, words: list[str]) -> Hit | None:
+        try:
+            text = str(self.read(uri).contents[0].text)
+            resource = self.stat(uri)
+        except ResourceNotFound:
+            return None
+        for line in reversed(text.splitlines()):
+            if has_all(line, words):
+                return Hit(uri=uri, title=str(resource.title), snippet=line[:SNIPPET], resource=resource)
+        if has_all(uri, words):
+            return Hit(uri=uri, title=str(resource.title), resource=resource)
+        return None
+
+    def facts(self) -> str:
+        """How many logs there are, and how changes are noticed."""
+        return f"{self.count(COUNTING)._replace(withheld={})}, watched by {self.watched_by}"
+
+    # Watching
+
+    def _shown_by(self, uri: str, watched: int) -> bytes | None:
+        """What a window shows, in short: a version, or where a window that slides with the time ends."""
+        try:
+            _, parts, directory, query = self._query(uri)
+            if directory or query.plain:
+                return None
+            if query.filtered and query.until is None and query.before is None and is_open(query):
+                return self._sifted(uri, parts, query)
+            selection = self._chained(uri, parts, lambda chain: self._reader.select(chain, query))
+        except (ResourceNotFound, InvalidArgument, OSError) as error:
+            return type(error).__name__.encode()
+        if query.since is not None and not selection.closed and selection.pieces:
+            last = selection.pieces[-1]
+            return f"{last.generation.identity} {last.end}".encode()
+        return selection.version.encode()
+
+    def _sifted(self, uri: str, parts: Parts, query: Query) -> bytes:
+        """How often something came that is wanted: only what is new is looked through."""
+        known = self._sieves.get(uri)
+        if known is None:
+            end = self._chained(uri, parts, lambda chain: self._reader.select(chain, Query(window=_LAST)))
+            known = (end.behind, 0)
+        place, number = known
+        more = place is not None
+        while more:
+            later = Query(after=place, level=query.level, text=query.text)
+            new = self._chained(uri, parts, partial(self._reader.select, query=later))
+            number += bool(new.pieces or new.notes)
+            place, more = new.behind, new.more
+        self._sieves[uri] = place, number
+        return str(number).encode()
+
+    def detach(self, uri: str | None) -> None:
+        """Stop telling."""
+        super().detach(uri)
+        self._sieves.pop(uri, None)
+
+    async def close(self) -> None:
+        """Stop watching."""
+        await super().close()
+        self._inflated.close()
+
+
+_LAST = windows.Window("tail", 1)
+
+
+def _document_key(after: str | None) -> tuple[int, Position | None]:
+    if after is None:
+        return 0, None
+    number, _, key = after.partition(":")
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise bad_cursor()
+    return int(number), read_position(key)
+
+
+def _is_behind(entry: Entry, position: Position) -> bool:
+    """Whether a file is at a position of the walk or behind it: files of a directory come before what is deeper."""
+    mine, other = entry.parts, position.parts
+    for depth, (one, two) in enumerate(zip(mine, other, strict=False)):
+        leaf_one, leaf_two = depth == len(mine) - 1, depth == len(other) - 1
+        if leaf_one != leaf_two:
+            return leaf_two
+        if one != two:
+            return one > two
+    return True

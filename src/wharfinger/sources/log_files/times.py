@@ -1,0 +1,154 @@
+"""When a line of a log was written, in the formats that programs use; knows no files.
+
+A time without a zone is taken to be in the zone that the log is said to be in. A line that begins with white space, or
+has no time near its beginning, has none: it belongs to the line before it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+from wharfinger.errors import InvalidArgument
+
+__all__ = ["LOOKED_AT", "read_moment", "time_of"]
+
+LOOKED_AT = 512
+"""Bytes of a line in which its time and level are looked for."""
+NEAR = 96  # bytes of a line in which its time must begin, unless it is JSON
+
+_MONTHS = {
+    name: number
+    for number, name in enumerate(b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)
+}  # fmt: skip
+_MONTH = rb"(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_ISO = re.compile(
+    rb"(?<![0-9])([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[T_ ]([0-9]{2}):([0-9]{2}):([0-9]{2})"
+    rb"(?:[.,]([0-9]{1,9}))?(?: ?(Z|[+-][0-9]{2}:?[0-9]{2})(?![0-9]))?"
+).search
+_APACHE = re.compile(
+    rb"([0-9]{2})/" + _MONTH + rb"/([0-9]{4}):([0-9]{2}):([0-9]{2}):([0-9]{2})(?: ([+-][0-9]{4}))?"
+).search
+_SYSLOG = re.compile(
+    rb"(?<![A-Za-z])" + _MONTH + rb" {1,2}([0-9]{1,2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?"
+    rb"(?: ([0-9]{4})(?![0-9]))?"
+).search
+_KLOG = re.compile(rb"[IWEFD]([0-9]{2})([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?").match
+_EPOCH = re.compile(rb"(?:\[|ts=|time=)?([0-9]{10}(?:\.[0-9]{1,9}|[0-9]{9}|[0-9]{6}|[0-9]{3})?)(?![0-9])").match
+_JSON = re.compile(
+    rb'"(?:@timestamp|timestamp|time|ts|asctime|datetime)"\s{0,4}:\s{0,4}(?:"([^"]{1,64})"|([0-9]{10,19}(?:\.[0-9]{1,9})?))'
+).search
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_AGO = re.compile(r"([0-9]{1,9})([smhdw])").fullmatch
+
+
+def time_of(line: bytes, zone: tzinfo | None = None, now: float | None = None) -> float | None:
+    """The Unix time that a line says near its beginning; None where it says none.
+
+    Args:
+        line: The line, or its first `LOOKED_AT` bytes.
+        zone: The zone of times that name none; the system's own by default.
+        now: A time that the line is not later than, for formats without a year; the present by default.
+    """
+    first = line[:1]
+    if first in (b" ", b"\t", b"", b"\n", b"\r"):
+        return None
+    try:
+        if first == b"{":
+            return _json_time(line[:LOOKED_AT], zone)
+        return _plain_time(line[: NEAR + 40], zone, now)
+    except (ValueError, OverflowError, OSError):  # the 31st of February
+        return None
+
+
+def _plain_time(line: bytes, zone: tzinfo | None, now: float | None) -> float | None:
+    if found := _ISO(line):
+        if found.start() > NEAR:
+            return None
+        year, month, day, hour, minute, second, fraction, offset = found.groups()
+        return _moment(int(year), int(month), int(day), (hour, minute, second), fraction, _offset(offset) or zone)
+    if found := _APACHE(line):
+        day, name, year, hour, minute, second, offset = found.groups()
+        return _moment(int(year), _MONTHS[name], int(day), (hour, minute, second), None, _offset(offset) or zone)
+    if found := _SYSLOG(line):
+        name, day, hour, minute, second, fraction, year = found.groups()
+        clock = (hour, minute, second)
+        if year:
+            return _moment(int(year), _MONTHS[name], int(day), clock, fraction, zone)
+        return _in_some_year(_MONTHS[name], int(day), clock, fraction, zone, now)
+    if found := _KLOG(line):
+        month, day, hour, minute, second, fraction = found.groups()
+        return _in_some_year(int(month), int(day), (hour, minute, second), fraction, zone, now)
+    if found := _EPOCH(line):
+        return _epoch(found[1])
+    return None
+
+
+def _json_time(line: bytes, zone: tzinfo | None) -> float | None:
+    found = _JSON(line)
+    if found is None:
+        return None
+    written, number = found.groups()
+    return _plain_time(written, zone, None) if written else _epoch(number)
+
+
+def _epoch(digits: bytes) -> float:
+    """Seconds; or milli-, micro- or nanoseconds, which have three digits more each."""
+    whole = len(digits.partition(b".")[0])
+    return float(digits) / 10.0 ** max(0, (whole - 10) // 3 * 3)
+
+
+def _offset(written: bytes | None) -> tzinfo | None:
+    if written is None:
+        return None
+    if written == b"Z":
+        return UTC
+    minutes = int(written[1:3]) * 60 + int(written[-2:])
+    return timezone(timedelta(minutes=-minutes if written[:1] == b"-" else minutes))
+
+
+def _moment(
+    year: int, month: int, day: int, clock: tuple[bytes, bytes, bytes], fraction: bytes | None, zone: tzinfo | None
+) -> float:
+    hour, minute, second = map(int, clock)
+    moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=zone).timestamp()
+    return moment + (float(b"0." + fraction) if fraction else 0.0) + (second > 59)
+
+
+def _in_some_year(
+    month: int, day: int, clock: tuple[bytes, bytes, bytes], fraction: bytes | None, zone: tzinfo | None,
+    now: float | None,
+) -> float:  # fmt: skip
+    """The latest year in which this is not to come; a day of grace for clocks and zones that differ."""
+    latest = (time.time() if now is None else now) + 86400
+    year = time.gmtime(latest).tm_year
+    for guess in range(year + 1, year - 8, -1):
+        try:
+            moment = _moment(guess, month, day, clock, fraction, zone)
+        except ValueError:  # the 29th of February
+            continue
+        if moment <= latest:
+            return moment
+    raise ValueError("no such day")
+
+
+def read_moment(name: str, written: str, zone: tzinfo | None = None, now: float | None = None) -> float:
+    """Read a time that a URI gives: ISO 8601, seconds since 1970, or `15m` ago (s, m, h, d, w).
+
+    Raises:
+        InvalidArgument: it is none of these.
+    """
+    if ago := _AGO(written):
+        return (time.time() if now is None else now) - int(ago[1]) * _UNITS[ago[2]]
+    text = written.strip().replace(" ", "+") if re.search(r" [0-9]{2}:?[0-9]{2}$", written.strip()) else written.strip()
+    try:
+        if re.fullmatch(r"[0-9]{9,11}(\.[0-9]{1,9})?", text):
+            return float(text)
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise InvalidArgument(
+            f"{name}={written} is no time: give one such as 2026-11-20T10:00:00Z, or 15m, 2h, 3d for that long ago."
+        ) from None

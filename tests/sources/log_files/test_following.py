@@ -1,0 +1,163 @@
+"""Following logs that another process writes and rotates, and that are cut, replaced and compressed."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from wharfinger.sources.log_files import Follower
+
+LINES = 100_000
+
+HANDLER = """
+    import logging, logging.handlers, sys
+    path, lines = sys.argv[1], int(sys.argv[2])
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=128 << 10, backupCount=1000)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log = logging.getLogger("boats")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    for number in range(lines):
+        log.info("line %d", number)
+"""
+# As logrotate's `copytruncate` does it, by the writer itself, so that nothing is written between copy and cut.
+COPY_TRUNCATE = """
+    import os, shutil, sys
+    path, lines = sys.argv[1], int(sys.argv[2])
+    with open(path, "ab", 0) as log:
+        for number in range(lines):
+            log.write(b"2026-11-20T10:00:00Z INFO line %d\\n" % number)
+            if number % 2_000 == 1_999:
+                for age in range(number // 2_000, 0, -1):
+                    if os.path.exists(f"{path}.{age}"):
+                        os.rename(f"{path}.{age}", f"{path}.{age + 1}")
+                shutil.copyfile(path, f"{path}.1")
+                os.truncate(path, 0)
+"""
+
+
+def numbers(lines: list[bytes]) -> list[int]:
+    assert all(line.endswith(b"\n") for line in lines)
+    return [int(line.rpartition(b" ")[2]) for line in lines]
+
+
+@pytest.mark.parametrize("writer", [HANDLER, COPY_TRUNCATE], ids=["renamed", "copied and cut"])
+def test_every_line_of_a_process_that_rotates_comes_exactly_once(tmp_path: Path, writer: str) -> None:
+    path = tmp_path / "app.log"
+    path.touch()
+    follower = Follower(path)
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(writer), str(path), str(LINES)])
+    found: list[int] = []
+    reads = 0
+    try:
+        while True:
+            ended = process.poll() is not None
+            new = numbers(follower.read())
+            found += new
+            reads += bool(new)
+            if ended and not new:
+                break
+    finally:
+        process.kill()
+        process.wait()
+    assert found == list(range(LINES))
+    assert not follower.lost
+    assert reads > 3
+    assert len(list(tmp_path.iterdir())) > 20
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one 1\ntwo 2\n")
+    return path
+
+
+def add(path: Path, text: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(text)
+
+
+def test_a_line_comes_when_it_is_complete(log: Path) -> None:
+    follower = Follower(log)
+    add(log, b"three")
+    assert follower.read() == []
+    add(log, b" 3\nfour")
+    assert follower.read() == [b"three 3\n"]
+
+
+def test_the_last_line_of_a_rotated_file_is_complete_without_its_end(log: Path) -> None:
+    follower = Follower(log)
+    add(log, b"three 3")
+    log.rename(f"{log}.1")
+    assert follower.read() == []
+    log.write_bytes(b"four 4\n")
+    assert follower.read() == [b"three 3", b"four 4\n"]
+
+
+def test_an_emptied_log_that_grew_beyond_where_it_was_is_read_from_its_beginning(log: Path) -> None:
+    follower = Follower(log)
+    log.write_bytes(b"a whole new line 3\nand one more line 4\n")
+    assert follower.read() == [b"a whole new line 3\n", b"and one more line 4\n"]
+    assert follower.lost
+
+
+def test_a_copy_that_is_not_cut_yet_is_not_read_twice(log: Path) -> None:
+    follower = Follower(log, beginning=True)
+    shutil.copyfile(log, f"{log}.1")
+    assert follower.read() == [b"one 1\n", b"two 2\n"]
+    os.truncate(log, 0)
+    assert follower.read() == []
+    os.rename(f"{log}.1", f"{log}.2")
+    add(log, b"three 3\n")
+    shutil.copyfile(log, f"{log}.1")
+    assert follower.read() == [b"three 3\n"]
+    add(log, b"four 4\n")
+    assert follower.read() == [b"four 4\n"]
+    assert not follower.lost
+
+
+def test_what_was_compressed_meanwhile_is_read_on(log: Path) -> None:
+    follower = Follower(log)
+    position = follower.position
+    add(log, b"three 3\n")
+    Path(f"{log}.2.gz").write_bytes(gzip.compress(log.read_bytes()))
+    log.unlink()
+    Path(f"{log}.1").write_bytes(b"four 4\n")
+    log.write_bytes(b"five 5\n")
+    assert follower.read() == [b"three 3\n", b"four 4\n", b"five 5\n"]
+    assert Follower(log, position).read() == [b"three 3\n", b"four 4\n", b"five 5\n"]
+    assert not follower.lost
+
+
+def test_what_is_gone_is_said_to_be_lost(log: Path) -> None:
+    follower = Follower(log)
+    time.sleep(0.02)  # a file system's clock ticks slowly
+    log.unlink()
+    log.write_bytes(b"nine 9\n")
+    assert follower.read() == [b"nine 9\n"]
+    assert follower.lost
+
+
+def test_a_log_that_comes_later_is_read_from_its_beginning(tmp_path: Path) -> None:
+    follower = Follower(tmp_path / "app.log")
+    assert follower.read() == []
+    (tmp_path / "app.log").write_bytes(b"one 1\n")
+    assert follower.read() == [b"one 1\n"]
+    assert follower.read() == []
+
+
+def test_a_name_that_is_like_a_rotated_one_is_another_log(log: Path) -> None:
+    follower = Follower(log)
+    log.with_name("app-2.log").write_bytes(b"other 1\n")
+    log.with_name("app.log.json").write_bytes(b"other 2\n")
+    add(log, b"three 3\n")
+    assert follower.read() == [b"three 3\n"]

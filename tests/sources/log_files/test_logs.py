@@ -1,0 +1,514 @@
+"""Logs as resources: their end, windows of lines, bytes and time, levels and texts, positions, safety and watching."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.source import Document, UnusableSource
+from wharfinger.sources.log_files import Logs, logs
+from wharfinger.sources.windows import NEXT, PREVIOUS, WINDOW_BYTES
+
+APP = "log://boats/app.log"
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """A log of ten minutes: a line each, every third an error with a traceback."""
+    path = tmp_path / "app.log"
+    with path.open("w") as file:
+        for minute in range(10):
+            file.write(f"2026-11-20T10:{minute:02}:00Z {'ERROR' if minute % 3 == 0 else 'INFO'} line {minute}\n")
+            if minute % 3 == 0:
+                file.write(f"Traceback (most recent call last):\n  Boat: sank at {minute}\n")
+    return path
+
+
+@pytest.fixture
+def boats(tmp_path: Path) -> Iterator[Logs]:
+    source = logs(tmp_path / "*.log", label="boats", timezone="UTC")
+    yield source
+    source._watch.close()
+    source._watch.join()
+
+
+def text(source: Logs, uri: str) -> str:
+    return str(source.read(uri).contents[0].text)
+
+
+def link(source: Logs, uri: str, name: str = NEXT) -> Any:
+    meta = source.read(uri).contents[0].meta
+    assert isinstance(meta, dict)
+    return meta.get(name)
+
+
+def numbers(found: str) -> list[int]:
+    return [int(line.rpartition(" ")[2]) for line in found.splitlines() if " line " in line]
+
+
+def add(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+# What is published
+
+
+def test_only_files_that_match_are_logs(tmp_path: Path, app: Path, boats: Logs) -> None:
+    (tmp_path / "notes.txt").write_text("no")
+    (tmp_path / "link.log").symlink_to(app)
+    os.mkfifo(tmp_path / "pipe.log")
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    assert [resource.uri for resource in boats.page(None, 100)[0]] == ["log://boats", APP]
+    for name in ("notes.txt", "link.log", "pipe.log", "none.log", "%2e%2e/app.log", "app.log/"):
+        began = time.monotonic()
+        with pytest.raises(ResourceNotFound):
+            boats.read(f"log://boats/{name}")
+        assert time.monotonic() - began < 1
+
+
+def test_a_pattern_over_folders_publishes_only_what_is_on_its_way(tmp_path: Path) -> None:
+    for name in ("web-1/access.log", "web-2/access.log", "web-2/deep/access.log", "db/access.log"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    found = [resource.uri for resource in logs(tmp_path / "web-*/*.log", label="all").page(None, 100)[0]]
+    assert found == ["log://all", "log://all/web-1", "log://all/web-1/access.log", "log://all/web-2",
+                     "log://all/web-2/access.log"]  # fmt: skip
+    deep = [resource.name for resource in logs(tmp_path / "**/*.log", label="all").page(None, 100)[0]]
+    assert deep.count("access.log") == 4
+
+
+@pytest.mark.parametrize("pattern", ["none/*.log", "", "*/../*.log"])
+def test_a_pattern_that_cannot_be_is_refused(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(UnusableSource):
+        logs(f"{tmp_path}/{pattern}")
+
+
+def test_an_unknown_zone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableSource, match="UTC"):
+        logs(tmp_path / "*.log", timezone="Mars/Olympus")
+
+
+# Windows
+
+
+def test_a_log_reads_as_its_end_and_leads_to_what_is_before(app: Path, boats: Logs) -> None:
+    app.write_text("".join([f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(20_000)]))
+    found, uri = [], APP
+    while uri:
+        found = numbers(text(boats, uri)) + found
+        uri = link(boats, uri, PREVIOUS)
+    assert found == list(range(20_000))
+    assert len(text(boats, APP)) <= WINDOW_BYTES
+
+
+def test_what_is_before_a_window_goes_on_in_rotated_files(app: Path, boats: Logs) -> None:
+    app.rename(f"{app}.1")
+    Path(f"{app}.2.gz").write_bytes(gzip.compress(b"2026-11-20T09:00:00Z INFO line -1\n"))
+    app.write_text("2026-11-20T11:00:00Z INFO line 10\n")
+    before = link(boats, APP, PREVIOUS)
+    assert numbers(text(boats, before)) == list(range(10))
+    oldest = link(boats, before, PREVIOUS)
+    assert numbers(text(boats, oldest)) == [-1]
+    assert link(boats, oldest, PREVIOUS) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("tail=4", [8, 9]),
+        ("lines=1-3", [0]),
+        ("lines=4-5", [1, 2]),
+        ("since=2026-11-20T10:07:30Z", [8, 9]),
+        ("since=2026-11-20T12:07:00%2B02:00", [7, 8, 9]),
+        ("since=2026-11-20T10:07:00", [7, 8, 9]),
+        ("until=2026-11-20T10:02:00Z", [0, 1]),
+        ("since=2026-11-20T10:02:00Z&until=2026-11-20T10:05:00Z", [2, 3, 4]),
+        ("since=2026-11-20T10:02:00Z&level=error", [3, 6, 9]),
+        ("level=error", [0, 3, 6, 9]),
+        ("level=error&tail=4", [9]),
+        ("text=SANK%20at%206", [6]),
+        ("level=error&text=line%203", [3]),
+        ("level=critical", []),
+        ("tail=3&until=2026-11-20T10:03:00Z", [1, 2]),
+    ],
+)
+def test_a_window_has_what_was_asked_for(app: Path, boats: Logs, query: str, wanted: list[int]) -> None:
+    assert numbers(text(boats, f"{APP}?{query}")) == wanted
+
+
+def test_lines_without_a_time_belong_to_the_one_before(app: Path, boats: Logs) -> None:
+    found = text(boats, f"{APP}?level=error&since=2026-11-20T10:06:00Z&until=2026-11-20T10:07:00Z")
+    assert found.splitlines()[1:] == ["Traceback (most recent call last):", "  Boat: sank at 6"]
+
+
+def test_the_rest_of_an_entry_that_came_later_has_its_level(app: Path, boats: Logs) -> None:
+    add(app, b"2026-11-20T10:20:00Z ERROR line 20\n")
+    following = link(boats, f"{APP}?level=error")
+    add(app, b"Traceback\n  late\n2026-11-20T10:21:00Z INFO line 21\nnot an error\n")
+    assert text(boats, following) == "Traceback\n  late\n"
+
+
+def test_time_relative_to_now(app: Path, boats: Logs) -> None:
+    moments = [time.time() - 60 * minutes for minutes in (50, 20, 5)]
+    app.write_text("".join([f"{moment:.3f} line {number}\n" for number, moment in enumerate(moments)]))
+    assert numbers(text(boats, f"{APP}?since=30m")) == [1, 2]
+    assert numbers(text(boats, f"{APP}?since=30m&until=10m")) == [1]
+
+
+def test_a_window_of_time_spans_rotated_files(app: Path, boats: Logs) -> None:
+    Path(f"{app}.1.gz").write_bytes(gzip.compress(app.read_bytes()))
+    app.write_text("2026-11-20T10:10:00Z INFO line 10\n")
+    assert numbers(text(boats, f"{APP}?since=2026-11-20T10:08:00Z")) == [8, 9, 10]
+
+
+def test_times_in_no_order_are_looked_through_and_said(app: Path, boats: Logs) -> None:
+    lines = [f"2026-11-{10 + number % 9}T10:00:00Z INFO line {number}\n" for number in range(20_000)]
+    app.write_text("".join(lines))
+    result = boats.read(f"{APP}?since=2026-11-18T00:00:00Z&text=line%2017")
+    assert set(numbers(str(result.contents[0].text))) == {
+        number for number in range(20_000) if number % 9 == 8 and str(number).startswith("17")
+    }
+    assert "not in order" in str(result.contents[1].text)
+
+
+def test_a_log_without_times_says_what_to_ask_for(app: Path, boats: Logs) -> None:
+    app.write_text("no time\nat all\n")
+    with pytest.raises(InvalidArgument, match="tail="):
+        boats.read(f"{APP}?since=15m")
+    assert text(boats, f"{APP}?text=ALL") == "at all\n"
+
+
+@pytest.mark.parametrize(
+    "query", ["tail=0", "tail=x", "lines=3-1", "lines=999-", "bytes=9999999-", "since=soon", "level=loud", "text=",
+              "tail=1&lines=1-2", "nobody=knows", "after=x", "since=1h&until=2h", "lines=1-2&since=1h"],
+)  # fmt: skip
+def test_a_window_that_cannot_be_is_told(app: Path, boats: Logs, query: str) -> None:
+    with pytest.raises(InvalidArgument):
+        boats.read(f"{APP}?{query}")
+
+
+# Positions
+
+
+def test_what_came_since_is_read_once_across_rotation(app: Path, boats: Logs) -> None:
+    uri = link(boats, APP)
+    assert text(boats, uri) == ""
+    assert link(boats, uri) == uri
+    add(app, b"a line 10\n")
+    app.rename(f"{app}.1")
+    app.write_text("a line 11\na line 1")
+    assert numbers(text(boats, uri)) == [10, 11]
+    uri = link(boats, uri)
+    add(app, b"2\n")
+    assert numbers(text(boats, uri)) == [12]
+    app.unlink()
+    assert text(boats, link(boats, uri)) == ""
+
+
+def test_a_position_of_another_log_is_lost_and_says_so(app: Path, boats: Logs) -> None:
+    uri = link(boats, APP)
+    app.unlink()
+    app.write_text("all is new line 1\n")
+    result = boats.read(uri)
+    assert result.contents[0].text == "all is new line 1\n"
+    assert "gone" in str(result.contents[1].text)
+
+
+def log_line(moment: bytes, word: bytes, rest: bytes) -> bytes:
+    return b"%s%s %s" % (moment, word, rest.replace(b"\n", b""))
+
+
+lines_of_logs = st.lists(
+    st.builds(
+        log_line,
+        st.sampled_from([b"", b"2026-11-20T10:00:00Z ", b"  "]),
+        st.sampled_from([b"INFO", b"ERROR", b"boat", b""]),
+        st.binary(max_size=30),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(parts=st.lists(lines_of_logs, min_size=1, max_size=6), rotate=st.lists(st.sampled_from("rct-"), max_size=6))
+def test_positions_lose_and_repeat_nothing(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[list[bytes]], rotate: list[str]
+) -> None:
+    """Lines are written in parts; between two parts the log is renamed, copied and cut, or left (`-`)."""
+    directory = tmp_path_factory.mktemp("logs")
+    path = directory / "app.log"
+    path.touch()
+    source = logs(path, label="boats", redact=False)
+    uri = link(source, APP)
+    found: list[str] = []
+    number = 0
+    written: list[bytes] = []
+    for at, part in enumerate(parts):
+        lines = [b"%d %s" % (number + index, line) for index, line in enumerate(part)]
+        number += len(lines)
+        written += lines
+        add(path, b"".join([line + b"\n" for line in lines]))
+        how = rotate[at] if at < len(rotate) else "-"
+        if how in "rc" and path.stat().st_size:
+            for age in range(9, 0, -1):
+                if Path(f"{path}.{age}").exists():
+                    os.rename(f"{path}.{age}", f"{path}.{age + 1}")
+            if how == "r":
+                path.rename(f"{path}.1")
+                path.touch()
+            else:
+                Path(f"{path}.1").write_bytes(path.read_bytes())
+                os.truncate(path, 0)
+        if how != "t":
+            found += text(source, uri).split("\n")[:-1]
+            uri = link(source, uri)
+    found += text(source, uri).split("\n")[:-1]
+    assert [int(line.split(" ")[0]) for line in found] == list(range(number))
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines=lines_of_logs, size=st.integers(1, 400), kind=st.sampled_from(["lines", "bytes"]))
+def test_windows_joined_are_the_log(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], size: int, kind: str
+) -> None:
+    path = tmp_path_factory.mktemp("logs") / "app.log"
+    plain = [line.decode("ascii", "ignore").encode() for line in lines]
+    path.write_bytes(b"".join([line + b"\n" for line in plain]))
+    source = logs(path, label="boats", redact=False)
+    if not path.stat().st_size:
+        return
+    uri = f"{APP}?{kind}={'1' if kind == 'lines' else '0'}-{size}"
+    joined = ""
+    while uri:
+        joined += text(source, uri)
+        uri = link(source, uri)
+    assert joined == text(source, f"{APP}?bytes=0-{path.stat().st_size}")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seconds=st.lists(st.integers(0, 3_000), min_size=1, max_size=300).map(sorted),
+    cuts=st.lists(st.integers(1, 2_999), max_size=4, unique=True).map(sorted),
+    behind=st.integers(0, 3),
+    wide=st.booleans(),
+)
+def test_windows_of_time_joined_are_the_log(
+    tmp_path_factory: pytest.TempPathFactory, seconds: list[int], cuts: list[int], behind: int, wide: bool
+) -> None:
+    path = tmp_path_factory.mktemp("logs") / "app.log"
+    filling = ("x" * 2_000 if wide else "") + "\n  more" * behind
+    entries = [f"{1_795_000_000 + second} line {number}{filling}\n" for number, second in enumerate(seconds)]
+    older = len(entries) // 2
+    Path(f"{path}.1").write_text("".join(entries[:older]))
+    path.write_text("".join(entries[older:]))
+    source = logs(path, label="boats")
+    joined = ""
+    for begin, end in zip([0, *cuts], [*cuts, 3_001], strict=True):
+        uri = f"{APP}?since={1_795_000_000 + begin}&until={1_795_000_000 + end}"
+        known: set[str] = set()
+        while uri and uri not in known:
+            known.add(uri)
+            joined += text(source, uri)
+            uri = link(source, uri)
+    assert joined == "".join(entries)
+
+
+# Safety
+
+
+def test_a_line_of_100_mb_is_cut_and_marked(app: Path, boats: Logs) -> None:
+    with app.open("ab") as file:
+        file.write(b"2026-11-20T10:20:00Z INFO ")
+        file.truncate(100 << 20)
+        file.seek(0, 2)
+        file.write(b"x" * 100 + b"\n2026-11-20T10:30:00Z INFO line 99\n")
+    for query in ("", "?tail=1", "?tail=2", "?since=2026-11-20T10:25:00Z", "?lines=1-20", "?level=info"):
+        began = time.monotonic()
+        found = text(boats, APP + query)
+        assert len(found) < 1 << 20, query
+        assert time.monotonic() - began < 5
+    assert numbers(text(boats, f"{APP}?since=2026-11-20T10:25:00Z")) == [99]
+    app.write_bytes(b"2026-11-20T10:20:00Z INFO " + b"y" * 100_000 + b"\n")
+    assert text(boats, APP).endswith("bytes more in this line]\n")
+
+
+def test_control_characters_are_written_out(app: Path, boats: Logs) -> None:
+    app.write_bytes(b"\x1b[31mred\x07 \xff \xe2\x80\xae\r\nrow\tx\rback\n" + b"\0" * 5000 + b"end\n")
+    assert text(boats, APP) == "\\x1b[31mred\\x07 \\xff \\u202e\r\nrow\tx\\rback\n[5000 NUL bytes]end\n"
+
+
+def test_a_compressed_log_is_read_within_a_bound(tmp_path: Path) -> None:
+    bomb = gzip.compress(b"0" * 1023 + b"\n") + gzip.compress((b"0" * 1023 + b"\n") * 1024 * 128)
+    (tmp_path / "app.log.1.gz").write_bytes(bomb)
+    source = logs(tmp_path / "*.gz", label="boats")
+    result = source.read(f"{APP}.1.gz?lines=1-1")
+    assert result.contents[0].text == "0" * 1023 + "\n"
+    assert len(result.contents) == 1  # all that was asked for is there
+    assert "left out" in str(source.read(f"{APP}.1.gz?lines=1-").contents[-1].text)
+    (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(b"one line 1\n" * 100)[:-12])
+    assert numbers(text(source, f"{APP}.1.gz?lines=1-1")) == [1]
+
+
+def test_what_is_no_file_beside_a_log_is_none_of_it(tmp_path: Path, app: Path, boats: Logs) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("2026-11-20T09:00:00Z INFO line 99\n")
+    Path(f"{app}.1").symlink_to(outside)
+    os.mkfifo(f"{app}.2")
+    Path(f"{app}.3").mkdir()
+    assert link(boats, APP, PREVIOUS) is None
+    assert numbers(text(boats, f"{APP}?since=2026-11-20T08:00:00Z")) == list(range(10))
+
+
+def test_a_log_that_goes_away_while_it_is_read_is_read_or_not_found(app: Path, boats: Logs) -> None:
+    content = app.read_bytes()
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            app.unlink()
+            app.write_bytes(content)
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    answers: set[str] = set()
+    try:
+        for query in ("", "?tail=100", "?since=2026-11-20T10:00:00Z", "?lines=1-100") * 100:
+            try:
+                answers.add(text(boats, APP + query))
+            except (ResourceNotFound, InvalidArgument) as error:
+                answers.add(type(error).__name__)
+    finally:
+        ended.set()
+        thread.join()
+    assert content.decode() in answers
+    assert answers <= {content.decode(), "", "ResourceNotFound", "InvalidArgument"}
+
+
+SECRET = "hunter2hunter2hunter2"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"password={SECRET}",
+        f'{{"password": "{SECRET}", "user": "ann"}}',
+        f"Authorization: Bearer {SECRET}",
+        f"authorization: Basic {SECRET}",
+        f"postgres://ann:{SECRET}@db/boats",
+        f"aws_secret_access_key = {SECRET}",
+        f"api_key: '{SECRET} {SECRET}'",
+        f"Cookie: a={SECRET}; b={SECRET}",
+        f"ghp_{SECRET}",
+        f"GET /?token={SECRET}&x=1",
+        f'\\"client_secret\\":\\"{SECRET}\\"',
+        f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n{SECRET}\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_a_secret_is_not_shown_in_any_window(tmp_path: Path, app: Path, boats: Logs, line: str) -> None:
+    app.write_text(f"2026-11-20T10:00:00Z INFO before\n{line}\nafter\n")
+    found = text(boats, APP)
+    assert "hunter2" not in found
+    assert "[redacted]" in found
+    assert found.startswith("2026-11-20T10:00:00Z INFO before\n")
+    assert found.endswith("\nafter\n")
+    size = app.stat().st_size
+    for begin in range(0, size, 7):
+        assert "hunter2" not in text(boats, f"{APP}?bytes={begin}-{begin + 6}")
+        assert "hunter" not in text(boats, f"{APP}?bytes={begin}-")
+    assert text(boats, f"{APP}?text=hunter2") == ""
+    assert "hunter2" not in "".join(boats.text(APP))
+    assert not [hit for hit in boats.search("hunter2", 10) if hit.snippet]
+    assert "hunter2" in text(logs(tmp_path / "*.log", label="boats", redact=False), APP)
+
+
+# Documents
+
+
+def test_a_hit_in_a_log_leads_to_its_line(app: Path, boats: Logs) -> None:
+    app.write_text("".join([f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(4_000)]))
+    for document in boats.documents(None, 100)[0]:
+        assert "".join(boats.text(document.uri)) in text(boats, document.uri)
+
+
+def test_a_large_log_is_searched_in_windows_of_which_only_the_last_changes(app: Path, boats: Logs) -> None:
+    app.write_text("".join([f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(20_000)]))
+    before, _ = boats.documents(None, 100)
+    assert len(before) == 3
+    add(app, b"2026-11-20T10:00:00Z INFO line 20000\n")
+    after, _ = boats.documents(None, 100)
+    assert [document.version for document in before][:2] == [document.version for document in after][:2]
+    assert before[2].version != after[2].version
+    assert before[2].uri == after[2].uri
+    paged: list[Document] = []
+    key = None
+    while True:
+        page, key = boats.documents(key, 1)
+        paged += page
+        if key is None:
+            break
+    assert paged == after
+    joined = "".join(["".join(boats.text(document.uri)) for document in after])
+    assert "line 12345\n" in joined
+
+
+# Watching
+
+
+def test_a_burst_is_told_once_and_a_window_that_is_over_never(app: Path, boats: Logs, told: Any) -> None:
+    over = f"{APP}?until=2026-11-20T10:02:00Z"
+    tail = f"{APP}?tail=2"
+    errors = f"{APP}?level=error"
+    for uri in (over, tail, errors):
+        boats.stat(uri)
+        boats.attach(uri, told)
+    time.sleep(0.3)  # what was before the watch may be told of
+    told.changes.clear()
+    for number in range(50):
+        add(app, b"2026-11-20T10:30:00Z INFO line %d\n" % number)
+    told.wait_for(tail)
+    add(app, b"2026-11-20T10:31:00Z ERROR line 50\n")
+    told.wait_for(errors)
+    assert over not in told.changes
+    app.rename(f"{app}.1")
+    app.write_text("2026-11-20T11:00:00Z INFO line 51\n")
+    told.wait_for(tail)
+
+
+def test_no_change_of_a_thousand_is_lost(app: Path, boats: Logs) -> None:
+    app.write_bytes(b"")
+    uri = link(boats, APP)
+    changes: list[str | None] = []
+    boats.attach(APP, changes.append)
+    found: list[int] = []
+    for number in range(1_000):
+        add(app, b"line %d\n" % number)
+        if number % 250 == 249:
+            app.rename(f"{app}.{4 - number // 250}")
+            app.touch()
+    deadline = time.monotonic() + 20
+    while len(found) < 1_000 and time.monotonic() < deadline:
+        seen = len(changes)
+        found += [int(line.split()[1]) for line in text(boats, uri).splitlines()]
+        uri = link(boats, uri)
+        while len(changes) == seen and len(found) < 1_000 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert found == list(range(1_000))
+    assert 1 <= len(changes) < 200
+
+
+def test_completion_knows_paths_and_levels(app: Path, boats: Logs) -> None:
+    whole, filtered = [template.uri_template for template in boats.templates]
+    assert boats.complete(whole, "path", "ap", {}) == ["app.log"]
+    assert boats.complete(filtered, "level", "e", {}) == ["error"]
+    assert "1 file" in boats.facts()

@@ -1,0 +1,205 @@
+"""The output of commands as resources: run without a shell, bounded, and ended with all that they started."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.commands import EXIT, Command, command
+from wharfinger.testing import SourceContract
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX's")
+
+
+def python(code: str, **options: Any) -> Command:
+    return command([sys.executable, "-c", code], label="it", **options)
+
+
+def read(source: Command) -> tuple[Any, dict[str, Any], str]:
+    contents = source.read(source.uri).contents
+    meta = contents[0].meta
+    assert isinstance(meta, dict)
+    told: Any = meta[EXIT]
+    return contents[0], told, str(contents[1].text) if len(contents) > 1 else ""
+
+
+def test_the_output_is_the_text() -> None:
+    content, told, said = read(python("print('high water 6.1')"))
+    assert content.text.split() == ["high", "water", "6.1"]
+    assert content.mime_type == "text/plain"
+    assert (told["code"], told["cut"], said) == (0, "", "")
+
+
+def test_a_failure_is_told_with_what_it_complained_about() -> None:
+    content, told, said = read(python("import sys; print('some'); print('no boat', file=sys.stderr); sys.exit(3)"))
+    assert content.text.strip() == "some"
+    assert told["code"] == 3
+    assert "Exit code 3" in said
+    assert "no boat" in said
+
+
+def test_no_shell_reads_the_arguments(tmp_path: Path) -> None:
+    code = "import sys; print(sys.argv[1:])"
+    source = command(f"{sys.executable} -c '{code}' '$HOME' ';' touch '{tmp_path}/x' '*' '`id`'", label="it")
+    assert read(source)[0].text.strip() == repr(["$HOME", ";", "touch", f"{tmp_path}/x", "*", "`id`"])
+    assert not (tmp_path / "x").exists()
+
+
+def test_it_has_no_input_no_secrets_and_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    code = "import os, sys; print(sorted(os.environ), os.getcwd(), repr(sys.stdin.read()))"
+    text = read(python(code, cwd=tmp_path))[0].text
+    assert "AWS" not in text
+    assert "PATH" in text
+    assert str(tmp_path) in text
+    assert text.strip().endswith("''")
+
+
+def test_bytes_come_as_bytes() -> None:
+    content, _, _ = read(python(r"import sys; sys.stdout.buffer.write(b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR')"))
+    assert content.mime_type == "image/png"
+    assert content.blob == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+
+
+def test_an_endless_output_is_cut() -> None:
+    content, told, said = read(python("while True: print('høvel' * 100)", max_bytes=10_001))
+    assert 9_990 <= len(content.text.encode()) <= 10_001
+    assert told["code"] is None
+    assert "10,001 bytes" in said
+
+
+@posix
+@pytest.mark.parametrize("stubborn", ["pass;", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"])
+def test_an_endless_command_is_ended_with_what_it_started(tmp_path: Path, stubborn: str) -> None:
+    child = (
+        f"{stubborn} import os, time; open({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid())); time.sleep(99)"
+    )
+    code = (
+        f"import subprocess, sys; {stubborn} print('up', flush=True); subprocess.run([sys.executable, '-c', {child!r}])"
+    )
+    began = time.monotonic()
+    content, told, said = read(python(code, timeout=2))
+    assert time.monotonic() - began < 6
+    assert content.text == "up\n"
+    assert told["code"] is None
+    assert "after 2 s" in said
+    assert gone(int((tmp_path / "child").read_text()))
+
+
+@posix
+def test_what_a_command_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path) -> None:
+    child = f"import os, time; open({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid())); time.sleep(99)"
+    code = (
+        f"import os, subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); print('up')\n"
+        f"while not os.path.exists({str(tmp_path / 'child')!r}) or not open({str(tmp_path / 'child')!r}).read():"
+        " time.sleep(0.01)"
+    )
+    began = time.monotonic()
+    content, told, _ = read(python(code, timeout=30))
+    assert time.monotonic() - began < 20
+    assert (content.text, told["code"]) == ("up\n", 0)
+    assert gone(int((tmp_path / "child").read_text()))
+
+
+def gone(process: int) -> bool:
+    """Whether a process that was killed is gone, or only waits for its new parent."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+            os.kill(process, 0)
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_readings_at_the_same_time_share_one_run(tmp_path: Path) -> None:
+    code = f"import time; open({str(tmp_path / 'runs')!r}, 'a').write('x'); time.sleep(0.5); print('done')"
+    source = python(code)
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(read(source)[0].text)) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [text.strip() for text in found] == ["done"] * 5
+    assert (tmp_path / "runs").read_text() == "x"
+    read(source)
+    assert (tmp_path / "runs").read_text() == "xx"
+
+
+def test_what_runs_every_so_often_holds_for_as_long(tmp_path: Path) -> None:
+    source = python(f"open({str(tmp_path / 'runs')!r}, 'a').write('x')", every=60)
+    assert source.read(source.uri).ttl_ms == 60_000
+    assert source.read(source.uri).contents[0].text == ""
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_without_every_nothing_runs_for_a_watcher_or_a_search(tmp_path: Path, told: Any) -> None:
+    source = python(f"open({str(tmp_path / 'runs')!r}, 'a').write('x')")
+    source.attach(source.uri, told)
+    source.page(None, 10)
+    source.stat(source.uri)
+    assert [hit.uri for hit in source.search("it", 5)] == ["command://it"]
+    assert source.documents(None, 10) == ([], None)
+    source.detach(source.uri)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("argv", ["", [], "no-such-program-here", "'unclosed", ["echo", "\0"], "/"])
+def test_what_cannot_run_is_refused(argv: Any) -> None:
+    with pytest.raises(UnusableSource):
+        command(argv)
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"max_bytes": 0}, {"every": 0}, {"cwd": "/no/such/folder"}])
+def test_options_that_cannot_be_are_refused(options: Any) -> None:
+    with pytest.raises(UnusableSource):
+        command([sys.executable], **options)
+
+
+def test_a_program_that_went_away_is_told(tmp_path: Path) -> None:
+    program = tmp_path / "boat"
+    program.write_text("#!/bin/sh\necho afloat\n")
+    program.chmod(0o755)
+    source = command([str(program)])
+    if sys.platform != "win32":
+        assert read(source)[0].text == "afloat\n"
+    program.unlink()
+    with pytest.raises(InvalidArgument, match="could not be run"):
+        source.read(source.uri)
+
+
+def test_other_uris_are_not_found() -> None:
+    source = command([sys.executable], label="a b")
+    assert source.uri == "command://a%20b"
+    with pytest.raises(ResourceNotFound):
+        source.read("command://a%20b/x")
+    with pytest.raises(InvalidArgument, match="no windows"):
+        source.read("command://a%20b?tail=1")
+
+
+class TestCommand(SourceContract):
+    missing = "command://it/none"
+
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Iterator[Command]:
+        self.path = tmp_path / "boats.txt"
+        self.path.write_text("one boat\n")
+        yield python(f"print(open({str(self.path)!r}).read())", every=0.3)
+
+    def change(self, source: Any) -> str | None:
+        with self.path.open("a") as file:
+            file.write("one more boat\n")
+        return "command://it"
