@@ -1,0 +1,103 @@
+"""Objects as live resources: S3, ZIP archives, and whatever else fsspec reads. `objects("s3://bucket/prefix")`."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.file_uri import quote
+from wharfinger.sources.labels import usable_label
+from wharfinger.sources.object_store.library import LibraryStore, refuse_scheme
+from wharfinger.sources.object_store.s3 import S3Store
+from wharfinger.sources.object_store.source import Objects
+from wharfinger.sources.object_store.store import StoreFailed, served
+
+__all__ = ["Objects", "StoreFailed", "objects"]
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL).fullmatch
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}").fullmatch
+
+
+def objects(url: str, *, label: str | None = None, **storage_options: Any) -> Objects:
+    """Publish a store of objects: `server.include(objects("s3://bucket/prefix"))`.
+
+    Args:
+        url: `s3://bucket/prefix`, `zip:FILE`, `memory://path`, or another URL that fsspec reads.
+        label: Its name in `zip://label/…`, and for people; the file's, or the bucket's, by default.
+        storage_options: For fsspec's file system, such as `endpoint_url=` or `anon=True`; credentials are better left
+            to the environment.
+
+    Raises:
+        UnusableSource: there is nothing of the kind, or it may not be published.
+        MissingExtra: fsspec, or s3fs, is not installed.
+    """
+    match = _URL(url)
+    if match is None:
+        raise UnusableSource(f"{_safe(url)} is no URL of a store: give s3://bucket/prefix, or zip:FILE.")
+    scheme, slashes, rest = match[1].lower(), match[2], match[3]
+    if label is not None:
+        usable_label(label)
+    if scheme == "zip" and not slashes:
+        return _archive(rest, label)
+    if "::" in url:
+        raise UnusableSource(f"{_safe(url)} wraps one store in another: give that one alone.")
+    refuse_scheme(scheme)
+    if not slashes:
+        raise UnusableSource(f"{scheme}: needs two slashes, as in {scheme}://bucket/prefix.")
+    if "?" in rest or "#" in rest:
+        raise UnusableSource(f"{_safe(url)} has more than a path: leave out what begins with ? or #.")
+    host, _, path = rest.partition("/")
+    if path.rstrip("/") and not served(path.rstrip("/")):
+        raise UnusableSource(f"{_safe(url)} has an odd path: leave out empty parts, . and .. in it.")
+    if scheme in ("s3", "s3a"):
+        return _bucket(host, path.strip("/"), label, storage_options)
+    return _library(scheme, host, path.strip("/"), url, label, storage_options)
+
+
+def _archive(path: str, label: str | None) -> Objects:
+    from wharfinger.sources.object_store.archive import ZipStore
+
+    store = ZipStore(path)
+    name = label if label is not None else os.path.basename(store.path)
+    return Objects(store, uri=f"zip://{quote(name)}/", name=name, title=name)
+
+
+def _bucket(bucket: str, prefix: str, label: str | None, options: dict[str, Any]) -> Objects:
+    if not _BUCKET(bucket):
+        raise UnusableSource(
+            "A bucket is given as s3://bucket/prefix; credentials and endpoints do not belong there: "
+            "use AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL."
+        )
+    store = S3Store(bucket, f"{prefix}/" if prefix else "", options)
+    name = label or bucket
+    return Objects(store, uri=_top("s3", bucket, prefix), name=name, title=label or _title(bucket, prefix))
+
+
+def _library(scheme: str, host: str, path: str, url: str, label: str | None, options: dict[str, Any]) -> Objects:
+    address = host.rpartition("@")[2]
+    top = _top(scheme, address, path)
+    return Objects(
+        LibraryStore(url, top, options), uri=top, name=label or address or scheme, title=label or _title(address, path)
+    )
+
+
+def _top(scheme: str, host: str, path: str) -> str:
+    """The URI of the top directory, which names nobody and nothing secret."""
+    parts = [quote(part) for part in (host, *path.split("/")) if part]
+    return f"{scheme}://{'/'.join(parts)}/" if parts else f"{scheme}:///"
+
+
+def _title(host: str, path: str) -> str:
+    return "/".join(part for part in (host, path) if part) or "objects"
+
+
+def _safe(url: str) -> str:
+    """A URL that may be repeated in an error."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "This"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200] if parts.netloc else url[:200]

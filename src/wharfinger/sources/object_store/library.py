@@ -1,0 +1,194 @@
+"""Objects in any store that fsspec knows; directories are listed one by one, since most of these have no pages.
+
+Nothing of this machine is reached by it: what reads files, wraps other stores or fetches web pages is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from importlib import import_module
+from itertools import islice
+from typing import Any, TypeVar, cast
+
+from wharfinger.errors import MissingExtra
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.object_store.store import Info, ObjectChanged, ObjectContent, StoreFailed, served
+from wharfinger.sources.versions import digest
+from wharfinger.sources.windows import Content
+
+__all__ = ["LibraryStore", "refuse_scheme"]
+
+_FILES = "this machine's files are published as a folder: give its path"
+_PAGES = "web pages are no store: they cannot be listed"
+_WRAPS = "it wraps another store: give that one"
+_REFUSED = {
+    **dict.fromkeys(("file", "local", "asynclocal", "root"), _FILES),
+    **dict.fromkeys(("http", "https", "jupyter", "jlab", "webdav"), _PAGES),
+    **dict.fromkeys(
+        ("simplecache", "filecache", "blockcache", "cached", "dir", "reference", "generic", "dask"), _WRAPS
+    ),
+    **dict.fromkeys(("async_wrapper", "asyncwrapper", "tar", "libarchive", "data", "pyscript", "git", "dvc"), _WRAPS),
+    "zip": "an archive is given as zip:FILE",
+}
+_VERSIONS = ("ETag", "etag", "md5", "md5Hash", "content_hash", "generation", "version_id", "sha", "crc32c")
+_TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "modify", "created")
+
+T = TypeVar("T")
+
+
+def refuse_scheme(scheme: str) -> None:
+    """Refuse what is no store of objects.
+
+    Raises:
+        UnusableSource: `file`, a wrapper, web pages.
+    """
+    why = _REFUSED.get(scheme)
+    if why:
+        raise UnusableSource(f"{scheme}: cannot be published as objects: {why}.")
+
+
+class LibraryStore:
+    """What is below one path of a store. A page costs the listing of each directory that it shows something of."""
+
+    every = 2.0
+
+    def __init__(self, url: str, place: str, options: Mapping[str, Any]) -> None:
+        self.place = place
+        self._lock = threading.Lock()
+        self._fs, self._root = _open(url, place, options)
+        self._prefix = self._root.rstrip("/") + "/"
+
+    # Listing
+
+    def page(self, after: str, limit: int) -> tuple[list[Info], bool]:
+        """Objects by a walk in the order of keys, which opens no directory that lies before `after`."""
+        found = list(islice(self._walk("", after), limit + 1))
+        return found[:limit], len(found) > limit
+
+    def _walk(self, directory: str, after: str) -> Iterator[Info]:
+        for info in self._list(directory):
+            if not info.directory:
+                if info.key > after:
+                    yield info
+            elif info.key > after or after.startswith(info.key):
+                yield from self._walk(info.key, after)
+
+    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[Info], bool]:
+        """One directory."""
+        start = directory + begin
+        found = [info for info in self._list(directory) if info.key.startswith(start) and info.key > after]
+        return found[:limit], len(found) > limit
+
+    def _list(self, directory: str) -> list[Info]:
+        """The entries of a directory in order; a name with something odd in it is none."""
+        path = self._prefix + directory
+        try:
+            entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True, refresh=True))
+        except TypeError:  # an `ls` without refresh, which then has no cache to pass by
+            entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True))
+        except FileNotFoundError:
+            return []
+        infos = (self._info(entry) for entry in entries)
+        inside = (info for info in infos if info is not None and info.key.startswith(directory))
+        return sorted(info for info in inside if _direct(info.key, directory))
+
+    def _info(self, entry: Mapping[str, Any]) -> Info | None:
+        name, kind = str(entry.get("name", "")), entry.get("type")
+        if not name.startswith(self._prefix) or entry.get("islink") or kind not in ("file", "directory"):
+            return None
+        key = name[len(self._prefix) :].rstrip("/")
+        if not served(key):
+            return None
+        return Info(key + "/") if kind == "directory" else _described(key, entry, name)
+
+    def info(self, key: str) -> Info | None:
+        """One object; a path that the library takes for another one is none."""
+        try:
+            entry = self._call(lambda: self._fs.info(self._prefix + key))
+        except FileNotFoundError:
+            return None
+        found = self._info({**entry, "name": entry.get("name") or self._prefix + key})
+        return found if found is not None and found.key == key else None
+
+    def content(self, info: Info) -> Content:
+        """Ranges of an object; whether it is still the same is asked after each."""
+        return ObjectContent(self, info)
+
+    def range(self, info: Info, offset: int, length: int) -> bytes:
+        """Bytes of an object.
+
+        Raises:
+            ObjectChanged: it has another version, or is gone.
+        """
+        try:
+            data = self._call(lambda: self._fs.cat_file(info.handle, start=offset, end=offset + length))
+        except FileNotFoundError:
+            raise ObjectChanged from None
+        now = self.info(info.key)
+        if now is None or now.version != info.version:
+            raise ObjectChanged
+        return cast("bytes", data)[:length]
+
+    def facts(self) -> str:
+        """Nothing: how much there is would have to be counted."""
+        return ""
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _call(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise FileNotFoundError from None
+        except PermissionError:
+            raise StoreFailed(f"{self.place} may not be read: give it other credentials.") from None
+        except TypeError:
+            raise
+        except Exception as error:  # each library has its own; none of their texts is known to hold no secret
+            raise StoreFailed(f"{self.place} does not answer: {type(error).__name__}.") from None
+
+
+def _open(url: str, place: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    try:
+        url_to_fs: Any = import_module("fsspec.core").url_to_fs
+    except ImportError:
+        raise MissingExtra("objects", "Publishing a store of objects") from None
+    fs: Any
+    try:
+        fs, path = url_to_fs(url, **{"use_listings_cache": False, "skip_instance_cache": True, **options})
+    except ImportError as error:
+        raise UnusableSource(f"{place} needs a library that is not installed: {error}.") from None
+    except ValueError:
+        raise UnusableSource(f"{place} is of a kind that fsspec does not know.") from None
+    except Exception as error:
+        raise UnusableSource(f"{place} cannot be opened: {type(error).__name__}.") from None
+    if getattr(fs, "local_file", False) or hasattr(fs, "fs"):
+        raise UnusableSource(f"{place} cannot be published as objects: {_FILES}.")
+    return fs, str(path)
+
+
+def _direct(key: str, directory: str) -> bool:
+    rest = key[len(directory) :]
+    return bool(rest) and "/" not in rest[:-1]
+
+
+def _described(key: str, entry: Mapping[str, Any], name: str) -> Info:
+    size = entry.get("size")
+    tags = [str(entry[field]) for field in _VERSIONS if entry.get(field)]
+    times = [str(_moment(entry[field])) for field in _TIMES if entry.get(field)]
+    known = "\0".join([str(size), *tags, *times]) if tags or times else ""
+    version = digest(known) if known else ""
+    return Info(key, int(size) if size is not None else None, _modified(entry), version, name)
+
+
+def _modified(entry: Mapping[str, Any]) -> float | None:
+    moments = (_moment(entry.get(field)) for field in _TIMES)
+    return next((moment for moment in moments if isinstance(moment, float)), None)
+
+
+def _moment(value: object) -> object:
+    """A time in seconds where it is one: a list may have it in another form than one object has."""
+    return value.timestamp() if isinstance(value, datetime) else float(value) if isinstance(value, int) else value

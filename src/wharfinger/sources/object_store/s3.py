@@ -1,0 +1,232 @@
+"""Objects in S3, or what speaks like it: listed by the store's own pages, read in ranges that must match their ETag."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
+from datetime import datetime
+from importlib import import_module
+from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+from wharfinger.errors import MissingExtra
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.object_store.store import Info, ObjectChanged, ObjectContent, StoreFailed, behind
+from wharfinger.sources.windows import Content
+
+__all__ = ["S3Store"]
+
+DEADLINE = 30.0
+"""Seconds of one call, with everything that is tried again; a thread never waits longer."""
+CONNECT, READ, TRIES = 5, 15, 2
+CLOSING = 2.0
+PAGE = 1_000  # keys that S3 lists at once at most
+
+T = TypeVar("T")
+
+
+class S3Store:
+    """A bucket, or what is below a prefix of it. Credentials are found as every tool of AWS finds them."""
+
+    every = 2.0
+
+    def __init__(self, bucket: str, prefix: str, options: Mapping[str, Any]) -> None:
+        try:
+            import_module("s3fs")
+        except ImportError:
+            raise MissingExtra("objects", "Publishing a bucket") from None
+        self.bucket = bucket
+        self.prefix = prefix
+        self.place = f"s3://{bucket}/{prefix}"
+        self._options = _bounded(options)
+        self._lock = threading.Lock()
+        self._opened: Any = None
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse what cannot become readable by waiting; a store that does not answer now may do so later."""
+        try:
+            self._call("list_objects_v2", Bucket=self.bucket, MaxKeys=1, Prefix=self.prefix)
+        except FileNotFoundError:
+            raise UnusableSource(f"There is no bucket {self.bucket} at {self._endpoint()}.") from None
+        except _Refused as error:
+            raise UnusableSource(
+                f"{self.place} may not be listed ({error}): give credentials by AWS_PROFILE or AWS_ACCESS_KEY_ID "
+                "and AWS_SECRET_ACCESS_KEY, or anon=True where it is public."
+            ) from None
+        except StoreFailed:
+            pass
+
+    # Listing
+
+    def page(self, after: str, limit: int) -> tuple[list[Info], bool]:
+        """Objects in the store's own order, which is that of their keys."""
+        answer = self._list(after, limit)
+        found = [self._listed(item) for item in answer.get("Contents", ())]
+        return [info for info in found if info.key], bool(answer.get("IsTruncated"))
+
+    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[Info], bool]:
+        """One directory, which the store itself tells apart by the delimiter."""
+        start = behind(after) if after.endswith("/") else after
+        answer = self._list(start, limit + 1, directory + begin, "/")
+        found = [self._listed(item) for item in answer.get("Contents", ())]
+        found += [Info(common["Prefix"][len(self.prefix) :]) for common in answer.get("CommonPrefixes", ())]
+        return sorted(info for info in found if info.key > after and info.key != directory), bool(
+            answer.get("IsTruncated")
+        )
+
+    def _list(self, after: str, limit: int, prefix: str = "", delimiter: str = "") -> dict[str, Any]:
+        arguments: dict[str, Any] = {"Prefix": self.prefix + prefix, "MaxKeys": min(limit, PAGE)}
+        if after:
+            arguments["StartAfter"] = self.prefix + after
+        if delimiter:
+            arguments["Delimiter"] = delimiter
+        try:
+            return cast("dict[str, Any]", self._call("list_objects_v2", Bucket=self.bucket, **arguments))
+        except (FileNotFoundError, _Refused) as error:
+            raise StoreFailed(f"{self.place} cannot be listed now: {_reason(error)}") from None
+
+    def _listed(self, item: Mapping[str, Any]) -> Info:
+        return Info(
+            item["Key"][len(self.prefix) :], item["Size"], _seconds(item.get("LastModified")), _tag(item), item["Key"]
+        )
+
+    def info(self, key: str) -> Info | None:
+        """One object by HEAD; forbidden is like missing."""
+        try:
+            head = self._call("head_object", Bucket=self.bucket, Key=self.prefix + key)
+        except (FileNotFoundError, _Refused):
+            return None
+        return Info(key, head["ContentLength"], _seconds(head.get("LastModified")), _tag(head), self.prefix + key)
+
+    def content(self, info: Info) -> Content:
+        """Ranges of one version of an object."""
+        return ObjectContent(self, info)
+
+    def range(self, info: Info, offset: int, length: int) -> bytes:
+        """Bytes of an object, of the version that was looked at.
+
+        Raises:
+            ObjectChanged: it has another version, or is gone.
+        """
+        asked = {"Range": f"bytes={offset}-{offset + length - 1}", **_matching(info.version)}
+
+        async def get(fs: Any) -> bytes:
+            answer = await fs._call_s3("get_object", Bucket=self.bucket, Key=info.handle, **asked)
+            try:
+                return cast("bytes", await answer["Body"].read())
+            finally:
+                answer["Body"].close()
+
+        try:
+            return self._run(get)
+        except (FileNotFoundError, _Changed):
+            raise ObjectChanged from None
+        except _Refused as error:
+            raise StoreFailed(f"{self.place}{info.key} cannot be read: {_reason(error)}") from None
+
+    def facts(self) -> str:
+        """Nothing: how much there is would have to be counted."""
+        return ""
+
+    # Calling
+
+    def _call(self, method: str, **arguments: object) -> Any:
+        return self._run(lambda fs: fs._call_s3(method, **arguments))
+
+    def _run(self, call: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Run a call on the library's own loop; whatever it raises becomes one of ours, without its text's secrets."""
+        errors: Any = import_module("botocore.exceptions")
+        timeout: Any = import_module("fsspec.exceptions").FSTimeoutError
+        library: Any = import_module("fsspec.asyn")
+        fs = self._filesystem()
+        try:
+            return cast("T", library.sync(library.get_loop(), call, fs, timeout=DEADLINE))
+        except FileNotFoundError:
+            raise
+        except PermissionError as error:
+            raise _Refused(_code(error) or "access denied") from None
+        except errors.NoCredentialsError:
+            raise _Refused("there are no credentials") from None
+        except (timeout, TimeoutError, ConnectionError, errors.HTTPClientError) as error:
+            raise StoreFailed(f"{self._endpoint()} does not answer: {type(error).__name__}.") from None
+        except errors.BotoCoreError as error:
+            raise StoreFailed(f"{self._endpoint()} cannot be asked: {type(error).__name__}.") from None
+        except OSError as error:
+            code = _code(error)
+            if code in ("PreconditionFailed", "412", "InvalidRange", "416"):
+                raise _Changed from None
+            raise StoreFailed(f"{self._endpoint()} failed: {code or type(error).__name__}.") from None
+
+    def _filesystem(self) -> Any:
+        with self._lock:
+            if self._opened is None:
+                s3fs: Any = import_module("s3fs")
+                self._opened = s3fs.S3FileSystem(**self._options)
+                self._opened.retries = TRIES
+            return self._opened
+
+    def _endpoint(self) -> str:
+        fs = self._opened
+        client = getattr(fs, "_s3", None)
+        url = urlsplit(client.meta.endpoint_url if client is not None else self._options.get("endpoint_url") or "")
+        return f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}" if url.hostname else "S3"
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            fs, self._opened = self._opened, None
+        creator = getattr(fs, "_s3creator", None)
+        if creator is not None:  # on the loop that its connections belong to, whichever loop this is called on
+            loop = import_module("fsspec.asyn").get_loop()
+            closing = asyncio.run_coroutine_threadsafe(creator.__aexit__(None, None, None), loop)
+            with suppress(TimeoutError, FutureTimeout):
+                closing.result(CLOSING)
+
+
+class _Refused(Exception):
+    """The store does not want to; `str()` is its code."""
+
+
+class _Changed(Exception):
+    """A condition of ours does not hold any more."""
+
+
+def _bounded(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with bounds of time, and without caches: neither of lists nor of instances that others share.
+
+    It is asked on the library's loop only, as a coroutine; else it would close itself on whichever loop it is lost on.
+    """
+    config = {
+        "connect_timeout": CONNECT,
+        "read_timeout": READ,
+        "retries": {"total_max_attempts": TRIES, "mode": "standard"},
+        **options.get("config_kwargs", {}),
+    }
+    ours = {"asynchronous": True, "config_kwargs": config}
+    return {"use_listings_cache": False, "skip_instance_cache": True, **options, **ours}
+
+
+def _tag(item: Mapping[str, Any]) -> str:
+    return str(item.get("ETag") or "").strip('"')
+
+
+def _matching(tag: str) -> dict[str, str]:
+    return {"IfMatch": f'"{tag}"'} if tag else {}
+
+
+def _seconds(moment: object) -> float | None:
+    return moment.timestamp() if isinstance(moment, datetime) else None
+
+
+def _code(error: BaseException) -> str:
+    """The code that the store gave, which is a word of its documentation."""
+    response: Any = getattr(error.__cause__ or error, "response", None)
+    return str(response["Error"].get("Code", "")) if response else ""
+
+
+def _reason(error: BaseException) -> str:
+    return "it is not there." if isinstance(error, FileNotFoundError) else f"{error}."

@@ -1,0 +1,385 @@
+"""A store of objects as live resources: listed in pages, read in windows, completed, searched and watched.
+
+Refuses to know how a store is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import TypeVar
+
+from wharfinger import types as t
+from wharfinger.errors import ResourceNotFound
+from wharfinger.server import mime
+from wharfinger.server.source import VERSION, Changed, Document, Hit, Hits, Source
+from wharfinger.sources import freshness
+from wharfinger.sources.cursors import bad_cursor
+from wharfinger.sources.decoding import text_pieces
+from wharfinger.sources.directories import CHILDREN, listing_text, summaries
+from wharfinger.sources.file_uri import UnreadableUri, quote, split_path
+from wharfinger.sources.matching import COMPLETIONS, has_all, line_with, words_of
+from wharfinger.sources.object_store.ahead import Ahead
+from wharfinger.sources.object_store.describing import describe
+from wharfinger.sources.object_store.store import (
+    Info,
+    ObjectChanged,
+    Store,
+    StoreFailed,
+    UnreadableObject,
+    outline,
+    served,
+    signature,
+    writable,
+)
+from wharfinger.sources.polling import Polling
+from wharfinger.sources.shown import many, shown
+from wharfinger.sources.windows import Content, LineIndexes, parse, read_content, split_query
+
+__all__ = ["SIGNED", "Objects"]
+
+SIGNED = 10_000
+"""Objects that are looked through to tell whether the list changed; what is added behind them is not told."""
+STEP = 1_000  # objects asked for at once where they are only looked through
+ROUNDS = 10  # questions to the store for one page; odd names may fill some answers
+TRIES = 3  # readings of what changes while it is read
+KEY = "k:"  # of positions in lists
+LONGEST = 4_096  # characters of a position
+
+TEXT = 8 << 20
+"""Bytes of one object whose text is searched."""
+SEARCH_SECONDS, SEARCH_BYTES = 2.0, 64 << 20  # of a search without an index
+
+T = TypeVar("T")
+
+
+class Objects(Source):
+    """The source that `objects()` makes. Its methods may be called from several threads at once."""
+
+    def __init__(self, store: Store, *, uri: str, name: str, title: str) -> None:
+        self.store = store
+        self.name = name
+        self.title = title
+        self.uri = uri
+        """Ends with a slash, as all directories here: a store may have an object of the same name."""
+        self.place = store.place
+        self.template = f"{uri}{{+path}}"
+        self.templates = [
+            t.ResourceTemplate(
+                uri_template=self.template,
+                name=title,
+                title=f"Any object or directory in {title}",
+                description="Key of an object, each part percent-encoded, or of a directory with a slash at its end.",
+            )
+        ]
+        self._lines = LineIndexes()
+        self._polling = Polling(f"objects {title}", self._look, every=store.every)
+
+    def __repr__(self) -> str:
+        return f"<Objects {self.place}>"
+
+    def claims(self, uri: str) -> bool:
+        """Whether this URI is of this store, existing or not."""
+        return uri.startswith(self.uri) or uri.partition("?")[0] == self.uri[:-1]
+
+    def uri_of(self, key: str) -> str:
+        """The URI of an object, or of a directory, whose key ends with a slash."""
+        return self.uri + "/".join([quote(part) for part in key.split("/")])
+
+    def _locate(self, uri: str) -> str:
+        """The key that a URI without a query means; of the top directory the empty one."""
+        if uri in (self.uri, self.uri[:-1]):
+            return ""
+        try:
+            parts, slashed = split_path(uri[len(self.uri) :])
+        except UnreadableUri:
+            raise ResourceNotFound(uri) from None
+        if not parts or not uri.startswith(self.uri):
+            raise ResourceNotFound(uri)
+        key = "/".join(parts)
+        if not writable(key):
+            raise ResourceNotFound(uri)
+        return key + ("/" if slashed else "")
+
+    # Listing
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """At most `limit` objects and directories in the order of their keys, and the key of the next page."""
+        position = _position(after)
+        found = [self._resource(Info(""))] if after is None else []
+        for _ in range(ROUNDS):
+            if len(found) >= limit:
+                return found, KEY + position
+            objects, more = self.store.page(position, max(1, limit - len(found)))
+            for info in outline(objects, position):
+                if len(found) >= limit:
+                    return found, KEY + position
+                if served(info.key):
+                    found.append(self._resource(info))
+                position = info.key
+            if not more:
+                return found, None
+            position = max([position, *(info.key for info in objects[-1:])])
+        return found, KEY + position
+
+    def children(
+        self, uri: str, after: str | None = None, limit: int = CHILDREN
+    ) -> tuple[list[t.Resource], str | None]:
+        """What is directly in a directory, in the order of the keys.
+
+        Raises:
+            ResourceNotFound: there is no such directory.
+        """
+        base, query = split_query(uri)
+        directory = self._directory(base)
+        if query or directory is None:
+            raise ResourceNotFound(uri)
+        infos, more = self._level(directory, _position(after), limit)
+        return [self._resource(info) for info in infos], KEY + infos[-1].key if more and infos else None
+
+    def _level(self, directory: str, after: str, limit: int, begin: str = "") -> tuple[list[Info], bool]:
+        """Entries of a directory that a URI can name."""
+        found: list[Info] = []
+        for _ in range(ROUNDS):
+            infos, more = self.store.level(directory, begin, after, limit - len(found))
+            found += [info for info in infos if served(info.key)]
+            if not more or not infos or len(found) >= limit:
+                return found[:limit], more or len(found) > limit
+            after = infos[-1].key
+        return found, True
+
+    def _directory(self, uri: str) -> str | None:
+        """The key of the directory that a URI means; None where it is none."""
+        key = self._locate(uri)
+        directory = key if not key or key.endswith("/") else key + "/"
+        there = not key or self.store.level(directory, "", "", 1)[0] or self.store.info(directory)
+        return directory if there else None
+
+    def _resource(self, info: Info, uri: str = "") -> t.Resource:
+        return describe(info, uri or self.uri_of(info.key), self.title)
+
+    def stat(self, uri: str) -> t.Resource:
+        """What is known of a URI without reading it.
+
+        Raises:
+            ResourceNotFound: missing, or not served, which look the same.
+            StoreFailed: the store does not answer.
+        """
+        base, query = split_query(uri)
+        parse(query)
+        info = self._object(base)
+        if info is None:
+            directory = self._directory(base)
+            if query or directory is None:
+                raise ResourceNotFound(uri)
+            info = Info(directory, version=self._signed(directory))
+        self._polling.saw(uri, info.version)
+        return self._resource(info, uri)
+
+    def _object(self, uri: str) -> Info | None:
+        key = self._locate(uri)
+        return self.store.info(key) if key and not key.endswith("/") else None
+
+    # Reading
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        """An object, whole or in windows, or a directory's listing with one more content for each child.
+
+        Raises:
+            ResourceNotFound: missing, or not served, which look the same.
+            InvalidArgument: there is no such window, or the object cannot be read; the message says why.
+            StoreFailed: the store does not answer.
+        """
+        base, query = split_query(uri)
+        window = parse(query)
+
+        def contents(info: Info, content: Content) -> t.ReadResourceResult:
+            name = info.key.rpartition("/")[2]
+            meta = {VERSION: info.version} if info.version else {}
+            lines = self._lines.of(info.key, info.version, content)
+            found = read_content(uri, base, name, content, window, meta=meta, lines=lines)
+            ttl = freshness.ttl_ms(info.modified)
+            return t.ReadResourceResult(contents=found, ttl_ms=ttl, cache_scope=self.cache_scope)
+
+        found = self._unchanged(base, contents)
+        if found is not None:
+            return found
+        directory = self._directory(base)
+        if query or directory is None:
+            raise ResourceNotFound(uri)
+        return self._read_directory(uri, directory)
+
+    def _unchanged(self, uri: str, use: Callable[[Info, Content], T]) -> T | None:
+        """Use an object's content in one version; None where there is no object."""
+        for _ in range(TRIES):
+            info = self._object(uri)
+            if info is None:
+                return None
+            try:
+                return use(info, Ahead(self.store.content(info)))
+            except ObjectChanged:
+                continue
+        raise StoreFailed(f"{uri} changes faster than it can be read: try again later.")
+
+    def _read_directory(self, uri: str, directory: str) -> t.ReadResourceResult:
+        infos, more = self._level(directory, "", CHILDREN)
+        children = [self._resource(info) for info in infos]
+        folders = sum(info.directory for info in infos)
+        counted = f"{many(folders, 'folder')} and {many(len(infos) - folders, 'object')}"
+        where = shown(f"{self.title}/{directory}")
+        text = listing_text(where, f"more than {counted}" if more else counted, children, self.template if more else "")
+        meta: dict[str, object] = {VERSION: signature(infos)}
+        contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=meta), *summaries(children)]
+        return t.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope=self.cache_scope)
+
+    # Finding
+
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        """Keys of one directory that begin with `value`; directories end with `/`."""
+        if argument != "path" or template != self.template:
+            return []
+        head, slash, typed = value.rpartition("/")
+        try:
+            parts = split_path(head)[0] if head else ()
+            begin = split_path(typed)[0][0] if typed else ""
+        except (UnreadableUri, IndexError):
+            return []
+        if slash and not parts:
+            return []
+        directory = "".join([f"{part}/" for part in parts])
+        infos, _ = self._level(directory, "", COMPLETIONS, begin)
+        return [self.uri_of(info.key)[len(self.uri) :] for info in infos]
+
+    def search(self, query: str, limit: int) -> Hits:
+        """Objects whose key has every word of `query`, then those whose text has; within bounds of time and bytes."""
+        words = words_of(query)
+        hits = Hits()
+        ends, left = time.monotonic() + SEARCH_SECONDS, SEARCH_BYTES
+        others: list[Info] = []
+        for info in self._every() if words and limit > 0 else ():
+            if has_all(info.key, words):
+                hits.append(self._hit(info, ""))
+            elif _searched(info):
+                others.append(info)
+            if len(hits) >= limit:
+                return hits
+            if time.monotonic() > ends:
+                hits.cut = f"after {SEARCH_SECONDS:g} s"
+                return hits
+        for info in others:
+            if time.monotonic() > ends or left <= 0:
+                hits.cut = f"after {SEARCH_SECONDS:g} s" if left > 0 else f"after {SEARCH_BYTES >> 20} MiB of text"
+                return hits
+            text = "".join(self._text(info))
+            left -= len(text)
+            if has_all(text, words):
+                hits.append(self._hit(info, line_with(text, words)))
+                if len(hits) >= limit:
+                    return hits
+        return hits
+
+    def _every(self) -> Iterator[Info]:
+        """All objects that are served."""
+        position, more = "", True
+        while more:
+            infos, more = self.store.page(position, STEP)
+            yield from (info for info in infos if served(info.key) and not info.directory)
+            more = more and bool(infos)
+            position = infos[-1].key if infos else position
+
+    def _hit(self, info: Info, snippet: str) -> Hit:
+        return Hit(uri=self.uri_of(info.key), title=info.key, snippet=snippet, resource=self._resource(info))
+
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """Objects that may be text, as far as their name and size tell, in pages."""
+        infos, more = self.store.page(_position(after), limit)
+        documents = [
+            Document(
+                uri=self.uri_of(info.key),
+                title=info.key,
+                version=info.version,
+                mime_type=mime.by_name(info.key.rpartition("/")[2]),
+            )
+            for info in infos
+            if served(info.key) and _searched(info)
+        ]
+        return documents, KEY + infos[-1].key if more and infos else None
+
+    def text(self, uri: str) -> Iterator[str]:
+        """The text of an object in pieces; nothing where it is none, or cannot be read."""
+        info = self._object(split_query(uri)[0])
+        if info is None:
+            raise ResourceNotFound(uri)
+        return self._text(info)
+
+    def _text(self, info: Info) -> Iterator[str]:
+        try:
+            yield from text_pieces(self.store.content(info))
+        except (ObjectChanged, UnreadableObject, StoreFailed):
+            return
+
+    # Watching
+
+    def facts(self) -> str:
+        """How much there is where that is known, and how changes are noticed."""
+        try:
+            return ", ".join(filter(None, (self.store.facts(), f"watched by {self._polling.means}")))
+        except StoreFailed as error:
+            return str(error)
+
+    def _look(self, uri: str | None) -> Hashable:
+        if uri is None:
+            return signature(self._first(SIGNED))
+        base = split_query(uri)[0]
+        info = self._object(base)
+        if info is not None:
+            return info.version
+        directory = self._directory(base)
+        if directory is None:
+            raise ResourceNotFound(uri)
+        return self._signed(directory)
+
+    def _signed(self, directory: str) -> str:
+        return signature(self._level(directory, "", CHILDREN)[0])
+
+    def _first(self, number: int) -> Iterator[Info]:
+        for count, info in enumerate(self._every()):
+            if count >= number:
+                return
+            yield info
+
+    def attach(self, uri: str | None, changed: Changed) -> None:
+        """Tell `changed` when this URI's content changes, or the list, by looking every few seconds."""
+        self._polling.attach(uri, changed)
+
+    def detach(self, uri: str | None) -> None:
+        """Stop telling."""
+        self._polling.detach(uri)
+
+    async def close(self) -> None:
+        """Stop watching, and let connections go."""
+        self._polling.close()
+        await asyncio.to_thread(self.store.close)
+
+
+def _position(after: str | None) -> str:
+    """The key behind which a list goes on.
+
+    Raises:
+        InvalidArgument: it is none of ours.
+    """
+    if after is None:
+        return ""
+    if not after.startswith(KEY) or len(after) > LONGEST or not writable(after):
+        raise bad_cursor()
+    return after[len(KEY) :]
+
+
+def _searched(info: Info) -> bool:
+    """Whether an object may be text that is searched."""
+    kind = mime.by_name(info.key.rpartition("/")[2])
+    return not kind.startswith(_NO_TEXT) and (info.size is None or info.size <= TEXT)
+
+
+_NO_TEXT = ("image/p", "image/j", "image/g", "image/w", "audio/", "video/", "font/")

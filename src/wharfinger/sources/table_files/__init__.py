@@ -1,0 +1,70 @@
+"""Files with tables as live resources: CSV, TSV, JSON Lines and Parquet. `tables("sales")`."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.ignore import Choice
+from wharfinger.sources.labels import default_label, usable_label
+from wharfinger.sources.table_files.engine import UnreadableTable
+from wharfinger.sources.table_files.formats import FORMATS, format_of
+from wharfinger.sources.table_files.source import Tables
+
+__all__ = ["Tables", "UnreadableTable", "tables"]
+
+_WILD = re.compile(r"[*?\[]").search
+
+
+def tables(path: str | os.PathLike[str], *, label: str | None = None) -> Tables:
+    """Publish files with tables: `server.include(tables("sales"))`.
+
+    Args:
+        path: A file, a folder with such files in it at any depth, or a pattern such as `sales/2026-*.csv`.
+        label: Its name in URIs, `table://label/…`; the folder's own name by default.
+
+    Raises:
+        UnusableSource: there is nothing of the kind, or the label cannot be in a URI.
+        MissingExtra: duckdb is not installed.
+    """
+    given = os.fsdecode(os.fspath(path))
+    root, patterns, depth = _chosen(given)
+    deeper = [f"/{'*/' * depth}"] if depth else []
+    name = usable_label(default_label(root) if label is None else label)
+    return Tables(root, name, Choice(patterns, deeper), given if os.path.isabs(given) else os.path.realpath(given))
+
+
+def _chosen(given: str) -> tuple[str, list[str], int]:
+    """The folder that is published, patterns of what in it, and how many parts their paths have; 0 for any number."""
+    resolved = os.path.realpath(given)
+    if os.path.isdir(resolved):
+        return resolved, [f"*.{_any_case(ending)}" for ending in FORMATS], 0
+    if os.path.isfile(resolved):
+        if not format_of(resolved):
+            raise UnusableSource(f"{resolved} is no table by its name: {_ENDINGS} are.")
+        return os.path.dirname(resolved), ["/" + _escaped(os.path.basename(resolved))], 1
+    if not _WILD(given):
+        raise UnusableSource(f"There is no file or folder {resolved}.")
+    return _pattern(given)
+
+
+def _pattern(given: str) -> tuple[str, list[str], int]:
+    parts = given.replace(os.sep, "/").split("/")
+    first = next(at for at, part in enumerate(parts) if _WILD(part))
+    root = os.path.realpath("/".join(parts[:first]) or ("/" if given.startswith("/") else "."))
+    if not os.path.isdir(root) or ".." in parts[first:]:
+        raise UnusableSource(f"There is no folder {root}, in which {given} would be looked for.")
+    return root, ["/" + "/".join(parts[first:])], 0 if "**" in parts else len(parts) - first
+
+
+_ENDINGS = ", ".join(f".{ending}" for ending in FORMATS)
+
+
+def _any_case(ending: str) -> str:
+    return "".join(f"[{letter}{letter.upper()}]" for letter in ending)
+
+
+def _escaped(name: str) -> str:
+    """A name as a pattern that only this name matches."""
+    return re.sub(r"([\\*?\[\]!# ])", r"\\\1", name)

@@ -1,0 +1,99 @@
+"""DuckDB as a reader of files below one folder, and of nothing else: it downloads, writes and configures nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from wharfinger.errors import InternalError, InvalidArgument, MissingExtra
+
+__all__ = ["Engine", "UnreadableTable", "literal", "path_of"]
+
+SECONDS = 10.0
+"""Time of one statement, which is interrupted then."""
+MEMORY, THREADS = "256MB", 2
+
+_SETTINGS = (
+    "temp_directory = ''",
+    "enable_external_file_cache = false",
+    "preserve_insertion_order = true",
+    "allow_community_extensions = false",
+    "allowed_directories = [{root}]",
+    "enable_external_access = false",
+    "lock_configuration = true",
+)
+_OUR_PATH = re.compile(r"[\"']?/proc/self/fd/\d+[\"']?")
+_LINE = re.compile(r"on Line: (\d+)")
+_NOISE = re.compile(r"^(?:[A-Z]\w+ )*Error:\s*|^CSV Error on Line: \d+|^Original Line:.*|^Possible .*|^LINE \d+:.*")
+
+
+class UnreadableTable(InvalidArgument):
+    """The file is no table that can be read; the message says why, and where."""
+
+
+class Engine:
+    """One DuckDB in memory, for several threads at once. It may read below `root`."""
+
+    def __init__(self, root: str) -> None:
+        try:
+            import duckdb
+        except ImportError:
+            raise MissingExtra("tables", "Publishing tables") from None
+        self._errors: Any = duckdb.Error
+        self._interrupted: Any = duckdb.InterruptException
+        self._connection: Any = duckdb.connect(
+            ":memory:",
+            config={
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "memory_limit": MEMORY,
+                "threads": str(THREADS),
+            },
+        )
+        inside = os.path.join(root, "")
+        for setting in _SETTINGS:
+            self._connection.execute(f"SET {setting.format(root=literal(inside))}")
+
+    def ask(self, name: str, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a statement, which bounds them itself; `name` is the file's, for errors.
+
+        Raises:
+            UnreadableTable: DuckDB cannot read the file.
+            InternalError: it took too long.
+        """
+        cursor = self._connection.cursor()
+        timer = threading.Timer(SECONDS, cursor.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            rows: list[tuple[Any, ...]] = cursor.execute(statement, list(parameters)).fetchall()
+            return rows
+        except self._interrupted:
+            raise InternalError(f"{name}: this took longer than {SECONDS:g} s, and was ended.") from None
+        except self._errors as error:
+            raise UnreadableTable(f"{name} cannot be read: {_reason(str(error))}") from None
+        finally:
+            timer.cancel()
+            cursor.close()
+
+
+def path_of(descriptor: int, path: str) -> str:
+    """A path that means this open file, whatever happens to its name; its own path where a system has none."""
+    ours = f"/proc/self/fd/{descriptor}"
+    return ours if os.path.exists(ours) else path
+
+
+def literal(text: str) -> str:
+    """A text in a statement."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _reason(said: str) -> str:
+    """What DuckDB says of a file, in a line, without the content it repeats and the settings it proposes."""
+    line = _LINE.search(said)
+    lines = [_NOISE.sub("", _NOISE.sub("", text.strip())).strip() for text in said.splitlines()]
+    words = _OUR_PATH.sub("", next((text for text in lines if text), "it is damaged"))[:300].rstrip(".")
+    return f"line {line[1]}: {words}." if line else f"{words}."

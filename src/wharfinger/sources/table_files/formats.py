@@ -1,0 +1,323 @@
+"""CSV, JSON Lines and Parquet: their columns, and a range of their rows as lines of JSON.
+
+A value of a CSV file is a number where its column is one and it can be written as one, else the text that is there.
+A row of JSON Lines is the line itself. What is in a Parquet file has its own types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.server import encodings, mime
+from wharfinger.sources.file_content import FileContent
+from wharfinger.sources.line_index import LineIndex, NotReached
+from wharfinger.sources.sql_database.rendering import clean, json_line, number, render, unique_names
+from wharfinger.sources.table_files.engine import Engine, UnreadableTable, literal
+
+__all__ = ["FORMATS", "Column", "OpenFile", "Table", "format_of"]
+
+SAMPLED = 20_480  # rows by which DuckDB tells the types of columns
+CELL = 64 << 10
+"""Characters of one value; a longer one is cut, and says so."""
+LINE = 4 << 20
+"""Bytes of one row in its file at most."""
+COUNTED = 8 << 20
+"""Bytes of a file whose rows are counted for its overview, where its footer does not tell."""
+BLOCK = 256 << 10
+HEAD = 1 << 20  # bytes by which an encoding is told
+
+
+class Column(NamedTuple):
+    """A column, and its type as DuckDB calls it."""
+
+    name: str
+    type: str
+
+
+class OpenFile(NamedTuple):
+    """A file that is open while it is used: `path` means it to DuckDB."""
+
+    name: str
+    path: str
+    content: FileContent
+    lines: LineIndex
+
+
+class Table(Protocol):
+    """One version of a file. It may be used again with another `OpenFile` of that version."""
+
+    columns: list[Column]
+    details: dict[str, Any]
+    """What else there is to know of the form."""
+
+    def count(self, engine: Engine, file: OpenFile) -> int | None:
+        """The number of rows, where it costs little to know."""
+        ...
+
+    def rows(self, engine: Engine, file: OpenFile, first: int, number: int, columns: Sequence[str]) -> Iterator[str]:
+        """At most `number` rows from the row `first` on (1 is the first), each a line of JSON."""
+        ...
+
+
+# CSV
+
+# Only what is a number in JSON as it stands: 007 is none, and may be a code.
+_WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,39})").fullmatch
+_FLOAT = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?").fullmatch
+_BOOLEAN = {"true": True, "false": False}
+_WHOLES = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "UHUGEINT"))
+
+
+class Csv:
+    """Text in columns. All values are read as text: a late value of another kind is no reason to read nothing."""
+
+    def __init__(self, engine: Engine, file: OpenFile) -> None:
+        encoding = _csv_encoding(file)
+        given = f"null_padding = true, max_line_size = {LINE}, encoding = '{_ENCODINGS[encoding]}', quote = '\"'"
+        try:
+            told = _told_of(engine, file, given)
+        except UnreadableTable:  # such as lines that end in two ways; of others it would misread some quotes
+            given += ", strict_mode = false"
+            told = _told_of(engine, file, given)
+        if told[1] == "'":  # a character of some value, by which it counts too many columns
+            told = _told_of(engine, file, f"{given}, escape = '\"'")
+        delimiter, escape, header, skipped, columns = told
+        # Quotes may come behind what was looked at. What else it takes for an escape is a character of some value.
+        escape = escape if escape == "\\" else '"'
+        names = unique_names(column["name"] for column in columns)
+        self.columns = [Column(name, column["type"]) for name, column in zip(names, columns, strict=True)]
+        self.details: dict[str, Any] = {"delimiter": delimiter, "header": header, "encoding": encoding}
+        if skipped:
+            self.details["skippedLines"] = skipped
+        types = ", ".join(f"'c{position}': 'VARCHAR'" for position in range(len(names)))
+        self._source = (
+            f"read_csv(?, {given}, auto_detect = false, columns = {{{types}}}, "
+            f"delim = {literal(delimiter)}, escape = '{escape}', header = {str(bool(header)).lower()}, "
+            f"skip = {int(skipped)}, parallel = false)"
+        )
+
+    def count(self, engine: Engine, file: OpenFile) -> int | None:
+        """Counted where the file is small."""
+        if file.content.size > COUNTED:
+            return None
+        return int(engine.ask(file.name, f"SELECT count(*) FROM {self._source}", [file.path])[0][0])  # noqa: S608
+
+    def rows(self, engine: Engine, file: OpenFile, first: int, number: int, columns: Sequence[str]) -> Iterator[str]:
+        """What lies before `first` is read again: some 150 ms for a million rows."""
+        positions = [at for at, column in enumerate(self.columns) if column.name in columns]
+        shown = ", ".join(f"c{position}" for position in positions)
+        statement = f"SELECT {shown} FROM {self._source} LIMIT ? OFFSET ?"  # noqa: S608 - names and literals of ours
+        kinds = [_VALUES.get(self.columns[at].type, clean_cell) for at in positions]
+        names = [self.columns[at].name for at in positions]
+        for row in engine.ask(file.name, statement, [file.path, number, first - 1]):
+            cells = [None if cell is None else kind(cell) for kind, cell in zip(kinds, row, strict=True)]
+            yield json_line(names, cells)
+
+
+def _told_of(engine: Engine, file: OpenFile, given: str) -> tuple[Any, ...]:
+    """What DuckDB makes of a CSV file: delimiter, escape, whether it has a header, lines before it, columns.
+
+    Raises:
+        UnreadableTable: nothing.
+    """
+    known = ", delim = '\t'" if file.name.lower().endswith((".tsv", ".tab")) else ""
+    (told,) = engine.ask(
+        file.name,
+        "SELECT Delimiter, Escape, HasHeader, SkipRows, Columns "  # noqa: S608 - literals of ours
+        f"FROM sniff_csv(?, sample_size = {SAMPLED}, {given}{known})",
+        [file.path],
+    )
+    return told
+
+
+def clean_cell(text: str) -> object:
+    """A text as it is."""
+    return render(text, CELL)
+
+
+def _whole(text: str) -> object:
+    return number(int(text)) if _WHOLE(text) else clean_cell(text)
+
+
+def _float(text: str) -> object:
+    return number(float(text)) if _FLOAT(text) else clean_cell(text)
+
+
+def _boolean(text: str) -> object:
+    return _BOOLEAN.get(text.lower(), clean_cell(text))
+
+
+_VALUES: dict[str, Callable[[str], object]] = {
+    **dict.fromkeys(_WHOLES, _whole),
+    "FLOAT": _float,
+    "DOUBLE": _float,
+    "BOOLEAN": _boolean,
+}
+
+
+_ENCODINGS = {"utf-8": "utf-8", "utf-16-le": "utf-16", encodings.WESTERN: "latin-1"}
+"""What DuckDB calls them; of Windows-1252 it reads what is ISO 8859-1 as well."""
+
+
+def _csv_encoding(file: OpenFile) -> str:
+    """The encoding of a file.
+
+    Raises:
+        UnreadableTable: it is no text, or in an encoding that DuckDB does not read.
+    """
+    head = file.content.read(0, HEAD)
+    found = mime.encoding_of(head, len(head) == file.content.size)
+    if found not in _ENCODINGS and file.content.size:
+        why = f"it is in {found}" if found else "it is binary, or does not show its encoding"
+        raise UnreadableTable(f"{file.name} is no text in columns that can be read: {why}. Convert it to UTF-8.")
+    return found or "utf-8"
+
+
+# JSON Lines
+
+
+_DESCRIBE_LINES = (
+    "DESCRIBE SELECT * FROM read_json(?, format = 'newline_delimited', ignore_errors = true, "  # noqa: S608 - a number
+    f"sample_size = 2048, maximum_object_size = {LINE})"
+)
+
+
+class JsonLines:
+    """A value a line. Rows are found by where lines begin, whatever is in them."""
+
+    def __init__(self, engine: Engine, file: OpenFile) -> None:
+        described = (
+            engine.ask(
+                file.name,
+                _DESCRIBE_LINES,
+                [file.path],
+            )
+            if file.content.size
+            else []
+        )
+        self.columns = [Column(clean(row[0]), row[1]) for row in described]
+        self.details: dict[str, Any] = {}
+
+    def count(self, engine: Engine, file: OpenFile) -> int | None:
+        """Counted where the file is small."""
+        if file.content.size > COUNTED:
+            return None
+        data = file.content.read(0, file.content.size)
+        return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+
+    def rows(self, engine: Engine, file: OpenFile, first: int, number: int, columns: Sequence[str]) -> Iterator[str]:
+        """The lines themselves, or of each what the columns name."""
+        try:
+            begin = file.lines.find(file.content, first)
+        except NotReached as error:
+            raise InvalidArgument(
+                f"{file.name}: row {first:,} was not reached in time, only row {error.line:,}: ask again to go on."
+            ) from None
+        if begin.line < first:
+            return
+        everything = len(columns) == len(self.columns)
+        for row, line in zip(range(first, first + number), _lines(file, begin.offset), strict=False):
+            yield _json_row(file.name, row, line, None if everything else columns)
+
+
+def _lines(file: OpenFile, offset: int) -> Iterator[bytes]:
+    """The lines from a place on, where a line begins."""
+    left = b""
+    while offset < file.content.size:
+        data = file.content.read(offset, BLOCK)
+        if not data:
+            break
+        offset += len(data)
+        *complete, left = (left + data).split(b"\n")
+        yield from complete
+        if len(left) > LINE:
+            raise UnreadableTable(f"{file.name} has a line of more than {LINE >> 20} MiB.")
+    if left:
+        yield left
+
+
+def _json_row(name: str, row: int, line: bytes, columns: Sequence[str] | None) -> str:
+    line = line.strip().removeprefix(b"\xef\xbb\xbf")
+    if not line:
+        return "\n"
+    try:
+        if columns is None:
+            msgspec.json.decode(line)
+            return line.decode() + "\n"
+        found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableTable(f"{name} cannot be read: line {row}: {error}") from None
+    return msgspec.json.encode({column: found.get(column) for column in columns}).decode() + "\n"
+
+
+# Parquet
+
+_PLAIN = _WHOLES | {"UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "BLOB"}
+_NESTED = re.compile(r"STRUCT|MAP|UNION|\]$|JSON|VARIANT")
+_NO_JSON = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|nan|Infinity|inf)\b')
+
+
+class Parquet:
+    """Columns with types of their own, and a footer that knows how many rows there are."""
+
+    def __init__(self, engine: Engine, file: OpenFile) -> None:
+        described = engine.ask(file.name, "DESCRIBE SELECT * FROM read_parquet(?)", [file.path])
+        self._names = [str(row[0]) for row in described]
+        self.columns = [Column(name, row[1]) for name, row in zip(unique_names(self._names), described, strict=True)]
+        self.details: dict[str, Any] = {}
+
+    def count(self, engine: Engine, file: OpenFile) -> int | None:
+        """What the footer says."""
+        statement = "SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata(?)"
+        return int(engine.ask(file.name, statement, [file.path])[0][0])
+
+    def rows(self, engine: Engine, file: OpenFile, first: int, number: int, columns: Sequence[str]) -> Iterator[str]:
+        """Groups of rows that lie before `first` are passed over."""
+        positions = [at for at, column in enumerate(self.columns) if column.name in columns]
+        shown = ", ".join(_selected(self._names[at], self.columns[at].type) for at in positions)
+        names = [self.columns[at].name for at in positions]
+        nested = [bool(_NESTED.search(self.columns[at].type)) for at in positions]
+        statement = f"SELECT {shown} FROM read_parquet(?) LIMIT ? OFFSET ?"  # noqa: S608 - quoted names
+        for row in engine.ask(file.name, statement, [file.path, number, first - 1]):
+            cells = [_nested(cell) if deep else render(cell, CELL) for deep, cell in zip(nested, row, strict=True)]
+            yield json_line(names, cells)
+
+
+def _selected(name: str, kind: str) -> str:
+    """A column in a form that is the same in every program: what JSON has no word for becomes text."""
+    quoted = '"' + name.replace('"', '""') + '"'
+    if _NESTED.search(kind):
+        return f"to_json({quoted})::VARCHAR"
+    return quoted if kind in _PLAIN else f"{quoted}::VARCHAR"
+
+
+def _nested(text: str | None) -> object:
+    if text is None or len(text) > CELL:
+        return render(text, CELL)
+    return msgspec.Raw(_NO_JSON.sub(_as_string, clean(text)).encode())
+
+
+def _as_string(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith('"') else f'"{match[0]}"'
+
+
+FORMATS: dict[str, tuple[str, Callable[[Engine, OpenFile], Table]]] = {
+    "csv": ("CSV", Csv),
+    "tsv": ("TSV", Csv),
+    "tab": ("TSV", Csv),
+    "jsonl": ("JSON Lines", JsonLines),
+    "ndjson": ("JSON Lines", JsonLines),
+    "parquet": ("Parquet", Parquet),
+}
+"""What the end of a file's name says of its form."""
+
+
+def format_of(name: str) -> str:
+    """The key of `FORMATS` that a file's name has; empty where it has none."""
+    ending = name.rpartition(".")[2].lower() if "." in name[1:] else ""
+    return ending if ending in FORMATS else ""

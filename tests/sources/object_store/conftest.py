@@ -1,0 +1,141 @@
+"""Real stores with the same few objects: a local server that speaks S3, an archive, and memory."""
+
+from __future__ import annotations
+
+import logging
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import boto3
+import fsspec
+import pytest
+from moto.server import ThreadedMotoServer
+
+from wharfinger.sources.object_store import Objects, objects
+
+CONTENT = {
+    "README.md": b"# Charts\n\nSoundings in fathoms.\n",
+    "a/b.txt": b"in a directory of the same name\n",
+    "a.txt": b"between the two\n",
+    "empty": b"",
+    "harbours/hull.csv": b"port,high\nHull,6.1\n",
+    "harbours/north/buoy.png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+    "harbours/æøå ?#%.txt": "Smørrebrød\n".encode(),
+}
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    """A server that speaks S3."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> str:
+    """Credentials and an endpoint as an operator gives them."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "harbourmaster")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secretfathoms")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    return endpoint
+
+
+@pytest.fixture
+def client(aws: str) -> Any:
+    """Somebody else who uses the store."""
+    return boto3.client("s3")
+
+
+class Bucket:
+    """A new bucket of a store, and what is put there."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.name = f"charts-{uuid4().hex[:12]}"
+        client.create_bucket(Bucket=self.name)
+
+    def put(self, key: str, data: bytes) -> None:
+        self.client.put_object(Bucket=self.name, Key=f"prefix/{key}", Body=data)
+
+    def remove(self, key: str) -> None:
+        self.client.delete_object(Bucket=self.name, Key=f"prefix/{key}")
+
+    def publish(self, **options: Any) -> Objects:
+        return objects(f"s3://{self.name}/prefix", **options)
+
+
+class Memory:
+    """A new place in memory."""
+
+    def __init__(self) -> None:
+        self.fs = fsspec.filesystem("memory")
+        self.name = f"charts-{uuid4().hex[:12]}"
+
+    def put(self, key: str, data: bytes) -> None:
+        self.fs.pipe_file(f"/{self.name}/prefix/{key}", data)
+
+    def remove(self, key: str) -> None:
+        self.fs.rm_file(f"/{self.name}/prefix/{key}")
+
+    def publish(self, **options: Any) -> Objects:
+        return objects(f"memory://{self.name}/prefix", **options)
+
+
+class Archive:
+    """An archive that is written anew with each change, beside the old one, which it then replaces."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.content: dict[str, bytes] = {}
+
+    def put(self, key: str, data: bytes) -> None:
+        self.content[key] = data
+        self.write()
+
+    def remove(self, key: str) -> None:
+        del self.content[key]
+        self.write()
+
+    def write(self) -> None:
+        new = self.path.with_suffix(".new")
+        with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
+            for key, data in self.content.items():
+                archive.writestr(key, data)
+        new.replace(self.path)
+
+    def publish(self, **options: Any) -> Objects:
+        return objects(f"zip:{self.path}", **options)
+
+
+Place = Bucket | Memory | Archive
+
+
+@pytest.fixture(params=["s3", "memory", "zip"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """One of the three with `CONTENT`."""
+    makers: dict[str, Callable[[], Place]] = {
+        "s3": lambda: Bucket(request.getfixturevalue("client")),
+        "memory": Memory,
+        "zip": lambda: Archive(tmp_path / "charts.zip"),
+    }
+    made = makers[request.param]()
+    for key, data in CONTENT.items():
+        made.put(key, data)
+    return made
+
+
+@pytest.fixture
+def source(place: Place) -> Iterator[Objects]:
+    published = place.publish()
+    yield published
+    published._polling.close()
+    published.store.close()

@@ -1,0 +1,202 @@
+"""Archives that were made to lead out of themselves, to fill a memory, or that are broken."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.object_store import Objects, archive, objects
+
+
+def entry(name: str, mode: int = 0) -> zipfile.ZipInfo:
+    """A member of any name, which `zipfile` would mend otherwise."""
+    info = zipfile.ZipInfo("x", (2026, 7, 1, 12, 0, 0))
+    info.filename = name
+    info.external_attr = mode << 16
+    return info
+
+
+def pack(path: Path, *members: tuple[zipfile.ZipInfo, bytes], method: int = zipfile.ZIP_DEFLATED) -> Objects:
+    with zipfile.ZipFile(path, "w", method) as packed:
+        for info, data in members:
+            info.compress_type = method
+            packed.writestr(info, data)
+    return objects(f"zip:{path}")
+
+
+def listed(source: Objects) -> list[str]:
+    return [resource.uri for resource in source.page(None, 1_000)[0]]
+
+
+def test_names_that_lead_out_are_withheld(tmp_path: Path) -> None:
+    bad = ["../up", "a/../../up", "/etc/passwd", "C:/x", "C:x", "..\\up", "\\\\host\\x", "./x", "a//b", "..", "a/./b"]
+    source = pack(tmp_path / "a.zip", (entry("in.txt"), b"in"), *((entry(name), b"out") for name in bad))
+    assert listed(source) == ["zip://a.zip/", "zip://a.zip/in.txt"]
+    assert source.facts() == "1 member (11 with unsafe names, or links), watched by polling every 1 s"
+    for path in (
+        "../up",
+        "%2e%2e/up",
+        "/etc/passwd",
+        "%2Fetc%2Fpasswd",
+        "C:/x",
+        "C%3A/x",
+        "..%5Cup",
+        "a/%2e%2e/in.txt",
+    ):
+        with pytest.raises(ResourceNotFound):
+            source.read(source.uri + path)
+
+
+def test_links_and_devices_are_withheld(tmp_path: Path) -> None:
+    kinds = [stat.S_IFLNK | 0o777, stat.S_IFCHR | 0o666, stat.S_IFIFO | 0o666]
+    members = [(entry(f"odd{number}", mode), b"/etc/passwd") for number, mode in enumerate(kinds)]
+    source = pack(tmp_path / "a.zip", *members, (entry("file", stat.S_IFREG | 0o644), b"in"))
+    assert listed(source) == ["zip://a.zip/", "zip://a.zip/file"]
+    with pytest.raises(ResourceNotFound):
+        source.read("zip://a.zip/odd0")
+
+
+def test_a_bomb_is_told_and_not_inflated(tmp_path: Path) -> None:
+    source = pack(tmp_path / "a.zip", (entry("bomb.txt"), b"\0" * (64 << 20)), (entry("ok.txt"), b"ok"))
+    with pytest.raises(InvalidArgument, match=r"bomb.txt declares 67,108,864 bytes made of 65,\d+, which is how"):
+        source.read("zip://a.zip/bomb.txt")
+    assert list(source.text("zip://a.zip/bomb.txt")) == []
+    assert source.read("zip://a.zip/ok.txt").contents[0].text == "ok"
+
+
+def forge_size(path: Path, name: bytes, size: int) -> None:
+    """Have the directory and the header of a member declare another size."""
+    data = bytearray(path.read_bytes())
+    local, central = data.index(b"PK\x03\x04"), data.rindex(b"PK\x01\x02")
+    assert data[local + 30 : local + 30 + len(name)] == name
+    struct.pack_into("<I", data, local + 22, size)
+    struct.pack_into("<I", data, central + 24, size)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_member_of_another_size_than_declared_is_told(tmp_path: Path, size: int) -> None:
+    pack(tmp_path / "a.zip", (entry("liar"), os.urandom(500) * 40)).store.close()
+    forge_size(tmp_path / "a.zip", b"liar", size)
+    with pytest.raises(InvalidArgument, match="liar is damaged"):
+        objects(f"zip:{tmp_path}/a.zip").read("zip://a.zip/liar")
+
+
+def test_what_lies_behind_the_bound_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "INFLATED", 1 << 20)
+    source = pack(tmp_path / "a.zip", (entry("long.txt"), os.urandom(1 << 20).hex().encode()))
+    assert source.read("zip://a.zip/long.txt?bytes=0-9").contents[0].text
+    with pytest.raises(InvalidArgument, match="at most its first 1 MiB are inflated"):
+        source.read("zip://a.zip/long.txt?bytes=2000000-2000009")
+
+
+def test_an_encrypted_member_is_told(tmp_path: Path) -> None:
+    pack(tmp_path / "a.zip", (entry("secret"), b"x")).store.close()
+    data = bytearray((tmp_path / "a.zip").read_bytes())
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(mark) + offset] |= 1
+    (tmp_path / "a.zip").write_bytes(data)
+    source = objects(f"zip:{tmp_path}/a.zip")
+    assert listed(source) == ["zip://a.zip/", "zip://a.zip/secret"]
+    with pytest.raises(InvalidArgument, match="secret is encrypted"):
+        source.read("zip://a.zip/secret")
+
+
+def test_a_damaged_member_is_told(tmp_path: Path) -> None:
+    pack(tmp_path / "a.zip", (entry("a"), os.urandom(5000).hex().encode())).store.close()
+    data = bytearray((tmp_path / "a.zip").read_bytes())
+    data[40:44] = b"\xff\xff\xff\xff"
+    (tmp_path / "a.zip").write_bytes(data)
+    with pytest.raises(InvalidArgument, match="a is damaged"):
+        objects(f"zip:{tmp_path}/a.zip").read("zip://a.zip/a")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no archive at all" * 99, b"PK\x05\x06" + b"\xff" * 18])
+def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(UnusableSource, match="is no ZIP archive"):
+        objects(f"zip:{tmp_path}/a.zip")
+
+
+def test_a_directory_that_claims_to_be_huge_is_not_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with path.open("wb") as file:
+        file.truncate(200 << 20)
+        file.seek(0, os.SEEK_END)
+        file.write(b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 1, 1, 100 << 20, 100 << 20, 0))
+    with pytest.raises(UnusableSource, match="its directory has more than 32 MiB"):
+        objects(f"zip:{path}")
+
+
+@pytest.mark.parametrize("path", ["none.zip", ".", "fifo"])
+def test_what_is_no_file_is_refused(tmp_path: Path, path: str) -> None:
+    if path == "fifo":
+        os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(UnusableSource, match="There is no file"):
+        objects(f"zip:{tmp_path / path}")
+
+
+def test_an_archive_that_is_replaced_or_gone_is_seen_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    source = pack(path, (entry("a"), b"old"))
+    assert source.read("zip://a.zip/a").contents[0].text == "old"
+    pack(path, (entry("a"), b"newer"), (entry("b"), b"b")).store.close()
+    assert source.read("zip://a.zip/a").contents[0].text == "newer"
+    assert len(listed(source)) == 3
+    path.unlink()
+    with pytest.raises(Exception, match=r"a\.zip cannot be read: No such file"):
+        source.read("zip://a.zip/a")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_windows_of_a_large_member_cost_what_they_read(tmp_path: Path, method: int) -> None:
+    lines = b"".join(b"%07d fathoms\n" % number for number in range(400_000))
+    source = pack(tmp_path / "a.zip", (entry("long.txt"), lines), method=method)
+    began = time.monotonic()
+    uri, pieces = "zip://a.zip/long.txt?bytes=0-", []
+    while uri:
+        content = source.read(uri).contents[0]
+        pieces.append(str(content.text))
+        uri = str(content.meta.get("wharfinger/next", "")) if isinstance(content.meta, dict) else ""
+    assert "".join(pieces).encode() == lines
+    assert time.monotonic() - began < 10
+
+
+def test_several_threads_read_one_archive(tmp_path: Path) -> None:
+    members = [(entry(f"{number}.txt"), f"{number} ".encode() * 50_000) for number in range(8)]
+    source = pack(tmp_path / "a.zip", *members)
+    wrong: list[int] = []
+
+    def read(number: int) -> None:
+        for _ in range(20):
+            (content,) = source.read(f"zip://a.zip/{number}.txt").contents
+            if content.text != f"{number} " * 50_000:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_fifty_thousand_members_are_listed_quickly(tmp_path: Path) -> None:
+    source = pack(tmp_path / "a.zip", *((entry(f"d{n % 50}/{n}.txt"), b"") for n in range(50_000)))
+    source.page(None, 100)
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        source.page(None, 100)
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.1
+    assert len(source.children("zip://a.zip/")[0]) == 50

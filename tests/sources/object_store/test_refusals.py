@@ -1,0 +1,67 @@
+"""What is no store of objects, or would lead somewhere else, is refused with what to give instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources import objects
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("file:///etc", "published as a folder"),
+        ("local:///etc", "published as a folder"),
+        ("FILE:///etc", "published as a folder"),
+        ("http://169.254.169.254/latest", "web pages"),
+        ("https://127.0.0.1/x", "web pages"),
+        ("simplecache::s3://bucket/x", "wraps one store"),
+        ("filecache::file:///etc", "wraps one store"),
+        ("zip://x::file:///etc/a.zip", "wraps one store"),
+        ("s3::file:///etc", "wraps one store"),
+        ("simplecache://s3", "wraps another store"),
+        ("dir:///etc", "wraps another store"),
+        ("reference://x", "wraps another store"),
+        ("tar:///x.tar", "wraps another store"),
+        ("zip://x", "zip:FILE"),
+        ("nobody://x/y", "does not know"),
+        ("s3:bucket", "needs two slashes"),
+        ("s3://", "given as s3://bucket/prefix"),
+        ("s3://bucket/a/../b", "odd path"),
+        ("s3://bucket/a//b", "odd path"),
+        ("memory://a/../b", "odd path"),
+        ("s3://bucket/x?versionId=1", "leave out what begins"),
+        ("s3://key:word@bucket/x", "do not belong there"),
+        ("charts", "no URL of a store"),
+        ("", "no URL of a store"),
+    ],
+)
+def test_it_is_refused(url: str, said: str) -> None:
+    with pytest.raises(UnusableSource) as caught:
+        objects(url)
+    assert said in str(caught.value)
+    assert "word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("label", ["", ".", "..", "a/b", "a\0"])
+def test_a_label_that_cannot_be_in_a_uri_is_refused(tmp_path: Path, label: str) -> None:
+    with pytest.raises(UnusableSource, match="choose another label"):
+        objects(f"zip:{tmp_path}/a.zip", label=label)
+
+
+def test_a_password_of_another_store_is_in_no_uri(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Quiet(fsspec.AbstractFileSystem):
+        protocol = "quiet"
+
+    fsspec.register_implementation("quiet", Quiet, clobber=True)
+    source = objects("quiet://pilot:hush@host:22/charts")
+    said = [source.uri, source.place, source.name, source.title, repr(source), str(source.templates)]
+    assert source.uri == "quiet://host:22/charts/"
+    assert not any("hush" in text for text in said)
+    with pytest.raises(Exception, match="quiet://host:22/charts/ does not answer") as caught:
+        source.page(None, 10)
+    assert "hush" not in str(caught.value)

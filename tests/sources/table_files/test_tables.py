@@ -1,0 +1,384 @@
+"""Tables in files: what is read of them, in which windows, and what is said of files that are broken."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.sources.conftest import Told
+from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.table_files import Tables, UnreadableTable, engine, formats, tables
+from wharfinger.sources.table_files import source as source_module
+from wharfinger.testing import SourceContract
+
+TIDES = 'port,high,day,ok\nHull,6.1,2026-07-01,true\n"Grimsby, Docks",5.9,2026-07-02,false\n,,,\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A table of each format, and what is none."""
+    root = tmp_path / "sales"
+    (root / "old").mkdir(parents=True)
+    (root / "tides.csv").write_text(TIDES)
+    (root / "tides.tsv").write_text("port\thigh\nHull\t6.1\n")
+    (root / "log.jsonl").write_text('{"a": 1, "b": [1.50]}\n{"a": 12345678901234567890, "c": null}\n\n[1]\n')
+    (root / "notes.txt").write_text("no table")
+    (root / "old" / "TIDES.CSV").write_text("a\n1\n")
+    duckdb.execute(
+        "COPY (SELECT i AS id, 'port ' || i AS name FROM range(5000) t(i)) "
+        f"TO '{root}/ports.parquet' (FORMAT parquet, ROW_GROUP_SIZE 2048)"
+    )
+    return root
+
+
+@pytest.fixture
+def source(folder: Path) -> Iterator[Tables]:
+    published = tables(folder)
+    yield published
+    published._watch.close()
+    published._watch.join()
+
+
+def text(source: Tables, path: str) -> str:
+    return str(source.read(source.uri + path).contents[0].text)
+
+
+def rows(source: Tables, path: str) -> list[Any]:
+    return [json.loads(line) for line in text(source, path).splitlines() if line]
+
+
+def everything(source: Tables, path: str) -> list[str]:
+    """All lines, by following the next windows."""
+    found: list[str] = []
+    uri: str | None = source.uri + path
+    while uri:
+        content = source.read(uri).contents[0]
+        found += str(content.text).splitlines()
+        assert isinstance(content.meta, dict)
+        uri = content.meta.get("wharfinger/next")
+    return found
+
+
+def test_only_tables_are_listed(source: Tables) -> None:
+    found = [resource.uri for resource in source.page(None, 100)[0]]
+    names = ["", "/old", "/old/TIDES.CSV", "/log.jsonl", "/ports.parquet", "/tides.csv", "/tides.tsv"]
+    assert sorted(found) == sorted("table://sales" + name for name in names)
+    one_by_one, after = [], None
+    while True:
+        page, after = source.page(after, 1)
+        one_by_one += [resource.uri for resource in page]
+        if after is None:
+            break
+    assert one_by_one == found
+    assert [child.uri for child in source.children("table://sales/old")[0]] == ["table://sales/old/TIDES.CSV"]
+
+
+def test_an_overview_says_what_is_in_a_table(source: Tables) -> None:
+    overview = text(source, "/tides.csv")
+    assert "CSV, 84 B, 4 columns, 3 rows." in overview
+    assert "| high | DOUBLE |" in overview
+    assert "| day | DATE |" in overview
+    assert '{"port":"Hull","high":6.1,"day":"2026-07-01","ok":true}' in overview
+    assert "table://sales/tides.csv?rows=1-200" in overview
+    assert "5,000 rows" in text(source, "/ports.parquet")
+
+
+def test_a_schema_is_json(source: Tables) -> None:
+    schema = json.loads(text(source, "/tides.csv/schema"))
+    assert schema["columns"][1] == {"name": "high", "type": "DOUBLE"}
+    assert (schema["rows"], schema["delimiter"], schema["header"]) == (3, ",", True)
+    assert len(rows(source, "/ports.parquet/sample")) == 20
+
+
+def test_values_are_json(source: Tables) -> None:
+    assert rows(source, "/tides.csv?rows=1-") == [
+        {"port": "Hull", "high": 6.1, "day": "2026-07-01", "ok": True},
+        {"port": "Grimsby, Docks", "high": 5.9, "day": "2026-07-02", "ok": False},
+        {"port": None, "high": None, "day": None, "ok": None},
+    ]
+    assert text(source, "/log.jsonl?rows=1-2").splitlines()[1] == '{"a": 12345678901234567890, "c": null}'
+    assert rows(source, "/tides.tsv?rows=1-1&columns=high") == [{"high": 6.1}]
+
+
+def test_every_type_of_parquet_is_valid_json(folder: Path, source: Tables) -> None:
+    duckdb.execute(
+        f"""COPY (SELECT 'nan'::DOUBLE a, '-inf'::FLOAT b, '\\xAA\\x00'::BLOB c, 1.10::DECIMAL(30,2) d,
+        [1, NULL, 'nan'::DOUBLE] e, {{'x': DATE '2026-01-01', 'y': 'NaN'}} f, TIMESTAMPTZ '2026-01-01 00:00:00+00' h,
+        MAP {{'a': 1}} i, 9007199254740993::BIGINT j, uuid() k, TIME '10:00' m, INTERVAL 3 DAY n, NULL::INTEGER o,
+        'x"y' || chr(10) || chr(1) p, DATE '0044-03-15 (BC)' q, 'Ø' AS "od""d, name") TO '{folder}/types.parquet'"""
+    )
+    (row,) = rows(source, "/types.parquet?rows=1-1")
+    assert (row["a"], row["b"], row["c"], row["d"]) == ("NaN", "-Infinity", {"base64": "qgA="}, "1.10")
+    assert (row["e"], row["f"]) == ([1, None, "NaN"], {"x": "2026-01-01", "y": "NaN"})
+    assert (row["j"], row["o"], row["p"], row['od"d, name']) == ("9007199254740993", None, 'x"y\n\x01', "Ø")
+
+
+@pytest.mark.parametrize("window", ["?rows=1-", "?rows=1-7", "?rows=1-999"])
+@pytest.mark.parametrize("name", ["tides.csv", "log.jsonl", "ports.parquet"])
+def test_windows_joined_are_the_whole(source: Tables, name: str, window: str) -> None:
+    if name == "ports.parquet" and window.endswith("7"):
+        window = "?rows=4000-4007"
+        assert len(everything(source, f"/{name}{window}")) == 1001
+        return
+    whole = {"tides.csv": 3, "log.jsonl": 4, "ports.parquet": 5000}[name]
+    assert len(everything(source, f"/{name}{window}")) == whole
+
+
+VALUES = st.text(st.sampled_from(["a", "b", "1", ",", '"', "\n", " ", "ø", ";", "'"]), max_size=6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(table=st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=30), width=st.integers(1, 7))
+def test_windows_of_any_csv_joined_are_its_rows(tmp_path: Path, table: list[tuple[str, str]], width: int) -> None:
+    written = io.StringIO()
+    writer = csv.writer(written, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerows([("left", "right"), *table])
+    (tmp_path / "t.csv").write_text(written.getvalue(), newline="")
+    source = tables(tmp_path / "t.csv")
+    found = [json.loads(line) for line in everything(source, f"/t.csv?rows=1-{width}")]
+    assert [tuple(str("" if cell is None else cell) for cell in row.values()) for row in found] == table
+
+
+def test_a_window_that_is_too_long_ends_early_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "WINDOW_CHARACTERS", 1000)
+    source = tables(folder)
+    contents = source.read("table://sales/ports.parquet?rows=1-500").contents
+    assert len(contents) == 2
+    assert "To go on, read table://sales/ports.parquet?rows=" in str(contents[1].text)
+    assert len(everything(source, "/ports.parquet?rows=1-500")) == 5000
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("rows=0-5", "no range of rows"),
+        ("rows=5-1", "no range of rows"),
+        ("rows=x", "no range of rows"),
+        ("rows=99-", "has no row 99"),
+        ("columns=none", "It has: port, high, day, ok"),
+        ("lines=1-2", "Ask for ?rows"),
+        ("rows=1-2&rows=1-2", "each name once"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(source: Tables, query: str, said: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        source.read(f"table://sales/tides.csv?{query}")
+    assert said in str(caught.value)
+
+
+BROKEN = {
+    "bad.parquet": (b"PAR1 nothing", "bad.parquet cannot be read: No magic bytes found"),
+    "empty.parquet": (b"", "too small"),
+    "bad.jsonl": (b'{"a":1}\nnonsense\n', "bad.jsonl cannot be read: line 2: JSON is malformed"),
+    "latin.jsonl": (b'{"a":"\xf8"}\n', "line 1"),
+    "binary.csv": (os.urandom(64) + b"\0\1\2", "is no text in columns"),
+    "euro.csv": ("a,b\nHavn på Fyn,1\nkostede 5 €,2\n".encode("cp1252"), "File is not latin-1 encoded"),
+    "late.csv": (b"a,b\n" + b"1,2\n" * 600_000 + b"\xff,2\n", "utf-8"),
+    "long.csv": (b"a,b\n" + b"x" * (5 << 20) + b",1\n", "Maximum line size"),
+    "long.jsonl": (b'"' + b"x" * (5 << 20) + b'"\n', "4 MiB"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_is_told_with_its_place(folder: Path, source: Tables, name: str) -> None:
+    content, said = BROKEN[name]
+    (folder / name).write_bytes(content)
+    with pytest.raises(UnreadableTable) as caught:
+        everything(source, f"/{name}?rows=590000-" if name == "late.csv" else f"/{name}?rows=1-")
+    assert said in str(caught.value)
+    assert "/proc" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (b"a,b\n1,2\n3\n4,5\n", [{"a": 1, "b": 2}, {"a": 3, "b": None}, {"a": 4, "b": 5}]),
+        (b"a,b\r\n1,2\r\n3,4\r\n", [{"a": 1, "b": 2}, {"a": 3, "b": 4}]),
+        (b"a,b\r\n1,2\r\n3,4\n", [{"a": 1, "b": 2}, {"a": 3, "b": 4}]),
+        (
+            "a,b\nHavn på Fyn,1\nbåde,2\n".encode("cp1252"),
+            [{"a": "Havn på Fyn", "b": 1}, {"a": "både", "b": 2}],
+        ),
+        ("a,b\nø,1\n".encode("utf-16"), [{"a": "ø", "b": 1}]),
+        (b"\xef\xbb\xbfa,b\n1,2\n", [{"a": 1, "b": 2}]),
+        (b"a;b\n1;2\n", [{"a": 1, "b": 2}]),
+        (b"a,a\n1,2\n", [{"a": 1, "a_1": 2}]),
+        (b"a,b\n" + b"1,2\n" * 30_000 + b"x,007\n", {"a": "x", "b": "007"}),
+        (b"a,b\n" + b"1,2\n" * 30_000 + b'"x\ny",2\n', {"a": "x\ny", "b": 2}),
+        (b"", []),
+        (b"a,b\n", []),
+    ],
+)
+def test_odd_csv_is_read(folder: Path, source: Tables, content: bytes, wanted: Any) -> None:
+    (folder / "odd.csv").write_bytes(content)
+    if isinstance(wanted, dict):
+        assert rows(source, "/odd.csv?rows=30001-") == [wanted]
+    else:
+        assert rows(source, "/odd.csv?rows=1-") == wanted
+
+
+def test_what_is_outside_is_never_read(tmp_path: Path, folder: Path, source: Tables) -> None:
+    (tmp_path / "out.csv").write_text("secret\n1\n")
+    (folder / "link.csv").symlink_to(tmp_path / "out.csv")
+    (folder / "linked").symlink_to(tmp_path)
+    os.mkfifo(folder / "fifo.csv")
+    for path in (
+        "/link.csv",
+        "/linked/out.csv",
+        "/fifo.csv",
+        "/../out.csv",
+        "/%2e%2e/out.csv",
+        "/notes.txt",
+        "/none.csv",
+    ):
+        for method in (source.stat, source.read, source.version, source.children):
+            with pytest.raises(ResourceNotFound):
+                method(source.uri + path)
+    assert not any("link" in resource.uri or "fifo" in resource.uri for resource in source.page(None, 100)[0])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM read_csv('https://example.org/x.csv')",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "ATTACH '/tmp/x.db'",
+        "SET enable_external_access = true",
+        "SET temp_directory = '/tmp'",
+        "RESET lock_configuration",
+    ],
+)
+def test_the_engine_itself_reaches_nothing_else(folder: Path, statement: str) -> None:
+    with pytest.raises(UnreadableTable):
+        engine.Engine(str(folder)).ask("x", statement)
+
+
+def test_a_link_inside_leads_the_engine_nowhere(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "out.csv").write_text("secret\n1\n")
+    (folder / "link.csv").symlink_to(tmp_path / "out.csv")
+    with pytest.raises(UnreadableTable):
+        engine.Engine(str(folder)).ask("x", "SELECT * FROM read_csv(?)", [str(folder / "link.csv")])
+
+
+def test_a_statement_that_takes_too_long_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SECONDS", 0.2)
+    began = time.monotonic()
+    with pytest.raises(InternalError, match=r"took longer than 0\.2 s"):
+        engine.Engine(str(folder)).ask("x", "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b")
+    assert time.monotonic() - began < 5
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(
+    folder: Path, source: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = formats.Csv.rows
+    changes = iter(["a\n7\n"])
+
+    def changing(self: Any, *arguments: Any) -> Iterator[str]:
+        found = list(real(self, *arguments))
+        new = next(changes, None)
+        if new:
+            (folder / "tides.csv").write_text(new)
+        return iter(found)
+
+    monkeypatch.setattr(formats.Csv, "rows", changing)
+    assert rows(source, "/tides.csv?rows=1-") == [{"a": 7}]
+
+
+def test_a_pattern_and_a_file_publish_what_they_name(folder: Path) -> None:
+    one = tables(folder / "tides.csv", label="one")
+    assert [resource.uri for resource in one.page(None, 10)[0]] == ["table://one", "table://one/tides.csv"]
+    some = tables(f"{folder}/t*.?sv")
+    assert [r.name for r in some.page(None, 10)[0]] == ["sales", "tides.csv", "tides.tsv"]
+    assert one.read("table://one/tides.csv?rows=1-1").contents[0].text
+    with pytest.raises(ResourceNotFound):
+        one.read("table://one/ports.parquet")
+
+
+@pytest.mark.parametrize("path", ["none.csv", "notes.txt", "none/*.csv"])
+def test_what_is_no_table_is_refused(folder: Path, path: str) -> None:
+    with pytest.raises(UnusableSource):
+        tables(folder / path)
+
+
+def test_paths_and_columns_are_completed(source: Tables) -> None:
+    assert source.complete(source.template, "path", "t", {}) == ["tides.csv", "tides.tsv"]
+    assert source.complete(source.template, "path", "o", {}) == ["old/"]
+    assert source.complete(source.rows_template, "columns", "port,h", {"path": "tides.csv"}) == ["port,high"]
+
+
+def test_the_text_of_a_table_is_searched(source: Tables) -> None:
+    assert "".join(source.text("table://sales/tides.csv")) == TIDES
+    assert "port 4999" in "".join(source.text("table://sales/ports.parquet"))
+    assert [hit.uri for hit in source.search("grimsby", 5)] == ["table://sales/tides.csv"]
+
+
+def test_a_changed_table_is_told(folder: Path, source: Tables, told: Told) -> None:
+    uri = "table://sales/tides.csv?rows=1-10"
+    before = source.version(uri)
+    source.attach(uri, told)
+    source.attach(None, told)
+    (folder / "tides.csv").write_text("a\n1\n")
+    told.wait_for(uri)
+    assert source.version(uri) != before
+    (folder / "new.csv").write_text("a\n1\n")
+    told.wait_for(None)
+
+
+def test_the_first_window_of_a_million_rows_is_quick(tmp_path: Path) -> None:
+    with (tmp_path / "large.csv").open("w") as file:
+        file.writelines(f'{number},"port {number % 9}",{number / 7:.2f}\n' for number in range(1_000_000))
+    source = tables(tmp_path / "large.csv", label="t")
+    text(source, "/large.csv?rows=1-200")
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        assert len(rows(source, "/large.csv?rows=1-200")) == 200
+        took.append(time.perf_counter() - began)
+    assert min(took) < 2.0  # how quick is what benchmarks/scale measures
+    assert rows(source, "/large.csv?rows=999999-1000000")[1]["column0"] == 999_999
+
+
+class TestTables(SourceContract):
+    missing = "table://sales/none.csv"
+    windowed = "table://sales/ports.parquet?rows=1-"
+
+    @pytest.fixture
+    def source(self, folder: Path) -> Iterator[Tables]:
+        type(self).folder = folder
+        (folder / "log.jsonl").write_text('{"a": 1}\n')
+        published = tables(folder)
+        yield published
+        published._watch.close()
+        published._watch.join()
+
+    folder: Path
+
+    def change(self, source: Any) -> str:
+        (self.folder / "tides.csv").write_text(f"a\n{os.urandom(4).hex()}\n")
+        return "table://sales/tides.csv"
+
+    def add(self, source: Any) -> str:
+        name = f"{os.urandom(4).hex()}.csv"
+        (self.folder / name).write_text("a\n1\n")
+        return f"table://sales/{name}"
+
+    def whole(self, source: Any) -> str:
+        return "".join(f'{{"id":{number},"name":"port {number}"}}\n' for number in range(5000))
