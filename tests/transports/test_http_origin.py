@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import Mapping
@@ -274,3 +275,47 @@ def test_tls_with_who_speaks_none_is_told() -> None:
         server.close()
 
     run(test())
+
+
+# Where it may lead
+
+
+def internet_only(address: str) -> bool:
+    return not address.startswith("127.")
+
+
+def test_address_that_may_not_be_reached_is_not_connected_to() -> None:
+    with pytest.raises(ConnectionFailed, match="in a private network or on this machine"):
+        asyncio.run(one_request("http://127.0.0.1:9/mcp"))
+
+
+def test_name_is_judged_by_the_addresses_that_it_has_when_it_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        connected: list[object] = []
+
+        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connected.append(writer)
+            writer.close()
+
+        async with await asyncio.start_server(note, "127.0.0.1", 0) as listener:
+            port = listener.sockets[0].getsockname()[1]
+
+            async def getaddrinfo(name: str, port: int, **_: object) -> object:
+                return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo, raising=False)
+            for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+                monkeypatch.delenv(name, raising=False)
+            with pytest.raises(ConnectionFailed, match="in a private network or on this machine"):
+                await one_request(f"http://harbour.example:{port}/mcp")
+        assert connected == []
+
+    run(test())
+
+
+async def one_request(url: str) -> None:
+    link = HttpLink(url, LIMITS, reaches=internet_only)
+    try:
+        await ask(link)
+    finally:
+        await link.close()

@@ -111,6 +111,7 @@ class Client:
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         auth: Authorize | None = None,
+        reaches: Callable[[str], bool] | None = None,
         elicitation: Elicit | None = None,
         consent: Consent | None = None,
         sampling: Sample | None = None,
@@ -132,7 +133,8 @@ class Client:
         command may be silent before it is also asked in the way of the handshake era. `headers` go with each HTTP
         request; a command runs in `cwd` with `env` in addition to what every program needs, and nothing else of this
         process's environment. `auth` gets in where a server behind a URL wants credentials, such as
-        `wharfinger.auth.SignIn()`. `pages` bounds lists; `limits` bounds what the server sends.
+        `wharfinger.auth.SignIn()`. `reaches` says of an IP address whether a URL may lead there, for one that is not
+        your own choice: `wharfinger.auth.places.is_public`. `pages` bounds lists; `limits` what the server sends.
 
         What the server may ask follows from the handlers: `elicitation` puts a form to the user, `consent` asks whether
         a URL may be opened, `sampling` asks a model (with `sampling_tools`: one that can use tools), `roots` are where
@@ -176,6 +178,7 @@ class Client:
             capabilities=capabilities,
             asked=self._answering.answer if self._answering.any else None,
             auth=auth,
+            reaches=reaches,
             log_level=UNSET if log is None else log_level,
             retry=retry or Retry(),
         )
@@ -508,6 +511,18 @@ class Client:
         params = GetSkillRequestParams(uri=uri)
         result: GetSkillResult = await self._ask(skills.GET, params, timeout, fresh=fresh)
         return result.skill
+
+    def read_directory(self, uri: str, *, timeout: float | None = None) -> Listing[t.Resource]:
+        """What is directly in a directory, where the server declares `directoryRead`; as `list_resources`."""
+        from wharfinger.client import skills
+        from wharfinger.types.skills import ReadResourceDirectoryRequestParams, ReadResourceDirectoryResult
+
+        async def page(cursor: str | UnsetType) -> tuple[list[t.Resource], str | UnsetType]:
+            params = ReadResourceDirectoryRequestParams(uri=uri, cursor=cursor)
+            result: ReadResourceDirectoryResult = await self._ask(skills.DIRECTORY, params, timeout)
+            return result.resources, self._following(result)
+
+        return Listing(page, self._pages)
 
     async def read_skill_file(self, skill: Skill, uri: str = "", *, timeout: float | None = None) -> ReadResult:
         """A file of a skill, its SKILL.md unless `uri` names another; read only now, and compared with the manifest.

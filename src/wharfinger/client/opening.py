@@ -101,6 +101,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Answers what the server asks (handshake era)."""
     auth: Authorize | None = None
     """What gets the client in (HTTP)."""
+    reaches: Callable[[str], bool] | None = None
+    """Says of an IP address whether it may be connected to (HTTP)."""
     retry: Retry = Retry()
     chance: Callable[[], float] = random.random
     """Numbers from 0 to 1, for jitter."""
@@ -244,7 +246,7 @@ class _Trial:
                 return await self._sse_link(target)
             from wharfinger.transports.http_client import HttpLink
 
-            return HttpLink(target, settings.limits, settings.headers, self.auth)
+            return HttpLink(target, settings.limits, settings.headers, self.auth, settings.reaches)
         if isinstance(target, list):
             from wharfinger.transports.stdio_client import StdioLink
 
@@ -269,7 +271,7 @@ class _Trial:
     async def _sse_link(self, url: str) -> Connection:
         from wharfinger.transports.sse_client import SseLink
 
-        link = SseLink(url, self.settings.limits, self.settings.headers, self.auth)
+        link = SseLink(url, self.settings.limits, self.settings.headers, self.auth, self.settings.reaches)
         try:
             async with asyncio.timeout(self.settings.probe_time):
                 await link.open()

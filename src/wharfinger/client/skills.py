@@ -14,12 +14,27 @@ from wharfinger.client.results import ReadResult
 from wharfinger.errors import NotVerified
 from wharfinger.protocol.frontmatter import BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.protocol.methods import EXTENSIONS_FROM, Method
-from wharfinger.types.skills import GetSkillRequestParams, GetSkillResult, ListSkillsResult, Skill, SkillResource
+from wharfinger.types.skills import (
+    GetSkillRequestParams,
+    GetSkillResult,
+    ListSkillsResult,
+    ReadResourceDirectoryRequestParams,
+    ReadResourceDirectoryResult,
+    Skill,
+    SkillResource,
+)
 
-__all__ = ["GET", "LIST", "check_entry", "check_file"]
+__all__ = ["DIRECTORY", "GET", "LIST", "check_entry", "check_file"]
 
 LIST = Method("skills/list", "client", t.PaginatedRequestParams, ListSkillsResult, first=EXTENSIONS_FROM, kept=True)
 GET = Method("skills/get", "client", GetSkillRequestParams, GetSkillResult, first=EXTENSIONS_FROM, kept=True)
+DIRECTORY = Method(
+    "resources/directory/read",
+    "client",
+    ReadResourceDirectoryRequestParams,
+    ReadResourceDirectoryResult,
+    first=EXTENSIONS_FROM,
+)
 
 
 def check_entry(skill: Skill, uri: str) -> SkillResource | None:

@@ -48,9 +48,14 @@ class HttpLink:
     transport = "streamable http"
 
     def __init__(
-        self, url: str, limits: Limits, headers: Mapping[str, str] | None = None, auth: Authorize | None = None
+        self,
+        url: str,
+        limits: Limits,
+        headers: Mapping[str, str] | None = None,
+        auth: Authorize | None = None,
+        reaches: Callable[[str], bool] | None = None,
     ) -> None:
-        self._origin = Origin(url, limits, headers, auth)
+        self._origin = Origin(url, limits, headers, auth, reaches)
         self.name = self._origin.name
         self.limits = limits
         self.rules: Revision | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Generator, Mapping
+import socket
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.request import getproxies, proxy_bypass
@@ -19,6 +20,7 @@ from wharfinger.protocol.limits import Limits
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
+    from aiohttp.abc import AbstractResolver
     from yarl import URL
 
     from wharfinger.protocol.interfaces import Authorize
@@ -36,6 +38,7 @@ BUFFER = 512 * 1024
 """Bytes read ahead of who takes them."""
 REFUSAL = 64 * 1024
 """Bytes of a refusal that are read."""
+NOT_REACHED = "it is in a private network or on this machine, where it may not lead"
 
 
 class NoMessage(ConnectionFailed):
@@ -50,9 +53,17 @@ class Origin:
     """Where a client sends its requests, and from whom it takes answers: nobody else (security: C25)."""
 
     def __init__(
-        self, url: str, limits: Limits, headers: Mapping[str, str] | None = None, auth: Authorize | None = None
+        self,
+        url: str,
+        limits: Limits,
+        headers: Mapping[str, str] | None = None,
+        auth: Authorize | None = None,
+        reaches: Callable[[str], bool] | None = None,
     ) -> None:
         """`headers` go with each request; `auth` adds its own, and is asked what to do when they are refused.
+
+        `reaches` says of an IP address whether it may be connected to; a proxy is the user's own choice, and looks
+        names up itself.
 
         Raises:
             ConnectionFailed: it is no URL of a server.
@@ -77,6 +88,9 @@ class Origin:
         }
         self.proxy = proxy_for(self.url.scheme, self.url.host)
         self._auth = auth
+        self._reaches = reaches
+        if reaches is not None and is_address(self.url.host) and not reaches(self.url.host):
+            raise ConnectionFailed(f"{self.name} is not connected to: {NOT_REACHED}.")
         self._session: ClientSession | None = None
 
     async def send(
@@ -153,7 +167,7 @@ class Origin:
     def _open(self) -> ClientSession:
         http = self.http
         self._session = http.ClientSession(
-            connector=http.TCPConnector(limit=POOL, keepalive_timeout=KEEP_ALIVE),
+            connector=http.TCPConnector(limit=POOL, keepalive_timeout=KEEP_ALIVE, resolver=self._resolver()),
             timeout=http.ClientTimeout(total=None, sock_connect=None, sock_read=None),
             # Nothing compressed was asked for, and unpacking it would be work without a bound.
             auto_decompress=False,
@@ -161,6 +175,35 @@ class Origin:
             proxy=self.proxy,
         )
         return self._session
+
+    def _resolver(self) -> AbstractResolver | None:
+        """Gives away only addresses that may be connected to, so that no name leads to others, not even later."""
+        given = self._reaches
+        if given is None or self.proxy is not None:
+            return None
+        reaches = given
+        from aiohttp.abc import AbstractResolver, ResolveResult
+
+        class Resolver(AbstractResolver):
+            async def resolve(
+                self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+            ) -> list[ResolveResult]:
+                loop = asyncio.get_running_loop()
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
+                allowed = [row for row in found if reaches(str(row[4][0]))]
+                if found and not allowed:
+                    raise OSError(None, NOT_REACHED)
+                return [
+                    ResolveResult(
+                        hostname=host, host=str(row[4][0]), port=int(row[4][1]), family=row[0], proto=row[2], flags=0
+                    )
+                    for row in allowed
+                ]
+
+            async def close(self) -> None:
+                pass
+
+        return Resolver()
 
     async def body(self, response: ClientResponse) -> bytes:
         """The whole body, within the bound, joined once.
@@ -250,6 +293,13 @@ def proxy_for(scheme: str, host: str) -> str | None:
         kind = proxy.partition(":")[0]
         raise ConnectionFailed(f"The environment names a {kind} proxy for {host}: only HTTP proxies can be used.")
     return proxy
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, and no name."""
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(host.partition("%")[0]))
+    return False
 
 
 def _is_loopback(host: str) -> bool:

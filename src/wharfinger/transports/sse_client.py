@@ -59,9 +59,14 @@ class SseLink(StreamLink):
     transport = "http+sse"
 
     def __init__(
-        self, url: str, limits: Limits, headers: Mapping[str, str] | None = None, auth: Authorize | None = None
+        self,
+        url: str,
+        limits: Limits,
+        headers: Mapping[str, str] | None = None,
+        auth: Authorize | None = None,
+        reaches: Callable[[str], bool] | None = None,
     ) -> None:
-        self._origin = Origin(url, limits, headers, auth)
+        self._origin = Origin(url, limits, headers, auth, reaches)
         super().__init__(self._origin.name, limits)
         self._posts: set[asyncio.Task[None]] = set()
         self._before: asyncio.Task[None] | None = None

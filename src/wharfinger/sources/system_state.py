@@ -1,0 +1,356 @@
+"""This machine as live resources: load, memory, disks and processes as JSON. Looks by psutil (extra `system`).
+
+Refuses to know command lines, environments and open files of processes: they hold secrets.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
+from wharfinger.server.mime import DIRECTORY, TEXT
+from wharfinger.server.source import VERSION, Changed, Document, Hit, Hits, Source
+from wharfinger.sources.cursors import bad_cursor
+from wharfinger.sources.directories import listing_text, summaries
+from wharfinger.sources.matching import has_all, words_of
+from wharfinger.sources.polling import Polling
+from wharfinger.sources.shown import iso, many, shown
+from wharfinger.sources.versions import digest
+from wharfinger.sources.windows import split_query
+
+__all__ = ["System", "system"]
+
+TOP = "system:///"
+EVERY = 2.0  # seconds between looks, and for how long an answer is good
+FRESH = 0.5  # seconds for which one look does for everybody who reads
+SHOWN, MOST = 50, 1_000  # processes that are shown unless asked, and at most
+NAME = 64  # characters of a process's name that are shown
+JSON = "application/json"
+
+
+def system() -> System:
+    """Publish how this machine does: `server.include(system())`.
+
+    Raises:
+        MissingExtra: psutil is not installed.
+    """
+    return System()
+
+
+class _View(NamedTuple):
+    """One resource: how it is measured, and what of it counts as a change for those who watch."""
+
+    title: str
+    measure: Callable[[_Machine], dict[str, Any]]
+    rounded: Callable[[dict[str, Any]], Hashable]
+
+
+class System(Source):
+    """The source that `system()` makes. Its methods may be called from several threads at once."""
+
+    name = "system"
+    uri = TOP
+    templates = (
+        t.ResourceTemplate(
+            uri_template="system:///processes{?by,limit}",
+            name="processes",
+            title="The processes that use most",
+            description=f"by is cpu or memory; limit is how many, at most {MOST:,} (default: cpu, {SHOWN}).",
+            mime_type=JSON,
+        ),
+    )
+
+    def __init__(self) -> None:
+        self._machine = _Machine()
+        self.place = "this machine"
+        self._polling = Polling("system", self._look, every=EVERY)
+
+    def __repr__(self) -> str:
+        return "system()"
+
+    def claims(self, uri: str) -> bool:
+        """Whether this URI is one of the machine's."""
+        return uri.startswith(TOP)
+
+    # Listing and reading
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """The directory, and what is in it."""
+        names = _behind(("/", *VIEWS), after)
+        shown = [_directory() if name == "/" else _described(name) for name in names[:limit]]
+        return shown, names[limit - 1] if len(names) > limit else None
+
+    def children(self, uri: str, after: str | None = None, limit: int = MOST) -> tuple[list[t.Resource], str | None]:
+        """What is in the one directory there is.
+
+        Raises:
+            ResourceNotFound: it is another one.
+        """
+        if uri != TOP:
+            raise ResourceNotFound(uri)
+        names = _behind(tuple(VIEWS), after)
+        return [_described(name) for name in names[:limit]], names[limit - 1] if len(names) > limit else None
+
+    def stat(self, uri: str) -> t.Resource:
+        """The resource, with its version.
+
+        Raises:
+            ResourceNotFound: there is none of this name.
+        """
+        if uri == TOP:
+            return _directory()
+        name, text, rounded = self._text(uri)
+        self._polling.saw(uri, rounded)
+        return _described(name, uri, meta={VERSION: digest(text)}, size=len(text))
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        """What was measured at most half a second ago, as JSON.
+
+        Raises:
+            ResourceNotFound: there is none of this name.
+            InvalidArgument: processes are asked for in another way than by `by=` and `limit=`.
+        """
+        if uri == TOP:
+            children = [_described(name) for name in VIEWS]
+            text = listing_text("system/", many(len(children), "view"), children, say=_title)
+            top = t.ResourceContents(uri=uri, mime_type=TEXT, text=text)
+            contents = [top, *summaries(children, say=_title)]
+            return t.ReadResourceResult(contents=contents, cache_scope=self.cache_scope)
+        _, measured, _ = self._text(uri)
+        shown = t.ResourceContents(uri=uri, mime_type=JSON, text=measured.decode(), meta={VERSION: digest(measured)})
+        return t.ReadResourceResult(contents=[shown], ttl_ms=round(EVERY * 1000), cache_scope=self.cache_scope)
+
+    def _text(self, uri: str) -> tuple[str, bytes, Hashable]:
+        name, query = _parsed(uri)
+        view = VIEWS[name]
+        measured = self._machine.look(name, view.measure)
+        shown = _most_of(measured, query) if name == "processes" else measured
+        text = msgspec.json.format(msgspec.json.encode(shown), indent=1 if name == "processes" else 2)
+        return name, text, view.rounded(shown)
+
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        """The few values there are."""
+        known = {"by": list(_ORDER), "limit": ["10", "50", "200", "1000"]}
+        return [text for text in known.get(argument, []) if text.startswith(value)]
+
+    def search(self, query: str, limit: int) -> Hits:
+        """The resources whose name and title have every word: what they hold is gone before it is found."""
+        words = words_of(query)
+        found = Hits()
+        for name, view in VIEWS.items():
+            if has_all(f"{TOP}{name} {view.title}", words):
+                found.append(Hit(uri=TOP + name, title=view.title, resource=_described(name)))
+        del found[limit:]
+        return found
+
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """What there is, by its title: numbers that change every moment are not searched."""
+        names = _behind(tuple(VIEWS), after)
+        shown = [Document(uri=TOP + name, title=VIEWS[name].title, version="1") for name in names[:limit]]
+        return shown, names[limit - 1] if len(names) > limit else None
+
+    def text(self, uri: str) -> tuple[str, ...]:
+        """Nothing: see `documents`."""
+        return ()
+
+    def facts(self) -> str:
+        """What is published, for a person."""
+        return f"{', '.join(VIEWS)}, watched by {self._polling.means}"
+
+    # Watching
+
+    def _look(self, uri: str | None) -> Hashable:
+        return None if uri in (None, TOP) else self._text(str(uri))[2]
+
+    def attach(self, uri: str | None, changed: Changed) -> None:
+        """Tell `changed` when what this URI shows, rounded, is another."""
+        if uri not in (None, TOP):  # the list never changes
+            self._polling.attach(uri, changed)
+
+    def detach(self, uri: str | None) -> None:
+        """Stop telling."""
+        self._polling.detach(uri)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        self._polling.close()
+
+
+class _Machine:
+    """Measures, each thing at most every half second whoever asks; one thread at a time."""
+
+    def __init__(self) -> None:
+        try:
+            import psutil
+        except ImportError:
+            raise MissingExtra("system", "Publishing the state of this machine") from None
+        self.psutil: Any = psutil
+        self.used: dict[tuple[int, float], tuple[float, float]] = {}
+        """Of each process, by its id and beginning: seconds of CPU that it had used, and when."""
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[float, dict[str, Any]]] = {}
+        psutil.cpu_percent()  # the first call only begins to count
+
+    def look(self, name: str, measure: Callable[[_Machine], dict[str, Any]]) -> dict[str, Any]:
+        with self._lock:
+            at, seen = self._seen.get(name, (float("-inf"), {}))
+            if time.monotonic() - at < FRESH:
+                return seen
+            seen = measure(self)
+            self._seen[name] = (time.monotonic(), seen)
+            return seen
+
+
+def _load(machine: _Machine) -> dict[str, Any]:
+    psutil = machine.psutil
+    minutes = dict(zip(("1", "5", "15"), (round(value, 2) for value in psutil.getloadavg()), strict=True))
+    return {
+        "cpus": psutil.cpu_count() or 1,
+        "cpu_percent": psutil.cpu_percent(),
+        "load_average_of_minutes": minutes,
+        "up_since": iso(psutil.boot_time()),
+    }
+
+
+def _memory(machine: _Machine) -> dict[str, Any]:
+    memory, swap = machine.psutil.virtual_memory(), machine.psutil.swap_memory()
+    return {
+        "total": memory.total,
+        "available": memory.available,
+        "percent": memory.percent,
+        "swap": {"total": swap.total, "used": swap.used, "percent": swap.percent},
+    }
+
+
+def _disks(machine: _Machine) -> dict[str, Any]:
+    psutil = machine.psutil
+    places = {disk.mountpoint: disk for disk in psutil.disk_partitions(all=False)}
+    places.setdefault("/", None)  # the root of a container is no device
+    disks: list[dict[str, Any]] = []
+    devices: set[str] = set()
+    for place, disk in sorted(places.items()):
+        if disk is not None and disk.device in devices:
+            continue
+        try:
+            usage = psutil.disk_usage(place)
+        except OSError:  # not for us, or taken out
+            continue
+        devices.add("" if disk is None else disk.device)
+        known = {"place": shown(place[:NAME]), "kind": "" if disk is None else disk.fstype}
+        disks.append(known | {"total": usage.total, "used": usage.used, "free": usage.free, "percent": usage.percent})
+    return {"disks": disks}
+
+
+def _processes(machine: _Machine) -> dict[str, Any]:
+    """Every process; its share of one CPU is that since the last look, at first that since it began."""
+    now, wall = time.monotonic(), time.time()
+    total = machine.psutil.virtual_memory().total
+    fields = ["pid", "name", "username", "cpu_times", "memory_info", "create_time"]
+    used: dict[tuple[int, float], tuple[float, float]] = {}
+    rows: list[dict[str, Any]] = []
+    for process in machine.psutil.process_iter(fields):
+        known = process.info
+        began, times, memory = known["create_time"] or wall, known["cpu_times"], known["memory_info"]
+        key = (known["pid"], began)
+        seconds = times.user + times.system if times else 0.0
+        before, at = machine.used.get(key, (0.0, now - max(wall - began, 1.0)))
+        used[key] = (seconds, now)
+        octets = memory.rss if memory else 0
+        rows.append({
+            "pid": known["pid"],
+            "name": shown((known["name"] or "")[:NAME]),
+            "user": shown((known["username"] or "")[:NAME]),
+            "cpu_percent": round(max(0.0, seconds - before) / max(now - at, 0.1) * 100, 1),
+            "memory": octets,
+            "memory_percent": round(octets / total * 100, 1),
+        })  # fmt: skip
+    machine.used = used
+    return {"processes": rows}
+
+
+_ORDER: Mapping[str, str] = {"cpu": "cpu_percent", "memory": "memory"}
+
+
+def _most_of(measured: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
+    """The processes that use most."""
+    by, limit = query.get("by", "cpu"), int(query.get("limit", SHOWN))
+    order = sorted(measured["processes"], key=lambda row: (-row[_ORDER[by]], -row["memory"], row["pid"]))
+    return {"running": len(order), "shown": min(limit, len(order)), "by": by, "processes": order[:limit]}
+
+
+def _parsed(uri: str) -> tuple[str, dict[str, str]]:
+    """The name of a view, and how its processes are asked for.
+
+    Raises:
+        ResourceNotFound: there is none of this name.
+        InvalidArgument: something else is asked for than there is.
+    """
+    base, query = split_query(uri)
+    name = base.removeprefix(TOP)
+    if name not in VIEWS:
+        raise ResourceNotFound(uri)
+    if query and (name != "processes" or not query.keys() <= {"by", "limit"}):
+        raise InvalidArgument("Only system:///processes takes more, and only ?by=cpu, ?by=memory and ?limit=NUMBER.")
+    if query.get("by", "cpu") not in _ORDER:
+        raise InvalidArgument("by= is cpu or memory.")
+    limit = query.get("limit", "1")
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 4 and 1 <= int(limit) <= MOST):
+        raise InvalidArgument(f"limit= is a number from 1 to {MOST}.")
+    return name, query
+
+
+def _load_changes(seen: dict[str, Any]) -> Hashable:
+    return _steps(seen["cpu_percent"], 5), _steps(seen["load_average_of_minutes"]["1"] / seen["cpus"], 0.25)
+
+
+def _memory_changes(seen: dict[str, Any]) -> Hashable:
+    return round(seen["percent"]), round(seen["swap"]["percent"])
+
+
+def _disks_change(seen: dict[str, Any]) -> Hashable:
+    disks: list[dict[str, Any]] = seen["disks"]
+    return tuple((disk["place"], round(disk["percent"])) for disk in disks)
+
+
+def _processes_change(seen: dict[str, Any]) -> Hashable:
+    rows: list[dict[str, Any]] = seen["processes"]
+    return frozenset(
+        (row["pid"], row["name"], _steps(row["cpu_percent"], 10), round(row["memory_percent"])) for row in rows
+    )
+
+
+def _steps(value: float, size: float) -> int:
+    return round(value / size)
+
+
+VIEWS: Mapping[str, _View] = {
+    "disks": _View("Disks and how full they are", _disks, _disks_change),
+    "load": _View("Load of the processors", _load, _load_changes),
+    "memory": _View("Memory in use and free", _memory, _memory_changes),
+    "processes": _View("Processes that use most", _processes, _processes_change),
+}
+"""What there is, by name and in that order: the name is the key of a page."""
+
+
+def _behind(names: tuple[str, ...], after: str | None) -> list[Any]:
+    if after is not None and after not in names:
+        raise bad_cursor()
+    return list(names if after is None else names[names.index(after) + 1 :])
+
+
+def _directory() -> t.Resource:
+    return t.Resource(uri=TOP, name="system", title="This machine", mime_type=DIRECTORY)
+
+
+def _described(name: str, uri: str = "", **more: Any) -> t.Resource:
+    return t.Resource(uri=uri or TOP + name, name=name, title=VIEWS[name].title, mime_type=JSON, **more)
+
+
+def _title(resource: t.Resource) -> str:
+    return str(resource.title)

@@ -1,0 +1,56 @@
+"""Servers of other SDKs as a source of ours: listed, read, completed and watched through it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers import common
+from tests.interop.places import program, running
+from tests.sources.test_upstream_server import free_port, published, run, uris
+from wharfinger import Client
+from wharfinger import types as t
+from wharfinger.errors import ResourceNotFound
+
+SERVERS = [
+    ("mcp1", "2025-11-25"),
+    ("mcp2", "2025-11-25"),
+    ("mcp2", "2026-07-28"),
+    ("ts1", "2025-11-25"),
+    ("ts2", "2025-11-25"),
+]
+TOUCHED_BY_OTHERS = ("mcp1", "mcp2")  # the others tell of a change only in the session that brings it about
+
+
+@pytest.mark.parametrize(("peer", "revision"), SERVERS)
+def test_their_server_is_published_by_ours(peer: str, revision: str, tmp_path: Path) -> None:
+    port = free_port()
+
+    async def test() -> None:
+        async with published(f"http://127.0.0.1:{port}/mcp", revision=revision) as (client, source):
+            assert {common.TEXT_URI, common.BLOB_URI} <= set(await uris(client))
+            assert (await client.read_resource(common.TEXT_URI)).text == common.TEXT
+            assert (await client.read_resource(common.BLOB_URI)).bytes == common.BLOB
+            assert (await client.read_resource("peer://item/anchor")).json() == {"id": "anchor"}
+            with pytest.raises(ResourceNotFound):
+                await client.read_resource("other://item")
+            reference = t.ResourceTemplateReference(uri=common.ITEM_TEMPLATE)
+            assert (await client.complete(reference, "id", "a")).values == ["amber", "anchor"]
+            assert revision in source.facts()
+            if peer not in TOUCHED_BY_OTHERS:
+                return
+            other = Client(f"http://127.0.0.1:{port}/mcp", revision=revision)
+            async with other, client.watch(common.TEXT_URI) as changes:
+                await anext(changes)  # nothing tells whether it changed since it was looked at
+                for _ in range(100):
+                    await other.call_tool("touch", {"uri": common.TEXT_URI})
+                    with contextlib.suppress(TimeoutError):
+                        assert (await asyncio.wait_for(anext(changes), 0.2)).uri == common.TEXT_URI
+                        return
+            raise AssertionError("no change was told")
+
+    with running([*program(peer, "server"), "http", str(port)], port, tmp_path / "log"):
+        run(test())

@@ -1,0 +1,235 @@
+"""A real screen without a monitor (Xvfb), on which a small program draws by libX11."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import ctypes.util
+import logging
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.conftest import absent
+from tests.sources.conftest import Told
+from wharfinger import Client, Server
+from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, ResourceNotFound
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources.screens import Screen, screen
+from wharfinger.testing import SourceContract
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Xvfb is for Linux")
+
+
+class Display:
+    """An X server of its own, which ends with the test."""
+
+    def __init__(self, size: str) -> None:
+        read, write = os.pipe()
+        self.process = subprocess.Popen(
+            ["Xvfb", "-displayfd", str(write), "-screen", "0", size, "-nolisten", "tcp", "-noreset"],
+            pass_fds=[write],
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(write)
+        with os.fdopen(read, "rb") as told:
+            self.name = f":{told.readline().strip().decode()}"
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(10)
+
+    def paint(self, colour: int) -> None:
+        """Paint a rectangle of 200 x 100 at 40, 30 on the screen's ground."""
+        x11 = ctypes.CDLL(ctypes.util.find_library("X11"))
+        x11.XOpenDisplay.restype = ctypes.c_void_p
+        x11.XDefaultRootWindow.restype = ctypes.c_ulong
+        x11.XCreateGC.restype = ctypes.c_void_p
+        display = ctypes.c_void_p(x11.XOpenDisplay(self.name.encode()))
+        root = ctypes.c_ulong(x11.XDefaultRootWindow(display))
+        pen = ctypes.c_void_p(x11.XCreateGC(display, root, ctypes.c_ulong(0), None))
+        x11.XSetForeground(display, pen, ctypes.c_ulong(colour))
+        x11.XFillRectangle(display, root, pen, 40, 30, 200, 100)
+        x11.XSync(display, 0)
+        x11.XFreeGC(display, pen)
+        x11.XCloseDisplay(display)
+
+
+@pytest.fixture
+def show(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Display]]:
+    pytest.importorskip("mss")
+    if not shutil.which("Xvfb") or not ctypes.util.find_library("X11"):
+        absent("Xvfb or libX11 (on Debian: apt-get install xvfb libx11-6)")
+    displays: list[Display] = []
+
+    def begin(size: str = "640x480x24") -> Display:
+        displays.append(Display(size))
+        monkeypatch.setenv("DISPLAY", displays[-1].name)
+        monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+        return displays[-1]
+
+    yield begin
+    for display in displays:
+        display.end()
+
+
+def pixels_of(png: bytes) -> tuple[int, int, list[bytes]]:
+    """Width, height and lines (three bytes a pixel) of a picture as mss writes it: one filter, none."""
+    width, height = struct.unpack(">II", png[16:24])
+    data, place = b"", 8
+    while place < len(png):
+        (length,) = struct.unpack(">I", png[place : place + 4])
+        if png[place + 4 : place + 8] == b"IDAT":
+            data += png[place + 8 : place + 8 + length]
+        place += length + 12
+    raw = zlib.decompress(data)
+    each = width * 3 + 1
+    return width, height, [raw[line * each + 1 : (line + 1) * each] for line in range(height)]
+
+
+def picture(source: Screen, uri: str = "screen:///1") -> bytes:
+    (content,) = source.read(uri).contents
+    assert content.mime_type == "image/png"
+    assert isinstance(content.blob, bytes)
+    return content.blob
+
+
+def test_each_screen_and_all_of_them_are_listed(show: Callable[..., Display]) -> None:
+    show()
+    source = screen()
+    listed, key = source.page(None, 10)
+    assert [(resource.uri, resource.title) for resource in listed] == [
+        ("screen:///all", "All screens (640 x 480)"),
+        ("screen:///1", "Screen 1 (640 x 480)"),
+    ]
+    assert key is None
+    first, key = source.page(None, 1)
+    assert first + source.page(key, 1)[0] == listed
+    assert source.facts() == "1 screen (640 x 480), watched by polling every 2 s"
+    assert source.documents(None, 10) == ([], None)
+    with pytest.raises(InvalidArgument, match="cursor"):
+        source.page("x", 1)
+
+
+def test_a_picture_shows_what_is_on_the_screen(show: Callable[..., Display]) -> None:
+    show().paint(0x3366CC)
+    width, height, lines = pixels_of(picture(screen()))
+    assert (width, height) == (640, 480)
+    assert lines[80][3 * 100 : 3 * 101] == bytes((0x33, 0x66, 0xCC))
+    assert lines[300][3 * 100 : 3 * 101] == b"\0\0\0"
+
+
+def test_a_picture_is_private_logged_and_never_good_later(
+    show: Callable[..., Display], caplog: pytest.LogCaptureFixture
+) -> None:
+    show()
+    with caplog.at_level(logging.INFO, "wharfinger.sources.screens"):
+        result = screen().read("screen:///all")
+    assert (result.cache_scope, result.ttl_ms) == ("private", 0)
+    assert "captured screen:///all: 640 x 480 pixels" in caplog.text
+
+
+def test_a_large_screen_is_thinned_out(show: Callable[..., Display]) -> None:
+    show("2560x1440x24").paint(0x00FF00)
+    width, height, lines = pixels_of(picture(screen()))
+    assert (width, height) == (1280, 720)
+    assert lines[30][3 * 50 : 3 * 51] == b"\0\xff\0"
+
+
+def test_a_picture_that_compresses_badly_is_thinned_out(
+    show: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show()
+    whole = picture(screen())
+    monkeypatch.setattr(sys.modules[Screen.__module__], "BYTES", len(whole) - 1)
+    assert pixels_of(picture(screen()))[:2] == (320, 240)
+
+
+def test_a_screen_that_is_too_large_is_refused_before_it_is_taken(
+    show: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show()
+    monkeypatch.setattr(sys.modules[Screen.__module__], "LARGEST", 640 * 480 - 1)
+    with pytest.raises(InvalidArgument, match="one screen alone"):
+        screen().read("screen:///all")
+
+
+@pytest.mark.parametrize("uri", ["screen:///9", "screen:///", "screen:///0", "screen:///1?x=1"])
+def test_a_screen_that_is_not_there_is_not_found(show: Callable[..., Display], uri: str) -> None:
+    show()
+    source = screen()
+    for method in (source.read, source.stat):
+        with pytest.raises(ResourceNotFound):
+            method(uri)
+
+
+def test_what_is_drawn_is_told_to_who_watches(show: Callable[..., Display], told: Told) -> None:
+    display = show()
+    source = screen()
+    source._polling.every = 0.05
+    source.attach("screen:///1", told)
+    deadline = time.monotonic() + 10
+    while source._polling._watched["screen:///1"].seen != source._look("screen:///1"):
+        assert time.monotonic() < deadline
+    display.paint(0xFFFFFF)
+    told.wait_for("screen:///1")
+    source.detach("screen:///1")
+    source._polling.close()
+
+
+def test_looks_at_a_screen_are_two_seconds_apart(show: Callable[..., Display]) -> None:
+    show()
+    assert screen()._polling.every == 2.0
+
+
+def test_without_a_display_it_cannot_be_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mss")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    with pytest.raises(UnusableSource, match=r"There is no display to look at.*DISPLAY"):
+        screen()
+
+
+def test_a_display_that_goes_later_is_said_clearly_and_hides_no_other_source(show: Callable[..., Display]) -> None:
+    display = show()
+    source = screen()
+    display.end()
+    with pytest.raises(InternalError, match="There is no display to look at"):
+        source.read("screen:///1")
+    assert source.page(None, 10) == ([], None)
+
+
+def test_a_client_gets_the_picture(show: Callable[..., Display]) -> None:
+    show()
+    server = Server("bridge")
+    server.include(screen())
+
+    async def main() -> None:
+        async with Client(server) as client:
+            read = await client.read_resource("screen:///1")
+            assert read.mime_type == "image/png" and read.bytes.startswith(b"\x89PNG")
+
+    asyncio.run(main())
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mss", None)
+    with pytest.raises(MissingExtra, match=r"wharfinger\[screen\]"):
+        screen()
+
+
+class TestTheContract(SourceContract):
+    missing = "screen:///9"
+    live = True
+
+    @pytest.fixture
+    def source(self, show: Callable[..., Display]) -> Screen:
+        show()
+        return screen()

@@ -1,0 +1,195 @@
+"""The machine as resources: this one, measured for real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.sources.conftest import Told
+from wharfinger import Client, Server
+from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
+from wharfinger.server.source import version_of
+from wharfinger.sources.system_state import FRESH, MOST, System, system
+from wharfinger.testing import SourceContract
+
+psutil = pytest.importorskip("psutil")
+
+
+@pytest.fixture
+def machine() -> Iterator[System]:
+    source = system()
+    yield source
+    source._polling.close()
+
+
+def shown(machine: System, uri: str) -> Any:
+    (content,) = machine.read(uri).contents
+    assert content.mime_type == "application/json"
+    return json.loads(str(content.text))
+
+
+def test_four_views_and_their_directory_are_listed_in_pages(machine: System) -> None:
+    whole, key = machine.page(None, 100)
+    assert key is None
+    names = ["system", "disks", "load", "memory", "processes"]
+    assert [resource.name for resource in whole] == names
+    paged: list[str] = []
+    after = None
+    for _ in names:
+        page, after = machine.page(after, 1)
+        paged += [resource.name for resource in page]
+    assert (paged, after) == (names, None)
+    with pytest.raises(InvalidArgument, match="cursor"):
+        machine.page("none", 10)
+
+
+def test_the_directory_says_what_is_in_it(machine: System) -> None:
+    top, *children = machine.read("system:///").contents
+    assert "system:///memory" in str(top.text)
+    assert [child.uri for child in children] == [resource.uri for resource in machine.children("system:///")[0]]
+    with pytest.raises(ResourceNotFound):
+        machine.children("system:///load")
+
+
+def test_what_is_read_agrees_with_the_machine(machine: System) -> None:
+    memory = shown(machine, "system:///memory")
+    assert memory["total"] == psutil.virtual_memory().total
+    assert 0 <= memory["percent"] <= 100
+    load = shown(machine, "system:///load")
+    assert load["cpus"] == psutil.cpu_count() and set(load["load_average_of_minutes"]) == {"1", "5", "15"}
+    root = next(disk for disk in shown(machine, "system:///disks")["disks"] if disk["place"] == "/")
+    assert root["total"] == psutil.disk_usage("/").total
+
+
+def test_answers_say_how_long_they_are_good_and_which_version_they_are(machine: System) -> None:
+    result = machine.read("system:///memory")
+    assert (result.ttl_ms, result.cache_scope) == (2000, "public")
+    again = machine.read("system:///memory")  # within half a second: one look does for both
+    assert result.contents[0].meta == again.contents[0].meta
+    assert version_of(machine.stat("system:///memory"))
+
+
+def test_processes_are_bounded_and_ordered(machine: System) -> None:
+    whole = shown(machine, "system:///processes?by=memory&limit=1000")
+    few = shown(machine, "system:///processes?by=memory&limit=3")
+    assert few["shown"] == 3 and few["running"] == whole["running"] == len(whole["processes"])
+    memory = [process["memory"] for process in whole["processes"]]
+    assert memory == sorted(memory, reverse=True)
+    assert few["processes"] == whole["processes"][:3]
+    assert os.getpid() in [process["pid"] for process in whole["processes"]]
+
+
+def test_nothing_of_a_command_line_or_an_environment_is_shown(machine: System) -> None:
+    command = [sys.executable, "-c", "input()", "--password=barnacle"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env={"PASSWORD": "limpet"}) as child:
+        text = str(machine.read(f"system:///processes?limit={MOST}").contents[0].text)
+        assert f'"pid": {child.pid},' in text
+        child.communicate(b"\n")
+    assert "barnacle" not in text and "limpet" not in text
+    fields = {"pid", "name", "user", "cpu_percent", "memory", "memory_percent"}
+    assert all(process.keys() == fields for process in json.loads(text)["processes"])
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "system:///processes?by=name",
+        "system:///processes?limit=0",
+        "system:///processes?limit=1001",
+        "system:///processes?limit=%2B5",
+        "system:///processes?limit=",
+        "system:///processes?tail=5",
+        "system:///load?by=cpu",
+    ],
+)
+def test_other_questions_are_refused_with_what_may_be_asked(machine: System, uri: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"by=|limit"):
+        machine.read(uri)
+
+
+@pytest.mark.parametrize("uri", ["system:///tides", "system:////load", "system:///load/", "system:///../load"])
+def test_what_is_not_there_is_not_found(machine: System, uri: str) -> None:
+    for method in (machine.read, machine.stat):
+        with pytest.raises(ResourceNotFound):
+            method(uri)
+
+
+def test_a_process_that_works_is_told_and_is_at_the_top(machine: System, told: Told) -> None:
+    uri = "system:///processes?limit=1000"
+    machine._polling.every = FRESH
+    machine.stat(uri)
+    machine.attach(uri, told)
+    with subprocess.Popen(
+        [sys.executable, "-c", "print(1, flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
+    ) as busy:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        told.wait_for(uri)
+        pids = [process["pid"] for process in shown(machine, uri)["processes"]]
+        busy.kill()
+    assert busy.pid in pids
+
+
+def test_small_ups_and_downs_are_no_change(machine: System) -> None:
+    from wharfinger.sources.system_state import VIEWS
+
+    rounded = VIEWS["load"].rounded
+    quiet = {"cpu_percent": 1.1, "cpus": 4, "load_average_of_minutes": {"1": 0.40}}
+    assert rounded(quiet) == rounded({**quiet, "cpu_percent": 1.9, "load_average_of_minutes": {"1": 0.35}})
+    assert rounded(quiet) != rounded({**quiet, "cpu_percent": 97.0})
+
+
+def test_values_of_the_template_are_completed(machine: System) -> None:
+    (template,) = machine.templates
+    assert machine.complete(template.uri_template, "by", "m", {}) == ["memory"]
+    assert machine.complete(template.uri_template, "limit", "", {})
+    assert machine.complete(template.uri_template, "other", "", {}) == []
+
+
+def test_it_is_found_by_name_and_has_no_text_to_search(machine: System) -> None:
+    assert [hit.uri for hit in machine.search("memory FREE", 5)] == ["system:///memory"]
+    documents, _ = machine.documents(None, 5)
+    assert [document.title for document in documents][2] == "Memory in use and free"
+    assert [machine.text(document.uri) for document in documents] == [()] * 4
+
+
+def test_a_client_reads_and_watches_it() -> None:
+    server = Server("host")
+    source = system()
+    source._polling.every = FRESH
+    server.include(source)
+
+    async def main() -> None:
+        async with Client(server) as client, client.watch("system:///processes?limit=1000") as changes:
+            read = await client.read_resource("system:///processes?limit=1000")
+            assert read.json()["running"] > 0
+            busy = await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass")
+            try:
+                assert (await anext(changes)).uri == "system:///processes?limit=1000"
+            finally:
+                busy.kill()
+                await busy.wait()
+
+    asyncio.run(main())
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    with pytest.raises(MissingExtra, match=r"wharfinger\[system\]"):
+        system()
+
+
+class TestTheContract(SourceContract):
+    missing = "system:///none"
+    live = True
+
+    @pytest.fixture
+    def source(self) -> System:
+        return system()

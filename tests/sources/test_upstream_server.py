@@ -1,0 +1,945 @@
+"""Another server as a source: real servers over HTTP, in both eras, that restart, lie and go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from tests.transports.http_support import Quay
+from wharfinger import Client, Server
+from wharfinger import types as t
+from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.server.source import VERSION, Source, UnusableSource
+from wharfinger.sources import files, mirrors, search_index
+from wharfinger.sources.upstream_server import Upstream, upstream
+from wharfinger.sources.upstream_server.lists import Lists
+from wharfinger.testing import SourceContract
+from wharfinger.transports.http_runner import serve_http
+
+ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 40))
+
+
+def harbour(count: int = 25, page_size: int = 10) -> Server:
+    """A server of several pages."""
+    server = Server("harbour", version="3", page_size=page_size, ttl=7.0, cache_scope="public")
+
+    async def note() -> str:
+        return "high tide"
+
+    for number in range(count):
+        server.add_resource(f"notes://quay/n{number:03}", note, name=f"n{number:03}", title=f"Note {number}")
+
+    @server.resource("log://{vessel}/today", name="log")
+    async def log(vessel: str) -> str:
+        if vessel == "ghost":
+            raise ResourceNotFound(f"log://{vessel}/today")
+        return f"log of {vessel}"
+
+    return server
+
+
+@asynccontextmanager
+async def over_http(server: Any, port: int = 0, **options: Any) -> AsyncIterator[str]:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(serve_http(server, port=port, on_ready=ready.set_result, **options))
+    try:
+        await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
+        yield f"{await ready}/mcp"
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+@asynccontextmanager
+async def published(
+    url: str, *before: Any, behind: tuple[Any, ...] = (), **options: Any
+) -> AsyncIterator[tuple[Client, Upstream]]:
+    """A client of a server that publishes this upstream, and the sources given."""
+    here = Server("here", page_size=7)
+    source = upstream(url, allow_private=True, **options)
+    for one in (*before, source, *behind):
+        here.include(one)
+    async with Client(here, cache=False) as client:
+        yield client, source
+
+
+async def uris(client: Client) -> list[str]:
+    return [resource.uri for resource in await client.list_resources()]
+
+
+async def eventually(condition: Any, seconds: float = 15) -> None:
+    ends = asyncio.get_running_loop().time() + seconds
+    while not await condition():
+        assert asyncio.get_running_loop().time() < ends, "it never came to be"
+        await asyncio.sleep(0.02)
+
+
+# Listing and reading
+
+
+@ERAS
+def test_everything_of_the_other_server_is_listed_in_its_order(revision: str) -> None:
+    async def test() -> None:
+        async with over_http(harbour()) as url, published(url, revision=revision) as (client, _):
+            assert await uris(client) == [f"notes://quay/n{number:03}" for number in range(25)]
+            (template,) = await client.list_resource_templates()
+            assert template.uri_template == "log://{vessel}/today"
+
+    run(test())
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10, 11, 100])
+def test_pages_of_any_size_lose_and_repeat_nothing(limit: int) -> None:
+    async def test() -> None:
+        async with over_http(harbour()) as url, published(url) as (_, source):
+            found: list[str] = []
+            after = None
+            while True:
+                resources, after = await source.page(after, limit)
+                assert len(resources) <= limit
+                found += [resource.uri for resource in resources]
+                if after is None:
+                    break
+            assert found == [f"notes://quay/n{number:03}" for number in range(25)]
+
+    run(test())
+
+
+def test_a_page_goes_on_behind_the_last_that_was_shown_though_the_list_changed() -> None:
+    async def test() -> None:
+        server = harbour(count=10)
+        async with over_http(server) as url, published(url) as (_, source):
+            first, after = await source.page(None, 4)
+            server.remove_resource("notes://quay/n000")
+            source._lists.forget()
+            rest, _ = await source.page(after, 100)
+            assert [resource.name for resource in first + rest] == [f"n{number:03}" for number in range(10)]
+
+    run(test())
+
+
+NUMBERS = st.sets(st.integers(0, 60), max_size=3)
+
+
+@given(
+    st.sets(st.integers(0, 60), min_size=1, max_size=30),
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.lists(st.tuples(NUMBERS, NUMBERS), max_size=4),
+)
+def test_what_stays_in_a_list_that_changes_is_shown_once(
+    first: set[int], size: int, limit: int, changes: list[tuple[set[int], set[int]]]
+) -> None:
+    """No loss and no repetition, whatever comes and goes between two pages."""
+    here, stayed, left = set(first), set(first), list(changes)
+
+    async def fetch(cursor: Any) -> Any:
+        numbers = sorted(number for number in here if cursor is UNSET or number > int(cursor))
+        page = [t.Resource(uri=f"x://y/{number}", name=str(number)) for number in numbers[:size]]
+        return page, page[-1].name if len(numbers) > size else UNSET
+
+    async def test() -> None:
+        lists = Lists("harbour", fetch)
+        found: list[int] = []
+        after = None
+        for _ in range(200):
+            page, after = await lists.page(after, limit)
+            found += [int(resource.name) for resource in page]
+            if after is None:
+                break
+            lists.forget()
+            gone, new = left.pop() if left else (set[int](), set[int]())
+            here.difference_update(gone)
+            here.update(new)
+            stayed.difference_update(gone)
+        assert after is None
+        assert sorted(number for number in found if number in stayed) == sorted(stayed)
+
+    asyncio.run(test())
+
+
+@ERAS
+def test_what_is_read_is_what_the_other_server_says_for_as_long_and_for_whom(revision: str) -> None:
+    async def test() -> None:
+        async with over_http(harbour()) as url, published(url, revision=revision) as (client, _):
+            read = await client.read_resource("notes://quay/n001")
+            assert (read.text, read.contents[0].uri) == ("high tide", "notes://quay/n001")
+            told = (7000, "public") if revision == "2026-07-28" else (0, "private")
+            assert (read.result.ttl_ms, read.result.cache_scope) == told
+            assert (await client.read_resource("log://mary/today")).text == "log of mary"
+            for missing in ("log://ghost/today", "notes://quay/none", "elsewhere://x"):
+                with pytest.raises(ResourceNotFound) as caught:
+                    await client.read_resource(missing)
+                assert caught.value.uri == missing
+
+    run(test())
+
+
+def test_what_the_other_server_calls_private_stays_private() -> None:
+    async def test() -> None:
+        server = Server("vault", ttl=9.0, cache_scope="private")
+        server.add_resource("notes://mine/a", lambda: "mine", name="a")
+        async with over_http(server) as url, published(url) as (client, _):
+            assert (await client.read_resource("notes://mine/a")).result.cache_scope == "private"
+
+    run(test())
+
+
+@ERAS
+def test_bytes_and_several_contents_come_as_they_are(revision: str, charts: Path) -> None:
+    async def test() -> None:
+        server = Server("folder")
+        server.include(files(charts, label="charts"))
+        async with over_http(server) as url, published(url, revision=revision) as (client, _):
+            there = Client(url, revision=revision, cache=False)
+            async with there:
+                for uri in ("file:///charts/harbours/north/buoy.png", "file:///charts/harbours"):
+                    here, theirs = await client.read_resource(uri), await there.read_resource(uri)
+                    assert here.contents == theirs.contents
+
+    run(test())
+
+
+@ERAS
+def test_directories_are_passed_on_where_the_other_server_can_tell(revision: str, charts: Path) -> None:
+    async def test() -> None:
+        from wharfinger.server.skills import serve_skills
+
+        server = Server("folder")
+        server.include(files(charts, label="charts"))
+        serve_skills(server)
+        async with over_http(server) as url, published(url, revision=revision) as (_, source):
+            names = []
+            after = None
+            while True:
+                children, after = await source.children("file:///charts", after, 2)
+                names += [child.name for child in children]
+                if after is None:
+                    break
+            assert names == ["harbours", "README.md", "empty.txt", "tides.csv"]
+            with pytest.raises(ResourceNotFound):
+                await source.children("file:///charts/tides.csv")
+
+    run(test())
+
+
+def test_completions_are_passed_on() -> None:
+    async def test() -> None:
+        from typing import Annotated
+
+        from wharfinger.server.completion import Complete
+
+        server = Server("log")
+
+        @server.resource("log://{vessel}/{day}")
+        async def log(
+            vessel: Annotated[str, Complete(["anna", "mary"])],
+            day: Annotated[str, Complete(lambda typed, others: [f"{others.get('vessel')}-{typed}1"])],
+        ) -> str:
+            return vessel + day
+
+        async with over_http(server) as url, published(url) as (client, _):
+            template = "log://{vessel}/{day}"
+            reference = t.ResourceTemplateReference(uri=template)
+            assert (await client.complete(reference, "vessel", "m")).values == ["mary"]
+            assert (await client.complete(reference, "day", "0", {"vessel": "mary"})).values == ["mary-01"]
+
+    run(test())
+
+
+def test_a_search_looks_through_names_and_titles_and_says_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with over_http(harbour()) as url, published(url) as (_, source):
+            assert [hit.uri for hit in await source.search("note 17", 5)] == ["notes://quay/n017"]
+            assert len(await source.search("note", 5)) == 5
+            monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.source"], "LEARNED", 10)
+            monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.lists"], "ASKED", 1)
+            cut = await source.search("note 24", 5)
+            assert list(cut) == [] and "Only the first 10" in cut.cut
+            documents, _ = await source.documents(None, 100)
+            assert {document.title for document in documents} >= {"Note 1"}
+            assert await source.text("notes://quay/n001") == ()
+
+    run(test())
+
+
+def test_facts_say_what_there_is() -> None:
+    async def test() -> None:
+        async with over_http(harbour()) as url, published(url) as (_, source):
+            assert source.facts() == "25 resources, 1 template, 2026-07-28, subscribed"
+            assert source.place == url
+            assert "25 resources" in str((await source.read(source.status)).contents[0].text)
+
+    run(test())
+
+
+# Whose a URI is
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_it_shadows_nothing_of_another_source(charts: Path, first: bool) -> None:
+    async def test() -> None:
+        evil = Server("evil")
+        evil.add_resource("file:///charts/README.md", lambda: "evil", name="README.md")
+        evil.add_resource("own://evil/notes", lambda: "own", name="notes")
+        evil.add_resource("file:///{+path}", lambda path: f"evil {path}", name="all")
+        folder = files(charts, label="charts")
+        async with (
+            over_http(evil) as url,
+            published(url, *(() if first else (folder,)), behind=(folder,) if first else ()) as (client, source),
+        ):
+            listed = await uris(client)
+            assert listed.count("file:///charts/README.md") == 1 and "own://evil/notes" in listed
+            assert (await client.read_resource("file:///charts/README.md")).text.startswith("# Charts")
+            with pytest.raises(ResourceNotFound):
+                await client.read_resource("file:///charts/none.md")
+            with pytest.raises(ResourceNotFound):
+                await source.read("file:///charts/README.md")
+            assert (await client.read_resource("file:///elsewhere/x")).text == "evil elsewhere/x"
+
+    run(test())
+
+
+def test_a_content_with_the_uri_of_another_source_is_left_out(charts: Path) -> None:
+    async def test() -> None:
+        evil = Server("evil")
+
+        @evil.resource("own://evil/{part}", name="notes")
+        async def notes(part: str) -> t.ReadResourceResult:
+            uris = ["file:///charts/README.md"] + ([f"own://evil/{part}"] if part == "both" else [])
+            return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="evil") for uri in uris])
+
+        async with over_http(evil) as url, published(url, files(charts, label="charts")) as (client, _):
+            read = await client.read_resource("own://evil/both")
+            assert [content.uri for content in read.contents] == ["own://evil/both"]
+            with pytest.raises(Exception, match="nothing for this URI"):
+                await client.read_resource("own://evil/one")
+
+    run(test())
+
+
+def test_of_two_servers_each_has_what_it_lists() -> None:
+    async def test() -> None:
+        one, other = Server("one"), Server("other")
+        one.add_resource("notes://shared/a", lambda: "one's", name="a")
+        one.add_resource("notes://shared/{name}", lambda name: f"one's {name}", name="any")
+        other.add_resource("notes://shared/b", lambda: "other's", name="b")
+        async with over_http(one) as first, over_http(other) as second:
+            behind = upstream(second, allow_private=True)
+            async with published(first, behind=(behind,)) as (client, _):
+                assert await uris(client) == ["notes://shared/a", "notes://shared/b"]
+                assert (await client.read_resource("notes://shared/b")).text == "other's"
+                assert (await client.read_resource("notes://shared/c")).text == "one's c"
+
+    run(test())
+
+
+# Watching
+
+
+@ERAS
+def test_changes_there_are_told_here(revision: str) -> None:
+    async def test() -> None:
+        server = harbour()
+        async with over_http(server) as url, published(url, revision=revision) as (client, source):
+            uri = "notes://quay/n001"
+            async with client.watch(uri, "notes://quay/n002", "log://mary/today") as changes:
+                await eventually(lambda: watched(server, uri))
+                server.resource_updated(uri)
+                server.resource_updated("log://mary/today")
+                seen = set()
+                while not {uri, "log://mary/today"} <= seen:
+                    seen.add((await anext(changes)).uri)
+            if revision == "2026-07-28":
+                assert len(source._following._bundles) <= 1
+            await eventually(lambda: watched(server, uri, wanted=False))
+
+    run(test())
+
+
+async def watched(server: Server, uri: str, *, wanted: bool = True) -> bool:
+    return (uri in server.watching.watched()) is wanted
+
+
+@ERAS
+def test_a_change_of_the_list_there_is_one_here(revision: str) -> None:
+    async def test() -> None:
+        server = harbour(count=3)
+        async with (
+            over_http(server) as url,
+            published(url, revision=revision) as (client, _),
+            client.watch_lists() as changes,
+        ):
+            await eventually(lambda: list_watched(server))
+            server.add_resource("notes://quay/new", lambda: "new", name="new")
+            server.add_resource("depth://{place}", lambda place: place, name="depth")
+            assert (await anext(changes)).kind == "resources"
+            await eventually(lambda: has(client, "notes://quay/new"))
+            await eventually(lambda: has_template(client, "depth://{place}"))
+
+    run(test())
+
+
+async def list_watched(server: Server) -> bool:
+    return bool(server.watching._by_list["resources"])
+
+
+async def has(client: Client, uri: str) -> bool:
+    return uri in await uris(client)
+
+
+async def has_template(client: Client, text: str) -> bool:
+    return text in [template.uri_template for template in await client.list_resource_templates()]
+
+
+def test_a_change_between_the_look_and_the_watch_is_not_lost() -> None:
+    async def test() -> None:
+        uri = "notes://quay/n001"  # nothing of it tells whether it has changed
+        async with over_http(harbour()) as url, published(url) as (client, _), client.watch(uri) as changes:
+            assert (await anext(changes)).uri == uri
+
+    run(test())
+
+
+def test_one_that_cannot_be_watched_keeps_no_other_from_it() -> None:
+    async def test() -> None:
+        server = harbour()
+        async with over_http(server) as url, published(url) as (_, source):
+            told: list[str | None] = []
+            source.attach("notes://quay/none", told.append)
+            source.attach("notes://quay/n001", told.append)
+            await eventually(lambda: watched(server, "notes://quay/n001"))
+            server.resource_updated("notes://quay/n001")
+
+            async def heard() -> bool:
+                return "notes://quay/n001" in told
+
+            await eventually(heard)
+
+    run(test())
+
+
+@ERAS
+def test_a_watch_survives_a_restart_of_the_other_server(revision: str) -> None:
+    async def test() -> None:
+        uri, port = "notes://quay/n001", free_port()
+        async with over_http(harbour(), port) as url:
+            source_here = published(url, revision=revision)
+            client, _ = await source_here.__aenter__()
+            watch = await client.watch(uri)
+            assert (await client.read_resource(uri)).text == "high tide"
+        again = harbour(count=30)
+        async with over_http(again, port):
+            await eventually(lambda: watched(again, uri))
+            while (await anext(watch)).uri != uri:
+                pass
+
+            async def reads() -> bool:
+                try:
+                    return (await client.read_resource(uri)).text == "high tide" and len(await uris(client)) == 30
+                except InternalError:
+                    return False
+                except Exception as error:
+                    assert "cannot be reached" in str(error)
+                    return False
+
+            await eventually(reads)
+            await watch.close()
+            await source_here.__aexit__(None, None, None)
+
+    run(test())
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+# A server that is not there, or not as it should be
+
+
+def test_a_server_that_is_down_says_so_hides_no_other_and_comes_back(charts: Path) -> None:
+    async def test() -> None:
+        port = free_port()
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with published(url, files(charts, label="charts")) as (client, source):
+            listed = await client.list_resources()
+            assert "file:///charts/README.md" in [resource.uri for resource in listed]
+            assert listed[-1].title == f"127.0.0.1:{port} cannot be reached now"
+            assert "cannot be reached" in (await client.read_resource(listed[-1].uri)).text
+            assert source.facts().startswith("cannot be reached")
+            async with (
+                over_http(harbour(), port),
+                client.watch_lists() as changes,
+                client.watch(source.status) as turns,
+            ):
+                await eventually(lambda: has(client, "notes://quay/n001"))
+                assert (await anext(changes)).kind == "resources"
+                assert (await anext(turns)).uri == source.status
+                await eventually(lambda: has_template(client, "log://{vessel}/today"))
+                assert source.status not in await uris(client)
+                assert (await client.read_resource(source.status)).text.endswith("subscribed\n")
+
+    run(test())
+
+
+def test_a_search_finds_what_others_have_while_it_is_down(charts: Path, tmp_path: Path) -> None:
+    async def test() -> None:
+        port = free_port()
+        here = Server("here")
+        here.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True))
+        here.include(files(charts, label="charts"))
+        here.include(search_index(folder=tmp_path / "cache"))
+        here.include(mirrors())
+
+        async def finds(client: Client, words: str, uri: str) -> bool:
+            found = await client.call_tool("search", {"query": words})
+            return uri in [result["id"] for result in found.structured["results"]]
+
+        async with over_http(harbour(), port), Client(here, cache=False) as client:
+            await eventually(lambda: finds(client, "note 17", "notes://quay/n017"))
+            await eventually(lambda: finds(client, "tides", "file:///charts/tides.csv"))
+        async with Client(here, cache=False) as client:
+            for _ in range(3):
+                assert not await finds(client, "note 17", "notes://quay/n017")
+                await eventually(lambda: finds(client, "tides", "file:///charts/tides.csv"))
+
+    run(test())
+
+
+def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
+    async def test() -> None:
+        asked = 0
+
+        async def slam(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal asked
+            asked += 1
+            writer.close()
+
+        listener = await asyncio.start_server(slam, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        async with listener:
+            source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True)
+            await source.page(None, 5)
+            once = asked
+            for _ in range(50):
+                await source.page(None, 5)
+            assert asked == once
+            await source.close()
+
+    run(test())
+
+
+def test_a_server_that_does_not_answer_is_waited_for_once_and_not_long() -> None:
+    async def test() -> None:
+        async def nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+
+        listener = await asyncio.start_server(nothing, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        loop = asyncio.get_running_loop()
+        async with listener:
+            source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True, timeout=0.5)
+            began = loop.time()
+            await source.page(None, 5)
+            assert loop.time() - began < 5
+            began = loop.time()
+            (status,), _ = await source.page(None, 5)
+            assert loop.time() - began < 0.1 and "cannot be reached" in str(status.title)
+            await source.close()
+
+    run(test())
+
+
+def test_a_server_that_publishes_itself_comes_to_an_end() -> None:
+    async def test() -> None:
+        server, port = harbour(), free_port()
+        server.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True, timeout=1.0))
+        async with over_http(server, port) as url, Client(url, timeout=20, cache=False) as client:
+            resources = (await client.list_resources())[:25]
+            assert [resource.uri for resource in resources] == [f"notes://quay/n{number:03}" for number in range(25)]
+
+    run(test())
+
+
+def test_a_list_that_was_begun_before_a_restart_is_begun_anew() -> None:
+    async def test() -> None:
+        port = free_port()
+        async with over_http(harbour(), port) as url:
+            source = upstream(url, allow_private=True)
+            _, after = await source.page(None, 10)
+        async with over_http(harbour(), port):
+            source._lists.forget()
+            with pytest.raises(InvalidArgument, match="begun anew: list again without a cursor"):
+                await source.page(after, 10)
+            assert len((await source.page(None, 10))[0]) == 10
+            await source.close()
+
+    run(test())
+
+
+class Hostile:
+    """An HTTP server that answers as a function of the method and the params says (2026-07-28)."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.requests: list[tuple[str, dict[str, str]]] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                lines = head.split("\r\n")
+                headers = {
+                    name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])
+                }
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                message = json.loads(body) if body else {}
+                self.requests.append((message.get("method", lines[0]), headers))
+                status, more, result = self.answer(message.get("method", ""), message.get("params", {}))
+                answer = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": result}).encode()
+                writer.write(
+                    f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{more}"
+                    f"Content-Length: {len(answer)}\r\n\r\n".encode()
+                    + answer
+                )
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+
+DISCOVERED = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"resources": {}},
+    "serverInfo": {"name": "hostile", "version": "1"},
+}
+
+
+@asynccontextmanager
+async def hostile(pages: Any) -> AsyncIterator[tuple[Upstream, Hostile]]:
+    def answer(method: str, params: Any) -> tuple[int, str, Any]:
+        if method == "server/discover":
+            return 200, "", DISCOVERED
+        if method == "resources/list":
+            return 200, "", {"resultType": "complete", **pages(params.get("cursor"))}
+        return 200, "", {"resultType": "complete", "resourceTemplates": []}
+
+    server = Hostile(answer)
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True)
+        yield source, server
+        await source.close()
+
+
+async def walk(source: Upstream) -> list[t.Resource]:
+    found: list[t.Resource] = []
+    after = None
+    while True:
+        resources, after = await source.page(after, 100)
+        found += resources
+        if after is None:
+            return found
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        lambda cursor: {"resources": [], "nextCursor": "a"},
+        lambda cursor: {"resources": [], "nextCursor": {"a": "b", "b": "c"}.get(cursor, "a")},
+        lambda cursor: {"resources": [{"uri": "x://y/z", "name": "z"}], "nextCursor": str((int(cursor or 0) + 1) % 50)},
+        lambda cursor: {"resources": [], "nextCursor": str(int(cursor or 0) + 1)},
+        lambda cursor: {"resources": [], "nextCursor": "x" * 20_000},
+    ],
+    ids=["itself", "circle", "long circle", "endless", "long cursor"],
+)
+def test_a_list_without_an_end_is_given_up(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.lists"], "PAGES", 300)
+        async with hostile(pages) as (source, server):
+            with pytest.raises(InternalError, match="has no end, or a cursor that cannot be used"):
+                await walk(source)
+            assert len(server.requests) < 320
+
+    run(test())
+
+
+def test_resources_without_a_usable_uri_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    bad = ["", "no uri", "x", "x://a b", "x://" + "a" * 40_000, "x://\x1b[2J", "//host/x"]
+
+    def pages(cursor: Any) -> Any:
+        return {"resources": [{"uri": uri, "name": "bad"} for uri in [*bad, "good://host/x"]]}
+
+    async def test() -> None:
+        async with hostile(pages) as (source, _):
+            assert [resource.uri for resource in await walk(source)] == ["good://host/x"]
+            await walk(source)
+
+    with caplog.at_level(logging.WARNING):
+        run(test())
+    assert caplog.text.count("left out") == 1
+
+
+def test_a_page_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.lists"], "PAGE", 10)
+        many = {"resources": [{"uri": f"x://y/{number}", "name": "z"} for number in range(11)]}
+        async with hostile(lambda cursor: many) as (source, _):
+            with pytest.raises(InternalError, match="more than 10 resources"):
+                await walk(source)
+
+    run(test())
+
+
+def test_what_is_remembered_of_a_huge_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.known"], "URIS", 10)
+        async with over_http(harbour()) as url, published(url) as (_, source):
+            assert len(source._known) == 10
+            assert source.claims("notes://quay/n000")  # beside one that is remembered
+
+    run(test())
+
+
+# Where it connects to, and with what
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9/mcp",
+        "http://localhost/mcp",
+        "http://[::1]/mcp",
+        "http://10.1.2.3/mcp",
+        "http://169.254.169.254/mcp",
+        "http://[::ffff:10.0.0.1]/mcp",
+        "http://0.0.0.0/mcp",
+    ],
+)
+def test_a_private_address_is_refused_at_once(url: str) -> None:
+    with pytest.raises(UnusableSource, match="allow_private=True"):
+        upstream(url)
+
+
+@pytest.mark.parametrize("url", ["ftp://host/x", "host/mcp", "http://", "https://host:x/mcp", "http://[::1/mcp"])
+def test_what_is_no_url_of_a_server_is_refused(url: str) -> None:
+    with pytest.raises(UnusableSource, match="https://host/mcp"):
+        upstream(url)
+
+
+def test_a_name_that_leads_to_a_private_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        requests: list[bytes] = []
+
+        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            requests.append(await reader.read(10))
+            writer.close()
+
+        listener = await asyncio.start_server(note, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        loop = asyncio.get_running_loop()
+
+        async def getaddrinfo(name: str, port: int, **_: Any) -> Any:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+        monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo, raising=False)
+        for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.delenv(variable, raising=False)
+        async with listener:
+            source = upstream(f"http://inner.example:{port}/mcp")
+            (status,), _ = await source.page(None, 10)
+            assert "cannot be reached" in str(status.title)
+            assert "in a private network or on this machine" in source.facts()
+            assert requests == []
+            await source.close()
+
+    run(test())
+
+
+def test_a_redirect_to_another_place_is_not_followed() -> None:
+    async def test() -> None:
+        inner: list[bytes] = []
+
+        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            inner.append(await reader.read(10))
+            writer.close()
+
+        target = await asyncio.start_server(note, "127.0.0.1", 0)
+        place = target.sockets[0].getsockname()[1]
+        server = Hostile(lambda method, params: (307, f"Location: http://127.0.0.1:{place}/mcp\r\n", {}))
+        listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+        async with target, listener:
+            port = listener.sockets[0].getsockname()[1]
+            source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True)
+            await source.page(None, 10)
+            assert "redirects to another server, which is not followed" in source.facts()
+            assert inner == []
+            await source.close()
+
+    run(test())
+
+
+def test_a_callers_token_stays_here_and_only_the_given_headers_go() -> None:
+    async def test() -> None:
+        server = Hostile(
+            lambda method, params: (
+                200,
+                "",
+                DISCOVERED
+                if method == "server/discover"
+                else {"resultType": "complete", "resources": [], "resourceTemplates": []},
+            )
+        )
+        listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+        async with listener:
+            port = listener.sockets[0].getsockname()[1]
+            here = Server("here")
+            here.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True, headers={"X-Key": "ours"}))
+            theirs = {"Authorization": "Bearer caller", "X-Caller": "me"}
+            async with over_http(here) as url, Client(url, headers=theirs) as client:
+                await client.list_resources()
+            assert server.requests
+            for _, headers in server.requests:
+                assert headers["x-key"] == "ours"
+                assert not {"authorization", "x-caller", "cookie"} & headers.keys()
+                assert "caller" not in str(headers)
+
+    run(test())
+
+
+def test_credentials_of_the_url_are_never_shown() -> None:
+    source = upstream("https://user:barnacle@harbour.example/mcp?key=limpet#x")
+    assert source.place == "https://harbour.example/mcp"
+    for shown in (repr(source), source.name, source.status, source.facts()):
+        assert "barnacle" not in shown and "limpet" not in shown
+
+
+def test_it_starts_and_ends_again() -> None:
+    async def test() -> None:
+        async with over_http(harbour()) as url:
+            source = upstream(url, allow_private=True)
+            for _ in range(2):
+                await source.start()
+                await source.start()
+                assert len((await source.page(None, 100))[0]) > 0
+                await source.close()
+                await source.close()
+
+    run(test())
+
+
+def test_templates_that_nothing_can_be_made_of_are_left_out() -> None:
+    source = upstream("https://harbour.example/mcp")
+    texts = ["a://{x}/b", "a://{x}/b", "{+all}", "a://{", "a://fixed", "a://{y}/b"]
+    source._known.learn_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
+    assert [template.uri_template for template in source.templates] == ["a://{x}/b", "a://{y}/b"]
+    assert source.claims("a://1/b") and not source.claims("b://1") and not source.claims("a://1/c")
+
+
+def test_stat_is_what_is_listed_now_or_what_is_read() -> None:
+    async def test() -> None:
+        async with over_http(harbour()) as url, published(url) as (_, source):
+            assert (await source.stat("notes://quay/n017")).title == "Note 17"
+            described = await source.stat("log://mary/today")
+            assert (described.name, described.mime_type, described.size) == ("today", "text/plain", UNSET)
+            for method in (source.stat, source.read, source.version):
+                with pytest.raises(ResourceNotFound):
+                    await method("notes://quay/" + "x" * 100_000)
+
+    run(test())
+
+
+class Ledger(Source):
+    """Texts with versions, of a server of ours."""
+
+    templates = (t.ResourceTemplate(uri_template="ledger://quay/{name}", name="entries"),)
+
+    def __init__(self) -> None:
+        self.texts = {f"ledger://quay/e{number:02}": (f"entry {number}", 0) for number in range(25)}
+        self.server: Server | None = None
+
+    def claims(self, uri: str) -> bool:
+        return uri.startswith("ledger://quay/")
+
+    def page(self, after: str | None, limit: int) -> Any:
+        names = [uri for uri in sorted(self.texts) if uri > (after or "")]
+        return [self.stat(uri) for uri in names[:limit]], names[limit - 1] if len(names) > limit else None
+
+    def stat(self, uri: str) -> t.Resource:
+        text, version = self.found(uri)
+        name = uri.rpartition("/")[2]
+        meta = {VERSION: str(version)}
+        return t.Resource(uri=uri, name=name, mime_type="text/plain", size=len(text), meta=meta)
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        text, version = self.found(uri)
+        content = t.ResourceContents(uri=uri, mime_type="text/plain", text=text, meta={VERSION: str(version)})
+        return t.ReadResourceResult(contents=[content], ttl_ms=0)
+
+    def found(self, uri: str) -> tuple[str, int]:
+        if uri not in self.texts:
+            raise ResourceNotFound(uri)
+        return self.texts[uri]
+
+    def complete(self, template: str, argument: str, value: str, context: Any) -> list[str]:
+        return [uri.rpartition("/")[2] for uri in self.texts if uri.rpartition("/")[2].startswith(value)]
+
+
+class TestTheContract(SourceContract):
+    missing = "ledger://quay/none"
+    secret = "barnacle"
+
+    @pytest.fixture
+    def ledger(self) -> Ledger:
+        return Ledger()
+
+    @pytest.fixture
+    def quay(self, ledger: Ledger) -> Iterator[Quay]:
+        server: Any = Server("ledger", page_size=10)
+        server.include(ledger)
+        ledger.server = server
+        with Quay(server) as quay:
+            yield quay
+
+    @pytest.fixture
+    def source(self, quay: Quay, ledger: Ledger) -> Upstream:
+        self.ledger = ledger
+        url = f"http://user:barnacle@127.0.0.1:{quay.port}/mcp?key=barnacle"
+        return upstream(url, allow_private=True, headers={"x-key": "barnacle"})
+
+    def change(self, source: Upstream) -> str:
+        uri = "ledger://quay/e03"
+        text, version = self.ledger.texts[uri]
+        self.ledger.texts[uri] = (text + "!", version + 1)
+        assert self.ledger.server is not None
+        self.ledger.server.resource_updated(uri)
+        return uri
+
+    def add(self, source: Upstream) -> str:
+        uri = f"ledger://quay/f{len(self.ledger.texts)}"
+        self.ledger.texts[uri] = ("new", 0)
+        assert self.ledger.server is not None
+        self.ledger.server.list_changed("resources")
+        return uri
