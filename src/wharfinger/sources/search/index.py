@@ -1,0 +1,218 @@
+"""The search index of a server, which `search_index()` makes: its life, and what a search waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wharfinger.server.source import Hits, Source
+from wharfinger.sources.search.cache import Place, cache_folder, hold
+from wharfinger.sources.search.finding import find
+from wharfinger.sources.search.folding import words_of
+from wharfinger.sources.search.indexing import Indexing
+from wharfinger.sources.search.reading import Reader, keys_of
+from wharfinger.sources.search.store import Filters, Store
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+    from wharfinger.server.searching import Wanted
+
+__all__ = ["SearchIndex", "search_index"]
+
+log = logging.getLogger("wharfinger.sources")
+
+MIB = 1 << 20
+PATIENCE = 1.5
+"""Seconds that a search waits for an index that is not complete."""
+QUIET = 0.15
+"""Seconds of it in which nothing is told."""
+LOOK = 0.05
+"""Seconds between two reports of progress."""
+ENDING = 5.0
+"""Seconds that the end of the server waits for the thread."""
+
+
+def search_index(folder: str | os.PathLike[str] | None = None, *, max_size: int = 512 * MIB) -> SearchIndex:
+    """Index the text of all sources, so that searches are quick: `server.include(search_index())`.
+
+    The index keeps no text, and takes an eighth to a half of its space. It is made in the background, and kept for the
+    next start.
+
+    Args:
+        folder: Where it is kept; `wharfinger` in the user's cache folder by default.
+        max_size: Bytes of all indexes in the folder together. What does not fit is found by name only, and a search
+            says so.
+    """
+    return SearchIndex(Path(folder) if folder is not None else None, max_size)
+
+
+class SearchIndex:
+    """What `search_index()` makes; belongs to one server, and covers the servers that are parts of it."""
+
+    def __init__(self, folder: Path | None, max_size: int) -> None:
+        self._folder = folder
+        self._max_size = max_size
+        self._server: Server | None = None
+        self._place: Place | None = None
+        self._store: Store | None = None
+        self._indexing: Indexing | None = None
+        self._reader: Reader | None = None
+        self._nudge = _Nudge(self.look_again)
+
+    def include_into(self, server: Server) -> None:
+        """Search by this index from now on; `server.include(search_index())` calls it.
+
+        Raises:
+            ValueError: the server has an index, or this is the index of another.
+        """
+        if server.resources.index is not None or self._server is not None:
+            raise ValueError("A server has one search index, and an index has one server.")
+        self._server = server
+        server.resources.index = self
+        server.watching.passed_on.append(self._nudge)
+        if server.running:
+            self._begin(server, asyncio.get_running_loop())
+
+    # -- life
+
+    async def start(self) -> None:
+        """The server starts: so does the thread that indexes."""
+        assert self._server is not None
+        self._begin(self._server, asyncio.get_running_loop())
+
+    def _begin(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
+        self._reader = Reader(loop)
+        self._indexing = Indexing(self._open, self._sources, self._reader, self._max_size)
+        self._indexing.start()
+
+    async def close(self) -> None:
+        """The server ends: the thread does, and the file can be another server's."""
+        indexing, self._indexing = self._indexing, None
+        if indexing is None or self._server is None:
+            return
+        ended = await self._server.pool.run("", indexing.stop, ENDING)
+        place, self._place, self._store = self._place, None, None
+        if place is not None and ended:  # else its thread hangs in a source, and holds it until the process ends
+            place.release()
+
+    def _open(self, anew: bool) -> Store:
+        """Open the file, which is thrown away where it is no index, or (`anew`) damaged; in the thread."""
+        if self._place is None:
+            folder = self._folder or cache_folder()
+            self._place = hold(folder, map(_identity, self._sources().values()), self._max_size)
+        if anew:
+            self._place.clear()
+        try:
+            store = Store(self._place.path)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            log.warning("The search index %s is made anew: %s", self._place.path.name, error)
+            self._place.clear()
+            store = Store(self._place.path)
+        self._store = store
+        return store
+
+    def _sources(self) -> Mapping[str, Source]:
+        return keys_of(self._server.resources.every_source()) if self._server is not None else {}
+
+    # -- being used
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something that it has not yet looked at since the server started."""
+        return self._indexing is None or bool(self._indexing.progress.pending)
+
+    def look_again(self, uri: str | None = None) -> None:
+        """Say that a URI changed, or (None) that anything may have; from any thread."""
+        if self._indexing is not None:
+            self._indexing.nudge(uri)
+
+    async def search(
+        self, owner: str, wanted: Wanted, told: Callable[[float, str], object]
+    ) -> tuple[Hits, list[Source]]:
+        """What is found by the index, and the sources that it does not cover as yet.
+
+        `told` is called with how many documents were looked at, and in words, while it waits for the index.
+        """
+        indexing, server = self._indexing, self._server
+        everything = self._sources()
+        if indexing is None or server is None:
+            return Hits(), list(everything.values())
+        indexing.nudge()
+        await self._wait(indexing, told)
+        store, reader = self._store, self._reader
+        chosen = {key: source for key, source in everything.items() if wanted.takes(source)}
+        pending = indexing.progress.pending
+        uncovered = [source for key, source in chosen.items() if key in pending | indexing.progress.bare]
+        words = words_of(wanted.query)
+        if store is None or reader is None or not words or wanted.limit < 1:
+            return Hits(), uncovered
+        filters = Filters(tuple(chosen) if len(chosen) < len(everything) else (), wanted.type, wanted.pattern)
+        try:
+            hits = await server.pool.run(owner, find, store, chosen, reader, words, filters, wanted.limit)
+        except sqlite3.Error as error:
+            log.warning("The search index could not be read: %s", error)
+            return Hits(), list(chosen.values())
+        hits.cut = (
+            hits.cut
+            or _incomplete(indexing, not pending.isdisjoint(chosen))
+            or await self._missing(owner, indexing, store)
+        )
+        return hits, uncovered
+
+    async def _wait(self, indexing: Indexing, told: Callable[[float, str], object]) -> None:
+        """Wait for a small set of documents to be indexed, or for a part of a second."""
+        began = time.monotonic()
+        progress = indexing.progress
+        while not progress.ready.is_set() and (waited := time.monotonic() - began) < PATIENCE:
+            if waited > QUIET:
+                told(progress.seen, f"Indexing: {progress.seen:,} documents so far")
+            await asyncio.sleep(LOOK)
+
+    async def _missing(self, owner: str, indexing: Indexing, store: Store) -> str:
+        """Why the text of some documents is not indexed; empty where all of it is."""
+        assert self._server is not None
+        _, partly = await self._server.pool.run(owner, store.count)
+        if not partly:
+            return ""
+        why = (
+            f"the index is full ({self._max_size / MIB:,g} MiB)"
+            if indexing.progress.full
+            else ("it is very large" if partly == 1 else "they are very large")
+        )
+        documents = "1 document is" if partly == 1 else f"{partly:,} documents are"
+        return f"{documents} indexed only by name or in part: {why}."
+
+
+def _incomplete(indexing: Indexing, pending: bool) -> str:
+    if not pending:
+        return ""
+    return f"Indexing goes on ({indexing.progress.seen:,} documents so far): search again for what is missing."
+
+
+def _identity(source: Source) -> str:
+    """What tells a source from any other, in every run."""
+    return "\0".join((type(source).__qualname__, source.uri, source.name, source.place or getattr(source, "root", "")))
+
+
+class _Nudge:
+    """An onlooker of changes."""
+
+    def __init__(self, look: Callable[[str | None], None]) -> None:
+        self._look = look
+
+    def updated(self, uri: str) -> None:
+        """A watched resource changed."""
+        self._look(uri)
+
+    def list_changed(self, name: str) -> None:
+        """A list changed."""
+        if name == "resources":
+            self._look(None)

@@ -1,0 +1,252 @@
+"""The thread that keeps the index as the sources are: it walks their documents again and again, and gives way.
+
+Refuses to know what is searched for.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+from wharfinger.server.source import Document, Source
+from wharfinger.sources.search.reading import Reader, Stopped
+from wharfinger.sources.search.store import NAME_ONLY, TEXT, Known, Store
+
+__all__ = ["Indexing", "Progress"]
+
+log = logging.getLogger("wharfinger.sources")
+
+PAGE = 256
+"""Documents that are asked of a source at once."""
+WORK, REST = 0.02, 0.002
+"""Seconds of work after which others get their turn, and for how long."""
+COMMIT = 2.0
+"""Seconds after which what was indexed can be found."""
+EVERY = 2.0
+"""Seconds between two walks, at least."""
+RETRY = 10.0
+"""Seconds until an index that failed is tried again."""
+SHARE = 10
+"""All walks but the first take at most one part in so many of the time."""
+UNVERSIONED = 60.0
+"""Seconds after which documents without a version are read again."""
+MEDIA = ("image/", "audio/", "video/", "font/")
+"""What has no text, and is not read for it."""
+NUDGES = 1_000
+"""URIs that are waiting to be looked at; with more, everything is."""
+
+
+class Progress:
+    """How far it is. Written by one thread, read by any."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        """Documents looked at in this walk."""
+        self.pending: frozenset[str] = frozenset()
+        """Keys of sources that were not yet walked to their end."""
+        self.bare: frozenset[str] = frozenset()
+        """Keys of sources that have no documents, and so nothing in the index."""
+        self.full = False
+        """The index has its size, and takes no more text."""
+        self.ready = threading.Event()
+        """Set while nothing is pending."""
+
+
+class Indexing:
+    """Keeps a store as the sources are, from `start` to `stop`."""
+
+    def __init__(
+        self, store: Callable[[bool], Store], sources: Callable[[], Mapping[str, Source]], reader: Reader, max_size: int
+    ) -> None:
+        self.progress = Progress()
+        self._open = store
+        self._sources = sources
+        self._reader = reader
+        self._max_size = max_size
+        self._wake = threading.Event()
+        self._nudged: dict[str, None] = {}
+        self._all = False
+        self._walked: set[str] = set()
+        self._failed: set[str] = set()
+        self._read_again: dict[str, float] = {}
+        """When documents of a source that have no version are to be read again."""
+        self._rested = self._committed = 0.0
+        self._thread = threading.Thread(target=self._run, name="wharfinger-search", daemon=True)
+
+    def start(self) -> None:
+        """Begin, in a thread of its own."""
+        self.progress.pending = frozenset(self._sources())
+        self._thread.start()
+
+    def stop(self, patience: float) -> bool:
+        """End, and wait for it for so many seconds at most; whether it has ended. Blocks."""
+        self._reader.stopped.set()
+        self._wake.set()
+        self._thread.join(patience)
+        return not self._thread.is_alive()
+
+    def nudge(self, uri: str | None = None) -> None:
+        """Look soon at this URI, or (None) at everything; from any thread."""
+        if uri is None or len(self._nudged) >= NUDGES:
+            self._all = True
+        else:
+            self._nudged[uri] = None
+        self._wake.set()
+
+    # -- the thread
+
+    def _run(self) -> None:
+        stopped = self._reader.stopped
+        anew = False
+        while not stopped.is_set():
+            try:
+                store = self._open(anew)
+                anew = False
+                try:
+                    self._keep(store)
+                finally:
+                    store.close()
+            except Stopped:
+                return
+            except sqlite3.Error as error:  # OperationalError: what may pass, such as a full disk
+                if "no such" in str(error):
+                    log.warning("There is no search index, since this Python's SQLite has no FTS5: %s", error)
+                    self.progress.ready.set()
+                    return
+                anew = not isinstance(error, sqlite3.OperationalError)
+                log.warning("The search index %s: %s", "is made anew" if anew else "cannot be written", error)
+                self._walked.clear()
+                self.progress.pending = frozenset(self._sources())
+                stopped.wait(RETRY)
+
+    def _keep(self, store: Store) -> None:
+        """Walk, and look at what is nudged, until the server ends.
+
+        Raises:
+            Stopped: it ends.
+            sqlite3.Error: the file is damaged.
+        """
+        store.remove_sources(self._sources())
+        while not self._reader.stopped.is_set():
+            began = time.monotonic()
+            self._walk_all(store)
+            if store.is_worn(self.progress.full):
+                log.info("The search index is made anew: most of it is of what has changed since")
+                store.clear()
+                self._walked.clear()
+                continue
+            self._wait(store, time.monotonic() - began)
+
+    def _wait(self, store: Store, cost: float) -> None:
+        """Wait for the next walk, and look meanwhile at what is nudged."""
+        now = time.monotonic()
+        next_walk = now + max(EVERY, SHARE * cost)
+        earliest = now + max(EVERY / 2, SHARE / 2 * cost)
+        while not self._reader.stopped.is_set():
+            now = time.monotonic()
+            if now >= next_walk or (self._all and now >= earliest):
+                self._all = False
+                return
+            self._wake.wait((earliest if self._all else next_walk) - now)
+            self._wake.clear()
+            cost = self._look_at_nudged(store)
+            self._reader.stopped.wait(min(SHARE * cost, EVERY))
+
+    def _look_at_nudged(self, store: Store) -> float:
+        """Index what was nudged; how many seconds that took."""
+        began = time.monotonic()
+        sources = self._sources()
+        while self._nudged and not self._reader.stopped.is_set():
+            uri, _ = self._nudged.popitem()
+            key, source = next(((key, source) for key, source in sources.items() if source.claims(uri)), ("", None))
+            document = None if source is None else self._reader.document(source, uri)
+            if source is not None and document is not None and uri in store.known(key, [uri]):
+                self._index(store, key, source, document)
+        store.commit()
+        return time.monotonic() - began
+
+    def _walk_all(self, store: Store) -> None:
+        """Walk all sources at once, a page of each in turn: a slow one holds up no other."""
+        sources = self._sources()
+        self.progress.seen = 0
+        self.progress.pending = frozenset(sources) - self._walked
+        self.progress.full = store.size() >= self._max_size
+        self.progress.ready.clear() if self.progress.pending else self.progress.ready.set()
+        walks = deque((key, self._walk(store, key, source)) for key, source in sources.items())
+        while walks:
+            key, walk = walks.popleft()
+            try:
+                for _ in walk:
+                    walks.append((key, walk))
+                    break
+                else:
+                    self._done(key)
+            except (sqlite3.Error, Stopped):
+                raise
+            except Exception as error:
+                if key not in self._failed:
+                    self._failed.add(key)
+                    log.warning("%s cannot be indexed, and is tried again: %r", key, error)
+                self._done(key, walked=False)
+        store.commit()
+        if not self.progress.pending - self._failed:
+            self.progress.ready.set()
+
+    def _done(self, key: str, *, walked: bool = True) -> None:
+        if walked:
+            self._failed.discard(key)
+            self._walked.add(key)
+        self.progress.pending = self.progress.pending - {key} if walked else self.progress.pending | {key}
+
+    def _walk(self, store: Store, key: str, source: Source) -> Iterator[None]:
+        """Index what has changed of one source; yields between pages."""
+        seen: set[int] = set()
+        after: str | None = None
+        began = time.monotonic()
+        again = began >= self._read_again.get(key, 0.0)
+        while True:
+            documents, after = self._reader.documents(source, after, PAGE)
+            known = store.known(key, [document.uri for document in documents])
+            for document in documents:
+                self._breathe(store)
+                self.progress.seen += 1
+                before = known.get(document.uri)
+                same = before is not None and self._is_same(before, document, again)
+                seen.add(before.id if before and same else self._index(store, key, source, document))
+            if after is None:
+                break
+            yield
+        if again:
+            now = time.monotonic()
+            self._read_again[key] = now + max(UNVERSIONED, SHARE * (now - began))
+        self.progress.bare = self.progress.bare - {key} if seen else self.progress.bare | {key}
+        store.remove_missing(key, seen)
+        store.commit()
+
+    def _is_same(self, before: Known, document: Document, again: bool) -> bool:
+        if before.extent == NAME_ONLY and not self.progress.full:
+            return False
+        new = (document.version, document.title, document.mime_type)
+        return bool(document.version or not again) and (before.version, before.title, before.kind) == new
+
+    def _index(self, store: Store, key: str, source: Source, document: Document) -> int:
+        full = self.progress.full = self.progress.full or store.size() >= self._max_size
+        media = document.mime_type.startswith(MEDIA) and document.mime_type != "image/svg+xml"
+        text = () if media else self._reader.text(source, document.uri)
+        return store.put(key, document, text, 0 if full else TEXT)
+
+    def _breathe(self, store: Store) -> None:
+        """Let others have their turn, and searches see what there is."""
+        now = time.monotonic()
+        if self._reader.stopped.is_set():
+            raise Stopped
+        if now - self._committed > COMMIT:
+            store.commit()
+            self._committed = now
+        if now - self._rested > WORK:
+            time.sleep(REST)
+            self._rested = time.monotonic()

@@ -1,0 +1,84 @@
+"""Looking for words in a text that comes in pieces: how often they occur, and the line that shows it best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from wharfinger.sources.search.folding import fold
+
+__all__ = ["SNIPPET", "Sighting", "look"]
+
+SNIPPET = 200
+"""Characters of a line that are shown."""
+LOOKED_AT = 50
+"""Places of a word among which the best line is looked for."""
+COUNTED = 1_000
+"""Occurrences of one word that count."""
+
+
+class Sighting(NamedTuple):
+    """All words occur: how often, and where to see it; `line` begins with 1, `offset` is of characters."""
+
+    counts: tuple[int, ...]
+    snippet: str
+    line: int
+    offset: int
+
+
+def look(pieces: Iterable[str], words: Sequence[str]) -> Sighting | None:
+    """Look for all of the words, which are folded; None where one of them does not occur."""
+    counts = [0] * len(words)
+    keep = max(SNIPPET, *(len(word) for word in words))
+    best: tuple[int, str, int, int] | None = None
+    tail, lines, length = "", 0, 0
+    for piece in pieces:
+        text = tail + piece
+        folded = fold(text)
+        for number, word in enumerate(words):
+            # What ends in the tail was counted with the piece before.
+            begin = max(0, len(tail) - len(word) + 1)
+            counts[number] = min(COUNTED, counts[number] + folded.count(word, begin))
+        if best is None and (found := _best_line(text, folded, words)) is not None:
+            fitting, at = found
+            best = (fitting, _snippet(text, at, words), lines + text.count("\n", 0, at) + 1, length + at)
+        if best is not None and tail and all(counts):
+            break  # a large text: more of it says nothing new
+        kept = text[-keep:]
+        length += len(text) - len(kept)
+        lines += text.count("\n", 0, len(text) - len(kept))
+        tail = kept
+    if best is None or not all(counts):
+        return None
+    _, snippet, line, offset = best
+    return Sighting(tuple(counts), f"{line}: {snippet}", line, offset)
+
+
+def _best_line(text: str, folded: str, words: Sequence[str]) -> tuple[int, int] | None:
+    """How many of the words the best line has, and where it has one; the first of equals."""
+    best: tuple[int, int] | None = None
+    for word in words:
+        at = folded.find(word)
+        for _ in range(LOOKED_AT):
+            if at < 0:
+                break
+            begin, end = _line_at(folded, at)
+            fitting = sum(folded.find(other, begin, max(end, at + len(word))) >= 0 for other in words)
+            if best is None or fitting > best[0]:
+                best = (fitting, at)
+            if fitting == len(words):
+                return best
+            at = folded.find(word, at + len(word))
+    return best
+
+
+def _line_at(text: str, at: int) -> tuple[int, int]:
+    """Where the part of a line around a place begins and ends, of at most SNIPPET characters."""
+    begin = max(text.rfind("\n", max(0, at - SNIPPET), at) + 1, at - SNIPPET // 2, 0)
+    end = text.find("\n", at, begin + SNIPPET)
+    return begin, min(begin + SNIPPET, len(text)) if end < 0 else end
+
+
+def _snippet(text: str, at: int, words: Sequence[str]) -> str:
+    begin, end = _line_at(text, at)
+    return " ".join(text[begin:end].split())

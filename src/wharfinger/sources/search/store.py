@@ -1,0 +1,380 @@
+"""The index itself, in one SQLite file: which documents there are, and which of them may hold a word.
+
+It keeps no text: only which three characters occur together in which part of a document (FTS5, trigrams, no
+positions), which takes an eighth to a half of the text. What it says of a word is so a guess that leaves out nothing;
+the caller looks at the text as it is now. Refuses to know sources, and how a document is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from wharfinger.server.source import Document
+from wharfinger.sources.search.folding import fold
+
+__all__ = ["NAME_ONLY", "TEXT", "Filters", "Known", "Row", "Store"]
+
+APPLICATION = 0x57686173
+"""`PRAGMA application_id`: the file is one of ours."""
+LAYOUT = 1
+"""`PRAGMA user_version`: the layout of its tables."""
+CHUNK = 1 << 18
+"""Characters of one part of a document."""
+TEXT = 64 << 20
+"""Characters of one document that are indexed."""
+OVERLAP = 256
+"""Characters that a part has of the next one, so that no word is cut."""
+GRAM = 3
+ORPHANS = 20_000
+"""Parts that are no longer of any document, from when on the index is made anew if they are most of it."""
+BATCH = 4 << 20
+"""Characters that wait to be indexed at most."""
+CHECKED = 1 << 26
+"""Bytes up to which a file is looked through when it is opened; a larger one shows its damage when it is used."""
+END = "\n" * (GRAM - 1)
+"""Behind every part, so that each character begins a trigram."""
+LAST = "\U0010ffff"
+NAME_ONLY, WHOLE, BEGINNING = range(3)
+"""How much of a document's text is indexed: none, since the index was full; all; as much as is taken of one."""
+
+_TABLES = f"""
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {LAYOUT};
+CREATE TABLE documents (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, uri TEXT NOT NULL, title TEXT NOT NULL,
+    kind TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, extent INTEGER NOT NULL, changed INTEGER NOT NULL,
+    UNIQUE (source, uri)
+);
+CREATE TABLE parts (
+    id INTEGER PRIMARY KEY, document INTEGER NOT NULL, number INTEGER NOT NULL, digest BLOB NOT NULL,
+    UNIQUE (document, number)
+);
+CREATE TABLE made (parts INTEGER NOT NULL);
+INSERT INTO made VALUES (0);
+CREATE VIRTUAL TABLE grams USING fts5 (
+    text, content='', detail='none', columnsize=0, tokenize='trigram case_sensitive 1'
+);
+CREATE VIRTUAL TABLE terms USING fts5vocab (grams, 'instance');
+"""  # noqa: S608
+_KNOWN = """
+SELECT uri, id, version, extent, title, kind FROM documents
+WHERE source = ? AND uri IN (SELECT value FROM json_each(?))
+"""
+_PUT = """
+INSERT INTO documents (source, uri, title, kind, name, version, extent, changed)
+VALUES (:source, :uri, :title, :kind, :name, :version, :extent, :changed)
+ON CONFLICT (source, uri) DO UPDATE SET title = excluded.title, kind = excluded.kind, name = excluded.name,
+    version = excluded.version, extent = excluded.extent, changed = excluded.changed
+RETURNING id
+"""
+_HOLDS = "SELECT document FROM parts WHERE id IN (SELECT rowid FROM grams WHERE grams MATCH ?)"
+_HOLDS_SHORT = "SELECT document FROM parts WHERE id IN (SELECT doc FROM terms WHERE term >= ? AND term < ?)"
+
+
+class Known(NamedTuple):
+    """A document as it was seen before."""
+
+    id: int
+    version: str
+    extent: int
+    title: str
+    kind: str
+
+
+class Row(NamedTuple):
+    """A document that may hold what is looked for; `name` is folded."""
+
+    source: str
+    uri: str
+    title: str
+    kind: str
+    name: str
+    changed: int
+
+
+class Filters(NamedTuple):
+    """Where to look; empty for everywhere. `path` is a pattern with `*`, `?` and `[…]`."""
+
+    sources: Sequence[str] = ()
+    type: str = ""
+    path: str = ""
+
+
+class Store:
+    """One file, written by one thread and read by any.
+
+    Raises:
+        sqlite3.DatabaseError: it is no database, or none of this layout.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writer = self._connect()
+        self._waiting: list[tuple[int, str]] = []
+        self._waiting_length = 0
+        try:
+            self._prepare()
+        except BaseException:
+            self._writer.close()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=5.0, isolation_level=None, check_same_thread=False)
+
+    def _prepare(self) -> None:
+        write = self._writer.execute
+        with suppress(OSError):
+            self.path.chmod(0o600)
+        write("PRAGMA journal_mode = WAL")
+        write("PRAGMA synchronous = NORMAL")
+        write("PRAGMA journal_size_limit = 16777216")
+        if not write("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+            self._writer.executescript(_TABLES)
+        application, layout = (write(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+        if (application, layout) != (APPLICATION, LAYOUT):
+            raise sqlite3.DatabaseError("it is not an index of this version")
+        if self.path.stat().st_size < CHECKED and write("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise sqlite3.DatabaseError("it is damaged")
+        self._made: int = write("SELECT parts FROM made").fetchone()[0]
+        self._size = self._measure()
+        self._clock: int = write("SELECT coalesce(max(changed), 0) FROM documents").fetchone()[0]
+
+    def close(self) -> None:
+        """Write what is left; the file stays."""
+        with suppress(sqlite3.Error):
+            self.commit()
+        self._writer.close()
+
+    # -- writing
+
+    def known(self, source: str, uris: Sequence[str]) -> dict[str, Known]:
+        """Those of these documents that were seen before."""
+        rows = self._writer.execute(_KNOWN, (source, _json(uris)))
+        return {uri: Known(id, version, extent, title, kind) for uri, id, version, extent, title, kind in rows}
+
+    def put(self, source: str, document: Document, pieces: Iterable[str], most: int) -> int:
+        """Index a document, at most so many characters; its id. Parts that are as before cost no more than reading."""
+        self._begin()
+        text = _Counted(pieces, most)
+        old = self._parts_of(source, document.uri)
+        new: list[tuple[int, bytes, int]] = []
+        for number, part in enumerate(_parts(text)):
+            digest = hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=12).digest()
+            kept, before = old.get(number, (0, b""))
+            new.append((number, digest, kept if before == digest else self._add(part)))
+        self._clock += 1
+        values = {
+            "source": source,
+            "uri": document.uri,
+            "title": document.title,
+            "kind": document.mime_type,
+            "name": _name(document),
+            "version": document.version,
+            "extent": (BEGINNING if most else NAME_ONLY) if text.cut else WHOLE,
+            "changed": self._clock,
+        }
+        (id,) = self._writer.execute(_PUT, values).fetchone()
+        if [(number, (part, digest)) for number, digest, part in new] != sorted(old.items()):
+            self._writer.execute("DELETE FROM parts WHERE document = ?", (id,))
+            self._writer.executemany(
+                "INSERT INTO parts VALUES (?, ?, ?, ?)", [(part, id, number, digest) for number, digest, part in new]
+            )
+        return int(id)
+
+    def _parts_of(self, source: str, uri: str) -> dict[int, tuple[int, bytes]]:
+        found = self._writer.execute(
+            "SELECT number, parts.id, digest FROM parts JOIN documents ON documents.id = document "
+            "WHERE source = ? AND uri = ?",
+            (source, uri),
+        )
+        return {number: (id, digest) for number, id, digest in found}
+
+    def _add(self, part: str) -> int:
+        """Index one part; its number is used for no other, so that what is left of an old one means nothing."""
+        self._made += 1
+        self._waiting.append((self._made, _clean(part) + END))
+        self._waiting_length += len(part)
+        if self._waiting_length > BATCH:
+            self._flush()
+        return self._made
+
+    def _flush(self) -> None:
+        """Index what waits, all at once: each statement in between would have SQLite write a segment of its own."""
+        self._writer.executemany("INSERT INTO grams (rowid, text) VALUES (?, ?)", self._waiting)
+        self._waiting.clear()
+        self._waiting_length = 0
+        self._size = self._measure()
+
+    def remove(self, ids: Iterable[int]) -> None:
+        """Forget documents."""
+        self._begin()
+        rows = [(id,) for id in ids]
+        self._writer.executemany("DELETE FROM parts WHERE document = ?", rows)
+        self._writer.executemany("DELETE FROM documents WHERE id = ?", rows)
+
+    def remove_missing(self, source: str, seen: set[int]) -> int:
+        """Forget the documents of a source that were not seen; how many."""
+        ids = self._writer.execute("SELECT id FROM documents WHERE source = ?", (source,))
+        gone = [id for (id,) in ids if id not in seen]
+        self.remove(gone)
+        return len(gone)
+
+    def remove_sources(self, kept: Iterable[str]) -> None:
+        """Forget the documents of all sources but these."""
+        wanted = _json(list(kept))
+        query = "SELECT id FROM documents WHERE source NOT IN (SELECT value FROM json_each(?))"
+        self.remove([id for (id,) in self._writer.execute(query, (wanted,))])
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.commit()
+        self._writer.executescript(
+            "BEGIN; DELETE FROM parts; DELETE FROM documents; UPDATE made SET parts = 0; "
+            "INSERT INTO grams (grams) VALUES ('delete-all'); COMMIT;"
+        )
+        self._made = 0
+        self._size = self._measure()
+
+    def _begin(self) -> None:
+        if not self._writer.in_transaction:
+            self._writer.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Let searches see what was put."""
+        if self._writer.in_transaction:
+            self._flush()
+            self._writer.execute("UPDATE made SET parts = ?", (self._made,))
+            self._writer.execute("COMMIT")
+
+    # -- how much there is
+
+    def size(self) -> int:
+        """Bytes that are in use, and as many for what waits as it has characters."""
+        return self._size + self._waiting_length
+
+    def _measure(self) -> int:
+        names = ("page_count", "freelist_count", "page_size")
+        pages, free, each = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        return int((pages - free) * each)
+
+    def is_worn(self, full: bool) -> bool:
+        """Whether most of it is of parts that are gone, or much of it where it is full: better made anew then."""
+        (live,) = self._writer.execute("SELECT count(*) FROM parts").fetchone()
+        gone: int = self._made - live
+        return gone > max(ORPHANS, live) or (full and gone > live // 2)
+
+    # -- reading
+
+    def count(self) -> tuple[int, int]:
+        """Documents, and how many of them are there only in part."""
+        with closing(self._connect()) as reader:
+            row = reader.execute("SELECT count(*), coalesce(sum(extent != 1), 0) FROM documents").fetchone()
+        return int(row[0]), int(row[1])
+
+    def find(self, words: Sequence[str], filters: Filters, most: int) -> list[Row]:
+        """At most so many documents that may hold all the words in name or text: those named so first, then the newest.
+
+        Raises:
+            sqlite3.DatabaseError: the file is damaged.
+        """
+        fits: list[str] = []
+        values: list[object] = []
+        for word in words:
+            held, arguments = _holding(word)
+            fits.append(f"(instr(name, ?) OR documents.id IN ({held}))")
+            values += [word, *arguments]
+        for condition, given in _conditions(filters):
+            fits.append(condition)
+            values += given
+        named = " + ".join(["(instr(name, ?) > 0)"] * len(words))
+        query = (
+            f"SELECT source, uri, title, kind, name, changed FROM documents WHERE {' AND '.join(fits)} "  # noqa: S608
+            f"ORDER BY {named} DESC, changed DESC LIMIT ?"
+        )
+        with closing(self._connect()) as reader:
+            return [Row(*row) for row in reader.execute(query, (*values, *words, most))]
+
+
+def _holding(word: str) -> tuple[str, list[object]]:
+    """A query for the documents that may hold a word."""
+    probe = _clean(word)[: OVERLAP + 1]
+    if len(probe) < GRAM:
+        return _HOLDS_SHORT, [probe, probe + LAST]
+    grams = dict.fromkeys(probe[at : at + GRAM] for at in range(len(probe) - GRAM + 1))
+    return _HOLDS, [" AND ".join(_quoted(gram) for gram in list(grams)[:64])]
+
+
+def _conditions(filters: Filters) -> Iterator[tuple[str, list[object]]]:
+    if filters.sources:
+        yield "source IN (SELECT value FROM json_each(?))", [_json(filters.sources)]
+    if filters.type:
+        family = filters.type.removesuffix("*").removesuffix("/")
+        yield "(kind = ? OR substr(kind, 1, ?) = ?)", [filters.type, len(family) + 1, family + "/"]
+    if filters.path:
+        yield "(title GLOB ? OR uri GLOB ?)", [filters.path, filters.path]
+
+
+def _quoted(gram: str) -> str:
+    return '"' + gram.replace('"', '""') + '"'
+
+
+def _clean(text: str) -> str:
+    """What SQLite takes: no NUL, and no half of a character."""
+    text = text.replace("\0", "\x01")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _name(document: Document) -> str:
+    """What a document is called: its title, and the last part of its URI where that says something else."""
+    last = unquote(document.uri.rstrip("/").rpartition("/")[2])
+    return fold(document.title if last in document.title else f"{document.title}\n{last}")
+
+
+def _json(values: Sequence[str]) -> str:
+    return msgspec.json.encode(list(values)).decode()
+
+
+class _Counted:
+    """Pieces of a text up to a number of characters; `cut` once there was more."""
+
+    def __init__(self, pieces: Iterable[str], most: int) -> None:
+        self._pieces = pieces
+        self._left = most
+        self.cut = False
+
+    def __iter__(self) -> Iterator[str]:
+        for piece in self._pieces:
+            if len(piece) > self._left:
+                self.cut = True
+                yield fold(piece[: self._left])
+                return
+            self._left -= len(piece)
+            yield fold(piece)
+
+
+def _parts(pieces: Iterable[str]) -> Iterator[str]:
+    """A text in parts of CHUNK characters and the OVERLAP that follows them."""
+    waiting: list[str] = []
+    length = 0
+    for piece in pieces:
+        waiting.append(piece)
+        length += len(piece)
+        if length < CHUNK + OVERLAP:
+            continue
+        text = "".join(waiting)
+        at = 0
+        while length - at >= CHUNK + OVERLAP:
+            yield text[at : at + CHUNK + OVERLAP]
+            at += CHUNK
+        waiting, length = [text[at:]], length - at
+    rest = "".join(waiting)
+    if rest:
+        yield rest

@@ -1,0 +1,106 @@
+"""Which tools there are, what they cost, and who wins."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.sources.mirror_tools.conftest import Ask, call
+from wharfinger import Client, Context, Server, ToolError
+from wharfinger import types as t
+from wharfinger.cli.doctor.offer import tokens
+from wharfinger.server.source import Source
+from wharfinger.sources.mirror_tools import mirrors
+
+NAMES = ["list_resources", "read_resource", "read_directory", "search", "fetch"]
+
+
+def test_the_tools_are_listed_with_what_a_host_wants_to_know(ask: Ask) -> None:
+    async def listed(client: Client) -> list[t.Tool]:
+        return list(await client.list_tools())
+
+    tools = {tool.name: tool for tool in ask(listed)}
+    assert list(tools) == NAMES
+    for tool in tools.values():
+        assert tool.annotations == t.ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        )
+        assert tool.title
+        assert tool.description
+        assert all(schema["description"] for schema in tool.input_schema["properties"].values())
+    assert tools["search"].input_schema["required"] == ["query"]
+    assert tools["fetch"].input_schema["required"] == ["id"]
+    assert len(msgspec.json.encode(list(tools.values()))) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_resource", {"uri": "file:///charts/nothing"}),
+        ("read_resource", {"uri": "no uri"}),
+        ("read_directory", {"uri": "file:///charts/README.md"}),
+        ("read_directory", {"uri": "file:///charts", "cursor": "nonsense"}),
+        ("list_resources", {"cursor": "nonsense"}),
+        ("list_resources", {"cursor": '["nonsense",null]'}),
+        ("fetch", {"id": "file:///charts/../secret"}),
+    ],
+)
+def test_what_cannot_be_is_told_to_the_model(ask: Ask, tool: str, arguments: dict[str, str]) -> None:
+    with pytest.raises(ToolError) as caught:
+        call(ask, tool, **arguments)
+    assert "Internal" not in str(caught.value)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_tool_of_the_author_wins(first: bool) -> None:
+    server = Server("own")
+
+    def search(query: str, ctx: Context[Any]) -> str:
+        return "mine"
+
+    if first:
+        server.add_tool(search)
+    server.include(mirrors())
+    if not first:
+        server.add_tool(search)
+
+    async def main() -> str:
+        async with Client(server) as client:
+            assert len(list(await client.list_tools())) == 5
+            return str((await client.call_tool("search", {"query": "x"})).text)
+
+    assert asyncio.run(main()) == "mine"
+
+
+def test_a_database_alone_makes_no_tool() -> None:
+    """Statements are taken only where that was allowed."""
+
+    class Ledger(Source):
+        def query(self, statement: str, limit: int) -> None: ...
+
+    def names(*parts: Any) -> list[str]:
+        server = Server("sql")
+        for part in parts:
+            server.include(part)
+
+        async def main() -> list[str]:
+            async with Client(server) as client:
+                return [tool.name for tool in await client.list_tools()]
+
+        return asyncio.run(main())
+
+    assert names(Ledger(), mirrors()) == NAMES
+    assert names(mirrors(allow_query=True)) == NAMES
+    assert names(Ledger(), mirrors(allow_query=True)) == [*NAMES, "query"]
+
+
+def test_the_definitions_cost_few_tokens() -> None:
+    """We demand 1,500 at most, by the estimate of `wharfinger doctor`: four characters are a token."""
+    from benchmarks.tool_tokens import definitions
+
+    each = definitions()
+    assert len(each) == 6
+    assert sum(tokens(text) for text in each.values()) < 1_200

@@ -1,0 +1,46 @@
+"""Folding: one character for one, and as `grep -i` compares."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.sources.search.folding import WORDS, fold, words_of
+
+
+@given(st.text())
+def test_a_place_in_the_folded_text_is_the_same_place_in_the_text(text: str) -> None:
+    assert len(fold(text)) == len(text)
+    assert [fold(character) for character in text] == list(fold(text))
+
+
+@given(st.text())
+def test_folding_twice_changes_nothing_more(text: str) -> None:
+    assert fold(fold(text)) == fold(text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("HAVN", "havn"), ("ÆØÅ", "æøå"), ("ΣΊΣΥΦΟΣ", "σίσυφος"), ("ſ", "S"), ("Ж", "ж"), ("ẞ", "ß")]
+)
+def test_cases_are_the_same(one: str, other: str) -> None:
+    assert fold(one) == fold(other)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("Tide  table", ("tide", "table")),
+        ('"Tide  table" hull', ("tide  table", "hull")),
+        ('say "hi', ("say", '"hi')),
+        ("hull HULL", ("hull",)),
+        ("  ", ()),
+        ('""', ('""',)),
+    ],
+)
+def test_words_are_what_is_between_spaces_or_quotes(query: str, words: tuple[str, ...]) -> None:
+    assert words_of(query) == words
+
+
+def test_a_query_has_a_number_of_words_at_most() -> None:
+    assert len(words_of(" ".join(map(str, range(100))))) == WORDS
