@@ -30,6 +30,7 @@ LAUNCHERS = frozenset(
     epilog="""\b
 Examples:
   wharfinger add claude-desktop ./charts
+  wharfinger add claude-desktop ./docs git:. sqlite:///shop.db
   wharfinger add codex --name harbour server.py
   wharfinger add vscode --project https://example.test/mcp --token-env HARBOUR_TOKEN
   wharfinger add cursor --dry-run -- npx -y some-mcp-server
@@ -69,8 +70,8 @@ def add(
 ) -> None:
     """Put a server into the configuration of HOST: claude-desktop, claude-code, vscode, cursor, codex or gemini.
 
-    TARGET is a URL, one or more folders, a Python file, or a command after `--`. Paths are stored absolute, the rest
-    of the file stays as it is, and the file as it was is kept beside it with `.bak` at its end.
+    TARGET is a URL, one or more folders or other words of `serve`, a Python file, or a command after `--`. Paths are
+    stored absolute, the rest of the file stays as it is, and the file as it was is kept beside it with `.bak`.
     """
     kind = HOSTS[host]
     file = path or choose_file(ctx, kind, project)
@@ -164,21 +165,30 @@ def describe(
     if len(words) == 1 and file.endswith(".py") and Path(file).is_file():
         run = (*ourselves(), "run", "--stdio", f"{Path(file).absolute()}{colon}{attribute}")
         return Local(run, pairs(ctx, env, "=")), slug(Path(file).stem, fallback="server")
-    folders = [folder(ctx, word) for word in words]
-    labels = [label or Path(where).name for label, where in folders]
-    paths = [f"{label}={where}" if label else where for label, where in folders]
-    return Local((*ourselves(), "serve", "--stdio", *paths), pairs(ctx, env, "=")), slug(*labels)
+    published = [publishable(ctx, word) for word in words]
+    named = slug(*(label for label, _ in published))
+    return Local((*ourselves(), "serve", "--stdio", *(word for _, word in published)), pairs(ctx, env, "=")), named
 
 
-def folder(ctx: click.Context, word: str) -> tuple[str, str]:
-    """Read `PATH` or `name=PATH`; the path must be there."""
-    label, equals, where = word.partition("=")
-    if not equals or Path(word).exists():
-        label, where = "", word
-    path = absolute(Path(where).expanduser())
-    if not path.exists():
-        raise click.UsageError(f"{word}: no such folder or file (looked for {path}).", ctx)
-    return label, str(path)
+def publishable(ctx: click.Context, word: str) -> tuple[str, str]:
+    """Read a word of `serve`; its label, and the word with absolute paths. What is a path must be there."""
+    from wharfinger.sources.labels import split_label
+    from wharfinger.sources.redacting import has_password
+    from wharfinger.sources.words import FILES, absolute_word, parse_word, short_name
+
+    asked = parse_word(word)
+    if asked.kind.needs:
+        raise click.UsageError(f"{word}: give the whole command: `-- wharfinger serve --stdio …`.", ctx)
+    if has_password(word):
+        how = asked.kind.secret or "what its library reads"
+        raise click.UsageError(f"Leave the password out of {absolute_word(asked)}: give it by {how} (--env).", ctx)
+    if asked.kind is FILES:
+        rest, label = split_label(word)
+        path = absolute(Path(rest).expanduser())
+        if not path.exists():
+            raise click.UsageError(f"{word}: no such folder or file (looked for {path}).", ctx)
+        return label or path.name, f"{label}={path}" if label else str(path)
+    return short_name(asked), absolute_word(asked)
 
 
 def absolute(path: Path) -> Path:

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "serve": Entry("wharfinger.cli.serve", "serve", "Publish folders as live MCP resources."),
+    "serve": Entry("wharfinger.cli.serve", "serve", "Publish folders, databases, logs and more as resources."),
     "run": Entry("wharfinger.cli.run", "run", "Run your own server from a file or module."),
     "ls": Entry("wharfinger.cli.ls", "ls", "List resources, templates, tools or prompts."),
     "read": Entry("wharfinger.cli.read", "read", "Read a resource."),

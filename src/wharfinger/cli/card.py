@@ -55,20 +55,22 @@ def make_card(
     program: tuple[str, ...],
     target: tuple[str, ...],
     live: str,
+    remark: str = "",
 ) -> Card:
     """Lay out the card.
 
     `program` is the absolute command that is this `wharfinger`, `target` what follows `add claude-desktop`, and
-    `live` a URI worth watching, empty where there is none.
+    `live` a URI worth watching, empty where there is none. `remark` is what is to be said of `target`.
     """
     url, token = address.mcp, address.token_env
+    stdio = "; ".join(filter(None, ("its file takes stdio only", remark)))
     claude = ("claude", "mcp", "add", "--transport", "http", name, url)
     client = ("--token-env", token) if token else ()
     rows = [
         Row("Claude Code", shell(claude) + (f' --header "Authorization: Bearer ${token}"' if token else "")),
         Row("VS Code", ".vscode/mcp.json " + compact({"servers": {name: http_entry(url, token, {"type": "http"})}})),
         Row("Cursor, others", compact({"mcpServers": {name: http_entry(url, token, {})}})),
-        Row("Claude Desktop", shell((*program, "add", "claude-desktop", *target)), "(its file takes stdio only)"),
+        Row("Claude Desktop", shell((*program, "add", "claude-desktop", *target)), f"({stdio})"),
     ]
     if live:
         rows.append(Row("See it live", shell((*program, "watch", *client, url, live))))

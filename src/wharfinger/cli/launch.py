@@ -61,7 +61,10 @@ def over_http(
     """Serve until a signal; return 130 for Ctrl-C, 0 for SIGTERM.
 
     The card and the lines go to stdout, for they are what this command is asked for; everything else to stderr.
+    The card is made in a thread, while the first requests are answered.
     """
+    import asyncio
+
     from wharfinger.cli.bounds import apply_http
     from wharfinger.cli.journal import Journal
     from wharfinger.cli.logs import log_to_stderr
@@ -72,18 +75,20 @@ def over_http(
     server.limits = apply(server.limits, settings.limits)
     printer = Printer()
     shown: list[Card] = []
+    showing: list[asyncio.Task[None]] = []
     if not verbosity.quiet:
         Journal(printer.print).follow(server)
 
-    def ready(url: str) -> None:
-        import asyncio
-
+    async def show(url: str) -> None:
         from wharfinger.cli.card import terminal
 
-        shown.append(make(address(url, settings)))
+        # The signals are taken by now, and whoever waits for the card may send one.
+        shown.append(await asyncio.to_thread(make, address(url, settings)))
         if not verbosity.quiet:
-            # One turn later the signals are taken, and whoever waits for the card may send one.
-            asyncio.get_running_loop().call_soon(printer.print, terminal(shown[0]).rstrip("\n"))
+            printer.print(terminal(shown[0]).rstrip("\n"))
+
+    def ready(url: str) -> None:
+        showing.append(asyncio.get_running_loop().create_task(show(url)))
 
     def page() -> tuple[str, bytes]:
         from wharfinger.cli.card import page as write

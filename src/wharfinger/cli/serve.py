@@ -1,4 +1,4 @@
-"""`wharfinger serve`: folders as live MCP resources, over stdio or HTTP."""
+"""`wharfinger serve`: data of every kind as live MCP resources, over stdio or HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wharfinger.cli.serving import ServingCommand, Settings, choose, serving_opt
 if TYPE_CHECKING:
     from wharfinger.cli.card import Address, Card
     from wharfinger.server import Server
-    from wharfinger.sources import Folder
+    from wharfinger.sources.words import Made
 
 __all__ = ["serve"]
 
@@ -21,180 +21,115 @@ __all__ = ["serve"]
 @click.command(
     cls=ServingCommand,
     epilog="""\b
+What a WORD may be; `name=WORD` chooses what it is called in URIs:
+  ./docs                          a folder
+  git:.                           a git repository
+  sqlite:///shop.db               a database, also postgresql://user@host/shop
+  'log:logs/*.log'                logs, followed as they rotate
+  s3://bucket/prefix              objects, also zip:FILE and objects:URL
+  'table:data/*.parquet'          tables in CSV, JSON Lines or Parquet
+  system:  screen:                this machine
+  'command:df -h'                 what a command prints, with --allow-command
+  https://host/mcp                another server's resources
+
+\b
 Examples:
   wharfinger serve ./charts
   wharfinger serve ./charts maps=~/old/maps --exclude '*.bak'
+  wharfinger serve ./docs git:. sqlite:///shop.db 'log:logs/*.log' s3://bucket/prefix
+  PGPASSWORD=… wharfinger serve --allow-query postgresql://reader@db.test/shop
   wharfinger serve --http 127.0.0.1:9000 ./charts
   CHARTS_TOKEN=… wharfinger serve --http 0.0.0.0:8000 --token-env CHARTS_TOKEN --allow-host charts.test ./charts""",
 )
-@click.argument("paths", nargs=-1, metavar="PATH…")
+@click.argument("words", nargs=-1, metavar="WORD…")
 @click.option(
-    "--include", multiple=True, metavar="PATTERN", help="Publish only what matches, as in .gitignore. Repeatable."
+    "--include",
+    multiple=True,
+    metavar="PATTERN",
+    help="Of folders, publish only what matches, as in .gitignore. Repeatable.",
 )
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out what matches. Repeatable.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Of folders, leave out what matches. Repeatable.")
 @click.option("--hidden", is_flag=True, help="Publish hidden files too (never keys and credentials).")
-@click.option("--max-size", metavar="SIZE", help="Refuse to read files larger than this, for example 64MiB.")
+@click.option("--max-size", metavar="SIZE", help="Read larger files in windows only, for example 64MiB.")
 @click.option("--absolute-uris", is_flag=True, help="Name files by their absolute path: for a host on this machine.")
+@click.option("--allow-command", is_flag=True, help="Run the commands of command: words.")
+@click.option("--every", type=float, metavar="SECONDS", help="Run commands anew so often, while somebody watches them.")
+@click.option("--allow-private", is_flag=True, help="Connect to servers on this machine and in private networks.")
+@click.option("--allow-query", is_flag=True, help="Offer a tool that queries the databases (read-only).")
+@click.option("--no-search", is_flag=True, help="Keep no search index: a search then reads what it searches.")
 @click.option("--no-tools", is_flag=True, help="Offer resources only, without tools that mirror them.")
-@click.option("--name", metavar="NAME", help="What the server calls itself. Default: from the folders.")
-@click.option("--demo", is_flag=True, help="Publish a temporary copy of PATH with a log that grows every 5 s.")
+@click.option("--name", metavar="NAME", help="What the server calls itself. Default: from what it publishes.")
+@click.option("--demo", is_flag=True, help="Publish a temporary copy of a folder with a log that grows every 5 s.")
 @serving_options
 @verbosity_options
 @click.pass_context
 def serve(
     ctx: click.Context,
     /,
-    paths: tuple[str, ...],
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    hidden: bool,
-    max_size: str | None,
-    absolute_uris: bool,
+    words: tuple[str, ...],
     no_tools: bool,
+    no_search: bool,
+    allow_query: bool,
     name: str | None,
     demo: bool,
-    **serving: Any,
+    **rest: Any,
 ) -> int | None:
-    """Publish folders as live MCP resources: listed in pages, read, searched, and told of when they change.
+    """Publish data as live MCP resources: listed in pages, read, searched, and told of when they change.
 
-    PATH is a folder, or name=PATH to choose what it is called in URIs. With a terminal at stdin it speaks HTTP on
-    127.0.0.1:8000, otherwise stdio. Files that .gitignore names, hidden files and credentials are left out.
+    WORD is a folder, or data of another kind; several are one server. With a terminal at stdin it speaks HTTP on
+    127.0.0.1:8000, otherwise stdio. Of folders, files that .gitignore names, hidden files and credentials are left out.
     """
-    settings = choose(ctx, **serving)
-    if not paths and not demo:
+    from wharfinger.cli.publishing import check_options, is_given, publish
+
+    options = {option: rest.pop(option) for option in OF_SOURCES}
+    settings = choose(ctx, **rest)
+    if not words and not demo:
         raise click.UsageError("Give a folder to publish, for example `wharfinger serve .`", ctx)
-    if demo and len(paths) > 1:
-        raise click.UsageError("--demo takes one folder.", ctx)
-    chosen: dict[str, Any] = {"include": include, "exclude": exclude, "hidden": hidden, "absolute_uris": absolute_uris}
-    if max_size:
+    if no_tools and allow_query:
+        raise click.UsageError("--allow-query and --no-tools exclude each other.", ctx)
+    check_options(ctx, words, {**options, "allow_query": allow_query})
+    if options["max_size"]:
         from wharfinger.cli.bounds import parse_amount
 
-        chosen["max_size"] = int(parse_amount(max_size))
+        options["max_size"] = int(parse_amount(options["max_size"]))
     with ExitStack() as stack:
         if demo:
-            from wharfinger.cli.demo import demo_folder
-
-            paths = (stack.enter_context(demo_folder(paths[0] if paths else None)),)
-        server, folders = publish(paths, name, tools=not no_tools, **chosen)
+            words = (copied(ctx, stack, words),)
+        given = {option: value for option, value in options.items() if is_given(value)}
+        server, made = publish(words, given, name=name, tools=not no_tools, search=not no_search, query=allow_query)
         verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
         if settings is None:
             from wharfinger.cli.launch import over_lines
 
-            return over_lines(server, serving["unix"], serving["limits"], verbosity)
-        return at_terminal(ctx, settings, server, folders, verbosity)
+            return over_lines(server, rest["unix"], rest["limits"], verbosity)
+        return at_terminal(ctx, settings, server, made, verbosity)
 
 
-def publish(paths: tuple[str, ...], name: str | None, *, tools: bool, **chosen: Any) -> tuple[Server, list[Folder]]:
-    """Make the server that has the folders; raises UnusableFolder."""
-    from wharfinger.cli.words import slug
-    from wharfinger.server import Server
-    from wharfinger.sources import files
-    from wharfinger.sources.labels import label_paths
-    from wharfinger.version import __version__
-
-    labelled = label_paths(paths)
-    folders = [files(path, label=label, **chosen) for path, label in labelled]
-    server = Server(
-        name or slug(*(folder.label for folder in folders)), version=__version__, instructions=instructions(folders)
-    )
-    for folder in folders:
-        server.include(folder)
-    if tools:
-        from wharfinger.sources import mirrors
-
-        server.include(mirrors())
-    return server, folders
+OF_SOURCES = ("include", "exclude", "hidden", "max_size", "absolute_uris", "allow_command", "allow_private", "every")
+"""Options that are for some kinds of data only."""
 
 
-def instructions(folders: list[Folder]) -> str:
-    """Tell a model what is here and how to get at it."""
-    names = ", ".join(f"file:///{folder.label}/" for folder in folders)
-    return (
-        f"Files below {names}, as they are now. List the resources, read a directory's URI for what is in it, "
-        "or search; subscribe to a URI to be told when it changes."
-    )
+def copied(ctx: click.Context, stack: ExitStack, words: tuple[str, ...]) -> str:
+    """Make the demo's copy of the folder, as long as the stack is open."""
+    from wharfinger.cli.demo import demo_folder
+    from wharfinger.sources.words import FILES, parse_word
+
+    if len(words) > 1 or any(parse_word(word).kind is not FILES for word in words):
+        raise click.UsageError("--demo takes one folder.", ctx)
+    return stack.enter_context(demo_folder(words[0] if words else None))
 
 
-def at_terminal(
-    ctx: click.Context,
-    settings: Settings,
-    server: Server,
-    folders: list[Folder],
-    verbosity: Verbosity,
-) -> int:
+def at_terminal(ctx: click.Context, settings: Settings, server: Server, made: list[Made], verbosity: Verbosity) -> int:
     """Serve over HTTP with the card."""
-    from wharfinger.cli.card import Published, make_card
+    from wharfinger.cli.card import make_card
     from wharfinger.cli.launch import over_http
     from wharfinger.cli.programs import ourselves
+    from wharfinger.cli.showing import Seen, left_out, look, same_again
 
-    published = [] if verbosity.quiet else [Published(folder.root, facts(folder, len(folders))) for folder in folders]
-    program, again, worth_watching = ourselves(), same_again(ctx.params, folders), live(folders)
+    program, again, remark = ourselves(), same_again(ctx.params, made), left_out(made)
 
     def card(address: Address) -> Card:
-        return make_card(server.info.name, published, address, program, again, worth_watching)
+        seen = Seen((), "") if verbosity.quiet else look(made)
+        return make_card(server.info.name, seen.published, address, program, again, seen.live, remark)
 
     return over_http(server, settings, card, verbosity)
-
-
-COUNTING = 0.5
-"""Seconds that all folders together may be counted before the server starts."""
-
-
-def facts(folder: Folder, folders: int) -> str:
-    """Say how much is published, what is left out, and how changes are noticed."""
-    return f"{folder.count(COUNTING / folders)}, watched by {folder.watched_by}"
-
-
-LOOKED_AT = 500
-"""Resources of a folder among which the one worth watching is looked for."""
-
-
-def live(folders: list[Folder]) -> str:
-    """Pick the file that is most likely to change: a log, else the text that changed last, else any."""
-    best: tuple[bool, bool, str, str] | None = None
-    for folder in folders:
-        for item in folder.page(None, LOOKED_AT)[0]:
-            kind, stamp = str(item.mime_type), getattr(item.annotations, "last_modified", "")
-            if kind == "inode/directory":
-                continue
-            rank = (item.name.endswith(".log"), kind.startswith("text/"), str(stamp), item.uri)
-            best = rank if best is None else max(best, rank)
-    return best[3] if best else ""
-
-
-CHOICES = ("include", "exclude", "hidden", "max_size", "absolute_uris", "no_tools", "limits")
-"""Options that change what is published, and so belong to the command that a host is given."""
-
-
-def same_again(params: dict[str, Any], folders: list[Folder]) -> tuple[str, ...]:
-    """Write what `wharfinger add HOST` needs to publish the same folders in the same way."""
-    from wharfinger.cli.programs import ourselves
-    from wharfinger.sources.labels import parse_path_argument
-
-    given = params["paths"]
-    if params["demo"]:  # the copy is gone when this server is
-        paths = [resolved(path) for path in given] or [folder.root for folder in folders]
-    else:
-        paths = [
-            folder.root if parse_path_argument(argument).label is None else f"{folder.label}={folder.root}"
-            for folder, argument in zip(folders, given, strict=True)
-        ]
-    name = ("--name", params["name"]) if params["name"] else ()
-    options: list[str] = []
-    for choice in CHOICES:
-        option, value = "--limit" if choice == "limits" else "--" + choice.replace("_", "-"), params[choice]
-        if value is True:
-            options.append(option)
-        elif value:
-            options += [word for item in ((value,) if isinstance(value, str) else value) for word in (option, item)]
-    if not options:
-        return (*name, *paths)
-    label = params["name"] or "-".join(folder.label for folder in folders)
-    return ("--name", label, "--", *ourselves(), "serve", "--stdio", *name, *options, *paths)
-
-
-def resolved(path: str) -> str:
-    """Make a path absolute."""
-    from pathlib import Path
-
-    return str(Path(path).resolve())

@@ -53,8 +53,11 @@ def is_control(character: str) -> bool:
     return code < 32 or 127 <= code < 160 or character in BIDI or 0xD800 <= code < 0xE000
 
 
-def slug(*labels: str, fallback: str = "files", limit: int = 48) -> str:
-    """Make a server name that every host accepts: ASCII letters, digits, `_` and `-`."""
+def slug(*labels: str, fallback: str = "files", limit: int = 40) -> str:
+    """Make a server name that every host accepts: ASCII letters, digits, `_` and `-`.
+
+    Hosts write `mcp__name__tool`, of which models' interfaces take 64 characters.
+    """
     import re
 
     parts = [re.sub(r"[^A-Za-z0-9_]+", "-", label).strip("-") for label in labels]

@@ -6,27 +6,71 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wharfinger.server.source import UnusableSource
+    from wharfinger.sources.commands import command
     from wharfinger.sources.folder import Folder, UnusableFolder, files
+    from wharfinger.sources.git_repository import git
+    from wharfinger.sources.log_files import logs
     from wharfinger.sources.mirror_tools import Mirrors, mirrors
+    from wharfinger.sources.object_store import objects
+    from wharfinger.sources.screens import screen
+    from wharfinger.sources.search import SearchIndex, search_index
     from wharfinger.sources.skill_folder import Skills, skills
+    from wharfinger.sources.sql_database import sql
+    from wharfinger.sources.system_state import system
+    from wharfinger.sources.table_files import tables
+    from wharfinger.sources.upstream_server import upstream
 
-__all__ = ["Folder", "Mirrors", "Skills", "UnusableFolder", "files", "mirrors", "skills"]
+__all__ = [
+    "Folder",
+    "Mirrors",
+    "SearchIndex",
+    "Skills",
+    "UnusableFolder",
+    "UnusableSource",
+    "command",
+    "files",
+    "git",
+    "logs",
+    "mirrors",
+    "objects",
+    "screen",
+    "search_index",
+    "skills",
+    "sql",
+    "system",
+    "tables",
+    "upstream",
+]
 
 _HOMES = {
     "Folder": "wharfinger.sources.folder",
     "Mirrors": "wharfinger.sources.mirror_tools",
+    "SearchIndex": "wharfinger.sources.search",
     "Skills": "wharfinger.sources.skill_folder",
     "UnusableFolder": "wharfinger.sources.folder",
+    "UnusableSource": "wharfinger.server.source",
+    "command": "wharfinger.sources.commands",
     "files": "wharfinger.sources.folder",
+    "git": "wharfinger.sources.git_repository",
+    "logs": "wharfinger.sources.log_files",
     "mirrors": "wharfinger.sources.mirror_tools",
+    "objects": "wharfinger.sources.object_store",
+    "screen": "wharfinger.sources.screens",
+    "search_index": "wharfinger.sources.search",
     "skills": "wharfinger.sources.skill_folder",
+    "sql": "wharfinger.sources.sql_database",
+    "system": "wharfinger.sources.system_state",
+    "tables": "wharfinger.sources.table_files",
+    "upstream": "wharfinger.sources.upstream_server",
 }
+"""Where each is; no module has the name of what is in it, which importing the module would hide."""
 
 
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'wharfinger.sources' has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -215,6 +215,7 @@ def test_what_came_of_reading_is_told(name: str, read: Read, where: str) -> None
     [
         t.ResourceContents(uri="harbour://tide", text="1234", mime_type="text/plain; charset=utf-8"),
         t.ResourceContents(uri="harbour://tide", text="12", meta={"wharfinger/encoding": "utf-16-le"}),
+        t.ResourceContents(uri="harbour://tide", text="12", meta={"wharfinger/window": {"begin": 0, "end": 2}}),
     ],
 )
 def test_a_read_that_agrees_with_the_list_is_not(contents: t.ResourceContents) -> None:

@@ -98,7 +98,7 @@ def check_reads(offer: Offer) -> Iterator[Finding]:
             f"{uri} ({len(data):,} bytes, listed {sizes[uri]:,})"
             for uri, parts in own.items()
             if len(parts) == 1 and uri in sizes and len(data := _data(parts[0])) != sizes[uri]
-            if not _is_transcoded(parts[0])
+            if not _is_other_than_listed(parts[0])
         ),
         "`size` is in bytes, before any encoding: mend it, or leave it out.",
     )
@@ -120,9 +120,9 @@ def _data(part: t.ResourceContents) -> bytes:
     return part.blob if isinstance(part.blob, bytes) else str(part.text or "").encode()
 
 
-def _is_transcoded(part: t.ResourceContents) -> bool:
-    """Whether the server says that the text was decoded from something else, which had the size."""
-    return isinstance(part.meta, dict) and any(name.endswith("/encoding") for name in part.meta)
+def _is_other_than_listed(part: t.ResourceContents) -> bool:
+    """Whether the server says that this was decoded from what has the size, or is a part of it."""
+    return isinstance(part.meta, dict) and any(name.endswith(("/encoding", "/window")) for name in part.meta)
 
 
 def _essence(mime_type: str) -> str:

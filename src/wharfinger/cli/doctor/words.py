@@ -30,7 +30,7 @@ _NUMBERED = re.compile(r"(?:tool|func|function|command|action|prompt|resource|te
 _PORTABLE = re.compile(r"[A-Za-z0-9_-]+")
 _ALLOWED = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 # What mirrors and hosts' own conventions are called, and so mean something: `search` and `fetch` of connectors.
-MEANT = frozenset({"search", "fetch"})
+MEANT = frozenset({"search", "fetch", "query"})
 
 
 def _is_vague(name: str) -> bool:

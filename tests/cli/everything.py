@@ -1,0 +1,183 @@
+"""Data of every kind, real and small, with somebody who changes it: what a server is started on in these tests."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.sources.git_repository.conftest import Work
+from tests.sources.sql_database.conftest import SHOP, PostgresServer
+
+__all__ = ["Case", "Everything"]
+
+NORTH = "port,high\nHull,6.1\nGoole,5.2\n"
+
+
+class Case(NamedTuple):
+    """One source: what is listed, read, completed, found and changed in it."""
+
+    word: str
+    listed: str
+    """A URI that is in the list."""
+    read: str
+    has: str
+    """What is in the text of `read`."""
+    complete: tuple[str, str, str] | None = None
+    """Part of a template, the variable and a value that completes it from its first character."""
+    search: str = ""
+    """A word that is only here."""
+    found: str = ""
+    """The URI that it is found in; `read`, where it is empty."""
+    change: Callable[[], object] | None = None
+    """Changes what is in `read`."""
+
+
+class Everything:
+    """All of it, below one folder, in one database server and in one bucket."""
+
+    def __init__(self, here: Path, postgres: PostgresServer, s3: Any, upstream: str) -> None:
+        self.here = here
+        self.upstream = upstream
+        self._lock = threading.Lock()
+        self._number = 0
+        self._s3 = s3
+        self._postgres = postgres
+        (here / "docs").mkdir()
+        (here / "docs" / "notes.md").write_text("# Notes\n\nsoundingline\n")
+        self._work = Work(here / "code").init()
+        self._work.commit("First lighthouse", hull__py="lamp = 'fresnel'\n")
+        self._shop = sqlite3.connect(here / "shop.db", isolation_level=None, check_same_thread=False)
+        self._shop.executescript(SHOP)
+        self._database = postgres.database(SHOP.replace("'Ada'", "'Postgrada'"))
+        (here / "logs").mkdir()
+        (here / "logs" / "app.log").write_text("2026-07-01T12:00:00Z INFO anchorwatch begins\n")
+        s3.create_bucket(Bucket="bucket")
+        self._put("README.md", "# Bucket\n\ncapstan\n")
+        (here / "data").mkdir()
+        (here / "data" / "tides.csv").write_text(NORTH)
+        self._zip("springtide")
+        self._append("said.txt", "halyard")
+
+    @property
+    def cases(self) -> Mapping[str, Case]:
+        here = self.here
+        return {
+            "folder": Case(
+                f"{here}/docs",
+                "file:///docs/notes.md",
+                "file:///docs/notes.md",
+                "soundingline",
+                ("file:///docs/", "path", "notes.md"),
+                "soundingline",
+                change=lambda: self._append("docs/notes.md", "more"),
+            ),
+            "git": Case(
+                f"git:{here}/code",
+                "git://code/tree/HEAD/hull.py",
+                "git://code/tree/HEAD/hull.py",
+                "fresnel",
+                ("git://code/log/", "rev", "main"),
+                "fresnel",
+                change=lambda: self._work.commit("More light", hull__py=f"lamp = 'fresnel {self._next()}'\n"),
+            ),
+            "sqlite": Case(
+                f"sqlite:///{here}/shop.db",
+                "sqlite://shop/customers",
+                "sqlite://shop/customers/rows",
+                "Goole",
+                ("sqlite://shop/", "table", "customers"),
+                change=lambda: self._shop.execute(f"INSERT INTO customers (name) VALUES ('Eve {self._next()}')"),
+            ),
+            "postgres": Case(
+                f"pg=postgresql://reader@/{self._database}?host={self._postgres.folder}",
+                "postgres://pg/public/customers",
+                "postgres://pg/public/customers/rows",
+                "Postgrada",
+                None,
+                "Postgrada",
+                change=lambda: self._postgres.run(
+                    f"INSERT INTO customers VALUES ({100 + self._next()}, 'Eve')", self._database
+                ),
+            ),
+            "log": Case(
+                f"log:{here}/logs/*.log",
+                "log://logs/app.log",
+                "log://logs/app.log",
+                "anchorwatch",
+                None,
+                "anchorwatch",
+                change=lambda: self._append("logs/app.log", f"2026-07-01T12:00:{self._next() % 60:02}Z INFO more"),
+            ),
+            "s3": Case(
+                "s3://bucket/prefix",
+                "s3://bucket/prefix/README.md",
+                "s3://bucket/prefix/README.md",
+                "capstan",
+                ("s3://bucket/prefix/", "path", "README.md"),
+                "capstan",
+                change=lambda: self._put("README.md", f"# Bucket\n\ncapstan {self._next()}\n"),
+            ),
+            "table": Case(
+                f"table:{here}/data/*.csv",
+                "table://data/tides.csv",
+                "table://data/tides.csv",
+                "high",
+                None,
+                change=lambda: self._append("data/tides.csv", f"Port {self._next()},4.4"),
+            ),
+            "system": Case("system:", "system:///load", "system:///load", "load"),
+            "zip": Case(
+                f"zip:{here}/old.zip",
+                "zip://old.zip/a/b.txt",
+                "zip://old.zip/a/b.txt",
+                "springtide",
+                None,
+                "springtide",
+                change=lambda: self._zip(f"springtide {self._next()}"),
+            ),
+            "command": Case(
+                f"said=command:cat {here}/said.txt",
+                "command://said",
+                "command://said",
+                "halyard",
+                change=lambda: self._append("said.txt", f"more {self._next()}"),
+            ),
+            "upstream": Case(
+                self.upstream,
+                "file:///far/beacon.md",
+                "file:///far/beacon.md",
+                "beaconlight",
+                ("file:///far/", "path", "beacon.md"),
+                "beacon",  # texts of others are not copied: only names are found
+                change=lambda: self._append("far/beacon.md", f"more {self._next()}"),
+            ),
+        }
+
+    @property
+    def words(self) -> list[str]:
+        return [case.word for case in self.cases.values()]
+
+    def _next(self) -> int:
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    def _append(self, name: str, line: str) -> None:
+        with (self.here / name).open("a") as file:
+            file.write(line + "\n")
+
+    def _put(self, key: str, text: str) -> None:
+        self._s3.put_object(Bucket="bucket", Key=f"prefix/{key}", Body=text.encode())
+
+    def _zip(self, text: str) -> None:
+        new = self.here / "new.zip"
+        with zipfile.ZipFile(new, "w") as archive:
+            archive.writestr("a/b.txt", text)
+        new.replace(self.here / "old.zip")
+
+    def close(self) -> None:
+        self._shop.close()
