@@ -1,0 +1,130 @@
+"""The official SDKs, the Inspector's command line and VS Code's way of reading, on a server of every kind of data."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.cli.everything import Everything
+from tests.cli.test_serve_everything import KINDS, aws, endpoint, everything, postgres, url
+from tests.conftest import absent
+from tests.interop.places import HANDSHAKE, HOME, ROOT, STATELESS, visited
+from wharfinger import Client
+
+__all__ = ["aws", "endpoint", "everything", "postgres", "url"]  # fixtures
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR is not set"),  # the database server's package says so
+]
+
+PEERS = [("mcp2", HANDSHAKE), ("mcp2", STATELESS), ("ts2", HANDSHAKE), ("ts2", STATELESS)]
+
+
+@pytest.mark.parametrize(("peer", "revision"), PEERS)
+def test_every_source_is_listed_read_and_found_by_their_clients(
+    peer: str, revision: str, url: str, everything: Everything
+) -> None:
+    cases = everything.cases
+    searches = [case.search for case in cases.values() if case.search]
+    visit = {"url": url, "revision": revision, "reads": [case.read for case in cases.values()], "searches": searches}
+    seen = visited(peer, visit, "sources")
+    assert seen["revision"] == revision
+    assert {case.listed for case in cases.values()} <= set(seen["uris"])
+    for kind, case in cases.items():
+        content = seen["reads"][case.read][0]
+        assert case.has in content["text"], (kind, content)
+        assert content["uri"] == case.read
+        assert content["_meta"]["wharfinger/version"], kind
+        assert seen["tool_reads"][case.read][0]["type"] == "text", kind
+    for case in cases.values():
+        if case.search:
+            found = seen["searches"][case.search]
+            links = [block["uri"] for block in found["blocks"] if block["type"] == "resource_link"]
+            assert found["ids"] == links
+            assert any(link.startswith((case.found or case.read).partition("?")[0]) for link in links), (case, found)
+
+
+def inspector(url: str, *arguments: str) -> Any:
+    """What the Inspector's command line printed."""
+    node, program = ROOT / ".node" / "bin" / "node", HOME / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
+    if not node.exists() or not program.exists():
+        absent(f"{program.relative_to(ROOT)} (make interop builds it)")
+    done = subprocess.run(
+        [str(node), str(program), "--cli", url, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_inspector_lists_every_source(url: str, everything: Everything) -> None:
+    listed = {resource["uri"] for resource in inspector(url, "--method", "resources/list")["resources"]}
+    assert {case.listed for case in everything.cases.values()} <= listed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_inspector_reads_every_source(kind: str, url: str, everything: Everything) -> None:
+    case = everything.cases[kind]
+    contents = inspector(url, "--method", "resources/read", "--uri", case.read)["contents"]
+    assert contents[0]["uri"] == case.read
+    assert case.has in contents[0]["text"]
+
+
+# VS Code shows resources as a read-only file system (its mcpResourceFilesystem): contents whose URI has the path that
+# was asked for are the file, and all others are the entries of a directory, whose URI it asks for with a slash.
+
+
+def same_path(one: str, other: str) -> bool:
+    return urlsplit(one).path.casefold() == urlsplit(other).path.casefold()
+
+
+async def entries(client: Client, uri: str) -> list[tuple[str, bool]]:
+    """`(URI, whether it is a directory)` of what VS Code would show below this one."""
+    asked = uri if uri.endswith("/") else uri + "/"
+    contents = (await client.read_resource(asked)).contents
+    below = [content for content in contents if not same_path(content.uri, asked)]
+    return [(content.uri, not (content.text or content.blob)) for content in below if is_child(content.uri, asked)]
+
+
+def is_child(uri: str, directory: str) -> bool:
+    parent = urlsplit(directory).path.rstrip("/")
+    path = urlsplit(uri).path.rstrip("/")
+    return path.rpartition("/")[0] == parent and path != parent
+
+
+TOPS = {
+    "folder": "file:///docs",
+    "git": "git://code/tree/main",
+    "log": "log://logs",
+    "s3": "s3://bucket/prefix",
+    "table": "table://data",
+    "zip": "zip://old.zip",
+}
+
+
+@pytest.mark.parametrize("kind", TOPS)
+def test_vs_code_finds_the_entries_of_a_directory(kind: str, url: str, everything: Everything) -> None:
+    case = everything.cases[kind]
+
+    async def walk() -> list[str]:
+        async with Client(url) as client:
+            found: list[str] = []
+            waiting = [TOPS[kind]]
+            while waiting:
+                for uri, directory in await entries(client, waiting.pop()):
+                    if directory:
+                        waiting.append(uri)
+                    else:
+                        found.append(uri)
+            for uri in found:
+                contents = (await client.read_resource(uri)).contents
+                assert any(same_path(content.uri, uri) for content in contents), uri
+            return found
+
+    wanted = case.read.replace("/HEAD/", "/main/")
+    assert any(same_path(uri, wanted) for uri in asyncio.run(walk())), wanted
