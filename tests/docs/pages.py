@@ -9,6 +9,8 @@ language are for us (a reader's page shows only the language as colour):
     sh, bash            run whole, with `set -e`
     json, toml          must parse (`jsonc`: with comments)
     text, mermaid       are pictures, not code
+    dockerfile, ini,    are files of other programs, which test_deploy.py runs
+    nginx
     text printed        is what the last `background` command goes on to print
 
 In what was printed a time of day such as `10:31:07` stands for any, and so does a duration such as `0.4 ms`.
@@ -51,6 +53,7 @@ HIDDEN = re.compile(r"^<!-- run: (?P<info>.+)$")
 SERVES = re.compile(r"(wharfinger (serve|run)|make serve)\b")
 SHELL = ("console", "sh", "bash")
 PICTURES = ("text", "mermaid", "")
+CONFIGURATIONS = ("dockerfile", "ini", "nginx")
 DEADLINE = 30.0
 
 
@@ -101,7 +104,7 @@ def parses(block: Block) -> None:
         json.loads(text)
     elif block.language == "toml":
         tomllib.loads(block.text)
-    elif block.language not in (*SHELL, *PICTURES):
+    elif block.language not in (*SHELL, *PICTURES, *CONFIGURATIONS):
         raise ValueError(f"{block.place}: no one can run or parse a block of {block.language!r}")
 
 

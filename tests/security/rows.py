@@ -18,8 +18,12 @@ FOLDER = "sources/test_folder.py::"
 OPENING = "sources/test_safe_open.py::"
 WATCHING = "server/test_watching.py::"
 HERE = "security/"
+SQL = "sources/sql_database/test_queries.py::"
+GIT = "sources/git_repository/test_safety.py::"
+LOGS = "sources/log_files/test_logs.py::"
+SCREEN = "sources/test_screens.py::"
 
-ROWS = "J01-J41 L01-L24 H01-H53 S01-S13 R01-R34 T01-T06 U01-U10"
+ROWS = "J01-J41 L01-L24 H01-H53 S01-S13 R01-R34 T01-T06 U01-U10 Q01-Q11 G01-G12 D01-D05"
 """Every row that must be in the table."""
 
 SHOWN: dict[str, str] = {
@@ -171,11 +175,35 @@ SHOWN: dict[str, str] = {
     "X06": LIMITS + "test_unfinished_bodies_share_one_budget",
     "X07": HERE + "test_http.py::test_thousands_of_sessions_and_calls_leave_nothing",
     "X09": "sources/test_watch.py::test_without_watches_left_it_polls_and_says_so",
+    "Q01-Q06": SQL + "test_postgres_refuses_what_does_more_than_reading",  # and its like for SQLite beside it
+    "Q07": SQL + "test_one_long_opcode_is_stopped",
+    "Q08": SQL + "test_a_large_cell_is_cut_and_marked",
+    "Q09": SQL + "test_names_in_uris_are_looked_up_and_never_pasted",
+    "Q10": SQL + "test_odd_but_harmless_statements_are_run",
+    "Q11": SQL + "test_values_are_valid_json",
+    "G01": GIT + "test_options_in_the_rest_of_a_uri_are_refused",
+    "G02": GIT + "test_what_is_no_plain_revision_is_refused",
+    "G03": GIT + "test_nothing_that_a_repository_configures_is_run",
+    "G04": GIT + "test_a_planted_bare_repository_is_refused",
+    "G05": GIT + "test_borrowed_objects_are_refused",
+    "G07": GIT + "test_submodules_are_named_and_never_entered",
+    "G09": GIT + "test_odd_names_are_shown_safely_and_read_byte_for_byte",
+    "G10": GIT + "test_a_bomb_is_not_inflated",
+    "G12": GIT + "test_no_process_is_started_and_no_other_configuration_read",
+    "D01": "sources/log_files/test_following.py::test_every_line_of_a_process_that_rotates_comes_exactly_once",
+    "D02": LOGS + "test_a_line_of_100_mb_is_cut_and_marked",
+    "D03": LOGS + "test_a_secret_is_not_shown_in_any_window",
+    "D05": SCREEN + "test_a_screen_that_is_too_large_is_refused_before_it_is_taken",
+    "W17": "sources/test_upstream_server.py::test_a_redirect_to_another_place_is_not_followed",
     "X10": HERE + "test_http.py::test_without_descriptors_left_it_refuses_and_recovers",
 }  # fmt: skip
 
 REASONS: dict[str, str] = {
     "R13": "Windows names can be opened on Windows alone; elsewhere they are file names like others.",
+    "G06": "Nothing is added, and blame is not offered.",
+    "G08": "Nothing is ever fetched.",
+    "G11": "Nothing is initialised or cloned.",
+    "D04": "What the system lets this user see is shown: levels belong to the rules on who may do what.",
     "X08": "10,000 subscriptions of one resource belong to the benchmarks of scale.",
     "X11": "A soak of 24 hours belongs to no test run.",
 }

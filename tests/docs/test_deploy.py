@@ -1,0 +1,294 @@
+"""The configurations of docs/deploy.md: checked by the programs that they are for, and run with a real server."""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.conftest import ROOT, absent
+from tests.docs.pages import blocks_of, free_port
+
+PAGE = ROOT / "docs" / "deploy.md"
+FILES = {block.options["file"]: block.text for block in blocks_of(PAGE) if "file" in block.options}
+WHARFINGER = str(Path(sys.executable).with_name("wharfinger"))
+TOKEN = "0123456789abcdef0123456789abcdef"
+PATIENCE = 20.0
+
+
+@contextlib.contextmanager
+def running(command: list[str], url: str, context: ssl.SSLContext | None = None, **options: Any) -> Iterator[Any]:
+    """Run a program until the end of the block; it begins when `url` answers."""
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, **options)
+        try:
+            until = time.monotonic() + PATIENCE
+            while status(url, context) != 200:
+                if process.poll() is not None or time.monotonic() > until:
+                    out.seek(0)
+                    raise AssertionError(f"{command[0]} does not answer at {url}\n{out.read().decode()}")
+                time.sleep(0.05)
+            yield process
+        finally:
+            end(process)
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """Ask a program to end, and make it."""
+    process.terminate()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def status(url: str, context: ssl.SSLContext | None = None, **headers: str) -> int:
+    try:
+        with urlopen(Request(url, headers=headers), timeout=5, context=context) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        error.close()
+        return error.code
+    except OSError:
+        return 0
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": more.get("XDG_CACHE_HOME", "/nonexistent"), "LANG": "C.UTF-8", **more}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Something to publish, which cannot be written."""
+    shutil.copytree(ROOT / "examples", tmp_path / "charts")
+    return tmp_path / "charts"
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    if not shutil.which("openssl"):
+        absent("openssl (on Debian: apt-get install openssl)")
+    key, made = tmp_path / "charts.key", tmp_path / "charts.pem"
+    subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
+        f"-keyout {key} -out {made}".split(),
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return made, key
+
+
+# The container
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile with what follows them; continued lines joined."""
+    text = re.sub(r"\\\n\s*", " ", FILES["Dockerfile"])
+    return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in text.splitlines() if line.strip()]
+
+
+def test_dockerfile_is_well_formed_and_ends_as_no_root() -> None:
+    names = [name for name, _ in instructions()]
+    known = {"FROM", "RUN", "USER", "EXPOSE", "HEALTHCHECK", "CMD"}
+    assert names[0] == "FROM" and set(names) <= known and names.count("CMD") == 1
+    assert dict(instructions())["USER"] not in ("0", "root")
+    for name, rest in instructions():
+        if name == "RUN":
+            assert subprocess.run(["sh", "-n", "-c", rest], check=False).returncode == 0, rest
+        if "CMD" in (name, *rest.split()):
+            command = json.loads(rest[rest.index("[") :])  # the form without a shell: signals reach the program
+            assert all(isinstance(word, str) for word in command)
+
+
+def test_command_of_the_container_serves_its_data_to_who_has_the_token(folder: Path, tmp_path: Path) -> None:
+    port = free_port()
+    command = json.loads(dict(instructions())["CMD"])
+    assert command[0] == "wharfinger"
+    words = [word.replace("8000", str(port)).replace("/data", str(folder)) for word in command[1:]]
+    base = f"http://127.0.0.1:{port}"
+    given = environment(CHARTS_TOKEN=TOKEN, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    with running([WHARFINGER, *words], f"{base}/healthz", env=given) as process:
+        health = dict(instructions())["HEALTHCHECK"]
+        check = json.loads(health[health.index("[") :])
+        alive = [sys.executable, *[word.replace("8000", str(port)) for word in check[1:]]]
+        assert subprocess.run(alive, check=False).returncode == 0
+        assert status(f"{base}/mcp") == 401
+        assert status(f"{base}/mcp", Host="evil.example", Authorization=f"Bearer {TOKEN}") == 403
+        assert listed(f"{base}/mcp", given)
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    assert subprocess.run(alive, check=False, stderr=subprocess.DEVNULL).returncode != 0
+
+
+def listed(url: str, given: dict[str, str]) -> str:
+    done = subprocess.run(
+        [WHARFINGER, "ls", "--token-env", "CHARTS_TOKEN", url], env=given, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tides.log" in done.stdout
+    return done.stdout
+
+
+# systemd
+
+
+def unit() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, strict=True)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(FILES["charts.service"])
+    return parser
+
+
+def test_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
+    verify = shutil.which("systemd-analyze")
+    if not verify:
+        absent("systemd-analyze (on Debian: apt-get install systemd)")
+    path = tmp_path / "charts.service"
+    path.write_text(FILES["charts.service"].replace("/opt/wharfinger/bin/wharfinger", WHARFINGER))
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    done = subprocess.run(
+        [str(verify), "verify", "--man=no", str(path)], capture_output=True, text=True, check=False,
+        env=environment(XDG_RUNTIME_DIR=str(tmp_path / "runtime")),
+    )  # fmt: skip
+    told = [line for line in done.stderr.splitlines() if "charts.service" in line]
+    assert told == [], done.stderr
+
+
+def test_command_of_the_unit_serves_and_ends_well(folder: Path, tmp_path: Path) -> None:
+    port = free_port()
+    service = unit()["Service"]
+    program, *words = shlex.split(service["ExecStart"])
+    assert program.endswith("/bin/wharfinger") and service["Restart"] == "on-failure"
+    words = [word.replace("8000", str(port)).replace("/srv/charts", str(folder)) for word in words]
+    given = environment(CHARTS_TOKEN=TOKEN, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    with running([WHARFINGER, *words], f"http://127.0.0.1:{port}/healthz", env=given) as process:
+        listed(f"http://127.0.0.1:{port}/mcp", given)
+        process.terminate()
+        assert process.wait(PATIENCE) == 0, "systemd would start it again"
+
+
+# Proxies
+
+
+@contextlib.contextmanager
+def behind(folder: Path, cache: Path) -> Iterator[int]:
+    """A server as the page's unit runs it, whose public name is localhost; its port."""
+    port = free_port()
+    _, *words = shlex.split(unit()["Service"]["ExecStart"])
+    changed = {"8000": str(port), "/srv/charts": str(folder), "charts.example": "localhost"}
+    for before, after in changed.items():
+        words = [word.replace(before, after) for word in words]
+    given = environment(CHARTS_TOKEN=TOKEN, XDG_CACHE_HOME=str(cache))
+    with running([WHARFINGER, *words], f"http://127.0.0.1:{port}/healthz", env=given):
+        yield port
+
+
+def works_through(port: int, folder: Path, certificate: Path) -> None:
+    """A client lists, and hears of a change at once, through a proxy that speaks TLS as localhost."""
+    url = f"https://localhost:{port}/mcp"
+    given = environment(CHARTS_TOKEN=TOKEN, SSL_CERT_FILE=str(certificate), PYTHONUNBUFFERED="1")
+    context = ssl.create_default_context(cafile=str(certificate))
+    assert status(url, context) == 401
+    listed(url, given)
+    for revision in ("2025-11-25", "2026-07-28"):
+        hears_of_a_change(url, folder, given, revision)
+    if shutil.which("curl"):
+        asked = ["curl", "--silent", "--http2", "--cacert", str(certificate), "--output", os.devnull]
+        done = subprocess.run(
+            [*asked, "--write-out", "%{http_version}", f"https://localhost:{port}/healthz"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.stdout == "2"
+
+
+def hears_of_a_change(url: str, folder: Path, given: dict[str, str], revision: str) -> None:
+    uri = "file:///charts/tides.log"
+    command = [WHARFINGER, "watch", "--token-env", "CHARTS_TOKEN", "--revision", revision, url, uri]
+    watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=given)
+    assert watch.stdout is not None
+    try:
+        first = watch.stdout.readline()
+        assert "Watching" in first, first + watch.stdout.read()
+        began = time.monotonic()
+        with (folder / "tides.log").open("a") as log:
+            log.write("2026-07-01T12:00:00 3.140 m falling\n")
+        assert f"changed {uri}" in watch.stdout.readline()
+        assert time.monotonic() - began < 5, "the proxy kept it back"
+    finally:
+        end(watch)
+        watch.stdout.close()
+
+
+def test_nginx_accepts_its_configuration_and_passes_streams_on(
+    folder: Path, tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    if not nginx:
+        absent("nginx (on Debian: apt-get install nginx-light)")
+    port = free_port()
+    with behind(folder, tmp_path / "cache") as inner:
+        site = FILES["charts.conf"]
+        for before, after in {
+            "127.0.0.1:8000": f"127.0.0.1:{inner}",
+            "listen 443": f"listen 127.0.0.1:{port}",
+            "charts.example": "localhost",
+            "/etc/ssl/charts.pem": str(certificate[0]),
+            "/etc/ssl/charts.key": str(certificate[1]),
+        }.items():
+            assert before in site
+            site = site.replace(before, after)
+        (tmp_path / "charts.conf").write_text(site)
+        kept = "\n".join(
+            f"{name}_temp_path {tmp_path}/{name};" for name in ("proxy", "client_body", "fastcgi", "uwsgi", "scgi")
+        )
+        (tmp_path / "nginx.conf").write_text(
+            f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/errors;\nevents {{}}\n"
+            f"http {{ access_log off; {kept} include {tmp_path}/charts.conf; }}\n"
+        )
+        command = [str(nginx), "-p", str(tmp_path), "-e", f"{tmp_path}/errors", "-c", f"{tmp_path}/nginx.conf"]
+        done = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and "warn" not in done.stderr, done.stderr
+        context = ssl.create_default_context(cafile=str(certificate[0]))
+        with running(command, f"https://localhost:{port}/healthz", context):
+            works_through(port, folder, certificate[0])
+            evil = {"Host": "evil.example", "Authorization": f"Bearer {TOKEN}"}
+            assert status(f"https://localhost:{port}/mcp", context, **evil) == 403
+
+
+def test_caddy_accepts_its_configuration_and_passes_streams_on(
+    folder: Path, tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    caddy = shutil.which("caddy")
+    if not caddy:
+        pytest.skip("caddy: absent (on Debian: apt-get install caddy)")
+    port = free_port()
+    with behind(folder, tmp_path / "cache") as inner:
+        site = FILES["Caddyfile"].replace("127.0.0.1:8000", f"127.0.0.1:{inner}")
+        start = f"https://localhost:{port} {{\n    tls {certificate[0]} {certificate[1]}\n"
+        assert "charts.example {\n" in site
+        site = site.replace("{\n", "{\n    admin off\n    auto_https disable_redirects\n", 1)
+        site = site.replace("charts.example {\n", start)
+        (tmp_path / "Caddyfile").write_text(site)
+        given = environment(XDG_DATA_HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path))
+        options = ["--config", f"{tmp_path}/Caddyfile", "--adapter", "caddyfile"]
+        done = subprocess.run([caddy, "validate", *options], capture_output=True, text=True, env=given, check=False)
+        assert done.returncode == 0, done.stderr
+        context = ssl.create_default_context(cafile=str(certificate[0]))
+        with running([caddy, "run", *options], f"https://localhost:{port}/healthz", context, env=given):
+            works_through(port, folder, certificate[0])
