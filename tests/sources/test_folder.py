@@ -398,7 +398,8 @@ def test_a_file_that_grows_shrinks_and_vanishes_while_it_is_read_is_answered(cha
     finally:
         stop.set()
         writer.join()
-    assert answers <= {"text", "ResourceNotFound", "InvalidArgument"}
+    # A blob where the system showed zeros in place of what was being cut off.
+    assert answers <= {"text", "blob", "ResourceNotFound", "InvalidArgument"}
 
 
 # Directories

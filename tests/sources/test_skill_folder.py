@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from tests.server.driving import ask, listed, looped, read
 from tests.sources.conftest import Told
 from wharfinger import Server
 from wharfinger.errors import ResourceNotFound
-from wharfinger.server.source import VERSION
 from wharfinger.sources import Skills, UnusableFolder, files, skills
 from wharfinger.sources.skill_folder import MOST_FILES
 
@@ -431,6 +431,8 @@ def test_files_of_skills_are_read_in_windows_and_searched_and_nothing_else_is(ro
             list(source.text(uri))
     documents = {document.uri: document for document in source.documents(None, 1_000)[0]}
     assert "skill://pdf/notes.txt" in documents and "skill://apart/notes.txt" not in documents
-    version = source.version("skill://pdf/notes.txt")
-    assert documents["skill://pdf/notes.txt"].version == version
-    assert source.read("skill://pdf/notes.txt").contents[0].meta == {VERSION: version}
+    assert documents["skill://pdf/notes.txt"].version
+    # `_meta` of a skill's files is the extension's own (SEP-2640), and how long they are good the server says.
+    assert source.stat("skill://pdf/notes.txt").meta is UNSET
+    read = source.read("skill://pdf/notes.txt")
+    assert (read.contents[0].meta, read.ttl_ms, read.cache_scope) == (UNSET, UNSET, UNSET)

@@ -231,7 +231,7 @@ class Folder(Source):
             mime_type=kind,
             size=UNSET if directory else status.st_size,
             annotations=dated(status.st_mtime),
-            meta=UNSET if directory else {VERSION: version_of_file(status)},
+            meta=UNSET if directory else self._meta(version_of_file(status)) or UNSET,
         )
 
     def stat(self, uri: str) -> t.Resource:
@@ -260,7 +260,7 @@ class Folder(Source):
                 with holds():
                     found = self._describe(parts, mime.DIRECTORY, os.stat(place.handle), uri)
                 children, _ = self._children(place, parts, None, CHILDREN)
-                found.meta = {VERSION: digest(self._listing_text(parts, place, children))}
+                found.meta = self._meta(digest(self._listing_text(parts, place, children))) or UNSET
                 return found
         except NotServed:
             raise ResourceNotFound(uri) from None
@@ -308,11 +308,15 @@ class Folder(Source):
                 content,
                 window,
                 whole=most,
-                meta={VERSION: version},
+                meta=self._meta(version),
                 lines=self._lines.of(parts, version, content, (status.st_dev, status.st_ino)) if window else None,
                 keep=lambda: Kept(descriptor, status.st_size),
             )
         return contents, status.st_mtime
+
+    def _meta(self, version: str) -> dict[str, object]:
+        """What is said in `_meta` of a content that has this version."""
+        return {VERSION: version}
 
     def _result(self, contents: list[t.ResourceContents], modified: float) -> t.ReadResourceResult:
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(modified), cache_scope=self.cache_scope)
@@ -320,7 +324,7 @@ class Folder(Source):
     def _read_directory(self, uri: str, parts: Parts, place: Place) -> t.ReadResourceResult:
         children, _ = self._children(place, parts, None, CHILDREN)
         text = self._listing_text(parts, place, children)
-        meta = {VERSION: digest(text)}
+        meta = self._meta(digest(text)) or UNSET
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=meta)]
         contents += summaries(children)
         with holds():

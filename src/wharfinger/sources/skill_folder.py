@@ -351,8 +351,15 @@ class Skills(Folder):
             window_of: Any = meta.get(WINDOW, {"begin": 0, "end": most})
             begin, end = window_of["begin"], window_of["end"]
             data = content_of(descriptor, os.fstat(descriptor).st_size, most).read(begin, end - begin)
-            contents[0] = t.ResourceContents(uri=uri, mime_type=first.mime_type, blob=data, meta=meta)
+            contents[0] = t.ResourceContents(uri=uri, mime_type=first.mime_type, blob=data, meta=meta or msgspec.UNSET)
         return contents, modified
+
+    def _meta(self, version: str) -> dict[str, object]:
+        """Nothing: a skill's files are told apart by digests, and their `_meta` is the extension's own (SEP-2640)."""
+        return {}
+
+    def _result(self, contents: list[t.ResourceContents], modified: float) -> t.ReadResourceResult:
+        return t.ReadResourceResult(contents=contents)
 
     def _describe(self, parts: Parts, kind: str, status: os.stat_result, uri: str = "") -> t.Resource:
         resource = super()._describe(parts, kind, status, uri)
