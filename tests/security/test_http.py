@@ -112,7 +112,7 @@ def test_what_comes_and_goes_leaves_nothing(http: Http) -> None:
 def test_thousands_of_sessions_and_calls_leave_nothing() -> None:
     """X01, X02, X05, X07 at full size but for the sessions: 2,000 of 10,000."""
     with Http("run", FIXTURE) as server, server.wire() as wire:
-        for _ in range(500):
+        for _ in range(5_000):  # until the collector has seen all that a server comes to hold
             call(wire, "quick")
         base = server.rss
         for _ in range(5_000):
