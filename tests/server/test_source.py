@@ -13,7 +13,7 @@ from tests.server.driving import ask, looped, opened
 from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.errors import InternalError, ResourceNotFound
-from wharfinger.server import resources, searching
+from wharfinger.server import pages, searching
 from wharfinger.server.guards import Timing
 from wharfinger.server.hooks import Call, Next, Result
 from wharfinger.server.source import VERSION, Document, Hit, Source, UnusableSource, document_of, version_of
@@ -171,7 +171,7 @@ async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytes
             goes_on.wait(20)
             return [t.Resource(uri="wreck://7", name="7")], None
 
-    monkeypatch.setattr(resources, "PATIENCE", 0.2)
+    monkeypatch.setattr(pages, "PATIENCE", 0.2)
     server = Server("sea")
     server.include(Slow())
     server.include(Buoys())

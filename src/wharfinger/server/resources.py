@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,10 +15,8 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import (
-    InternalError,
     InvalidArgument,
     InvalidParams,
-    Overloaded,
     PermissionDenied,
     ResourceNotFound,
     URLElicitationRequired,
@@ -31,10 +28,11 @@ from wharfinger.server.asking.transcripts import CannotAsk
 from wharfinger.server.context import reading
 from wharfinger.server.features import Features
 from wharfinger.server.functions import owner_of
-from wharfinger.server.lists import Listing, Provider
+from wharfinger.server.lists import Listing
 from wharfinger.server.mime import is_text, sniff
+from wharfinger.server.pages import pages_of_catalogue, pages_of_source, templates_of_source
 from wharfinger.server.resource_features import ResourceFeature, check_uri
-from wharfinger.server.searching import Index, Wanted, search, source_name
+from wharfinger.server.searching import Index, Wanted, search
 from wharfinger.server.source import Hits, Source
 
 if TYPE_CHECKING:
@@ -43,12 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Content", "Resources"]
 
 log = logging.getLogger("wharfinger.server.resources")
-
-PATIENCE = 5.0
-"""Seconds that a list of several sources waits for the first page of one."""
-
-MARKS, MARKS_LENGTH = 16, 4096
-"""URIs, and their characters, that a cursor keeps of a catalogue: the last shown, so that any but all may go."""
 
 
 class Content:
@@ -168,43 +160,21 @@ class Resources:
     def add_source(self, source: Source) -> None:
         """Add a source behind everything that is there."""
         self.sources.append(source)
-        self.listing.add_provider(self._pages_of(source))
-        self.templates_listing.add_provider(_templates_of(source))
+        pages = pages_of_source(
+            source,
+            self._server.adapt(source.page),
+            come=lambda: self._server.list_changed("resources"),
+            alone=lambda: len(self.sources) == 1,
+        )
+        self.listing.add_provider(pages)
+        self.templates_listing.add_provider(templates_of_source(source))
         self._server.list_changed("resources")
-
-    def _pages_of(self, source: Source) -> Provider:
-        """Its pages; while it cannot be asked, its top stands there and says why, and what others have is listed."""
-        ask = _Patient(self._server.adapt(source.page), lambda: self._server.list_changed("resources"))
-        down = False
-
-        async def page(owner: str, key: Any, limit: int) -> tuple[Sequence[Any], Any]:
-            nonlocal down
-            try:
-                if key is not None or len(self.sources) == 1:
-                    return await ask.wait(owner, key, limit)
-                found = await ask(owner, key, limit)
-            except (InternalError, OSError) as error:
-                if key is not None or isinstance(error, Overloaded):  # a page that may be asked for again
-                    raise
-                name = source_name(source)
-                why = (
-                    " ".join(str(error).split()) if isinstance(error, InternalError) else f"{name} cannot be read now."
-                )
-                if not down:
-                    log.warning("%s is not listed: %s", name, why)
-                down = True
-                return [t.Resource(uri=source.uri, name=name, title=why)] if source.uri else [], None
-            down = False
-            return found
-
-        return page
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
         """List what an async generator yields behind everything that is there."""
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
-        by_key = "after" in inspect.signature(function).parameters
-        self.listing.add_provider(_keyed_catalogue(function) if by_key else _catalogue(function))
+        self.listing.add_provider(pages_of_catalogue(function))
         self._server.list_changed("resources")
 
     # -- reading
@@ -426,128 +396,3 @@ def _resources_result(shown: list[Any], next_cursor: Any) -> t.ListResourcesResu
 
 def _templates_result(shown: list[Any], next_cursor: Any) -> t.ListResourceTemplatesResult:
     return t.ListResourceTemplatesResult(resource_templates=shown, next_cursor=next_cursor)
-
-
-class _Patient:
-    """Asks for the first page of a source, for which the others wait `PATIENCE`; `come` is called when it comes."""
-
-    def __init__(self, wait: Provider, come: Callable[[], None]) -> None:
-        self.wait = wait
-        self._come = come
-        self._late: asyncio.Future[Any] | None = None
-
-    async def __call__(self, owner: str, key: Any, limit: int) -> tuple[Sequence[Any], Any]:
-        """Its first page.
-
-        Raises:
-            InternalError: it takes longer, or a question of before is still on its way.
-        """
-        if self._late is None:
-            asked = asyncio.ensure_future(self.wait(owner, key, limit))
-            try:
-                done, _ = await asyncio.wait((asked,), timeout=PATIENCE)
-            except asyncio.CancelledError:
-                asked.cancel()
-                raise
-            if done:
-                return asked.result()
-            self._late = asked
-            asked.add_done_callback(self._answered)
-        raise InternalError("It has not answered yet: list again later.")
-
-    def _answered(self, asked: asyncio.Future[Any]) -> None:
-        self._late = None
-        if not asked.cancelled() and asked.exception() is None:
-            self._come()
-
-
-def _templates_of(source: Source) -> Provider:
-    """What it shows at the time: a source may learn of templates when it is included already."""
-
-    async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
-        start, definitions = key or 0, source.templates
-        return list(definitions[start : start + limit]), start + limit if start + limit < len(definitions) else None
-
-    return page
-
-
-def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """Pages of an async generator that goes on behind a URI."""
-
-    async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
-        shown = await _first(function(after=key), limit + 1)
-        return shown[:limit], shown[limit - 1].uri if len(shown) > limit else None
-
-    return page
-
-
-def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """Pages of an async generator that knows no position; the key is how many were shown, and the last of them.
-
-    A page goes on behind the last mark that is still there: what came or went before it moves nothing.
-    """
-
-    async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
-        count, marks = cast("tuple[int, list[str]]", key or (0, []))
-        shown = await _first(_behind(function(), marks, count, limit + 1), limit + 1)
-        if len(shown) <= limit:
-            return shown, None
-        shown.pop()
-        return shown, (count + limit, _marks(marks + [resource.uri for resource in shown]))
-
-    return page
-
-
-async def _behind(
-    resources: AsyncIterator[t.Resource], marks: list[str], count: int, most: int
-) -> AsyncIterator[t.Resource]:
-    """What stands behind the last of `marks` that is there; with none, behind as many as are not marked of `count`."""
-    left: set[str] = set(marks)
-    skip = count - len(marks)
-    behind: list[t.Resource] = []
-    try:
-        async for resource in resources:
-            if resource.uri in left:
-                skip, behind = 0, []
-                if resource.uri == marks[-1]:
-                    left = set()
-            elif not left:
-                yield resource
-            elif skip > 0:
-                skip -= 1
-            elif len(behind) < most:
-                behind.append(resource)
-        for resource in behind:
-            yield resource
-    finally:
-        await _close(resources)
-
-
-async def _first(resources: AsyncIterator[t.Resource], number: int) -> list[t.Resource]:
-    """At most so many; a generator is closed then, and what it has open."""
-    shown: list[t.Resource] = []
-    try:
-        async for resource in resources:
-            shown.append(resource)
-            if len(shown) == number:
-                break
-    finally:
-        await _close(resources)
-    return shown
-
-
-async def _close(resources: AsyncIterator[t.Resource]) -> None:
-    if isinstance(resources, AsyncGenerator):
-        await resources.aclose()
-
-
-def _marks(uris: list[str]) -> list[str]:
-    """The last of these URIs, at least one, within what a cursor may hold."""
-    kept: list[str] = []
-    length = 0
-    for uri in reversed(uris[-MARKS:]):
-        length += len(uri)
-        if kept and length > MARKS_LENGTH:
-            break
-        kept.append(uri)
-    return kept[::-1]
