@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import select
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from tests.transports.http_support import META, Harbour, Quay, Wire, find_app
 from wharfinger.protocol.http import HttpLimits
 from wharfinger.protocol.limits import Limits
+from wharfinger.transports.http_connection import PIPELINED
 
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 DISCOVER = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}).encode()
@@ -216,6 +218,39 @@ def test_pipelined_requests_are_answered_in_order(wire: Wire) -> None:
         requests += HEAD + MIRRORS + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
     wire.write(requests)
     assert [wire.reply().json["id"] for _ in range(50)] == list(range(50))
+
+
+@pytest.mark.parametrize("count", [PIPELINED, PIPELINED + 1])
+def test_pipelined_requests_are_bounded_in_number(quay: Quay, count: int) -> None:
+    with quay.wire() as wire, suppress(EOFError, ConnectionResetError):
+        wire.stateless("resources/read", {"uri": "test://wait"})
+        assert quay.service.arrived.acquire(timeout=5)
+        wire.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * count)
+        if count > PIPELINED:
+            assert quay.service.left.acquire(timeout=5)
+        quay.open_gates()
+        replies = [wire.reply().status for _ in range(count + 1)]
+        assert replies == [200] * (count + 1)
+        assert count == PIPELINED
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", HEAD + b"Content-Length: 999999999\r\n\r\n"],
+    ids=["requests", "a body"],
+)
+def test_what_is_pipelined_after_a_stream_is_not_collected(request_: bytes) -> None:
+    """The stream waits for its client to leave, and that must not mean to read on without a bound."""
+    with Quay(limits=HttpLimits(comment_time=0.1, sweep_time=0.05)) as quay, quay.wire() as wire:
+        wire.listen("test://a")
+        assert quay.service.arrived.acquire(timeout=5)
+        wire.write(request_)
+        wire.socket.settimeout(1)
+        with pytest.raises(OSError):  # nothing is taken any more, or the connection is cut
+            for _ in range(64):
+                wire.write(request_ * (2**20 // len(request_)) if request_.startswith(b"GET") else bytes(2**20))
+        wire.close()
+        assert quay.service.left.acquire(timeout=10)  # the next comment finds that nobody is there
 
 
 def test_unfinished_bodies_share_one_budget() -> None:

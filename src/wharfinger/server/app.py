@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from wharfinger.server.apps import Page, PageOptions
     from wharfinger.server.composing import Mount
     from wharfinger.server.tasks.serving import Tasks
+    from wharfinger.transports.http_server import HttpOptions
 
 __all__ = ["Includable", "Lifespan", "Server"]
 
@@ -803,10 +804,11 @@ class Server:
                 raise ValueError(f'{http!r} is not HOST:PORT: run(http="127.0.0.1:8000")')
             run_http(self, host or "127.0.0.1", int(port), **options)
 
-    def asgi(self, **options: Any) -> Any:
+    def asgi(self, **options: Unpack[HttpOptions]) -> Any:
         """This server as an ASGI application, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
 
-        `options` are those of `transports.http_server.HttpApp`.
+        `options` are those of `transports.http_server.HttpApp`. Chunked bodies are refused unless
+        `separates_trailers=True` says that the ASGI server keeps trailers out of the headers.
 
         Raises:
             RuntimeError: several workers are to serve it, and no secret says how they know each other's seals.

@@ -19,13 +19,18 @@ from wharfinger.protocol.http import HttpLimits
 from wharfinger.protocol.jsonrpc import encode_error
 from wharfinger.transports.http_streams import STOPS, ClientGone
 
-__all__ = ["Connection"]
+__all__ = ["PIPELINED", "Connection"]
 
 log = logging.getLogger("wharfinger.transports.http")
 
 _LINGER = 2.0
 """Seconds in which what a refused client still sends is thrown away: a reset could destroy its unread answer."""
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
+_CHUNK_FRAMING = 16
+"""Bytes of a chunk besides its content that are not counted: its size in hexadecimal and two line ends."""
+_FRAMING_HEADERS = (b"content-length", b"transfer-encoding")
+PIPELINED = 100
+"""Requests of one connection that wait for the answers to earlier ones; a client that sends more is disconnected."""
 
 
 class Clock(Protocol):
@@ -59,6 +64,9 @@ class Connection(HttpToolsProtocol):
         self.head_since = clock.now
         self.head_size = 0
         self.chunk_size = 0
+        self.framing_size = 0
+        """Bytes after the head that are neither content nor the plain framing of a chunk: extensions and trailers."""
+        self.trailer_count = 0
         self.idle_since = clock.now
         self.first = True
         self.stalled_since = 0.0
@@ -85,6 +93,7 @@ class Connection(HttpToolsProtocol):
         self.waiting.clear()
         self.flow.resume_writing()
         self.parser = None
+        self.serving = self.reading = None  # a cycle, which would keep bodies until the collector comes by
 
     # -- reading
 
@@ -92,37 +101,47 @@ class Connection(HttpToolsProtocol):
         """Take bytes."""
         if self.lingering_since:
             return
-        in_head = self.in_head
         self.chunk_size = len(data)
-        if in_head:
+        self.framing_size += len(data)
+        if self.in_head:
             self.head_size += len(data)
         try:
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
-                self._go_on(data[upgrade.args[0] :])
+                self._go_on(data, upgrade.args[0])
         except httptools.HttpParserError:
             self.refuse(self.refusal or InvalidRequest("This is not a well-formed HTTP/1.1 request."))
             return
-        if self.in_head and self.head_size > self.limits.header_size:
-            # httptools keeps an unfinished header itself, without a bound.
-            self.refuse(_head_too_large())
+        # httptools keeps an unfinished header or trailer itself, without a bound.
+        if self.in_head:
+            if self.head_size > self.limits.header_size:
+                self.refuse(_head_too_large())
+        elif self.framing_size > self.limits.header_size:
+            self.refuse(_framing_too_large())
+        elif self.framing_size < 0:
+            self.framing_size = 0  # bytes saved in one read are no credit for the next
 
-    def _go_on(self, rest: bytes) -> None:
+    def _go_on(self, data: bytes, end: int) -> None:
         """Nothing here can be upgraded to, so the request is served as it is (RFC 9110 §7.8).
 
-        The parser stops behind such a head and takes no body, although some clients offer HTTP/2 with every POST: a
-        new one is told the framing, and goes on.
+        The parser stops at the end of such a head and takes no body, although some clients offer HTTP/2 with every
+        POST: a new parser is given the same framing headers, and goes on. Pipelined requests may do so again.
         """
-        headers = dict(self.headers)
-        chunked = b"transfer-encoding" in headers
-        framing = (
-            b"Transfer-Encoding: chunked" if chunked else b"Content-Length: " + headers.get(b"content-length", b"0")
-        )
-        self.parser = httptools.HttpRequestParser(self)
-        self.replaying, self.upgrading = True, False
-        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % framing)
-        self.parser.feed_data(rest)
+        rest = memoryview(data)
+        while True:
+            rest = rest[end:]
+            framing = b"".join(b"%b: %b\r\n" % pair for pair in self.headers if pair[0] in _FRAMING_HEADERS)
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            self.replaying, self.upgrading = True, False
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
+            try:
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as upgrade:
+                end = upgrade.args[0]
+            else:
+                return
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -137,9 +156,25 @@ class Connection(HttpToolsProtocol):
         self.head_size = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, complete."""
-        if not self.replaying:
-            super().on_header(name, value)
+        """One header, complete; or a trailer, which is dropped.
+
+        httptools reports both alike. A trailer that became a header could be an identity that no proxy checked
+        (RFC 9110 §6.5.1).
+        """
+        if self.in_head:
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
+        elif not self.replaying:
+            self.trailer_count += 1
+            if self.trailer_count > self.limits.header_count:
+                self.refusal = _framing_too_large()
+                raise ValueError  # the parser stops, and data_received refuses
+
+    def on_chunk_header(self) -> None:
+        """The size of a chunk is there."""
+        self.framing_size -= _CHUNK_FRAMING
 
     def on_headers_complete(self) -> None:
         """The head is there: serve the request, behind those before it."""
@@ -147,6 +182,7 @@ class Connection(HttpToolsProtocol):
             self.replaying = False
             return
         self.in_head = False
+        self.framing_size = self.trailer_count = 0
         self._check_head()
         parser, url = self.parser, self.url
         self.upgrading = parser.should_upgrade()
@@ -179,6 +215,8 @@ class Connection(HttpToolsProtocol):
         else:
             self.flow.pause_reading()
             self.waiting.append(exchange)
+            if len(self.waiting) > PIPELINED:
+                raise ValueError  # the parser stops, and data_received refuses
 
     def _check_head(self) -> None:
         limits = self.limits
@@ -198,9 +236,10 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A part of the body of the request that was read last."""
+        self.framing_size -= len(body)
         exchange = self.reading
         if exchange is not None and exchange.body is not None and not exchange.complete:
-            exchange.body += body
+            exchange.hold(body)
             if len(exchange.body) > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
             exchange.wake()
@@ -225,9 +264,10 @@ class Connection(HttpToolsProtocol):
             self.hang_up(exchange.more_body)
             return
         self.idle_since = self.clock.now
-        self.flow.resume_reading()
         if self.waiting:
             self.start(self.waiting.pop(0))
+        if not self.waiting:
+            self.flow.resume_reading()
 
     def hang_up(self, unread: bool) -> None:
         """Close; where the client is still sending, after it had the time to read our answer."""
@@ -248,6 +288,9 @@ class Connection(HttpToolsProtocol):
                 self.transport.close()  # the answer to something else is on its way: this connection is lost
                 return
             exchange.leave()
+        elif exchange is not None and exchange is self.reading and exchange.more_body:
+            self.hang_up(unread=True)  # it is answered already: a second answer would belong to nothing
+            return
         body = encode_error(None, error)
         self.transport.write(
             b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
@@ -316,7 +359,7 @@ class Exchange:
         self.scope = scope
         self.keep_alive = keep_alive
         self.head_only = head_only
-        self.body: bytes | None = b""
+        self.body: bytes | bytearray | None = b""
         """What has arrived and was not received yet; None when everything was."""
         self.more_body = True
         self.waiter: asyncio.Future[None] | None = None
@@ -340,6 +383,16 @@ class Exchange:
                 self.complete = True
                 connection.transport.close()
 
+    def hold(self, body: bytes) -> None:
+        """Keep a part of the body until it is received; a thousand tiny parts cost no more than a large one."""
+        held = self.body
+        if not held:
+            self.body = body
+        elif isinstance(held, bytearray):
+            held += body
+        else:
+            self.body = bytearray(held) + body
+
     def wake(self) -> None:
         """There is something to receive."""
         waiter = self.waiter
@@ -362,7 +415,7 @@ class Exchange:
                 self.body = b"" if more else None
                 if more:
                     connection.flow.resume_reading()
-                return {"type": "http.request", "body": body, "more_body": more}
+                return {"type": "http.request", "body": bytes(body), "more_body": more}
             if connection.expect_100_continue and body is not None and not self.started:
                 connection.expect_100_continue = False
                 connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -425,6 +478,11 @@ class Exchange:
             connection.transport.write(b"".join(lines))
         else:
             self.head = b"".join(lines)
+
+
+def _framing_too_large() -> ProtocolError:
+    message = "The request's chunk extensions or trailers are too large (--limit header_size, header_count)."
+    return InvalidRequest(message, http_status=431)
 
 
 def _head_too_large() -> ProtocolError:

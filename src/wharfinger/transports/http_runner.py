@@ -94,6 +94,7 @@ async def serve_http(
         limits=limits,
         pages=pages,
         sse=sse,
+        separates_trailers=True,
     )
     server = HttpServer(app, host, port, limits, tls_cert, tls_key)
     await server.listen()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from msgspec import UNSET
 
@@ -52,7 +52,7 @@ from wharfinger.transports.http_streams import (
     send_json,
 )
 
-__all__ = ["HttpApp", "Page"]
+__all__ = ["HttpApp", "HttpOptions", "Page"]
 
 Page = Callable[[], tuple[str, bytes]]
 """One page for people: its content type and body, asked for each time."""
@@ -70,6 +70,24 @@ _PREFLIGHT = (
 _ALLOW = ((b"allow", b"POST, GET, DELETE"),)
 _POST_ONLY = ((b"allow", b"POST"),)
 _GET_ONLY = ((b"allow", b"GET"),)
+_NO_CHUNKS = (
+    "Send the body with Content-Length. A chunked one may end in trailers, which this ASGI server may mix into the "
+    "headers; if it keeps them apart, say so: server.asgi(separates_trailers=True)."
+)
+
+
+class HttpOptions(TypedDict, total=False):
+    """The options of `HttpApp`, for those who pass them on."""
+
+    bind: str
+    allow_hosts: Iterable[str]
+    allow_origins: Iterable[str]
+    public_url: str
+    verify: Verify | None
+    limits: HttpLimits | None
+    pages: Mapping[str, Page] | None
+    sse: bool
+    separates_trailers: bool
 
 
 class HttpApp:
@@ -77,6 +95,9 @@ class HttpApp:
 
     `allow_hosts`, `allow_origins` and `public_url` are those of `Doors`, beside loopback names and `bind`.
     `sse=False` turns off HTTP+SSE (`/sse` and `/messages`), for clients of 2024-11-05.
+    `separates_trailers` says that the ASGI server keeps the fields after a chunked body (RFC 9110 §6.5) out of
+    `scope["headers"]`. Without it chunked bodies are refused with 411, since uvicorn with httptools appends those
+    fields to the headers, where they pass for what a proxy has checked.
     `pages` are for people: path to page; `/` is also what a browser gets on the endpoint. `/healthz` answers 200.
 
     Raises:
@@ -95,11 +116,13 @@ class HttpApp:
         limits: HttpLimits | None = None,
         pages: Mapping[str, Page] | None = None,
         sse: bool = True,
+        separates_trailers: bool = False,
     ) -> None:
         self.service = service
         self.doors = Doors(bind, allow_hosts=allow_hosts, allow_origins=allow_origins, public_url=public_url)
         self.verify = verify
         self.limits = limits or HttpLimits()
+        self.separates_trailers = separates_trailers
         self.mirrors: Mapping[str, tuple[Mirror, ...]] = getattr(service, "mirrors", {})
         self.pages = {"/": self._default_page, **(pages or {})}
         self.calls = Calls(service, self.limits)
@@ -119,7 +142,9 @@ class HttpApp:
             await self._other(scope, receive, send)
             return
         try:
-            headers = read_headers(scope["headers"])
+            headers = read_headers(scope["headers"])  # a copy: some servers add to theirs while the body arrives
+            if not self.separates_trailers and b"transfer-encoding" in headers:
+                raise Refused(411, _NO_CHUNKS, CLOSE)
             self.doors.check(headers)
             if b"origin" in headers and (origin := self.doors.shared_with(headers)):
                 send = _shared(send, origin)

@@ -1,0 +1,242 @@
+"""Fields after a chunked body: they never become headers, under any ASGI server, and cost bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+import uvicorn
+
+from tests.security.places import FIXTURE, MIB, Http
+from tests.transports.http_support import META, Harbour, Quay, Wire
+from wharfinger.protocol.http import HttpLimits
+from wharfinger.transports.http_server import HttpApp, HttpOptions
+
+BODY = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "resources/read",
+        "params": {"uri": "test://principal", "_meta": META},
+    }
+).encode()
+HEAD = (
+    b"POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+    b"Mcp-Method: resources/read\r\nMcp-Name: test://principal\r\n"
+)
+HOST = b"Host: localhost\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+CONTENT = b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+IDENTITY = b"X-Forwarded-User: admin\r\n"
+
+
+def name_user(headers: Any) -> str:
+    """The `verify` of a server behind a proxy that signs people in."""
+    return bytes(headers.get(b"x-forwarded-user", b"nobody")).decode()
+
+
+@contextmanager
+def stock_uvicorn(http: str, **options: Any) -> Iterator[int]:
+    """The port of an application that plain uvicorn serves."""
+    app = HttpApp(Harbour(), verify=name_user, **options)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, http=http, ws="none"))  # type: ignore[arg-type]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def quay() -> Iterator[Quay]:
+    with Quay(verify=name_user) as quay:
+        yield quay
+
+
+@pytest.fixture
+def wire(quay: Quay) -> Iterator[Wire]:
+    with quay.wire() as wire:
+        yield wire
+
+
+def send(wire: Wire, head: bytes, rest: bytes, apart: bool) -> None:
+    """In one write, or with the trailers after everything else has been read."""
+    if apart:
+        wire.write(head + CONTENT)
+    wire.write(rest if apart else head + CONTENT + rest)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("upgrade", [b"", UPGRADE])
+def test_a_trailer_never_becomes_a_header(wire: Wire, apart: bool, upgrade: bytes) -> None:
+    for _ in range(2):  # the connection stays in step
+        send(wire, HEAD + HOST + CHUNKED + upgrade + b"\r\n", IDENTITY + b"\r\n", apart)
+        assert wire.reply().text == "nobody"
+
+
+def test_a_host_in_a_trailer_is_none(wire: Wire) -> None:
+    wire.write(HEAD + CHUNKED + b"\r\n" + CONTENT + HOST + b"\r\n")
+    assert wire.reply().status == 400
+
+
+def test_a_trailer_does_not_repeat_a_header(wire: Wire) -> None:
+    wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + b"Host: evil.test\r\nMcp-Method: tools/call\r\n\r\n")
+    assert wire.reply().text == "nobody"
+
+
+@pytest.mark.parametrize("count", [100, 101])
+def test_trailers_are_bounded_in_number(wire: Wire, count: int) -> None:
+    wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + b"A: b\r\n" * count + b"\r\n")
+    reply = wire.reply()
+    assert reply.status == (200 if count == 100 else 431)
+    if count > 100:
+        assert "trailers" in reply.json["error"]["message"]
+        assert wire.closed()
+
+
+@pytest.mark.parametrize(
+    ("endless", "path"),
+    [
+        (b"A: %b\r\n" % (b"b" * 1000), b"/healthz"),
+        (b"A: b\r\n", b"/mcp"),
+        (b"a" * 1000, b"/mcp"),
+        (b"0;" + b"x" * 1000, b"/mcp"),
+    ],
+    ids=["long", "short", "one", "extension"],
+)
+def test_trailers_without_an_end_end_the_connection(quay: Quay, endless: bytes, path: bytes) -> None:
+    with quay.wire() as wire:
+        wire.write(HEAD.replace(b"/mcp", path) + HOST + CHUNKED + b"\r\n" + CONTENT)
+        flood(wire, endless * 100)
+
+
+def flood(wire: Wire, data: bytes) -> None:
+    """Send until the server ends the connection, which it does after a time for the client to read why."""
+    end = time.monotonic() + 10
+    with pytest.raises(OSError):  # a reset, or a broken pipe
+        while time.monotonic() < end:
+            wire.write(data)
+            time.sleep(0.001)  # the loop in this process is to be left some time
+
+
+@pytest.mark.parametrize("size", [31 * 1024, 600 * 1024])
+def test_extensions_of_a_chunk_are_bounded(wire: Wire, size: int) -> None:
+    """Sent in parts; what comes in one read with the head is not counted."""
+    wire.write(HEAD + HOST + CHUNKED + b"\r\n%x;" % len(BODY))
+    with suppress(OSError):  # the server may close before all is sent
+        for _ in range(size // 1024):
+            wire.write(b"x" * 1024)
+        wire.write(b"\r\n" + CONTENT.partition(b"\r\n")[2] + b"\r\n")
+    assert wire.reply().status == (200 if size < 32 * 1024 else 431)
+
+
+def test_a_body_of_many_tiny_chunks_is_served(wire: Wire) -> None:
+    spaces = b" " * 100_000
+    body = b"".join(b"1\r\n%c\r\n" % byte for byte in spaces + BODY)
+    wire.write(HEAD + HOST + CHUNKED + b"\r\n" + body + b"0\r\n\r\n")
+    assert wire.reply().text == "nobody"
+
+
+def test_requests_that_offer_an_upgrade_are_pipelined_like_others(wire: Wire) -> None:
+    for framing in (CHUNKED + b"\r\n" + CONTENT + b"\r\n", b"Content-Length: %d\r\n\r\n%b" % (len(BODY), BODY)):
+        wire.write((HEAD + HOST + UPGRADE + framing) * 3)
+        assert [wire.reply().text for _ in range(3)] == ["nobody"] * 3
+
+
+def test_an_upgrade_does_not_hide_what_frames_the_body(wire: Wire) -> None:
+    """Two readers of such a request could see its end in different places."""
+    wire.write(HEAD + HOST + UPGRADE + b"Transfer-Encoding: gzip\r\n\r\n" + CONTENT + b"\r\n")
+    assert wire.reply().status == 400
+
+
+def test_trailers_of_76_mib_are_not_kept() -> None:
+    with Http("run", FIXTURE) as server:
+        with server.wire() as wire:
+            assert wire.ask("GET", "/healthz").status == 200
+        before = server.rss
+        server.forget_peak()
+        for path in (b"/healthz", b"/mcp"):
+            with server.wire() as wire:
+                wire.write(HEAD.replace(b"/mcp", path) + HOST + CHUNKED + b"\r\n0\r\n")
+                flood(wire, b"X-Filler: %b\r\n" % (b"x" * 52) * (MIB // 64))
+        assert server.peak - before < 16 * MIB
+        with server.wire() as wire:
+            assert wire.ask("GET", "/healthz").status == 200
+
+
+# --- under another server
+
+
+@pytest.mark.parametrize("http", ["httptools", "h11"])
+@pytest.mark.parametrize("path", [b"/mcp", b"/healthz", b"/sse"])
+def test_another_server_gets_no_chunked_body_past(http: str, path: bytes) -> None:
+    with stock_uvicorn(http) as port, Wire(port) as wire:
+        wire.write(HEAD.replace(b"/mcp", path) + HOST + CHUNKED + b"\r\n" + CONTENT + IDENTITY + b"\r\n")
+        reply = wire.reply()
+        assert (reply.status, reply.error) == (411, -32600)
+        assert "separates_trailers=True" in reply.json["error"]["message"]
+        assert wire.closed()
+        with Wire(port) as other:
+            other.write(HEAD + HOST + b"Content-Length: %d\r\n\r\n%b" % (len(BODY), BODY))
+            assert other.reply().text == "nobody"
+
+
+def test_a_server_that_separates_trailers_may_say_so() -> None:
+    """h11 keeps them apart; with httptools the word would be false."""
+    with stock_uvicorn("h11", separates_trailers=True) as port, Wire(port) as wire:
+        wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + IDENTITY + b"\r\n")
+        assert wire.reply().text == "nobody"
+
+
+def test_headers_are_those_of_the_moment_when_the_request_came() -> None:
+    """Also where a server adds to its list while the body is read."""
+    seen: list[Any] = []
+
+    class Looking(Harbour):
+        async def read(self, request: Any) -> Any:
+            seen.append(dict(request.headers))
+            return await super().read(request)
+
+    async def run() -> None:
+        headers = [(b"host", b"localhost")]
+        headers += [
+            (name.lower(), value)
+            for name, _, value in (line.partition(b": ") for line in HEAD.splitlines()[1:] if line)
+        ]
+
+        async def receive() -> Any:
+            headers.append((b"x-forwarded-user", b"admin"))
+            return {"type": "http.request", "body": BODY, "more_body": False}
+
+        async def answer(_: Any) -> None:
+            pass
+
+        scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers}
+        await HttpApp(Looking())(scope, receive, answer)
+
+    asyncio.run(run())
+    assert len(seen) == 1
+    assert b"x-forwarded-user" not in seen[0]
+
+
+def test_the_options_of_asgi_are_those_of_the_application() -> None:
+    parameters = inspect.signature(HttpApp).parameters
+    assert set(HttpOptions.__annotations__) == set(parameters) - {"service"}
+
+
+def test_the_bounds_are_settings() -> None:
+    with Quay(verify=name_user, limits=HttpLimits(header_count=10)) as quay, quay.wire() as wire:
+        wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + b"A: b\r\n" * 11 + b"\r\n")
+        assert wire.reply().status == 431
