@@ -20,7 +20,7 @@ from wharfinger.protocol.http import HttpLimits
 from wharfinger.protocol.interfaces import Handler, Notified
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import Revision
-from wharfinger.transports.http_runner import find_loop_factory, serve_http
+from wharfinger.transports.http_runner import HttpServer, find_loop_factory, serve_http
 from wharfinger.transports.http_server import HttpApp
 
 STATELESS = "2026-07-28"
@@ -267,6 +267,14 @@ def find_app(quay: Quay) -> HttpApp:
 
     (app,) = [o for o in gc.get_objects() if isinstance(o, HttpApp) and o.service is quay.service]
     return app
+
+
+def find_server(quay: Quay) -> HttpServer:
+    """The HTTP server behind a quay."""
+    import gc
+
+    (server,) = [o for o in gc.get_objects() if isinstance(o, HttpServer) and o.app.service is quay.service]
+    return server
 
 
 class Reply:

@@ -17,6 +17,7 @@ from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded, ProtocolError
 from wharfinger.protocol.exchange import input_needed
 from wharfinger.protocol.jsonrpc import encode
+from wharfinger.protocol.shares import name_owner
 from wharfinger.server.hooks import Call, Hook, Next, Result, transparent
 
 __all__ = ["Times", "Timing", "limit_rate", "limit_size", "log_calls", "outcome_of", "subject_of"]
@@ -136,12 +137,11 @@ def limit_rate(
     room = max(1.0, per_second) if burst is None else float(burst)
     if per_second <= 0 or room < 1 or most < 1:
         raise ValueError("limit_rate() wants a positive rate, and a burst and a number of callers of at least 1.")
-    left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+    left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     @transparent
     async def limits(call: Call, next: Next) -> Result:
-        principal = call.caller.principal
-        caller = (principal, "" if principal else call.peer)  # so that no principal can be named like an address
+        caller = name_owner(call.caller.principal, call.peer)
         now = clock()
         tokens, then = left.pop(caller, (room, now))
         tokens = min(room, tokens + (now - then) * per_second)

@@ -11,6 +11,7 @@ from wharfinger.protocol.exchange import Pieces, Request
 from wharfinger.protocol.http import TAKES_EVENTS, HttpLimits, Pairs, Refused
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.shares import Shares, name_owner
 from wharfinger.transports.http_streams import EventStream, Receive, Send
 
 __all__ = ["Call", "Calls"]
@@ -23,6 +24,7 @@ class Call:
         "accepted",
         "address",
         "calls",
+        "counted",
         "final",
         "final_id",
         "headers",
@@ -41,13 +43,19 @@ class Call:
     )
     shared = False
 
-    def __init__(self, calls: Calls, receive: Receive, reply: Send, accepted: int, client: Any) -> None:
+    def __init__(
+        self, calls: Calls, receive: Receive, reply: Send, accepted: int, client: Any, principal: str = ""
+    ) -> None:
         self.calls = calls
         self.receive = receive
         self.reply = reply
         self.accepted = accepted
         self.address: str = client[0] if client else ""
         """Of the peer, as the server or a trusted proxy says."""
+        self.owner = name_owner(principal, self.address)
+        """Whose share it uses."""
+        self.counted: Shares | None = None
+        """Where it is counted: among the calls in flight, or among the streams."""
         self.task = asyncio.current_task()
         self.since = calls.now
         self.size = 0
@@ -59,8 +67,6 @@ class Call:
         """The handler has returned: nothing is taken any more but its result."""
         self.why = ""
         """Why we cancelled the task: gone, body, deadline, drain or ended; empty where we did not."""
-        self.owner = ""
-        """Whose stream it is, where it is counted."""
         self.in_session = False
         """Its work belongs to a session: nothing ends it before that."""
         self.final: bytes | Pieces | None = None
@@ -94,7 +100,7 @@ class Call:
 
 
 class Calls:
-    """Every open call by what it waits for, and the number of streams of each owner."""
+    """Every open call by what it waits for, and how many each owner has."""
 
     def __init__(self, service: Service, limits: HttpLimits) -> None:
         self.service = service
@@ -111,8 +117,8 @@ class Calls:
         """Open until one end ends them."""
         self.sweep_also: Callable[[float], bool] = lambda now: False
         """Somebody else who keeps time: swept too, and true while there is need."""
-        self._counted = 0
-        self._counts: dict[str, int] = {}
+        self._in_flight = Shares()
+        self._streams = Shares()
         self._timer: asyncio.TimerHandle | None = None
         self._next_sweep = 0.0
 
@@ -121,28 +127,47 @@ class Calls:
         """Whether any call is open."""
         return bool(self.fresh or self.slow or self.streams)
 
-    def start(self, receive: Receive, reply: Send, accepted: int, client: Any) -> Call:
+    def start(self, receive: Receive, reply: Send, accepted: int, client: Any, principal: str) -> Call:
         """Keep a new call's time."""
         if not self.brisk:
             self._hurry()
-        call = Call(self, receive, reply, accepted, client)
+        call = Call(self, receive, reply, accepted, client, principal)
         self.fresh[call] = None
+        call.counted = self._in_flight
+        self._in_flight.add(call.owner)
         return call
+
+    def hand_over(self, call: Call) -> None:
+        """Somebody else keeps this call's time, and counts it."""
+        del self.fresh[call]
+        self._uncount(call)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether as many calls are in flight as may be."""
+        return self._in_flight.total > self.service.limits.in_flight
+
+    def check_part(self, call: Call) -> None:
+        """Raise Overloaded for a call of an owner who has an equal part of all calls in flight, or more."""
+        if self._in_flight[call.owner] > self.service.limits.in_flight // len(self._in_flight):
+            raise Overloaded("Too many requests are in flight: try again later.")
+
+    def _uncount(self, call: Call) -> None:
+        if call.counted is not None:
+            call.counted.add(call.owner, -1)
+            call.counted = None
 
     def end(self, call: Call) -> None:
         """The call is over: it is not watched and not counted any more."""
+        if call.counted is not None:
+            call.counted.add(call.owner, -1)
+            call.counted = None
         if self.fresh.pop(call, call) is None:
             return
         if self.slow.pop(call, call) is call:
             self.streams.pop(call, None)
         if call.watcher is not None:
             call.watcher.cancel()
-        if call.owner:
-            self._counted -= 1
-            left = self._counts[call.owner] = self._counts[call.owner] - 1
-            if not left:
-                del self._counts[call.owner]
-            call.owner = ""
 
     def cancel_all(self, why: str) -> None:
         """Stop every call, but nothing that belongs to a session."""
@@ -151,21 +176,19 @@ class Calls:
 
     # -- streams
 
-    def admit_stream(self, call: Call, principal: str) -> None:
-        """This call is to be a stream: count it for its principal, or for its address where everybody is anonymous.
+    def admit_stream(self, call: Call) -> None:
+        """This call is to be a stream: count it as one of its owner's.
 
         Raises Overloaded, or Refused: 429.
         """
-        limits = self.limits
-        owner = f"principal {principal}" if principal else f"address {call.address}"
-        if self._counted >= limits.streams:
-            raise Overloaded("Too many streams are open: try again later.")
-        count = self._counts.get(owner, 0)
-        if count >= limits.streams_per_client:
+        limits, streams = self.limits, self._streams
+        if streams[call.owner] >= limits.streams_per_client:
             raise Refused(429, "Too many streams of this client are open (--limit streams_per_client).")
-        self._counts[owner] = count + 1
-        self._counted += 1
-        call.owner = owner
+        if not streams.has_room(call.owner, limits.streams):
+            raise Overloaded("Too many streams are open: try again later.")
+        self._uncount(call)
+        call.counted = streams
+        streams.add(call.owner)
         self.fresh.pop(call, None)
         self.streams[call] = None
 

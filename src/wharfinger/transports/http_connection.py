@@ -17,12 +17,15 @@ from uvicorn.server import ServerState
 from wharfinger.errors import InvalidRequest, Overloaded, ProtocolError
 from wharfinger.protocol.http import HttpLimits
 from wharfinger.protocol.jsonrpc import encode_error
+from wharfinger.protocol.shares import Crowd, name_owner
 from wharfinger.transports.http_streams import STOPS, ClientGone
 
 __all__ = ["PIPELINED", "Connection"]
 
 log = logging.getLogger("wharfinger.transports.http")
 
+_REFUSED = 128
+"""Connections beyond the limit that are told so at a time; more are cut without a word."""
 _LINGER = 2.0
 """Seconds in which what a refused client still sends is thrown away: a reset could destroy its unread answer."""
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
@@ -38,6 +41,8 @@ class Clock(Protocol):
 
     now: float
     date: bytes
+    crowd: Crowd[Connection]
+    most_connections: int
 
 
 class Connection(HttpToolsProtocol):
@@ -48,6 +53,7 @@ class Connection(HttpToolsProtocol):
     """
 
     parser: Any
+    owner: str
 
     def __init__(self, config: Config, server_state: ServerState, clock: Clock, limits: HttpLimits) -> None:
         super().__init__(config, server_state, {}, None)
@@ -75,18 +81,39 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client is there; beyond the limit it is told so."""
-        self.connections.add(self)
         self.transport = transport
         self.flow = FlowControl(transport)
         self.server = get_local_addr(transport)
         self.client = get_remote_addr(transport)
         self.scheme = "https" if is_ssl(transport) else "http"
-        if len(self.connections) > self.limits.connections:
+        self.connections.add(self)
+        self.owner = name_owner("", self.client[0] if self.client else "")
+        if not self._find_room():
             self.refuse(Overloaded("Too many connections are open: try again later."))
+            if len(self.connections) > self.clock.most_connections + _REFUSED:
+                transport.abort()
+
+    def _find_room(self) -> bool:
+        """Become one of the connections, in place of one of whoever has most where there are too many."""
+        clock = self.clock
+        if clock.crowd.shares.total >= clock.most_connections:
+            victim = clock.crowd.find_victim(self.owner, lambda connection: connection.busy)
+            if victim is None:
+                return False
+            clock.crowd.discard(victim.owner, victim)
+            victim.transport.abort()
+        clock.crowd.add(self.owner, self)
+        return True
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request comes or is being served."""
+        return self.in_head or (self.serving is not None and not self.serving.complete)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self.connections.discard(self)
+        self.clock.crowd.discard(self.owner, self)
         for exchange in (self.serving, *self.waiting):
             if exchange is not None:
                 exchange.leave()

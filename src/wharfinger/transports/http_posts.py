@@ -30,18 +30,20 @@ _TOO_LARGE = "The answer was too large to be kept while its client was away (Htt
 class HttpSession:
     """One session: its peer, its questions, and its streams with what is kept of them."""
 
-    __slots__ = ("calls", "key", "name", "opened", "own", "peer", "questions", "ring", "tracks", "used")
+    __slots__ = ("calls", "key", "name", "opened", "own", "owner", "peer", "questions", "ring", "tracks", "used")
 
-    def __init__(self, service: Service, principal: str, calls: Calls, rings: Rings) -> None:
+    def __init__(self, service: Service, principal: str, owner: str, calls: Calls, rings: Rings) -> None:
         # 192 random bits; nothing in it tells what is behind it (2025-11-25, session management).
         self.key = (principal, secrets.token_urlsafe(24).encode())
+        self.owner = owner
+        """Whose share it uses: its principal's, or that of the address that opened it."""
         self.calls = calls
         self.peer = ServerPeer(Session(principal, self.push), service.stamps, service.limits)
         self.questions = Questions(self.peer, lambda: calls.now)
         self.used = calls.now
         self.name = secrets.token_hex(6)
         """What its event ids begin with: an id of another session names nothing here."""
-        self.ring = Ring(rings)
+        self.ring = Ring(rings, owner)
         self.own = Track(self.ring, self.name, 0)
         """The stream of what belongs to no request, which GET reads."""
         self.opened = 0

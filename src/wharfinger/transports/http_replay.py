@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wharfinger.protocol.exchange import Pieces
 from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.shares import Shares
 from wharfinger.transports.http_calls import Call
 from wharfinger.transports.http_streams import is_hint
 
@@ -16,29 +17,31 @@ UNREAD = 64
 
 
 class Rings:
-    """What the rings of all sessions hold together; those written to least recently give way."""
+    """What the rings of all sessions hold together; of whoever has most, those written to least recently give way."""
 
     __slots__ = ("held", "limits", "rings")
 
     def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
-        self.held = 0
-        self.rings: dict[Ring, None] = {}
-        """Those that hold something, the one written to least recently first."""
+        self.held = Shares()
+        """Bytes by owner."""
+        self.rings: dict[str, dict[Ring, None]] = {}
+        """Those of each owner that hold something, the one written to least recently first."""
 
     def make_room(self) -> None:
         """Drop the oldest events until all fit."""
-        while self.held > self.limits.replay_total:
-            next(iter(self.rings)).drop_oldest()
+        while self.held.total > self.limits.replay_total:
+            next(iter(self.rings[self.held.find_largest()])).drop_oldest()
 
 
 class Ring:
     """The last events of one session, of all its streams, oldest first. Its session alone has a way to it."""
 
-    __slots__ = ("_events", "_rings", "_size")
+    __slots__ = ("_events", "_owner", "_rings", "_size")
 
-    def __init__(self, rings: Rings) -> None:
+    def __init__(self, rings: Rings, owner: str) -> None:
         self._rings = rings
+        self._owner = owner
         self._events: dict[tuple[int, int], bytes] = {}
         self._size = 0
 
@@ -63,9 +66,10 @@ class Ring:
             self.drop_oldest()
         self._events[stream, number] = message
         self._size += cost
-        rings.held += cost
-        rings.rings.pop(self, None)
-        rings.rings[self] = None
+        rings.held.add(self._owner, cost)
+        own = rings.rings.setdefault(self._owner, {})
+        own.pop(self, None)
+        own[self] = None
         rings.make_room()
         return True
 
@@ -73,9 +77,12 @@ class Ring:
         """Forget the first event."""
         cost = len(self._events.pop(next(iter(self._events)))) + _COST
         self._size -= cost
-        self._rings.held -= cost
+        self._rings.held.add(self._owner, -cost)
         if not self._events:
-            self._rings.rings.pop(self, None)
+            own = self._rings.rings[self._owner]
+            del own[self]
+            if not own:
+                del self._rings.rings[self._owner]
 
     def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
         """What is kept of one stream behind its event of this number."""

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import logging
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from email.utils import formatdate
 from time import time
@@ -19,6 +20,7 @@ from wharfinger.errors import WharfingerError
 from wharfinger.protocol.doors import is_loopback
 from wharfinger.protocol.http import HttpLimits
 from wharfinger.protocol.interfaces import Service, Verify
+from wharfinger.protocol.shares import Crowd
 from wharfinger.transports.http_connection import Connection
 from wharfinger.transports.http_server import HttpApp, Page
 
@@ -27,6 +29,8 @@ __all__ = ["AddressInUse", "CannotListen", "UnsafeBind", "run_http", "serve_http
 log = logging.getLogger("wharfinger.transports.http")
 
 
+_SPARE = 128
+"""Descriptors that are not used for connections: files that are read, a database, watches, the search index."""
 GOODBYE = 0.5
 """Seconds in which TLS clients may answer our goodbye at the end; many never do, with nothing left to be sent."""
 
@@ -147,6 +151,9 @@ class HttpServer(UvicornServer):
         """The loop's time at the last tick."""
         self.date = b""
         """The Date header as a line."""
+        self.crowd: Crowd[Connection] = Crowd()
+        self.most_connections = limits.connections
+        """At a time, as far as there are descriptors for them."""
         self.stopped: asyncio.Future[signal.Signals | None] = asyncio.get_running_loop().create_future()
         self.forced = asyncio.Event()
         self._ticking: asyncio.TimerHandle | None = None
@@ -166,6 +173,7 @@ class HttpServer(UvicornServer):
             config.load()
         except OSError as error:
             raise CannotListen(f"The certificate or its key cannot be read: {_unreadable(error)}.") from None
+        self.most_connections = min(self.limits.connections, most_sockets())
         self.tick()
         loop = asyncio.get_running_loop()
         try:
@@ -270,6 +278,16 @@ class HttpServer(UvicornServer):
         """Stop the sweeper."""
         if self._ticking is not None:
             self._ticking.cancel()
+
+
+def most_sockets() -> int:
+    """How many sockets this process may have at most, beside the files that it needs otherwise."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return sys.maxsize
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if most == resource.RLIM_INFINITY else max(most - min(_SPARE, most // 2), 1)
 
 
 def _can_handle(number: signal.Signals) -> bool:

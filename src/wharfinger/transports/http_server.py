@@ -40,6 +40,7 @@ from wharfinger.protocol.http import (
 )
 from wharfinger.protocol.interfaces import Service, Verify
 from wharfinger.protocol.jsonrpc import Message, decode, encode_error
+from wharfinger.protocol.shares import Shares
 from wharfinger.transports.http_calls import Call, Calls
 from wharfinger.transports.http_sessions import HttpSessions, answer_for, stopped
 from wharfinger.transports.http_sse import MESSAGES, SSE, SseSessions
@@ -128,9 +129,10 @@ class HttpApp:
         self.calls = Calls(service, self.limits)
         self.sessions = HttpSessions(service, self.limits, self.calls)
         self.calls.sweep_also = self.sessions.sweep
-        self.sse = SseSessions(service, self.calls) if sse else None
+        self.sse = SseSessions(service, self.calls, self.sessions.requests) if sse else None
         self.draining = False
-        self._unfinished = 0
+        self._unfinished = Shares()
+        """Bytes of bodies that have not arrived completely."""
         self._ready = False
         self._starting: asyncio.Task[None] | None = None
 
@@ -177,7 +179,7 @@ class HttpApp:
         self, scope: Any, headers: dict[bytes, bytes], principal: str, accepted: int, receive: Receive, send: Send
     ) -> None:
         calls = self.calls
-        call = calls.start(receive, send, accepted, scope.get("client"))
+        call = calls.start(receive, send, accepted, scope.get("client"), principal)
         request: Request | None = None
         message: Message | None = None
         try:
@@ -190,14 +192,14 @@ class HttpApp:
             except InvalidRequest:
                 if SESSION not in headers or headers.get(VERSION) in STATELESS_VERSIONS:
                     raise
-                del calls.fresh[call]
+                calls.hand_over(call)
                 if not await self.sessions.post_batch(call, headers, principal, body):
                     raise
                 return
             if headers.get(VERSION) not in STATELESS_VERSIONS:
                 era = find_era(headers, message)
                 if era != "stateless":
-                    del calls.fresh[call]
+                    calls.hand_over(call)
                     await self.sessions.post(call, headers, principal, message, opening=era == "opening")
                     return
                 check_version(headers)
@@ -214,9 +216,10 @@ class HttpApp:
                 raise no_such_method(request)
             if self.mirrors and request.method == "tools/call":
                 check_arguments(self.mirrors.get(request.params.name, ()), headers, request.params.arguments)
-            if self.draining or row.long or len(calls.fresh) + len(calls.slow) > self.service.limits.in_flight:
+            if self.draining or row.long or calls.crowded:
                 self._admit(call, request, headers)
-                event, body, message = {}, b"", None  # it may stay open for long, and they may have megabytes
+                if row.long:
+                    event, body, message = {}, b"", None  # it stays open for long, and they may have megabytes
             request.channel = call
             request.takes_stored = True
             request.headers = headers
@@ -277,17 +280,17 @@ class HttpApp:
                     call.why = "gone"
                     raise asyncio.CancelledError
                 body += event.get("body", b"")
-                self._unfinished += len(body) - call.size
+                self._unfinished.add(call.owner, len(body) - call.size)
                 call.size = len(body)
                 if len(body) > limit:
                     raise too_large(limit)
                 if not event.get("more_body"):
                     return bytes(body)
-                if self._unfinished > self.limits.unfinished:
+                if not self._unfinished.has_room(call.owner, self.limits.unfinished, 0):
                     raise _with_headers(Overloaded("Too many unfinished requests: try again later."), CLOSE)
                 event = await receive()
         finally:
-            self._unfinished -= call.size
+            self._unfinished.add(call.owner, -call.size)
 
     def _why_cancelled(self, call: Call, request: Request | None) -> ProtocolError:
         if call.why == "body":
@@ -308,9 +311,10 @@ class HttpApp:
         if self.draining:
             raise _with_headers(Overloaded("The server is stopping."), CLOSE)
         if not request.row.long:  # type: ignore[union-attr]
-            raise Overloaded("Too many requests are in flight: try again later.")
+            self.calls.check_part(call)
+            return
         check_stream(headers)
-        self.calls.admit_stream(call, request.caller.principal)
+        self.calls.admit_stream(call)
         self.calls.watch(call)
 
     # -- other methods and paths
@@ -346,7 +350,8 @@ class HttpApp:
         if verb == "GET":
             await sse.get(scope, headers, principal, receive, send)
             return
-        call = self.calls.start(receive, send, check_post(headers, self.service.limits.message), scope.get("client"))
+        accepted = check_post(headers, self.service.limits.message)
+        call = self.calls.start(receive, send, accepted, scope.get("client"), principal)
         try:
             sse.take(scope["query_string"], principal, await self._rest(call, await receive(), receive))
         except asyncio.CancelledError:

@@ -22,6 +22,7 @@ from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_error
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.shares import Crowd, Shares
 from wharfinger.transports.http_calls import Call, Calls
 from wharfinger.transports.http_posts import HttpSession, Post, Sealed
 from wharfinger.transports.http_replay import Rings
@@ -48,7 +49,10 @@ class HttpSessions:
         """Requests being served, and where their answers go."""
         self.rings = Rings(limits)
         self.draining = False
-        self._table: dict[tuple[str, bytes], HttpSession] = {}  # the least recently used first
+        self._table: dict[tuple[str, bytes], HttpSession] = {}
+        self._crowd: Crowd[HttpSession] = Crowd()
+        self.requests = Shares()
+        """Requests being served, by the owners of their sessions."""
 
     def __len__(self) -> int:
         return len(self._table)
@@ -63,7 +67,7 @@ class HttpSessions:
         Raises Refused (400, 404) or Overloaded where the message cannot be taken.
         """
         if opening:
-            session = self._open(principal)
+            session = self._open(call, principal)
             call.accepted &= ~TAKES_EVENTS  # the session's id goes with the answer's head
         else:
             session = self._find(headers, principal)
@@ -74,7 +78,7 @@ class HttpSessions:
             await (send_empty(call.reply, 202) if refusal is None else send_json(call.reply, *refusal))
             return
         try:
-            self._check_room()
+            self._check_room(session)
         except Overloaded as error:
             session.peer.fail(event, error)
             raise
@@ -89,7 +93,7 @@ class HttpSessions:
         """
         session = self._find(headers, principal)
         check_session_version(headers)
-        self._check_room()
+        self._check_room(session)
         batch = session.peer.take_batch(body)
         if batch is None:
             return False
@@ -110,11 +114,11 @@ class HttpSessions:
             await send_empty(call.reply, 202)
         return True
 
-    def _check_room(self) -> None:
+    def _check_room(self, session: HttpSession) -> None:
         """Raise Overloaded where no further request may be served: one that asks can wait for long, and for nobody."""
         if self.draining:
             raise Overloaded("The server is stopping.")
-        if len(self.running) >= self.limits.session_requests:
+        if not self.requests.has_room(session.owner, self.limits.session_requests):
             raise Overloaded("Too many requests are in flight: try again later.")
 
     def _begin(self, post: Post, request: Request, headers: dict[bytes, bytes]) -> None:
@@ -124,6 +128,7 @@ class HttpSessions:
         request.peer = post.call.address
         request.born = self.calls.now
         self.running[request] = post
+        self.requests.add(post.session.owner)
         post.call.in_session = True
         request.task = asyncio.get_running_loop().create_task(self._serve(request, post))
 
@@ -141,6 +146,7 @@ class HttpSessions:
         told: tuple[tuple[bytes, bytes], ...] = ()
         if opening and served:
             self._table[session.key] = session
+            self._crowd.add(session.owner, session)
             self.calls.keep_time()
             told = ((SESSION, session.key[1]),)
         if data is None:
@@ -185,6 +191,7 @@ class HttpSessions:
         except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
             data, status = self._failed(peer, request, error)
         del self.running[request]
+        self.requests.add(post.session.owner, -1)
         post.answered(request, data, status, served)
 
     def _stop(self, request: Request, *why: str) -> None:
@@ -236,8 +243,8 @@ class HttpSessions:
             raise Overloaded("The server is stopping.")
         calls = self.calls
         calls.keep_time()
-        call = Call(calls, receive, send, TAKES_EVENTS, scope.get("client"))
-        calls.admit_stream(call, principal)
+        call = Call(calls, receive, send, TAKES_EVENTS, scope.get("client"), principal)
+        calls.admit_stream(call)
         call.in_session = track is not session.own
         call.stream = EventStream(send, self.service.limits.backlog, calls.now)
         call.stream.open()
@@ -259,29 +266,29 @@ class HttpSessions:
 
     # -- the table
 
-    def _open(self, principal: str) -> HttpSession:
-        limits, table = self.limits, self._table
+    def _open(self, call: Call, principal: str) -> HttpSession:
         if self.draining:
             raise Overloaded("The server is stopping.")
-        if len(table) >= limits.sessions:
-            oldest = next(iter(table.values()))
-            if oldest.busy or oldest.used > self.calls.now - limits.session_spare:
+        while len(self._table) >= self.limits.sessions:
+            victim = self._crowd.find_victim(call.owner, lambda session: session.busy)
+            if victim is None:
                 raise Overloaded("Too many sessions are open: try again later.")
-            self._end(oldest)
-        return HttpSession(self.service, principal, self.calls, self.rings)
+            self._end(victim)
+        return HttpSession(self.service, principal, call.owner, self.calls, self.rings)
 
     def _find(self, headers: dict[bytes, bytes], principal: str) -> HttpSession:
         key = (principal, headers[SESSION])
-        session = self._table.pop(key, None)
+        session = self._table.get(key)
         if session is None:
             raise Refused(404, _UNKNOWN)
         session.used = self.calls.now
-        self._table[key] = session  # now the most recently used
+        self._crowd.use(session.owner, session)
         return session
 
     def _end(self, session: HttpSession, why: str = "") -> None:
         """Cancel what runs, close the stream, and let everybody drop what they keep for this session."""
         self._table.pop(session.key, None)
+        self._crowd.discard(session.owner, session)
         for request in session.peer.close():
             self._stop(request)
         asyncio.get_running_loop().call_soon(session.questions.close)
@@ -291,12 +298,10 @@ class HttpSessions:
     def sweep(self, now: float) -> bool:
         """End the sessions that nobody uses, and the requests that are over their time; false where there are none."""
         oldest = now - self.limits.session_time
-        for session in list(self._table.values()):
-            if session.used > oldest:
-                break
+        for session in self._crowd.unused(lambda session: session.used <= oldest):
             if session.busy:
                 session.used = now
-                self._table[session.key] = self._table.pop(session.key)
+                self._crowd.use(session.owner, session)
             else:
                 self._end(session)
         late = now - self.service.limits.handler_time

@@ -14,6 +14,8 @@ from wharfinger.errors import Overloaded
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.http import TAKES_EVENTS, Refused, check_stream
 from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.peer import Batch
+from wharfinger.protocol.shares import Shares
 from wharfinger.protocol.sse import encode_event
 from wharfinger.transports.http_calls import Call, Calls
 from wharfinger.transports.http_streams import EventStream, Receive, Send
@@ -33,8 +35,10 @@ class SseSessions:
     A session is its stream: it ends with it, and is bounded by what bounds streams.
     """
 
-    def __init__(self, service: Service, calls: Calls) -> None:
+    def __init__(self, service: Service, calls: Calls, requests: Shares) -> None:
         self.service = service
+        self.requests = requests
+        """Requests being served in all sessions, by owner."""
         self.calls = calls
         self.draining = False
         self._table: dict[tuple[str, str], _Connection] = {}
@@ -54,10 +58,10 @@ class SseSessions:
             raise Overloaded("The server is stopping.")
         calls = self.calls
         calls.keep_time()
-        call = Call(calls, receive, send, TAKES_EVENTS, scope.get("client"))
-        calls.admit_stream(call, principal)
+        call = Call(calls, receive, send, TAKES_EVENTS, scope.get("client"), principal)
+        calls.admit_stream(call)
         id = secrets.token_urlsafe(24)
-        server = _Connection(self.service, principal, call, headers)
+        server = _Connection(self.service, principal, call, headers, self.requests)
         self._table[principal, id] = server
         # Relative to where it came from: below whatever prefix a proxy or a mount puts before it.
         server.down.put(encode_event(f"{MESSAGES[1:]}?session_id={id}".encode(), event="endpoint"))
@@ -83,6 +87,8 @@ class SseSessions:
             raise Refused(404, "There is no such session, or it has ended: open one with GET /sse.")
         if server.draining:
             raise Overloaded("The server is stopping.")
+        if not self.requests.has_room(server.call.owner, self.calls.limits.session_requests):
+            raise Overloaded("Too many requests are in flight: try again later.")
         server.take(body)
 
     def drain(self) -> None:
@@ -95,9 +101,12 @@ class SseSessions:
 class _Connection(StreamServer):
     """One session: messages come one by one, each in its own POST, and go out as events."""
 
-    def __init__(self, service: Service, principal: str, call: Call, headers: Mapping[bytes, bytes]) -> None:
+    def __init__(
+        self, service: Service, principal: str, call: Call, headers: Mapping[bytes, bytes], requests: Shares
+    ) -> None:
         super().__init__(service, principal=principal)
         self.call = call
+        self.requests = requests
         self.headers = headers
         self.down = call.stream = _Down(call, self)
         self.connection_made(self.down)
@@ -107,11 +116,17 @@ class _Connection(StreamServer):
         """Take one message."""
         event = self.peer.receive(body)
         if isinstance(event, Request):
-            event.headers = self.headers
-            event.peer = self.call.address
             self.begin(event)
         elif event is not None:
             self.settle(event)
+
+    def begin(self, request: Request, batch: Batch | None = None) -> None:
+        """Serve a request, counted as one of its owner's."""
+        request.headers = self.headers
+        request.peer = self.call.address
+        super().begin(request, batch)
+        self.requests.add(self.call.owner)
+        request.task.add_done_callback(lambda _: self.requests.add(self.call.owner, -1))
 
 
 class _Down(EventStream):

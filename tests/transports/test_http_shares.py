@@ -1,0 +1,283 @@
+"""What one client fills, another one still finds room in: sessions, streams, calls, bodies, connections, replay."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+
+import pytest
+
+from tests.security.places import FIXTURE, Http
+from tests.transports.http_support import INITIALIZE, META, Harbour, Quay, Wire, find_app, find_server
+from tests.transports.test_http_sse import Pair
+from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.limits import Limits
+from wharfinger.transports.http_replay import Ring, Rings
+from wharfinger.transports.http_runner import most_sockets
+
+OTHER = "127.0.0.2"
+HALF = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+
+
+def wire_from(port: int, address: str = OTHER) -> Wire:
+    """A connection from another address of this machine."""
+    wire = Wire(port)
+    wire.socket.close()
+    wire.socket = socket.create_connection(("127.0.0.1", port), 10, source_address=(address, 0))
+    return wire
+
+
+def test_whoever_fills_the_session_table_makes_room_for_others() -> None:
+    with Quay(limits=HttpLimits(sessions=20)) as quay, quay.wire() as greedy, wire_from(quay.port) as other:
+        sessions = [greedy.initialize() for _ in range(20)]
+        mine = other.initialize()
+        assert greedy.in_session(sessions[0], "ping").status == 404
+        assert greedy.in_session(sessions[1], "ping").status == 200  # from now on the one used last
+        later = [greedy.initialize() for _ in range(30)]
+        assert other.in_session(mine, "ping").status == 200
+        assert greedy.in_session(sessions[1], "ping").status == 404
+        assert greedy.in_session(later[-19], "ping").status == 200
+        assert len(find_app(quay).sessions) == 20
+
+
+def test_a_session_with_work_under_way_goes_last() -> None:
+    with (
+        Quay(limits=HttpLimits(sessions=3)) as quay,
+        quay.wire() as greedy,
+        quay.wire() as stream,
+        quay.wire() as waiting,
+        wire_from(quay.port) as other,
+    ):
+        streaming, working, idle = (greedy.initialize() for _ in range(3))
+        stream.open_stream(streaming)
+        waiting.send_in_session(working, "resources/read", {"uri": "test://wait"})
+        assert quay.service.arrived.acquire(timeout=5)
+        greedy.in_session(idle, "ping")
+        mine = other.initialize()
+        assert greedy.in_session(idle, "ping").status == 404
+        second = other.in_session("", "initialize", INITIALIZE)
+        assert second.status == 200  # in place of its own: then nobody has more than another by two
+        assert other.in_session(mine, "ping").status == 404
+        assert greedy.in_session(streaming, "ping").status == 200
+        quay.open_gates()
+        assert waiting.reply().text == "test://wait"
+
+
+def test_work_gives_way_only_where_its_owner_has_nothing_else_and_more() -> None:
+    with Quay(limits=HttpLimits(sessions=2)) as quay, quay.wire() as greedy, wire_from(quay.port) as other:
+        streams = [quay.wire() for _ in range(2)]
+        for stream in streams:
+            stream.open_stream(greedy.initialize())
+        mine = other.initialize()
+        assert streams[0].event() is None  # the stream of the session that was ended
+        with wire_from(quay.port) as third:
+            third.open_stream(mine)
+            assert other.in_session("", "initialize", INITIALIZE).status == 503
+            with wire_from(quay.port, "127.0.0.3") as fourth:
+                assert fourth.in_session("", "initialize", INITIALIZE).status == 503
+        for stream in streams:
+            stream.close()
+
+
+def test_a_principal_has_a_share_of_its_own() -> None:
+    limits = HttpLimits(sessions=5)
+    with Quay(limits=limits, verify=lambda headers: headers[b"x-user"].decode()) as quay, quay.wire() as wire:
+        first, *_ = [wire.initialize(x_user="greedy") for _ in range(5)]
+        mine = wire.initialize(x_user="modest")
+        for _ in range(10):
+            wire.initialize(x_user="greedy")
+        assert wire.in_session(mine, "ping", x_user="modest").status == 200
+        assert wire.in_session(first, "ping", x_user="greedy").status == 404
+
+
+def test_ten_thousand_sessions_of_one_address_keep_nobody_out() -> None:
+    """Scaled down, on a real process."""
+    with Http("run", FIXTURE, "--limit", "sessions=300") as server, server.wire() as wire:
+        for _ in range(600):
+            assert wire.in_session("", "initialize", INITIALIZE).status == 200
+        with wire_from(server.port) as other:
+            mine = other.initialize()
+            for _ in range(600):
+                wire.in_session("", "initialize", INITIALIZE)
+            assert other.in_session(mine, "ping").status == 200
+
+
+def wait(quay: Quay, number: int) -> list[Wire]:
+    """So many calls that wait, each on a connection of its own."""
+    wires = [quay.wire() for _ in range(number)]
+    for wire in wires:
+        wire.stateless("resources/read", {"uri": "test://wait"})
+        assert quay.service.arrived.acquire(timeout=5)
+    return wires
+
+
+def test_calls_in_flight_are_shared_out() -> None:
+    with Quay(Harbour(Limits(in_flight=4))) as quay, wire_from(quay.port) as other:
+        wires = wait(quay, 4)
+        with quay.wire() as one_more:
+            assert one_more.read("a").status == 503
+        assert other.read("a").status == 200
+        for wire in wires:
+            wire.close()
+
+
+def test_bodies_that_do_not_come_keep_nobody_out() -> None:
+    with Quay(Harbour(Limits(in_flight=4))) as quay, wire_from(quay.port) as other:
+        wires = [quay.wire() for _ in range(10)]
+        for wire in wires:
+            wire.write(HALF)
+        calls = find_app(quay).calls
+        while len(calls.fresh) < 10:
+            pass
+        assert other.read("a").status == 200
+        for wire in wires:
+            wire.close()
+        while calls.busy:
+            pass
+        assert (calls._in_flight.total, len(calls._in_flight)) == (0, 0)
+
+
+def test_bytes_of_bodies_that_do_not_come_are_shared_out() -> None:
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META, "x": "y" * 200_000}}
+    )
+    with Quay(limits=HttpLimits(unfinished=400_000)) as quay, wire_from(quay.port) as other:
+        wires = [quay.wire() for _ in range(4)]
+        for wire in wires:
+            wire.write(HALF + bytes(95_000))
+        app = find_app(quay)
+        while app._unfinished.total < 4 * 95_000:
+            pass
+        head = HALF.replace(b"1000000", b"%d" % len(body)).replace(
+            b"\r\n\r\n", b"\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: server/discover\r\n\r\n"
+        )
+        other.write(head + body[:150_000].encode())
+        while app._unfinished.total < 4 * 95_000 + 150_000:
+            pass
+        other.write(body[150_000:].encode())
+        assert other.reply().status == 200
+        for wire in wires:
+            wire.close()
+
+
+def test_streams_are_shared_out() -> None:
+    with Quay(limits=HttpLimits(streams=2)) as quay, wire_from(quay.port) as other:
+        wires = [quay.wire() for _ in range(2)]
+        for wire in wires:
+            wire.listen("test://a")
+        with quay.wire() as one_more:
+            one_more.stateless("subscriptions/listen", {"notifications": {}})
+            assert one_more.reply().status == 503
+        other.listen("test://a")
+        with wire_from(quay.port) as one_more:
+            one_more.stateless("subscriptions/listen", {"notifications": {}})
+            assert one_more.reply().status == 503
+        for wire in wires:
+            wire.close()
+
+
+def test_calls_in_sessions_are_shared_out() -> None:
+    with (
+        Quay(limits=HttpLimits(session_requests=2)) as quay,
+        quay.wire() as wire,
+        quay.wire() as waiting,
+        wire_from(quay.port) as other,
+    ):
+        session, mine = wire.initialize(), other.initialize()
+        batch = [{"jsonrpc": "2.0", "id": 9, "method": "resources/read", "params": {"uri": "test://wait"}}]
+        for id in (7, 8):
+            waiting = quay.wire()
+            waiting.send_in_session(session, "resources/read", {"uri": "test://wait"}, id)
+            assert quay.service.arrived.acquire(timeout=5)
+        assert wire.read_in_session(session, "a", id=9).status == 503
+        wire.post(batch, mcp_session_id=session)
+        assert wire.reply().status == 503
+        assert other.read_in_session(mine, "a").text == "test://a"
+        quay.open_gates()
+        assert waiting.reply().status == 200
+        requests = find_app(quay).sessions.requests
+        while requests.total:
+            pass
+
+
+def test_calls_over_http_and_sse_are_bounded_and_counted_with_the_others() -> None:
+    with Quay(limits=HttpLimits(session_requests=2)) as quay, Pair(quay) as pair, wire_from(quay.port) as other:
+        pair.open()
+        for id in (7, 8):
+            assert pair.post({"id": id, "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
+            assert quay.service.arrived.acquire(timeout=5)
+        assert pair.post({"id": 9, "method": "ping"}) == 503
+        assert other.read_in_session(other.initialize(), "a").text == "test://a"
+        quay.open_gates()
+        assert {pair.down.event()["id"], pair.down.event()["id"]} == {7, 8}
+        assert pair.post({"id": 9, "method": "ping"}) == 202
+
+
+def test_connections_are_shared_out() -> None:
+    with Quay(limits=HttpLimits(connections=10)) as quay:
+        wires = [quay.wire() for _ in range(10)]
+        for wire in wires:
+            wire.write(b"POST /mcp HT")  # under way, as far as anybody can say
+        with quay.wire() as one_more:
+            assert one_more.reply().status == 503
+        with wire_from(quay.port) as other:
+            assert other.read("a").status == 200
+            assert wires[0].closed()
+            wires[1].write(b"TP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+            assert wires[1].reply().status == 415
+        for wire in wires:
+            wire.close()
+
+
+def test_of_who_has_most_connections_the_idle_ones_go_first() -> None:
+    with Quay(limits=HttpLimits(connections=3)) as quay, wire_from(quay.port) as other:
+        busy, idle = (*wait(quay, 1), quay.wire())
+        assert idle.ask("GET", "/healthz").status == 200
+        assert other.ask("GET", "/healthz").status == 200
+        with wire_from(quay.port, "127.0.0.3") as third:
+            assert third.ask("GET", "/healthz").status == 200
+            assert idle.closed()
+            quay.open_gates()
+            assert busy.reply().status == 200
+        busy.close()
+
+
+def test_a_flood_of_refused_connections_is_cut() -> None:
+    with Quay(limits=HttpLimits(connections=1)) as quay, contextlib.ExitStack() as stack:
+        busy = wait(quay, 1)[0]
+        for _ in range(300):
+            stack.enter_context(quay.wire())
+        server = find_server(quay)
+        with quay.wire() as wire, contextlib.suppress(ConnectionResetError):
+            assert wire.reply().status == 503
+        assert quay.call(lambda: len(server.server_state.connections)) <= 1 + 128
+        quay.open_gates()
+        assert busy.reply().status == 200
+        busy.close()
+
+
+def test_there_are_no_more_connections_than_descriptors() -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for limit, most in ((256, 128), (100, 50), (4096, 3968)):
+            if hard == resource.RLIM_INFINITY or limit <= hard:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+                assert most_sockets() == most
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_is_kept_of_whoever_has_most_gives_way() -> None:
+    rings = Rings(HttpLimits(replay_total=10_000, replay_size=10_000, replay_events=100))
+    modest, greedy, also = Ring(rings, "modest"), Ring(rings, "greedy"), Ring(rings, "greedy")
+    modest.keep(0, 1, b"x" * 1000)
+    for number in range(100):
+        (greedy, also)[number % 2].keep(0, number, b"x" * 1000)
+    assert len(modest) == 1
+    assert len(greedy) + len(also) == 7
+    assert rings.held.total <= 10_000
+    for ring in (modest, greedy, also):
+        ring.clear()
+    assert (rings.held.total, rings.rings) == (0, {})
