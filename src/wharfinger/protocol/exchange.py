@@ -352,6 +352,12 @@ class Pieces:
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that it takes until it is sent: not what is read only then."""
+        stored = (part for part in self.parts if isinstance(part, Base64) and isinstance(part.data, t.Stored))
+        return len(self) - sum(map(len, stored))
+
     def __iter__(self) -> Iterator[bytes | memoryview]:
         for part in self.parts:
             if isinstance(part, Base64):

@@ -13,6 +13,7 @@ from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.shares import Shares, name_owner
 from wharfinger.transports.http_streams import EventStream, Receive, Send
+from wharfinger.transports.stream import UNREAD_TOTAL
 
 __all__ = ["Call", "Calls"]
 
@@ -38,6 +39,7 @@ class Call:
         "size",
         "stream",
         "task",
+        "unread",
         "watcher",
         "why",
     )
@@ -69,6 +71,8 @@ class Call:
         """Why we cancelled the task: gone, body, deadline, drain or ended; empty where we did not."""
         self.in_session = False
         """Its work belongs to a session: nothing ends it before that."""
+        self.unread = 0
+        """Bytes of memory that its answer takes until it is sent, where that is large."""
         self.final: bytes | Pieces | None = None
         """The last event of a stream that is ended, and its id."""
         self.final_id = ""
@@ -119,6 +123,8 @@ class Calls:
         """Somebody else who keeps time: swept too, and true while there is need."""
         self._in_flight = Shares()
         self._streams = Shares()
+        self.unread = Shares()
+        """Bytes of large answers on their way."""
         self._timer: asyncio.TimerHandle | None = None
         self._next_sweep = 0.0
 
@@ -159,6 +165,8 @@ class Calls:
 
     def end(self, call: Call) -> None:
         """The call is over: it is not watched and not counted any more."""
+        if call.unread:
+            self.end_unread(call)
         if call.counted is not None:
             call.counted.add(call.owner, -1)
             call.counted = None
@@ -173,6 +181,23 @@ class Calls:
         """Stop every call, but nothing that belongs to a session."""
         for call in (*self.fresh, *self.slow, *self.streams):
             call.cancel(why)
+
+    # -- large answers
+
+    def check_unread(self, call: Call, answer: bytes | Pieces) -> None:
+        """Count a large answer until `end_unread`. Raises Overloaded where too much is unread already."""
+        if call.over and call.in_session:  # nobody is there to read it
+            return
+        size = len(answer) if isinstance(answer, bytes) else answer.memory
+        if self.unread.total and not self.unread.has_room(call.owner, self.service.limits.unread_total, size):
+            raise Overloaded(UNREAD_TOTAL)
+        self.unread.add(call.owner, size)
+        call.unread += size
+
+    def end_unread(self, call: Call) -> None:
+        """The answer is sent, or given up."""
+        self.unread.add(call.owner, -call.unread)
+        call.unread = 0
 
     # -- streams
 

@@ -46,6 +46,7 @@ from wharfinger.transports.http_sessions import HttpSessions, answer_for, stoppe
 from wharfinger.transports.http_sse import MESSAGES, SSE, SseSessions
 from wharfinger.transports.http_streams import (
     JSON_TYPE,
+    LARGE,
     Receive,
     Send,
     send_body,
@@ -247,7 +248,9 @@ class HttpApp:
             data, status, call.headers = self._failed(request, message, error)
         finally:
             calls.end(call)
-        if call.stream is not None:
+        if len(data) > LARGE:
+            await self._send_large(call, request, data, status)
+        elif call.stream is not None:
             await call.stream.finish(data)
         elif type(data) is bytes and not call.headers:
             length = (b"content-length", b"%d" % len(data))
@@ -255,6 +258,21 @@ class HttpApp:
             await send({"type": "http.response.body", "body": data})
         else:
             await send_json(send, status, data, call.headers)
+
+    async def _send_large(self, call: Call, request: Request | None, data: bytes | Pieces, status: int) -> None:
+        """Send what takes memory until its reader has taken it."""
+        calls = self.calls
+        try:
+            calls.check_unread(call, data)
+        except Overloaded as error:
+            data, status = _sealed(request, error), error.http_status
+        try:
+            if call.stream is not None:
+                await call.stream.finish(data)
+            else:
+                await send_json(call.reply, status, data, call.headers)
+        finally:
+            calls.end_unread(call)
 
     def _failed(
         self, request: Request | None, message: Message | None, error: BaseException

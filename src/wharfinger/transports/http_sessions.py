@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from wharfinger.errors import InternalError, Overloaded, ProtocolError
-from wharfinger.protocol.exchange import Pieces, Request, input_needed, no_such_method, told
+from wharfinger.protocol.exchange import Pieces, Request, input_needed, no_such_method, seal_error, told
 from wharfinger.protocol.http import (
     LAST_EVENT,
     SESSION,
@@ -26,7 +26,7 @@ from wharfinger.protocol.shares import Crowd, Shares
 from wharfinger.transports.http_calls import Call, Calls
 from wharfinger.transports.http_posts import HttpSession, Post, Sealed
 from wharfinger.transports.http_replay import Rings
-from wharfinger.transports.http_streams import EventStream, Receive, Send, send_empty, send_json
+from wharfinger.transports.http_streams import LARGE, EventStream, Receive, Send, send_empty, send_json
 
 log = logging.getLogger("wharfinger.transports.http")
 
@@ -183,7 +183,9 @@ class HttpSessions:
             if handler is None:
                 raise no_such_method(request)
             data = peer.respond(request, await handler(request))
-            served = True
+            if data is not None and len(data) > LARGE:
+                data, status = self._check_unread(post, request, data)
+            served = status == 200
         except asyncio.CancelledError as error:
             data = None
             if peer.in_flight.get(request.id) is request:
@@ -193,6 +195,16 @@ class HttpSessions:
         del self.running[request]
         self.requests.add(post.session.owner, -1)
         post.answered(request, data, status, served)
+
+    def _check_unread(self, post: Post, request: Request, data: bytes | Pieces) -> tuple[bytes | Pieces, int]:
+        """Count a large answer for the connection that it will be sent on; an error in its place if there is no room."""
+        call = post.call if post.track is None else post.track.reader
+        if call is not None:
+            try:
+                self.calls.check_unread(call, data)
+            except Overloaded as error:
+                return seal_error(request, error), error.http_status
+        return data, 200
 
     def _stop(self, request: Request, *why: str) -> None:
         # In the next turn of the loop: a task that is cancelled before its first step never runs, nor says so.

@@ -104,7 +104,7 @@ class _Connection(StreamServer):
     def __init__(
         self, service: Service, principal: str, call: Call, headers: Mapping[bytes, bytes], requests: Shares
     ) -> None:
-        super().__init__(service, principal=principal)
+        super().__init__(service, principal=principal, unread=call.calls.unread, owner=call.owner)
         self.call = call
         self.requests = requests
         self.headers = headers

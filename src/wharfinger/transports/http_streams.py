@@ -11,6 +11,7 @@ from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
 
 __all__ = [
     "JSON_TYPE",
+    "LARGE",
     "STOPS",
     "STREAM_HEADERS",
     "ClientGone",
@@ -34,9 +35,15 @@ STREAM_HEADERS: tuple[Pair, ...] = (
 STOPS = "wharfinger.stops"
 """In a part of a body: whoever sends it wants to know that the client is gone."""
 _JOINED = 64 * 1024
-_CUT = 256 * 1024
-"""Bytes of a large part that are copied at a time."""
+LARGE = 256 * 1024
+"""Bytes from which an answer is sent in parts of this size, as fast as its reader takes them."""
 _HINTS = (b"/updated", b"list_changed")
+
+
+def cut(message: bytes) -> Pieces:
+    """A large message in parts, which are views of it."""
+    view = memoryview(message)
+    return Pieces(tuple(view[start : start + LARGE] for start in range(0, len(view), LARGE)))
 
 
 async def send_json(send: Send, status: int, body: bytes | Pieces, headers: Iterable[Pair] = ()) -> None:
@@ -46,7 +53,7 @@ async def send_json(send: Send, status: int, body: bytes | Pieces, headers: Iter
 
 async def send_body(send: Send, status: int, body: bytes | Pieces, headers: tuple[Pair, ...]) -> None:
     """Answer with one body of these headers."""
-    if len(body) <= _CUT and not isinstance(body, bytes):  # one write is cheaper than three
+    if len(body) <= LARGE and not isinstance(body, bytes):  # one write is cheaper than three
         body = b"".join([bytes(piece) async for piece in body])
     await send(
         {
@@ -55,11 +62,11 @@ async def send_body(send: Send, status: int, body: bytes | Pieces, headers: tupl
             "headers": [*headers, (b"content-length", b"%d" % len(body))],
         }
     )
-    if not isinstance(body, bytes):
+    if not isinstance(body, bytes) or len(body) > LARGE:
         try:
-            async for piece in body:
-                for start in range(0, len(piece), _CUT):
-                    part = bytes(piece[start : start + _CUT])
+            async for piece in cut(body) if isinstance(body, bytes) else body:
+                for start in range(0, len(piece), LARGE):
+                    part = bytes(piece[start : start + LARGE])
                     await send({"type": "http.response.body", "body": part, "more_body": True, STOPS: True})
         except ClientGone:  # so that nothing more is read for it
             return
@@ -183,6 +190,8 @@ class EventStream:
             await asyncio.wait((self._writer,))
         await self._start()
         held: list[bytes] = []
+        if isinstance(message, bytes) and len(message) > LARGE:
+            message = cut(message)
         if isinstance(message, bytes):
             held.append(encode_event(message, id=id))
         elif message is not None:

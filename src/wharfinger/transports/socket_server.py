@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.shares import Shares
 from wharfinger.transports.stream import StreamServer
 
 __all__ = ["CONNECTIONS", "AddressInUse", "UnixServer", "serve_unix"]
@@ -80,6 +81,7 @@ class UnixServer:
         self._mode = mode
         self._most = connections
         self._open: set[_Served] = set()
+        self._unread = Shares()
         self._server: asyncio.AbstractServer | None = None
         self._made: tuple[int, int] | None = None
         """Device and inode of the file that is ours to remove."""
@@ -123,7 +125,7 @@ class UnixServer:
         if len(self._open) >= self._most:
             log.warning("%s has %d clients: one more is let go.", self.path, self._most)
             return _Refused()
-        return _Served(self._service, self._open)
+        return _Served(self._service, self._open, self._unread)
 
     def _remove(self) -> None:
         """Remove the file, if it is still ours: another server may have taken its place."""
@@ -137,8 +139,8 @@ class UnixServer:
 class _Served(StreamServer):
     """One client's connection; `gone` is done when it is closed."""
 
-    def __init__(self, service: Service, others: set[_Served]) -> None:
-        super().__init__(service)
+    def __init__(self, service: Service, others: set[_Served], unread: Shares) -> None:
+        super().__init__(service, unread=unread, owner=f"connection {id(self)}")
         self._others = others
         self.gone: asyncio.Future[None] = self.loop.create_future()
         self.ended.add_done_callback(lambda _: self.leave())

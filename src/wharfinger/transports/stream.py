@@ -7,20 +7,21 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from wharfinger.errors import ConnectionLost, InternalError, Overloaded
-from wharfinger.protocol.exchange import Pieces, Request, input_needed, no_such_method, told
+from wharfinger.protocol.exchange import Pieces, Request, input_needed, no_such_method, seal_error, told
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.lines import LineBuffer
 from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.shares import Shares
 from wharfinger.transports.asking import Questions
 
-__all__ = ["StreamServer"]
+__all__ = ["UNREAD_TOTAL", "StreamServer"]
 
 log = logging.getLogger("wharfinger.transports.stream")
 
@@ -32,6 +33,9 @@ new_task: Any = partial(asyncio.Task, name="request", **{"eager_start": True} if
 """Starts the one task of a request."""
 FLUSH = 16
 """Small messages that are written together at most: the reader works on them while we go on with the rest."""
+LARGE = 256 * 1024
+"""Bytes from which an answer is written in parts of this size, as fast as the reader takes them."""
+UNREAD_TOTAL = "Too much of what was answered is not read yet: try again later."
 LATE = -1
 """`Request.born` of a request whose deadline has passed."""
 
@@ -39,13 +43,16 @@ LATE = -1
 class StreamServer(asyncio.Protocol):
     """Serves one connection of newline-delimited messages: stdio, a pipe, a socket.
 
+    `unread` counts what waits for readers of all connections of one server, by owner.
     `ended` is done when the connection is over and everything that was read is answered, or cancelled.
     """
 
     shared = True
 
-    def __init__(self, service: Service, *, principal: str = "") -> None:
+    def __init__(self, service: Service, *, principal: str = "", unread: Shares | None = None, owner: str = "") -> None:
         self.service = service
+        self.unread = Shares() if unread is None else unread
+        self.owner = owner
         self.peer = ServerPeer(Session(principal, self.send_apart), service.stamps, service.limits)
         self.questions = Questions(self.peer, lambda: self.tick)
         self.lines = LineBuffer(service.limits.message)
@@ -57,6 +64,8 @@ class StreamServer(asyncio.Protocol):
         self.parked: deque[bytes | Iterator[bytes | memoryview]] = deque()
         """What waits for the reader, behind a large message or above the high-water mark."""
         self.parked_bytes = 0
+        self.counted_bytes = 0
+        """Those of them that are in `unread`."""
         self.parked_small = 0
         """Those of them in small messages: where these grow on and on, they are refusals to who reads nothing."""
         self.blocked = False
@@ -136,6 +145,8 @@ class StreamServer(asyncio.Protocol):
             if self.peer.refusing:
                 raise Overloaded("The answers before this one are not read yet: ask again when they are.")
             data = self.peer.respond(request, result)
+            if type(data) is not bytes or len(data) > LARGE:
+                data = self.check_unread(request, data)
         except asyncio.CancelledError as error:
             data = self.stopped(request, error)
         except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
@@ -219,7 +230,7 @@ class StreamServer(asyncio.Protocol):
 
     def write(self, data: bytes | Pieces) -> None:
         """Send one message, after those before it; small ones are collected and written once per turn of the loop."""
-        if self.blocked or self.parked or type(data) is not bytes:
+        if self.blocked or self.parked or type(data) is not bytes or len(data) > LARGE:
             self.park(data)
             return
         self.out.append(data)
@@ -239,14 +250,14 @@ class StreamServer(asyncio.Protocol):
         """Keep the order: a large message is written piece by piece, as fast as the reader takes it."""
         self.flush()
         self.parked_bytes += len(data)
-        if type(data) is bytes:
+        if type(data) is bytes and len(data) <= LARGE:
             self.parked.append(data + b"\n")
             self.parked_small += len(data)
         else:
-            self.parked.append(iter(data))  # type: ignore[arg-type]  # a Pieces here
-            self.parked.append(b"\n")
+            self.parked.extend((_cut((data,) if isinstance(data, bytes) else data), b"\n"))
         if not self.blocked:
             self.pump()
+        self.count_unread()
         unread = self.service.limits.unread
         self.peer.refusing = self.parked_bytes > unread
         if self.parked_small > 2 * unread and self.transport is not None:
@@ -266,11 +277,29 @@ class StreamServer(asyncio.Protocol):
                     self.parked_small -= len(head)
                 self.parked_bytes -= len(chunk)
                 self.transport.write(chunk)
+        self.count_unread()
         self.peer.refusing = self.parked_bytes > self.service.limits.unread
         if not self.parked:
             self.parked_bytes = self.parked_small = 0
+            self.count_unread()
             if self.draining and not self.peer.in_flight:
                 self.finish()
+
+    def count_unread(self) -> None:
+        """Count what waits for the reader of this connection among what waits for all."""
+        if self.parked_bytes != self.counted_bytes:
+            self.unread.add(self.owner, self.parked_bytes - self.counted_bytes)
+            self.counted_bytes = self.parked_bytes
+
+    def check_unread(self, request: Request, data: bytes | Pieces | None) -> bytes | Pieces | None:
+        """A large answer, or an error in its place where too much is unread already."""
+        unread = self.unread
+        if data is None or not unread.total:
+            return data
+        size = len(data) if isinstance(data, bytes) else data.memory
+        if size <= LARGE or unread.has_room(self.owner, self.service.limits.unread_total, size):
+            return data
+        return seal_error(request, Overloaded(UNREAD_TOTAL))
 
     def pause_writing(self) -> None:
         """The reader is behind."""
@@ -292,6 +321,7 @@ class StreamServer(asyncio.Protocol):
         self.out.clear()
         self.parked.clear()
         self.parked_bytes = self.parked_small = 0
+        self.count_unread()
         self.blocked, self.transport = False, None
         self.finish()
 
@@ -330,3 +360,10 @@ class StreamServer(asyncio.Protocol):
             self.connection_lost(None)
         elif not self.ended.done():
             self.finish()
+
+
+def _cut(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The same in pieces of bounded size: what a transport has taken, it keeps and counts as sent."""
+    for piece in pieces:
+        for at in range(0, len(piece), LARGE):
+            yield piece if len(piece) <= LARGE else memoryview(piece)[at : at + LARGE]
