@@ -88,6 +88,25 @@ def test_blocked_calls_of_one_client_leave_threads_to_another_address() -> None:
         assert within(3, lambda: server.tool("quick")["content"][0]["text"] == "quick")
 
 
+def test_blocked_calls_of_one_application_leave_threads_to_another_on_the_same_host() -> None:
+    """In sessions, and without one for clients of different names."""
+    with Http("run", FIXTURE) as server, server.wire() as wire:
+        session, other = wire.initialize(), wire.initialize()
+        blocked = [server.wire() for _ in range(60)]
+        for number, busy in enumerate(blocked):
+            busy.send_in_session(session, "tools/call", {"name": "block"}, number)
+        assert within(5, lambda: server.status("Threads") >= 16)
+        began = time.monotonic()
+        assert wire.in_session(other, "tools/call", {"name": "quick"}).json["result"]["content"][0]["text"] == "quick"
+        assert server.tool("quick")["content"][0]["text"] == "quick"
+        assert time.monotonic() - began < 1
+        reply = wire.in_session(session, "tools/call", {"name": "quick"}, "late")
+        assert reply.json["error"]["code"] == -32603  # after it has waited with the others
+        assert server.tool("release")["content"][0]["text"] == "ok"
+        for busy in blocked:
+            busy.close()
+
+
 def test_what_comes_and_goes_leaves_nothing(http: Http) -> None:
     """X01, X02, X07, H49: sessions and calls, scaled down."""
     with http.wire() as wire:

@@ -10,13 +10,16 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, Literal, Optional
 
+import msgspec
 import pytest
 
 from tests.server.driving import ERAS, Wire, ask, looped, opened, read
+from wharfinger import types as t
 from wharfinger.server.app import Server
 from wharfinger.server.completion import Complete
 from wharfinger.server.context import Context
-from wharfinger.server.functions import Callee, is_async, owner_of
+from wharfinger.server.functions import Callee, is_async, owner_of, share_of
+from wharfinger.server.threads import MEMBER
 
 
 async def coroutine() -> str:
@@ -171,7 +174,7 @@ async def test_a_function_that_takes_longer_than_its_time_is_cancelled_and_says_
     assert await read(server, "a:async") == expected
     assert gone.is_set()
     assert await read(server, "a:sync") == expected
-    assert server.pool._lost.total() == 1
+    assert server.pool._lost.total == 1
     released.set()
     server.pool.close()
 
@@ -203,10 +206,24 @@ async def test_a_quick_function_with_a_time_is_served() -> None:
 async def test_a_callers_share_is_its_principals_else_its_addresss() -> None:
     server = Server("s")
     request = opened(server, "server/discover")
-    assert owner_of(request) == ""
+    assert owner_of(request) == share_of(request) != share_of(opened(server, "server/discover"))
     request.peer = "192.0.2.1"
-    assert owner_of(request) == "192.0.2.1"
-    assert owner_of(opened(server, "server/discover", principal="ann")) == "ann"
+    assert share_of(request) == "address 192.0.2.1"
+    assert owner_of(request).split(MEMBER) == ["address 192.0.2.1", ""]
+    info = t.Implementation(name="sailor", version="1")
+    request.caller = msgspec.structs.replace(request.caller, info=info)
+    assert owner_of(request).split(MEMBER) == ["address 192.0.2.1", "sailor"]
+    request = opened(server, "server/discover", principal="ann")
+    assert share_of(request) == "principal ann"
+    assert owner_of(request).split(MEMBER) == ["principal ann", ""]
+
+
+def test_sessions_of_one_address_are_members_of_its_share() -> None:
+    server = Server("s")
+    one, other = (opened(server, "tools/list", revision="2025-11-25") for _ in range(2))
+    one.peer = other.peer = "192.0.2.1"
+    assert share_of(one) == share_of(other)
+    assert owner_of(one) == owner_of(one) != owner_of(other)
 
 
 @looped

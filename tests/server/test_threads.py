@@ -13,7 +13,7 @@ import pytest
 
 from tests.server.driving import looped
 from wharfinger.errors import Overloaded
-from wharfinger.server.threads import Pool
+from wharfinger.server.threads import MEMBER, Pool
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
 
@@ -132,11 +132,11 @@ async def test_a_cancelled_call_is_replaced_at_once_and_counted_back_when_it_ret
         await asyncio.sleep(0)
         lost.cancel()
         assert await waits == "served"
-        assert (pool._lost.total(), pool._busy.total()) == (1, 0)
+        assert (pool._lost.total, pool._busy.total) == (1, 0)
         gate.open.set()
-        while pool._lost.total():
+        while pool._lost.total:
             await pool.run("", lambda: None)
-        assert (pool._lost, pool._busy) == ({}, {})
+        assert (pool._lost.owners, pool._busy.owners) == ({}, {})
 
 
 @looped
@@ -158,7 +158,7 @@ async def test_an_owner_may_lose_half_of_the_threads_and_the_others_go_on() -> N
         with pytest.raises(Overloaded):
             await pool.run("good", lambda: None)
         gate.open.set()
-        while pool._lost.total():
+        while pool._lost.total:
             await asyncio.sleep(0)
         assert await pool.run("bad", lambda: "served") == "served"
 
@@ -198,7 +198,7 @@ async def test_closing_refuses_what_waits_and_does_not_wait_for_what_blocks() ->
         assert await pool.run("", lambda: "begins anew") == "begins anew"
         gate.open.set()
         assert await held == "through"
-        assert pool._busy == {}
+        assert pool._busy.owners == pool._busy.groups == {}
 
 
 def test_a_pool_serves_on_another_loop_after_the_first_is_gone() -> None:
@@ -226,4 +226,80 @@ async def test_two_thousand_short_calls_need_no_more_threads_than_there_are() ->
         results = await asyncio.gather(*(pool.run(str(n % 7), lambda n=n: n) for n in range(2_000)))
         assert results == list(range(2_000))
         assert pool._threads <= 3
-        assert (pool._busy, pool._waiting) == ({}, {})
+        assert (pool._busy.owners, pool._waiting, pool._queued) == ({}, {}, {})
+
+
+# -- members of a group: the sessions of one address
+
+
+@looped
+async def test_one_session_leaves_threads_to_another_of_its_address_and_both_leave_some_to_others() -> None:
+    async with gated(size=8, share=6, each=4, patience=20) as (pool, gate):
+        one = start(pool, f"host{MEMBER}one", gate, 60)
+        await gate.hold(4)
+        assert await pool.run(f"host{MEMBER}two", lambda: "served") == "served"
+        two = start(pool, f"host{MEMBER}two", gate, 60)
+        await gate.hold(2)
+        await asyncio.sleep(0)
+        assert (pool._busy.total, pool._busy.groups["host"]) == (6, 6)
+        assert await pool.run("elsewhere", lambda: "served") == "served"
+        gate.open.set()
+        assert await asyncio.gather(*one, *two) == ["through"] * 120
+        assert (pool._busy.owners, pool._waiting, pool._queued) == ({}, {}, {})
+
+
+@looped
+async def test_many_sessions_of_one_address_have_no_more_than_its_share() -> None:
+    async with gated(size=8, share=6, each=4, patience=20) as (pool, gate):
+        held = [task for number in range(50) for task in start(pool, f"host{MEMBER}{number}", gate)]
+        await gate.hold(6)
+        await asyncio.sleep(0)
+        assert pool._busy.total == 6
+        assert await pool.run("elsewhere", lambda: "served") == "served"
+        gate.open.set()
+        await asyncio.gather(*held)
+
+
+@looped
+async def test_members_of_a_group_take_turns_and_groups_too() -> None:
+    async with gated(size=1, share=1, each=1, patience=20) as (pool, gate):
+        order: list[str] = []
+        held = start(pool, "first", gate)
+        await gate.hold(1)
+        names = ["h\n1", "h\n1", "h\n1", "h\n2", "h\n2", "k\n1"]
+        waiting = [asyncio.create_task(pool.run(name, order.append, name)) for name in names]
+        await asyncio.sleep(0)
+        gate.open.set()
+        await asyncio.gather(*held, *waiting)
+        assert order == ["h\n1", "k\n1", "h\n2", "h\n1", "h\n2", "h\n1"]
+
+
+@looped
+async def test_what_one_session_has_lost_does_not_keep_another_one_out() -> None:
+    async with gated(size=2, share=2, each=2, lost=8, patience=20) as (pool, gate):
+        for _ in range(4):
+            (task,) = start(pool, f"host{MEMBER}bad", gate)
+            await gate.hold(1)
+            task.cancel()
+            await asyncio.wait([task])
+        with pytest.raises(Overloaded):
+            await pool.run(f"host{MEMBER}bad", lambda: None)
+        assert await pool.run(f"host{MEMBER}good", lambda: "served") == "served"
+        gate.open.set()
+
+
+@looped
+async def test_what_has_waited_in_vain_or_was_cancelled_is_forgotten_at_once() -> None:
+    async with gated(size=1, patience=0.01) as (pool, gate):
+        held = start(pool, "first", gate)
+        await gate.hold(1)
+        waiting = start(pool, f"host{MEMBER}one", gate, 5)
+        await asyncio.sleep(0)
+        assert pool._queued == {"host": 5}
+        waiting[0].cancel()
+        await asyncio.wait(waiting)
+        assert [task.cancelled() for task in waiting] == [True] + [False] * 4
+        assert all(isinstance(task.exception(), Overloaded) for task in waiting[1:])
+        assert (pool._waiting, pool._queued) == ({}, {})
+        gate.open.set()
+        await asyncio.gather(*held)

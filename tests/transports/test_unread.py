@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.security.places import FIXTURE, MIB, Http, Process, call, notice, start_call, stateless, within
-from tests.transports.http_support import BIG, Harbour, Quay, Wire, find_app
+from tests.transports.http_support import BIG, Harbour, Quay, find_app
 from tests.transports.test_http_shares import wire_from
 from wharfinger.protocol.limits import Limits
 

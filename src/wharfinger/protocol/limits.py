@@ -30,7 +30,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Unsent bytes of one stream from which requests are refused, also those being served; at twice as many in refusals
     and other small messages the connection is ended."""
     unread_total: int = 256 * 1024 * 1024
-    """Unsent bytes of all connections of a server, counted from answers of 256 KiB on. Where it is reached, large answers
+    """Unsent bytes of all connections of a server, of answers of 256 KiB and more. Where it is reached, large answers
     are refused to who has an equal part; one alone may be larger."""
     content: int = 256 * 1024 * 1024
     """Bytes of one content that a handler streams or names by its path."""

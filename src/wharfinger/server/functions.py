@@ -12,15 +12,17 @@ import msgspec
 
 from wharfinger.errors import InternalError, ResourceNotFound, URLElicitationRequired
 from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.shares import name_owner
 from wharfinger.server.arguments.remembered import remembered
 from wharfinger.server.context import Context
+from wharfinger.server.threads import MEMBER
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
     from wharfinger.server.completion import Complete
     from wharfinger.server.depends import Need
 
-__all__ = ["Callee", "is_async", "owner_of", "refuse_questions"]
+__all__ = ["Callee", "is_async", "owner_of", "refuse_questions", "share_of"]
 
 Finish = Callable[[Request, Any], Awaitable[Any]]
 """Takes the request and what the function returned; gives what is returned instead."""
@@ -35,9 +37,26 @@ def is_async(function: Callable[..., Any]) -> bool:
     )
 
 
+def share_of(request: Request) -> str:
+    """Whose share a request uses: the principal's, else its address's, else that of its connection."""
+    principal = request.caller.principal
+    if principal or request.peer:
+        return name_owner(principal, request.peer)
+    return f"connection {id(request.session or request.channel)}"
+
+
 def owner_of(request: Request) -> str:
-    """Whose share of the thread pool a request uses: the principal's, else the peer address's."""
-    return request.caller.principal or request.peer
+    """Whose threads a request uses: `share_of`, and in that of a principal or an address one session.
+
+    Requests without a session have their client's name in its place: HTTP/1.1 needs a connection for each call that is
+    under way, so that connections say nothing of which application it is.
+    """
+    share = share_of(request)
+    if share.startswith("connection"):
+        return share
+    client = request.caller.info
+    member = f"session {id(request.session)}" if request.session is not None else client.name[:64] if client else ""
+    return f"{share}{MEMBER}{member}"
 
 
 class Callee:

@@ -1,34 +1,40 @@
-"""Where blocking functions run: daemon threads with a share for each caller, so that one cannot exhaust another's."""
+"""Where blocking functions run: daemon threads with shares for callers, so that none can exhaust another's."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from wharfinger.errors import Overloaded
 
-__all__ = ["Pool"]
+__all__ = ["MEMBER", "Pool"]
 
+MEMBER = "\n"
+"""In the name of an owner: before it stands the group whose share it uses, a principal or an address; after it a member
+of that group, such as one session."""
 T = TypeVar("T")
 
 
 class Job:
     """One blocking call and the future of its result."""
 
-    __slots__ = ("call", "context", "future", "lost", "owner", "threads")
+    __slots__ = ("call", "context", "future", "group", "lost", "owner", "threads", "timer")
 
     def __init__(self, owner: str, call: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self.owner = owner
+        self.group = owner.partition(MEMBER)[0]
         self.call = call
         self.context = contextvars.copy_context()
         self.future = future
         self.threads: SimpleQueue[Job | None] | None = None
         """Where it was given to the threads; None while it waits."""
+        self.timer: asyncio.TimerHandle | None = None
+        """Ends its waiting."""
         self.lost = False
         """Its caller has given it up, and its thread still runs."""
 
@@ -36,25 +42,38 @@ class Job:
 class Pool:
     """A bounded pool of daemon threads. Not `concurrent.futures`, whose threads hold up the interpreter's exit.
 
-    `size` threads work; one owner (a principal, or a peer's address) has at most `share` of them, and `queue` calls
-    waiting for at most `patience` seconds. A thread whose call was given up is counted lost and replaced; an owner may
-    lose half of `lost` threads, and all together `lost`, from when on calls are refused.
+    `size` threads work. One group (a principal, or a peer's address) has at most `share` of them, one member of it (a
+    session) at most `each`, so that an application that blocks leaves threads to another one on the same host. Up to
+    `queue` calls of a group wait, each for at most `patience` seconds; groups take turns, and within them members. A
+    thread whose call was given up is counted lost and replaced; a member may lose half of `lost` threads, a group
+    three quarters, and all together `lost`, from when on calls are refused.
     """
 
     def __init__(
-        self, size: int = 32, *, share: int = 24, queue: int = 4096, patience: float = 2.0, lost: int = 64
+        self,
+        size: int = 32,
+        *,
+        share: int = 24,
+        each: int = 16,
+        queue: int = 4096,
+        patience: float = 2.0,
+        lost: int = 64,
     ) -> None:
         self.size = size
         self.share = share
+        self.each = each
         self.queue = queue
         self.patience = patience
         self.most_lost = lost
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads = 0
         self._idle = 0
-        self._busy: Counter[str] = Counter()
-        self._lost: Counter[str] = Counter()
-        self._waiting: dict[str, deque[Job]] = {}
+        self._busy = _Counts()
+        self._lost = _Counts()
+        self._waiting: dict[str, dict[str, dict[Job, None]]] = {}
+        """By group, and in it by owner; those whose turn is next come first."""
+        self._queued: Counter[str] = Counter()
+        """How many wait, by group."""
 
     async def run(self, owner: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call `function` in a thread, with the caller's context variables.
@@ -65,28 +84,37 @@ class Pool:
         loop = asyncio.get_running_loop()
         call = (lambda: function(*args, **kwargs)) if args or kwargs else function
         job = Job(owner, call, loop.create_future())
-        if self._may_start(owner):
+        if self._may_start(job):
             self._start(job)
         else:
             self._enqueue(job, loop)
         try:
             return await job.future  # type: ignore[no-any-return]
         except asyncio.CancelledError:
-            if job.threads is self._jobs and job.future.cancelled():
+            if job.threads is None:
+                self._dequeue(job)
+            elif job.threads is self._jobs and job.future.cancelled():
                 job.lost = True  # nothing stops a thread; `_done` counts it back in should it ever return
-                self._move(owner, self._busy, self._lost)
+                self._busy.add(job, -1)
+                self._lost.add(job)
                 self._next()
             raise
 
-    def _may_start(self, owner: str) -> bool:
-        return self._busy.total() < self.size and self._busy[owner] < self.share
+    def _may_start(self, job: Job) -> bool:
+        busy = self._busy
+        return (
+            busy.total < self.size
+            and busy.groups[job.group] < self.share
+            and (job.owner == job.group or busy.owners[job.owner] < self.each)
+        )
 
     def _start(self, job: Job) -> None:
-        if self._lost.total() >= self.most_lost or self._lost[job.owner] * 2 >= self.most_lost:
+        lost, most = self._lost, self.most_lost
+        if lost.total >= most or lost.groups[job.group] * 4 >= most * 3 or lost.owners[job.owner] * 2 >= most:
             job.future.set_exception(Overloaded("Too many blocking calls were given up and have not returned."))
             return
         job.threads = self._jobs
-        self._busy[job.owner] += 1
+        self._busy.add(job)
         if self._idle:
             self._idle -= 1
         else:
@@ -95,24 +123,32 @@ class Pool:
             threading.Thread(target=self._work, args=(self._jobs,), name=name, daemon=True).start()
         self._jobs.put(job)
 
-    def _move(self, owner: str, counter: Counter[str], to: Counter[str] | None = None) -> None:
-        """Count one less, and forget an owner of none: there are as many as there ever were clients."""
-        counter[owner] -= 1
-        if not counter[owner]:
-            del counter[owner]
-        if to is not None:
-            to[owner] += 1
-
     def _enqueue(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
-        queue = self._waiting.setdefault(job.owner, deque())
-        if len(queue) >= self.queue:  # those that were given up count no more
-            queue = self._waiting[job.owner] = deque(waiting for waiting in queue if not waiting.future.done())
-        if len(queue) >= self.queue:
+        if self._queued[job.group] >= self.queue:
             raise Overloaded("Too many blocking calls of this caller are waiting: try again later.")
-        queue.append(job)
-        loop.call_later(self.patience, self._give_up, job)
+        self._waiting.setdefault(job.group, {}).setdefault(job.owner, {})[job] = None
+        self._queued[job.group] += 1
+        job.timer = loop.call_later(self.patience, self._give_up, job)
+
+    def _dequeue(self, job: Job) -> None:
+        """It waits no more; nothing happens if it did not."""
+        group = self._waiting.get(job.group, {})
+        jobs = group.get(job.owner, {})
+        if job not in jobs:
+            return
+        del jobs[job]
+        if not jobs:
+            del group[job.owner]
+        if not group:
+            del self._waiting[job.group]
+        self._queued[job.group] -= 1
+        if not self._queued[job.group]:
+            del self._queued[job.group]
+        if job.timer is not None:
+            job.timer.cancel()
 
     def _give_up(self, job: Job) -> None:
+        self._dequeue(job)
         if job.threads is None and not job.future.done():
             job.future.set_exception(Overloaded("No thread became free for this blocking call: try again later."))
 
@@ -139,20 +175,27 @@ class Pool:
                 job.future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
         if job.threads is self._jobs:  # else the pool was closed meanwhile, and has forgotten this thread
             self._idle += 1
-            self._move(job.owner, self._lost if job.lost else self._busy)
+            (self._lost if job.lost else self._busy).add(job, -1)
             self._next()
 
     def _next(self) -> None:
-        """Start what waits, one owner after the other: who got a thread comes last the next time."""
-        for owner in list(self._waiting):
-            queue = self._waiting[owner]
-            while queue and queue[0].future.done():
-                queue.popleft()
-            if queue and self._may_start(owner):
-                self._start(queue.popleft())
-                self._waiting[owner] = self._waiting.pop(owner)
-            if not queue:
-                del self._waiting[owner]
+        """Start what waits, group by group and member by member: who got a thread comes last the next time."""
+        while self._busy.total < self.size and (job := self._find_next()) is not None:
+            group = self._waiting[job.group]
+            self._waiting[job.group] = self._waiting.pop(job.group)
+            group[job.owner] = group.pop(job.owner)
+            self._dequeue(job)
+            self._start(job)
+
+    def _find_next(self) -> Job | None:
+        """The first that may start. Few groups and members have their share already, so that few are passed over."""
+        for group, owners in self._waiting.items():
+            if self._busy.groups[group] < self.share:
+                for jobs in owners.values():
+                    job = next(iter(jobs))
+                    if self._may_start(job):
+                        return job
+        return None
 
     def close(self) -> None:
         """Let the threads end, and refuse what waits; a busy one is a daemon and holds up nothing.
@@ -160,12 +203,31 @@ class Pool:
         The pool may be used again, also on another loop: it begins anew.
         """
         waiting, self._waiting = self._waiting, {}
-        for job in (job for queue in waiting.values() for job in queue):
+        self._queued.clear()
+        for job in (job for group in waiting.values() for jobs in group.values() for job in jobs):
+            if job.timer is not None:
+                job.timer.cancel()
             if not job.future.done():
                 job.future.set_exception(Overloaded("The server ends."))
         for _ in range(self._threads):
             self._jobs.put(None)
         self._jobs = SimpleQueue()
         self._threads = self._idle = 0
-        self._busy.clear()
-        self._lost.clear()
+        self._busy = _Counts()
+        self._lost = _Counts()
+
+
+class _Counts:
+    """Jobs by group and by owner; one of none is forgotten, since there are as many as there ever were clients."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.groups: Counter[str] = Counter()
+        self.owners: Counter[str] = Counter()
+
+    def add(self, job: Job, number: int = 1) -> None:
+        self.total += number
+        for counter, key in ((self.groups, job.group), (self.owners, job.owner)):
+            counter[key] += number
+            if not counter[key]:
+                del counter[key]

@@ -197,7 +197,7 @@ class HttpSessions:
         post.answered(request, data, status, served)
 
     def _check_unread(self, post: Post, request: Request, data: bytes | Pieces) -> tuple[bytes | Pieces, int]:
-        """Count a large answer for the connection that it will be sent on; an error in its place if there is no room."""
+        """Count a large answer for the connection that it goes out on; an error in its place if there is no room."""
         call = post.call if post.track is None else post.track.reader
         if call is not None:
             try:

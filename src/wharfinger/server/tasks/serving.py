@@ -7,7 +7,6 @@ import logging
 import os
 import secrets
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,7 +20,8 @@ from wharfinger.protocol import subscriptions
 from wharfinger.protocol.exchange import Caller, Request, told
 from wharfinger.protocol.interfaces import Store
 from wharfinger.protocol.jsonrpc import encode, encode_error
-from wharfinger.server.functions import owner_of
+from wharfinger.protocol.shares import Shares
+from wharfinger.server.functions import share_of
 from wharfinger.server.tasks.channel import RunningTask, moment
 from wharfinger.types.task_extension import TASKS
 
@@ -122,7 +122,7 @@ class Tasks:
         self.calls: dict[Request, Pending | RunningTask | None] = {}
         """What the functions that are called at the moment may become; None for those whose client knows no tasks."""
         self._server = server
-        self._shares: Counter[str] = Counter()
+        self._shares = Shares()
         self._watchers: dict[str, dict[Watcher, None]] = {}
         self._watched: dict[Watcher, set[str]] = {}
         self._last: dict[str, bytes] = {}
@@ -141,16 +141,16 @@ class Tasks:
             Overloaded: too many run, or are kept.
             StoreUnusable: it cannot be stored.
         """
-        share, limits = owner_of(request), self._server.limits
+        share, limits = share_of(request), self._server.limits
         if self._ending:
             raise Overloaded("The server is stopping.")
-        if len(self.running) >= limits.tasks or self._shares[share] >= limits.tasks_each:
+        if self._shares[share] >= limits.tasks_each or not self._shares.has_room(share, limits.tasks):
             raise Overloaded("Too many tasks are running: wait for one, or cancel one.")
         id = secrets.token_urlsafe(24)  # 192 random bits
         folder = _folder(request.caller.principal)
         task = RunningTask(id, folder + id, share, ttl=ttl, poll=self.poll, changed=self._changed)
         self.running[task.key] = task
-        self._shares[share] += 1
+        self._shares.add(share)
         try:
             await self._check_room(folder, 1, 0)
             await self._renew()
@@ -264,9 +264,7 @@ class Tasks:
 
     def _forget(self, task: RunningTask) -> None:
         if self.running.pop(task.key, None) is not None:
-            self._shares[task.share] -= 1
-            if not self._shares[task.share]:
-                del self._shares[task.share]
+            self._shares.add(task.share, -1)
 
     def _changed(self, task: RunningTask) -> None:
         if task.telling is None:
