@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+import tracemalloc
 from typing import Literal, NamedTuple
 
 import msgspec
 import pytest
 
-from wharfinger.errors import ProtocolError
+from wharfinger.errors import InvalidRequest, ProtocolError
 from wharfinger.protocol.exchange import Request, Stamps
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Message, decode
@@ -104,6 +105,19 @@ WRONG_IDS = {
 
 DEEP = b"[" * 100_000
 
+NESTED = b'{"id":2,"method":"x","a":' + b"[" * 3000 + b'{"id":3,"method":"x"}' + b"]" * 3000 + b"}"
+TOO_DEEP: list[tuple[str, bytes, int | str | None]] = [
+    ("with the id at its end", b'{"method":"ping","params":' + NESTED + b',"jsonrpc":"2.0","id" : "a\\u0062"}', "ab"),
+    ("with the id in the middle", b'{"params":' + NESTED + b',"id":-7,"method":"ping","x":' + NESTED + b"}", -7),
+    ("with brackets in strings", b'{"a":"[{\\"[","id":1,"method":"ping","params":' + NESTED + b"}", 1),
+    ("with two ids", b'{"id":1,"method":"ping","params":' + NESTED + b',"id":2}', None),
+    ("without an id", b'{"method":"ping","params":' + NESTED + b"}", None),
+    ("an answer", b'{"id":1,"result":' + NESTED + b"}", None),
+    ("an id that is none", b'{"id":1.5,"method":"ping","params":' + NESTED + b"}", None),
+    ("an id of too many characters", b'{"id":"' + b"a" * 257 + b'","method":"ping","params":' + NESTED + b"}", None),
+    ("an array", b"[" + NESTED + b"]", None),
+]
+
 CASES = [
     *(Case(f"J01 {name}", line, SYNTAX) for name, line in NOT_JSON.items()),
     *(Case(f"J04 {name}", ping(b'{"a":' + value + b"}"), SYNTAX) for name, value in NOT_JSON_IN_PARAMS.items()),
@@ -134,9 +148,10 @@ CASES = [
     Case("J21 empty batch", b"[]", SHAPE),
     *(Case(f"J21 {value!r}", value, SHAPE) for value in (b"null", b"1", b'"ping"', b"true", b"{}")),
     Case("J22 100,000 arrays", DEEP, SHAPE),
-    Case("J22 100,000 arrays in params", ping(b'{"a":' + DEEP + b"]" * 100_000 + b"}"), SHAPE),
-    *(Case(f"J23 depth {n}", ping(b'{"a":' + b"[" * n + b"]" * n + b"}"), SHAPE) for n in (63, 100, 1000, 3000)),
-    *(Case(f"J23 depth {n}", ping(b'{"a":' + b'{"a":' * n + b"1" + b"}" * n + b"}"), SHAPE) for n in (63, 3000)),
+    Case("J22 100,000 arrays in params", ping(b'{"a":' + DEEP + b"]" * 100_000 + b"}"), SHAPE, 1),
+    *(Case(f"J23 depth {n}", ping(b'{"a":' + b"[" * n + b"]" * n + b"}"), SHAPE, 1) for n in (63, 100, 1000, 3000)),
+    *(Case(f"J23 depth {n}", ping(b'{"a":' + b'{"a":' * n + b"1" + b"}" * n + b"}"), SHAPE, 1) for n in (63, 3000)),
+    *(Case(f"J23 too deep, {name}", line, SHAPE, id) for name, line, id in TOO_DEEP),
     Case("J23 depth 64", ping(b'{"a":' + b"[" * 62 + b"]" * 62 + b"}"), "served", read=True),
     Case("J23 brackets in a string", ping(b'{"a":"' + b"[{" * 1000 + b'\\"["}'), "served", read=True),
     Case("J24 5 MiB", ping(b'{"a":"' + b"a" * 5 * 1024 * 1024 + b'"}'), SHAPE),
@@ -280,13 +295,73 @@ def test_id_of_many_digits_is_served_or_refused(digits: int) -> None:
     assert_alive(peer)
 
 
+def members_of(count: int) -> bytes:
+    return b",".join(b'"m%d":0' % n for n in range(count))
+
+
 def test_200_000_members_are_read_in_time() -> None:
     """J37; the escape sends it through the slow path too."""
-    members = b",".join(b'"m%d":0' % n for n in range(200_000))
-    for params in (b"{" + members + b"}", b"{" + members + b',"x":"\\u0041"}'):
+    for params in (b"{" + members_of(200_000) + b"}", b"{" + members_of(200_000) + b',"x":"\\u0041"}'):
         began = time.perf_counter()
         assert isinstance(bare_peer().receive(ping(params)), Request)
         assert time.perf_counter() - began < 5
+
+
+def test_the_limit_of_members_is_exact_and_the_refusal_has_the_id() -> None:
+    """A bug: nothing bounded them. Four stand around the params; a colon in a string is none."""
+    spare = LIMITS.members - 4
+    for params in (b"{" + members_of(spare) + b"}", b"{" + members_of(spare - 1) + b',"s":"' + b":" * 1000 + b'"}'):
+        assert isinstance(bare_peer().receive(ping(params)), Request)
+    refused = bare_peer().receive(ping(b"{" + members_of(spare + 1) + b"}"))
+    assert isinstance(refused, Refusal)
+    answer = msgspec.json.decode(refused.data, type=Answer)
+    assert (answer.error.code, answer.id) == (SHAPE, 1)
+    assert "250000 members" in answer.error.message
+    small = Limits(members=8)
+    assert isinstance(decode(ping(b"{" + members_of(4) + b"}"), small), Message)
+    with pytest.raises(InvalidRequest):
+        decode(ping(b"{" + members_of(5) + b"}"), small)
+    # What a server answers is a document, and is bounded by its bytes alone.
+    answer_of = b'{"jsonrpc":"2.0","id":1,"result":{' + members_of(9) + b"}}"
+    assert isinstance(decode(answer_of, small, from_server=True), Message)
+
+
+@pytest.mark.parametrize("where", ["params", "message", "small objects"])
+def test_100_000_duplicates_are_refused_in_time(where: str) -> None:
+    """A bug: the time grew with the square of their number, 20,000 took up to 13 s."""
+    twice = members_of(50_000) + b"," + members_of(50_000)
+    line = {
+        "params": ping(b"{" + twice + b',"x":"\\u0041"}'),
+        "message": b'{"jsonrpc":"2.0","id":1,"method":"ping",' + twice + b',"\\u0041":1}',
+        "small objects": ping(b'{"x":[' + b'{"a":0,"b":1},' * 100_000 + b'{"a":1,"\\u0061":1}]}'),
+    }[where]
+    began = time.perf_counter()
+    refused = bare_peer().receive(line)
+    assert time.perf_counter() - began < 2
+    assert isinstance(refused, Refusal)
+    answer = msgspec.json.decode(refused.data, type=Answer)
+    assert (answer.error.code, answer.id) == (SHAPE, 1)
+
+
+@pytest.mark.parametrize("unit", [b"[]", b"{}", b"0", b"1.5", b'"abc"', b'"\\u0061"', b'{"id":0}', b'{"":[""]}'])
+def test_the_slow_path_takes_time_and_memory_in_proportion_to_the_message(unit: bytes) -> None:
+    def cost(count: int, end: bytes) -> tuple[float, int]:
+        line = ping(b'{"a":[' + (unit + b",") * count + end + b"]}")
+        began = time.perf_counter()
+        bare_peer().receive(line)
+        took = time.perf_counter() - began
+        tracemalloc.start()
+        try:
+            bare_peer().receive(line)
+            return took, tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    for end in (b'"\\u0041"', b"[" * 100 + b"]" * 100):
+        few, many = 1_000, 100_000
+        (first, small), (last, large) = cost(few, end), cost(many, end)
+        assert last < 10 * (many / few) * max(first, 0.0005)
+        assert large < 3 * (many / few) * max(small, 10_000)
 
 
 def test_id_is_free_again_after_its_answer() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 
 import pytest
 
-from tests.security.places import COMMAND, FIXTURE, MIB, OPENING, Stdio, heavy, message, notice, stateless
+from tests.security.places import COMMAND, FIXTURE, MIB, OPENING, Http, Stdio, heavy, message, notice, stateless
 
 
 def test_64_mib_in_one_message_are_refused_in_bounded_memory(stdio: Stdio) -> None:
@@ -19,6 +20,28 @@ def test_64_mib_in_one_message_are_refused_in_bounded_memory(stdio: Stdio) -> No
     stdio.write(b'"}}\n')
     assert stdio.receive()["error"]["code"] == -32600
     assert stdio.peak - base < 16 * MIB
+    assert "result" in stdio.ask("server/discover")
+
+
+HOSTILE = {
+    "duplicates": b'{"\\u0061":0,' + b",".join(b'"k%d":0' % (n % 20_000) for n in range(40_000)) + b"}",
+    "members": b"{" + b",".join(b'"k%d":0' % n for n in range(250_000)) + b"}",
+    "depth": b"[" * 100_000 + b"]" * 100_000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_is_over_a_limit_is_refused_by_its_id_in_time(stdio: Stdio, http: Http, kind: str) -> None:
+    """A bug: duplicates took seconds, members had no bound, and what was too deep was refused without its id."""
+    line = b'{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"arguments":' + HOSTILE[kind] + b"}}"
+    began = time.monotonic()
+    stdio.write(line + b"\n")
+    found = stdio.receive()
+    assert (found["id"], found["error"]["code"]) == ("mine", -32600)
+    with http.wire() as wire:
+        reply = wire.ask("POST", "/mcp", line, mcp_protocol_version="2026-07-28", mcp_method="tools/call")
+    assert (reply.status, reply.json["id"], reply.json["error"]["code"]) == (400, "mine", -32600)
+    assert time.monotonic() - began < 5
     assert "result" in stdio.ask("server/discover")
 
 

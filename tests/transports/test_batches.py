@@ -119,6 +119,23 @@ async def test_a_batch_of_nothing_or_too_much_is_refused(body: Any) -> None:
 
 
 @looped
+async def test_each_request_of_a_batch_that_nests_too_deeply_is_refused_by_its_id() -> None:
+    """A bug: the refusal had no id, so that their callers waited."""
+    line = Line(batch=2)
+    await line.settled()
+    deep = b'{"x":' + b"[" * 5000 + b'{"id":9,"method":"x"}' + b"]" * 5000 + b',"method":"ping","id":"b"}'
+    answer = b'{"id":3,"result":{}}'
+    line.server.data_received(b'[{"id":1,"method":"ping"},' + answer + b"," + deep + b",7]\n")
+    (array,) = await line.settled()
+    assert [(found["id"], found["error"]["code"]) for found in array] == [(1, -32600), ("b", -32600)]
+    line.server.data_received(b"[" + b",".join([deep] * 3) + b"]\n")
+    line.server.data_received(b"[" * 5000 + b"]" * 5000 + b"\n")
+    for refusal in (await line.settled())[1:]:
+        assert (refusal["error"]["code"], "id" in refusal) == (-32600, False)
+    line.server.connection_lost(None)
+
+
+@looped
 async def test_initialize_is_never_in_a_batch() -> None:
     line = Line()
     line.feed([{"jsonrpc": "2.0", "id": 9, "method": "initialize", "params": INITIALIZE}])

@@ -14,6 +14,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one incoming message."""
     depth: int = 64
     """Arrays and objects inside each other in one incoming message."""
+    members: int = 250_000
+    """Members of all objects together in one incoming message."""
     id_length: int = 256
     """Characters of a request id."""
     batch: int = 256
