@@ -8,7 +8,7 @@ from itertools import permutations
 
 import pytest
 
-from wharfinger.protocol.template_index import AmbiguousTemplate, TemplateIndex
+from wharfinger.protocol.template_index import FEW, AmbiguousTemplate, TemplateIndex
 from wharfinger.protocol.uri_template import InvalidTemplate
 
 TEMPLATES = [
@@ -133,6 +133,29 @@ def test_finding_among_a_thousand_takes_less_than_a_tenth_of_a_millisecond(
         index.find(uri)
         times.append(time.perf_counter() - start)
     assert sorted(times)[100] < 1e-4
+
+
+ALIKE = [
+    *(f"a://x/{{v}}/n{i}" for i in range(FEW + 1)),
+    *(f"a://y/{{v}}/n{i}" for i in range(FEW)),
+    "a://x/{v}", "a://x/{v}/{w}", "a://x/{+p}", "a://{v}/{w}/n1", "a://{+p}", "a://x/n1/{v}", "{s}://x/{v}", "{+p}",
+]  # fmt: skip
+"""Some beginnings of so many templates that the tree is asked, some of fewer."""
+
+
+@pytest.mark.parametrize("removed", [None, "a://x/{v}/n0", "a://{+p}"])
+def test_many_and_few_that_begin_alike_are_found_as_if_each_were_tried(removed: str | None) -> None:
+    index: TemplateIndex[str] = TemplateIndex()
+    for text in ALIKE:
+        index.add(text, text)
+    if removed is not None:
+        index.remove(removed)
+    ranked = sorted((entry for entry in index._entries.values()), key=lambda entry: entry.rank)
+    first = ["a://", "a://x/", "a://y/", "b://x/", "z"]
+    last = ["", "n1", "v", "v/n1", "v/n8", "n1/n1", "v/w/n1", "v/n99", "../n1", "v%2Fn1"]
+    for uri in (begin + end for begin in first for end in last):
+        one_by_one = ((entry.value, entry.template.match(uri)) for entry in ranked)
+        assert index.find(uri) == next((found for found in one_by_one if found[1] is not None), None), uri
 
 
 def test_a_uri_of_many_segments_is_refused_in_little_time() -> None:

@@ -192,3 +192,41 @@ def test_a_hard_link_is_a_file_of_the_folder(charts: Path) -> None:
     os.link(charts.parent / "charts-evil" / "b.txt", charts / "linked.txt")
     with Stdio("serve", str(charts)) as server:
         assert read_file(server, "file:///charts/linked.txt")[0]["text"] == "private"
+
+
+def test_what_leads_out_reaches_no_template_of_an_author(tmp_path: Path) -> None:
+    """A bug: `{name}` took an escaped separator, and a handler that opened it read any file. Over stdio and HTTP."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("inside")
+    (tmp_path / "secret").write_text("outside")
+    (tmp_path / "server.py").write_text(
+        "from pathlib import Path\n"
+        "from wharfinger import Server\n"
+        "server = Server('notes')\n"
+        f"NOTES = Path({str(tmp_path / 'notes')!r})\n"
+        "@server.resource('notes://{name}')\n"
+        "def note(name: str) -> str:\n"
+        "    return (NOTES / name).read_text()\n"
+        "@server.resource('tree://{+path}')\n"
+        "def tree(path: str) -> str:\n"
+        "    return (NOTES / path).read_text()\n"
+    )
+    program = str(tmp_path / "server.py")
+    ways = (
+        "..%2Fsecret",
+        "%2E%2E%2fsecret",
+        "%2Fetc%2Fhostname",
+        "..",
+        "../secret",
+        "/etc/hostname",
+        "a.md%00",
+        "x%5Ca",
+    )
+    with Stdio("run", program) as stdio, Http("run", program) as http, http.wire() as wire:
+        for begin in ("notes://", "tree://"):
+            assert read_file(stdio, begin + "a.md")[0]["text"] == "inside"
+            for way in ways:
+                uri = begin + way
+                error = read_file(stdio, uri)
+                assert (error["code"], error["message"]) == (-32602, f"Resource not found: {uri}")
+                assert read_over(wire, uri)[1] == error

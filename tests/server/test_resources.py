@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from tests.server.driving import ALL, ERAS, HANDSHAKE, META, STATELESS, ask, listed, looped, opened, read
+from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, PermissionDenied, ResourceNotFound
 from wharfinger.protocol.revisions import REVISIONS
@@ -315,6 +316,88 @@ async def test_variables_are_converted_and_what_cannot_be_is_not_found(revision:
         error = await read(server, uri, revision)
         assert error["code"] == (-32602 if revision == STATELESS else -32002)
         assert error["data"] == {"uri": uri}
+
+
+def shelf(folder: Path) -> Server:
+    """Templates whose handlers open what they are given, as the documentation shows it."""
+    (folder / "notes").mkdir()
+    (folder / "notes" / "a.md").write_text("inside")
+    (folder / "secret").write_text("outside")
+    server = Server("s")
+
+    @server.resource("notes://{name}")
+    def note(name: str) -> str:
+        return (folder / "notes" / name).read_text()
+
+    @server.resource("tree://{+path}")
+    async def tree(path: str) -> str:
+        return (folder / "notes" / path).read_text()
+
+    @server.resource("parts://x{/parts*}")
+    async def parts(parts: list[str]) -> str:
+        return (folder / "notes" / "/".join(parts)).read_text()
+
+    @server.read_resource("raw://{+path}", allow_traversal=True)
+    async def raw(path: str) -> str:
+        return path
+
+    return server
+
+
+OUT = [
+    "../secret",
+    "..%2Fsecret",
+    "%2e%2e%2fsecret",
+    "..%5Csecret",
+    "%2Fetc%2Fhostname",
+    "/etc/hostname",
+    "a.md%00",
+    "./a.md",
+]
+"""Each leads out of the folder, or into it by a way that is none."""
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_what_leads_out_of_a_folder_reaches_no_template(revision: str, tmp_path: Path) -> None:
+    """A bug: `{name}` was given what was escaped in the URI, separators and all."""
+    server = shelf(tmp_path)
+    for uri in ("notes://a.md", "tree://a.md", "parts://x/a.md"):
+        assert (await read(server, uri, revision))[0]["text"] == "inside"
+    for way in OUT:
+        for begin in ("notes://", "tree://", "parts://x/"):
+            error = await read(server, begin + way, revision)
+            assert error["code"] == (-32602 if revision == STATELESS else -32002), begin + way
+    assert (await read(server, "raw:///a/../b%2Fc", revision))[0]["text"] == "/a/../b/c"
+
+
+@looped
+async def test_what_one_template_refuses_goes_to_the_next() -> None:
+    server = Server("s")
+    server.add_resource("a://x/{name}", lambda name: "part")
+    server.add_resource("a://{+path}", lambda path: "path")
+    server.add_resource("{+every}", lambda every: "all", allow_traversal=True)
+    for uri, expected in (("a://x/y", "part"), ("a://x/y/z", "path"), ("a://x/y%2Fz", "all"), ("a://x/..", "all")):
+        assert (await read(server, uri))[0]["text"] == expected
+
+
+@pytest.mark.parametrize("uri", ["a://{name}", "a://x", "a://x{/path*}{?q}"])
+def test_allowing_traversal_where_none_could_be_is_refused(uri: str) -> None:
+    server = Server("s")
+    with pytest.raises(ValueError, match="allow_traversal"):
+        server.add_resource(uri, lambda name="", path="", q="": "", allow_traversal=True)
+    with pytest.raises(ValueError, match="allow_traversal"):
+        server.read_resource(uri, allow_traversal=True)(lambda name="", path="", q="": "")
+
+
+@looped
+async def test_a_client_expands_what_a_server_refuses(tmp_path: Path) -> None:
+    async with Client(shelf(tmp_path)) as client:
+        template = client.template("notes://{name}")
+        assert await template.uri(name="../secret") == "notes://..%2Fsecret"
+        with pytest.raises(ResourceNotFound):
+            await template.read(name="../secret")
+        assert (await template.read(name="a.md")).text == "inside"
 
 
 @looped

@@ -1,8 +1,8 @@
 """Which of many URI templates a URI belongs to, without asking each of them; knows templates as text only.
 
-Templates hang in a tree of path segments: one edge for each literal segment, one for all segments with a variable in
-them. At a node they are found by the literal text with which what is left begins and ends. Of all that match, the most
-specific one wins:
+Templates are kept by the literal text that they begin with. Where many begin alike, a tree of path segments says which
+of them can match: one edge for each literal segment, one for all segments with a variable in them. At a node they are
+found by the literal text with which what is left begins and ends. Of all that match, the most specific one wins:
 
 1. the longest literal text before the first variable,
 2. then the fewest variables that may span segments,
@@ -15,6 +15,7 @@ are added never matters.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -25,6 +26,8 @@ from wharfinger.protocol.uri_template import UriTemplate, Value, canonical_uri
 __all__ = ["AmbiguousTemplate", "TemplateIndex"]
 
 T = TypeVar("T")
+FEW = 8
+"""Templates that begin alike and are tried one after the other; of more, the tree says which can match."""
 Rank = tuple[int, int, int, int]
 
 
@@ -47,9 +50,13 @@ class TemplateIndex(Generic[T]):
     Finding takes time in proportion to the templates whose literal segments fit, not to all of them.
     """
 
-    __slots__ = ("_entries", "_root")
+    __slots__ = ("_by_prefix", "_entries", "_lengths", "_root")
 
     def __init__(self) -> None:
+        self._by_prefix: dict[str, list[_Entry[T]]] = {}
+        """By the literal text before the first variable; the most specific first."""
+        self._lengths: list[int] = []
+        """Of these texts, the longest first."""
         self._root: _Node[T] = _Node()
         self._entries: dict[str, _Entry[T]] = {}
 
@@ -78,6 +85,9 @@ class TemplateIndex(Generic[T]):
                 raise AmbiguousTemplate(other.template.text, entry.template.text)
         self._root.reach(entry.edges).insert(entry)
         self._entries[entry.template.text] = entry
+        insort(self._by_prefix.setdefault(entry.prefix, []), entry, key=_rank)
+        if len(entry.prefix) not in self._lengths:
+            self._lengths = sorted((*self._lengths, len(entry.prefix)), reverse=True)
 
     def remove(self, template: UriTemplate | str) -> T:
         """Remove a template and return its value.
@@ -87,31 +97,46 @@ class TemplateIndex(Generic[T]):
         """
         entry = self._entries.pop(template if isinstance(template, str) else template.text)
         self._root.prune(entry, 0)
+        self._by_prefix[entry.prefix].remove(entry)
+        if not self._by_prefix[entry.prefix]:
+            del self._by_prefix[entry.prefix]
+            self._lengths = sorted({len(prefix) for prefix in self._by_prefix}, reverse=True)
         return entry.value
 
-    def find(self, uri: str) -> tuple[T, dict[str, Value]] | None:
-        """The value of the most specific template that matches, and what its variables hold; None if none matches."""
+    def find(self, uri: str, *, check: bool = True) -> tuple[T, dict[str, Value]] | None:
+        """The value of the most specific template that matches, and what its variables hold; None if none matches.
+
+        `check` is that of `UriTemplate.match`.
+        """
         canonical = canonical_uri(uri)
         if canonical is None:
             return None
-        candidates = self._root.candidates(canonical)
-        if len(candidates) > 1:
-            candidates.sort(key=_rank)
-        for entry in candidates:
-            if entry.core not in canonical:
+        for length in self._lengths:
+            entries = self._by_prefix.get(canonical[:length])
+            if entries is None:
                 continue
-            found = entry.template.match_canonical(canonical)
-            if found is not None:
-                return entry.value, found
+            many = len(entries) > FEW
+            if many:  # the tree has those with a shorter beginning too
+                entries = sorted(self._root.candidates(canonical), key=_rank)
+            for entry in entries:
+                if entry.core not in canonical:
+                    continue
+                found = entry.template.match_canonical(canonical, check=check)
+                if found is not None:
+                    return entry.value, found
+            if many:
+                break
         return None
 
 
 class _Entry(Generic[T]):
-    __slots__ = ("core", "edges", "ending", "head", "rank", "tail", "template", "value")
+    __slots__ = ("core", "edges", "ending", "head", "prefix", "rank", "tail", "template", "value")
 
     def __init__(self, template: UriTemplate, value: T) -> None:
         self.template = template
         self.value = value
+        first = template.atoms[0] if template.atoms else ""
+        self.prefix = first if isinstance(first, str) else ""
         self.edges, self.head = _edges(template)
         self.tail = template.atoms[-1] if template.atoms and isinstance(template.atoms[-1], str) else ""
         self.ending = _ending(template)

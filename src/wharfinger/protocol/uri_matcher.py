@@ -55,7 +55,7 @@ class Matcher:
         self._atoms = tuple(rest)
         self._holes = tuple(re.compile(atom.pattern) if isinstance(atom, Hole) else None for atom in rest)
         settled = settle and is_settled(self._atoms)
-        self._pattern = re.compile("".join(map(_source, self._atoms))) if settled else None
+        self._pattern = re.compile("".join(map(_source, (self._prefix, *self._atoms)))) if settled else None
 
     def fit(self, text: str) -> Sequence[str | None] | None:
         """What each hole holds, None for one that is absent; None if the text does not fit.
@@ -63,12 +63,17 @@ class Matcher:
         Where several fits exist: every optional hole is present if that is possible at all, and of the fits that
         are left, the first hole is the longest, then the second, and so on.
         """
-        start, end = len(self._prefix), len(text) - len(self._suffix)
-        if end < start or not text.startswith(self._prefix) or not text.endswith(self._suffix):
-            return None
+        end = len(text)
+        if self._suffix:
+            if not text.endswith(self._suffix):
+                return None
+            end -= len(self._suffix)
         if self._pattern is not None:
-            found = self._pattern.fullmatch(text, start, end)
+            found = self._pattern.fullmatch(text, 0, end)
             return None if found is None else found.groups()
+        start = len(self._prefix)
+        if end < start or not text.startswith(self._prefix):
+            return None
         middle = text[start:end]
         field = _Field(middle)
         optional = any(isinstance(atom, Hole) and atom.opener for atom in self._atoms)

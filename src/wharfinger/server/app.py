@@ -167,6 +167,7 @@ class Server:
         inline: bool = False,
         timeout: float | None = None,
         meta: dict[str, Any] | None = None,
+        allow_traversal: bool = False,
     ) -> Callable[[Function], Function]:
         """Register the decorated function as the resource `uri`, or as every resource that the template `uri` matches.
 
@@ -199,15 +200,21 @@ class Server:
         inline: bool = False,
         timeout: float | None = None,
         meta: dict[str, Any] | None = None,
+        allow_traversal: bool = False,
     ) -> None:
         """Register a resource, or a template where `uri` has variables; with watchers of the list, they are told.
 
         `annotations` may be a function, called for every list. `size` is in bytes. `ttl` is in seconds. A plain
         function runs in a thread unless it is `inline`, which promises that it never blocks. `timeout` is in seconds.
 
+        `{name}` is one part of a path: it never holds "/", "\\" or a control character, escaped or not, and is never
+        "." or "..". `{+name}` and `{#name}` hold "/", but are no absolute path and have no "." or ".." in them. With
+        `allow_traversal` these two hold anything: then check the path yourself before you open it.
+
         Raises:
             InvalidTemplate: `uri` is not a template that can be parsed.
-            ValueError: it is taken, is no URI, or is ambiguous with another template.
+            ValueError: it is taken, is no URI, or is ambiguous with another template; `allow_traversal` is set and the
+                template has neither `{+name}` nor `{#name}`.
             TypeError: the function's parameters are not the template's variables.
         """
         self.resources.add(
@@ -227,6 +234,7 @@ class Server:
                 inline=inline,
                 timeout=timeout,
                 meta=meta,
+                allow_traversal=allow_traversal,
             )
         )
         self.serve("resources")
@@ -271,11 +279,15 @@ class Server:
         self.resources.add_catalogue(function)
         self.serve("resources")
 
-    def read_resource(self, template: str) -> Callable[[Function], Function]:
-        """Read every URI that `template` matches by the decorated function; neither is listed."""
+    def read_resource(self, template: str, *, allow_traversal: bool = False) -> Callable[[Function], Function]:
+        """Read every URI that `template` matches by the decorated function; neither is listed.
+
+        `allow_traversal` is that of `add_resource`.
+        """
 
         def register(function: Function) -> Function:
-            self.resources.add(unlisted_feature_of(self, template, function), listed=False)
+            feature = unlisted_feature_of(self, template, function, allow_traversal=allow_traversal)
+            self.resources.add(feature, listed=False)
             self.serve("resources")
             return function
 

@@ -80,7 +80,7 @@ class Feeds:
             quietly(mount.attach, uri)
         for source in sources:
             quietly(source.attach, uri, self._changed)
-        if uri is not None and (found := self.followers.find(uri)):
+        if uri is not None and (found := self.followers.find(uri, check=False)):
             self._following[uri] = asyncio.get_running_loop().create_task(follow(found[0], uri))
 
     def detach(self, uri: str | None) -> None:

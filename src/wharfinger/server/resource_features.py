@@ -22,7 +22,7 @@ __all__ = ["LONGEST_URI", "ResourceFeature", "check_uri", "feature_of", "is_lite
 
 log = logging.getLogger("wharfinger.server.resources")
 
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f]*\Z")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20\x7f]*+\Z")
 """RFC 3986, §3: a scheme and something; the rest is opaque and compared as given."""
 _LITERAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9/._~-]*\Z")
 LONGEST_URI = 8192
@@ -80,9 +80,10 @@ def feature_of(
     inline: bool,
     timeout: float | None,
     meta: dict[str, Any] | None,
+    allow_traversal: bool,
 ) -> ResourceFeature:
     """A function as a resource, or as a template where `uri` has variables. See `Server.add_resource`."""
-    template = None if is_literal(uri) else UriTemplate(uri)
+    template = None if is_literal(uri) and not allow_traversal else _template_of(uri, allow_traversal)
     computed = callable(annotations)
     shared: dict[str, Any] = {
         "name": name or getattr(function, "__name__", uri),
@@ -117,9 +118,11 @@ def feature_of(
     )
 
 
-def unlisted_feature_of(server: Server, template: str, function: Callable[..., Any]) -> ResourceFeature:
+def unlisted_feature_of(
+    server: Server, template: str, function: Callable[..., Any], *, allow_traversal: bool
+) -> ResourceFeature:
     """A function that reads every URI of a template which no list shows. See `Server.read_resource`."""
-    parsed = UriTemplate(template)
+    parsed = _template_of(template, allow_traversal)
     return ResourceFeature(
         t.ResourceTemplate(uri_template=template, name=getattr(function, "__name__", template)),
         Callee(server, function, variables=parsed.variables),
@@ -127,6 +130,14 @@ def unlisted_feature_of(server: Server, template: str, function: Callable[..., A
         ttl_ms=server.ttl_ms,
         cache_scope=server.cache_scope,
     )
+
+
+def _template_of(text: str, allow_traversal: bool) -> UriTemplate:
+    template = UriTemplate(text, allow_traversal=allow_traversal)
+    operators = {part.operator for part in template.parts if not isinstance(part, str)}
+    if allow_traversal and operators.isdisjoint("+#"):
+        raise ValueError(f"{text!r} has no {{+name}} or {{#name}} to which allow_traversal could apply: leave it out.")
+    return template
 
 
 def _given(value: Any) -> Any:

@@ -93,7 +93,8 @@ class Known:
         return uri in self._uris or base in self._uris or top_of(uri) in self._tops or self._matches(uri)
 
     def _matches(self, uri: str) -> bool:
-        return bool(len(self._index)) and is_uri(uri) and self._index.find(uri) is not None
+        # Which values are safe is for the server to judge that has the template.
+        return bool(len(self._index)) and is_uri(uri) and self._index.find(uri, check=False) is not None
 
 
 def top_of(uri: str) -> str:
