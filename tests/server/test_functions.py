@@ -267,9 +267,9 @@ async def test_a_call_that_was_refused_for_want_of_threads_says_so() -> None:
 
 def test_only_what_needs_nothing_is_awaited_as_it_is() -> None:
     server = Server("s")
-    assert Callee(server, coroutine).plain
-    assert not Callee(server, plain).plain
-    assert not Callee(server, coroutine, timeout=1).plain
+    assert Callee(server, coroutine).direct
+    assert not Callee(server, plain).direct
+    assert not Callee(server, coroutine, timeout=1).direct
     assert Callee(server, lambda ctx=None: "").takes_context is False
 
 

@@ -131,7 +131,7 @@ class _View(Callee):
     def __init__(self, server: Server, function: Callable[..., Any], meta: dict[str, Any], **options: Any) -> None:
         super().__init__(server, function, **options)
         self._meta = meta
-        self.plain = False
+        self.direct = False
 
     async def __call__(self, request: Request, values: Mapping[str, Any]) -> Any:
         value = await super().__call__(request, values)

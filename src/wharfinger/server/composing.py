@@ -373,13 +373,13 @@ class _MountedPrompt:
 class _MountedCall:
     """What reads a resource of another server."""
 
-    __slots__ = ("completers", "feature", "finish", "mount", "plain")
+    __slots__ = ("completers", "direct", "feature", "finish", "mount")
 
     def __init__(self, mount: Mount, feature: ResourceFeature) -> None:
         self.mount = mount
         self.feature = feature
         self.completers = feature.completers
-        self.plain = False
+        self.direct = False
         self.finish: Any = None
 
     @property
@@ -391,7 +391,7 @@ class _MountedCall:
         if handler is not None:
             return handler(request)
         call = self.feature.call
-        return call.function() if call.plain else call(request, values)
+        return call.function(**values) if call.direct else call(request, values)
 
     def needs_url(self, request: Request, error: URLElicitationRequired) -> BaseException:
         return self.feature.call.needs_url(request, error)

@@ -62,7 +62,8 @@ def owner_of(request: Request) -> str:
 class Callee:
     """A function with everything that can be decided at registration decided.
 
-    `plain` says that `function()` may be awaited as it is: async, no arguments, no context, no time of its own.
+    `direct` says that `function(**values)` may be awaited as it is: async, with nothing to convert, no context, no
+    dependencies and no time of its own.
     `variables` are the names that `values` may hold, as text (of a URI template); each goes to the parameter of that
     name, converted to its annotation.
 
@@ -78,9 +79,9 @@ class Callee:
         "_server",
         "_timeout",
         "completers",
+        "direct",
         "finish",
         "function",
-        "plain",
         "runs_async",
     )
 
@@ -117,7 +118,7 @@ class Callee:
         self.runs_async: bool
         self._context, self._converted, self.completers, self._needs, self.runs_async, generates = settled
         self._inline = inline or generates  # calling one runs nothing of it
-        self.plain = self.runs_async and not (variables or self._context or self._needs) and timeout is None
+        self.direct = self.runs_async and not (self._context or self._needs or self._converted) and timeout is None
         if self._context is not None and not (self.runs_async or generates):
             refuse_questions(function, self._context)
 

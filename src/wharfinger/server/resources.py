@@ -187,22 +187,20 @@ class Resources:
             InvalidParams: it is no URI.
         """
         uri = request.params.uri
+        values: dict[str, Any] = {}
         feature = self.static.by_key.get(uri)
-        if feature is not None:
-            request.ttl_ms, request.cache_scope = feature.ttl_ms, feature.cache_scope
-            call = feature.call
-            try:
-                value = await call.function() if call.plain else await call(request, {})
-            except URLElicitationRequired as error:
-                raise call.needs_url(request, error) from None
-        else:
+        if feature is None:
             check_uri(uri)
             found = self._index.find(uri)
             if found is None:
                 return await self.read_source(request, uri)
             feature, values = found
-            request.ttl_ms, request.cache_scope = feature.ttl_ms, feature.cache_scope
-            value = await feature.call(request, values)
+        request.ttl_ms, request.cache_scope = feature.ttl_ms, feature.cache_scope
+        call = feature.call
+        try:
+            value = await call.function(**values) if call.direct else await call(request, values)
+        except URLElicitationRequired as error:
+            raise call.needs_url(request, error) from None
         if type(value) is str:
             mime_type = "text/plain" if feature.mime_type is UNSET else feature.mime_type
             return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=mime_type, text=value)])
