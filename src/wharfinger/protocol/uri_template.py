@@ -198,10 +198,10 @@ _UNSAFE_PATH = re.compile(r"[\\\x00-\x1f\x7f]|\A(?:/|.:)|(?:\A|/)\.\.?(?:/|\Z)")
 
 
 def is_unsafe(value: str, *, path: bool = False) -> bool:
-    r"""Whether a decoded value could lead out of the folder that a handler joins it to.
+    """Whether a decoded value could lead out of the folder that a handler joins it to.
 
-    One part of a path is unsafe if it is "." or "..", or holds a separator ("/", "\\") or a control character. A `path` may
-    hold "/", but not "\\" or a control character, may not be absolute (also by a drive, as "C:"), and none of its segments
+    One part of a path is unsafe if it is "." or "..", or holds a separator ("/" or a backslash) or a control character.
+    A `path` may hold "/", but not the others, may not be absolute (also by a drive, as "C:"), and none of its segments
     may be "." or "..".
     """
     return (_UNSAFE_PATH if path else _UNSAFE_PART).search(value) is not None
