@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import pytest
 
-from wharfinger.errors import InvalidRequest, ProtocolError
+from wharfinger.errors import InvalidRequest, ParseError, ProtocolError
 from wharfinger.protocol.exchange import Request, Stamps
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Message, decode
@@ -49,8 +49,6 @@ def read_of(uri: bytes) -> bytes:
 
 NOT_JSON = {
     "text": b"hello",
-    "nothing": b"",
-    "white space": b"  \t ",
     "truncated": b'{"jsonrpc":"2.0","id":1,"method":"pi',
     "truncated after a member": b'{"jsonrpc":"2.0","id":1,',
     "truncated in params": b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":[1,2',
@@ -117,6 +115,8 @@ TOO_DEEP: list[tuple[str, bytes, int | str | None]] = [
     ("an id of too many characters", b'{"id":"' + b"a" * 257 + b'","method":"ping","params":' + NESTED + b"}", None),
     ("an array", b"[" + NESTED + b"]", None),
 ]
+
+BLANK = {"nothing": b"", "white space": b"  \t ", "a carriage return": b"\r"}
 
 CASES = [
     *(Case(f"J01 {name}", line, SYNTAX) for name, line in NOT_JSON.items()),
@@ -236,6 +236,14 @@ def test_peer_answers_as_it_must_and_lives(case: Case) -> None:
     assert_alive(peer)
 
 
+@pytest.mark.parametrize("line", BLANK.values(), ids=BLANK)
+def test_nothing_is_no_message_and_no_line(line: bytes) -> None:
+    """J03: the codec reads none, as HTTP has one in every body; a stream ignores it."""
+    assert bare_peer().receive(line) is None
+    with pytest.raises(ParseError):
+        decode(line, LIMITS)
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_codec_reads_it_or_says_why_not(case: Case) -> None:
     if case.read:
@@ -248,7 +256,7 @@ def test_codec_reads_it_or_says_why_not(case: Case) -> None:
 
 def test_blank_lines_between_messages_are_ignored() -> None:
     """J03."""
-    stream = b"\n\r\n" + with_id(b"1") + b"\r\n\r\n\n" + with_id(b"2") + b"\n"
+    stream = b"\n\r\n  \n" + with_id(b"1") + b"\r\n\r\n\t \r\n\n" + with_id(b"2") + b"\n"
     peer = bare_peer()
     events = [peer.receive(line) for line in LineBuffer(LIMITS.message).feed(stream)]
     assert [event.id for event in events if isinstance(event, Request)] == [1, 2]

@@ -14,6 +14,7 @@ from wharfinger.protocol.exchange import Pieces, Request, Stamps
 from wharfinger.protocol.handshake import Phase, Session
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG
+from wharfinger.protocol.methods import METHODS, Method, add_method
 from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 
 META = {
@@ -489,3 +490,79 @@ def test_mutated_batches_never_raise() -> None:
             assert event.left == sum(isinstance(e, Request) for e in event.events)
         else:
             assert isinstance(event, Refusal)
+
+
+# -- every method, as a request and as a notification
+
+FULL = {"_meta": META}
+PARAMS: dict[str, Any] = {
+    "none": None,
+    "empty": {},
+    "meta": FULL,
+    "open meta": {"_meta": {"progressToken": 1, "x/y": {"z": []}}},
+    "meta of another kind": {"_meta": []},
+    "meta of other members": {"_meta": dict.fromkeys(META, 5)},
+    "an array": [],
+    "a text": "x",
+    "everything": FULL
+    | {"uri": "a:b", "name": "x", "arguments": {}, "cursor": "", "level": "info", "requestId": 9, "taskId": "x"}
+    | {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    | {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}, "notifications": {}},
+}
+
+
+@pytest.mark.parametrize("params", PARAMS)
+@pytest.mark.parametrize("method", [*METHODS, "nobody/knows", "notifications/nobody/knows"])
+def test_every_method_is_served_or_refused_with_and_without_an_id(method: str, params: str) -> None:
+    """A bug: a notification's name with an id and `_meta` raised, and the rest of its chunk was lost."""
+    for one in (peer(), opened("2025-03-26"), opened("2025-11-25")):
+        phase = one.session.phase
+        event = one.receive(request(1, method, PARAMS[params]))
+        if isinstance(event, Request):
+            assert (event.row is None) or not event.row.notification
+            assert one.fail(event, InternalError()) is not None
+        else:
+            id, code = error(event)
+            assert (id, code in (-32600, -32601, -32602, -32022)) == (1, True)
+        if method != "initialize":
+            assert one.session.phase is phase, "no request but `initialize` moves a session on"
+        assert isinstance(one.receive(notice(method, PARAMS[params])), Notification | None)
+        assert isinstance(one.receive(request("after", "ping")), Request)
+
+
+class Explosive(msgspec.Struct):
+    """Params of an extension whose check has a fault that is no refusal."""
+
+    value: int = 0
+
+    def __post_init__(self) -> None:
+        raise RuntimeError("secret")
+
+
+add_method(Method("x.test/explosive", "client", Explosive, t.EmptyResult))
+add_method(Method("notifications/x.test/explosive", "client", Explosive))
+
+
+def test_a_fault_in_taking_a_message_is_that_messages_error(caplog: pytest.LogCaptureFixture) -> None:
+    one = opened("2025-03-26")
+    refused = one.receive(request(1, "x.test/explosive", FULL))
+    assert error(refused) == (1, -32603)
+    assert isinstance(refused, Refusal)
+    assert b"secret" not in refused.data and b"reference" in refused.data
+    assert "secret" in caplog.text
+    assert one.receive(notice("notifications/x.test/explosive")) is None
+    batch = one.receive(
+        b"["
+        + b",".join((request(2, "x.test/explosive"), notice("notifications/x.test/explosive"), request(3, "ping")))
+        + b"]"
+    )
+    assert isinstance(batch, Batch)
+    assert [event.id for event in batch.events] == [3]
+    assert [json.loads(answer)["id"] for answer in batch.answers if isinstance(answer, bytes)] == [2]
+
+
+@pytest.mark.parametrize("blank", [b" ", b"\t", b" \t \r", b"\r", b"\t" * 100_000])
+def test_a_line_of_nothing_but_blanks_is_ignored(blank: bytes) -> None:
+    """Security: J03."""
+    assert opened().receive(blank) is None
+    assert error(opened().receive(blank + b"\x0b")) == (None, -32700)

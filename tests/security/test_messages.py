@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
+from typing import Any
 
 import pytest
 
 from tests.security.places import COMMAND, FIXTURE, MIB, OPENING, Http, Stdio, heavy, message, notice, stateless
+from wharfinger.protocol.methods import METHODS
 
 
 def test_64_mib_in_one_message_are_refused_in_bounded_memory(stdio: Stdio) -> None:
@@ -21,6 +24,34 @@ def test_64_mib_in_one_message_are_refused_in_bounded_memory(stdio: Stdio) -> No
     assert stdio.receive()["error"]["code"] == -32600
     assert stdio.peak - base < 16 * MIB
     assert "result" in stdio.ask("server/discover")
+
+
+LISTENS = "subscriptions/listen"
+
+
+def test_every_method_with_an_id_is_answered_by_a_process(stdio: Stdio, http: Http) -> None:
+    """A bug: a notification's name with an id and `_meta` lost the rest of its chunk."""
+    names = [*METHODS, "nobody/knows"]
+    asked: list[Any] = []
+    for number, name in enumerate(names):
+        asked += [b" \t", stateless(f"s{number}", name), message(f"h{number}", name), notice(name), b"\t"]
+    stdio.send(*asked, stateless("last", "server/discover"))
+    wanted = {f"{era}{number}" for number, name in enumerate(names) for era in "sh" if (era, name) != ("s", LISTENS)}
+    wanted.add("last")
+    while wanted:
+        answer = stdio.receive()
+        assert answer.get("error", {}).get("code") not in (-32603, -32700), answer
+        wanted.discard(answer.get("id"))
+    with http.wire() as wire:
+        for name in names:
+            if name == LISTENS:
+                continue
+            wire.stateless(name, {"uri": "fix://none", "name": "none"}, "x", mcp_name="none")
+            reply = wire.reply()
+            assert reply.status < 500, (name, reply.body)
+            assert reply.json["id"] == "x", (name, reply.body)
+            body = json.dumps(message("y", name)).encode()
+            assert wire.ask("POST", "/mcp", body).status < 500
 
 
 HOSTILE = {

@@ -7,11 +7,14 @@ import base64
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.server.driving import ERAS, HANDSHAKE, STATELESS, Wire, hello, line, looped
+from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ProtocolError, ResourceNotFound
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.methods import Method, add_method
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.transports.stream import FLUSH, StreamServer
@@ -57,6 +60,55 @@ def read(uri: str, id: Any, revision: str = STATELESS) -> bytes:
 
 def text(answer: Any) -> str:
     return str(answer["result"]["contents"][0]["text"])
+
+
+# -- what one message does to the others
+
+
+class Fragile(msgspec.Struct):
+    """Params of an extension whose check has a fault that is no refusal."""
+
+    def __post_init__(self) -> None:
+        raise RuntimeError("secret")
+
+
+add_method(Method("x.test/fragile", "client", Fragile, t.EmptyResult))
+add_method(Method("notifications/x.test/fragile", "client", Fragile))
+
+
+class Broken:
+    """What waits for an answer, and fails when it comes."""
+
+    def take(self, message: Any) -> None:
+        raise RuntimeError("secret")
+
+
+@looped
+async def test_a_fault_in_one_message_loses_no_other_of_its_chunk(caplog: pytest.LogCaptureFixture) -> None:
+    """A bug: an unexpected exception lost the rest of the chunk, and cut a socket."""
+    server, _ = make()
+
+    @server.notification("notifications/x.test/told")
+    def told(params: t.NotificationParams) -> None:
+        raise RuntimeError("secret")
+
+    async with Wire(server, HANDSHAKE) as wire:
+        asked, _data = wire.stream.peer.ask("roots/list", {}, Broken())
+        wire.stream.data_received(
+            line("x.test/fragile", {}, 1, HANDSHAKE)
+            + b'{"jsonrpc":"2.0","method":"notifications/x.test/fragile"}\n'
+            + b'{"jsonrpc":"2.0","method":"notifications/x.test/told"}\n'
+            + b'{"jsonrpc":"2.0","id":%d,"result":{"roots":[]}}\n' % asked
+            + line("notifications/initialized", {}, 2, STATELESS)
+            + b" \t\n"
+            + read("a:b", 3, HANDSHAKE)
+        )
+        assert text(await wire.answer(3)) == "quick"
+        assert (await wire.answer(1))["error"]["code"] == -32603
+        assert "secret" not in (await wire.answer(1))["error"]["message"]
+        assert (await wire.answer(2))["error"]["code"] == -32601
+        assert len(wire.answers) == 3
+    assert caplog.text.count("RuntimeError: secret") == 4
 
 
 # -- framing and writing

@@ -151,6 +151,8 @@ def open_request(message: Message, session: Session | None, principal: str = "")
     method: str = message.method  # type: ignore[assignment]  # peers route on it before they come here
     raw = _EMPTY if message.params is UNSET else message.params
     row = METHODS.get(method)
+    if row is not None and row.notification:  # with an id it is a request, and there is none of that name
+        row = None
     try:
         params = (_UNKNOWN_METHOD if row is None else row).decode_params(raw)
     except msgspec.ValidationError as error:
@@ -166,7 +168,11 @@ def open_request(message: Message, session: Session | None, principal: str = "")
     if meta is UNSET or meta.protocol_version is UNSET:
         if session is None:
             raise InvalidParams(f'Put "{META}protocolVersion" into params._meta.', http_status=400)
-        caller = session.caller if session.phase is Phase.OPEN and method != "initialize" else session.admit(method)
+        caller = (
+            session.caller
+            if session.phase is Phase.OPEN and method != "initialize"
+            else session.admit("" if row is None else method)
+        )
     else:
         session = None
         rules = REVISIONS.get(meta.protocol_version)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET
 
 from wharfinger.errors import InvalidRequest, Overloaded, ProtocolError
-from wharfinger.protocol.exchange import Pieces, Request, Stamps, open_request, seal_error, seal_result
+from wharfinger.protocol.exchange import Pieces, Request, Stamps, open_request, seal_error, seal_result, told
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Id, Message, decode, decode_batch, encode_error, encode_request
 from wharfinger.protocol.limits import Limits
@@ -16,6 +18,9 @@ from wharfinger.protocol.lines import OVERLONG, Overlong
 from wharfinger.protocol.methods import METHODS
 
 __all__ = ["Answer", "Batch", "Cancelled", "Notification", "Refusal", "ServerPeer"]
+
+
+log = logging.getLogger("wharfinger.protocol.peer")
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -91,7 +96,8 @@ Event = Request | Refusal | Cancelled | Notification | Answer | Batch | None
 class ServerPeer:
     """Keeps what one connection has in flight: its requests being served, and ours that it has not answered.
 
-    Receiving never raises on bad input: it answers, ignores what the protocol says to ignore, and carries on.
+    Receiving never raises: it answers, ignores what the protocol says to ignore, and carries on. A fault of ours, or of
+    an extension's params, is logged and answered as an internal error, and the messages after it are still served.
     """
 
     __slots__ = ("_awaited", "_next_id", "in_flight", "limits", "refusing", "session", "stamps")
@@ -111,11 +117,11 @@ class ServerPeer:
         """Take one message; None where there is nothing to do."""
         if line is OVERLONG:
             return Refusal(encode_error(None, InvalidRequest(f"A message may have {self.limits.message} bytes.")))
-        if line == b"\r":
-            return None
         try:
             message = decode(line, self.limits)
         except ProtocolError as error:
+            if not line.strip(b" \t\r"):  # looked at last: it costs every message something
+                return None
             return self.take_batch(line) or Refusal(encode_error(error.id, error))
         return self.take(message)
 
@@ -140,14 +146,14 @@ class ServerPeer:
     def take(self, message: Message) -> Event:
         """Take one message that is decoded already."""
         id = message.id
-        if message.method is UNSET:
-            return self._answered(message)
-        if id is UNSET:
-            return self._notified(message)
-        if id in self.in_flight:
-            # Refused without the id, which belongs to the first: its caller must get its own answer (security: J18).
-            return Refusal(encode_error(None, InvalidRequest("This id is in flight: use another.")))
         try:
+            if message.method is UNSET:
+                return self._answered(message)
+            if id is UNSET:
+                return self._notified(message)
+            if id in self.in_flight:
+                # Refused without the id, which is the first's: its caller must get its own answer (security: J18).
+                return Refusal(encode_error(None, InvalidRequest("This id is in flight: use another.")))
             if self.refusing:
                 raise Overloaded("Answers are waiting to be read: read them first.")
             if len(self.in_flight) >= self.limits.in_flight:
@@ -155,6 +161,12 @@ class ServerPeer:
             request = open_request(message, self.session, self.session.principal)
         except ProtocolError as error:
             return Refusal(encode_error(id, error), error.http_status)
+        except Exception as error:
+            reference = os.urandom(4).hex()
+            log.exception("A message could not be taken (reference %s)", reference)
+            if id is UNSET or message.method is UNSET:
+                return None
+            return Refusal(encode_error(id, told(error, reference)), 500)
         self.in_flight[id] = request
         return request
 

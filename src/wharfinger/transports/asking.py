@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 from wharfinger import types as t
 from wharfinger.errors import ConnectionLost, Overloaded, RequestTimeout
 from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_notification
-from wharfinger.protocol.peer import ServerPeer
+from wharfinger.protocol.peer import Answer, Notification, ServerPeer
 
-__all__ = ["Question", "Questions"]
+__all__ = ["Question", "Questions", "take_notice"]
+
+log = logging.getLogger("wharfinger.transports.asking")
 
 Send = Callable[[bytes], bool]
 
@@ -42,6 +47,17 @@ class Question:
         """The answer. Raises TimeoutError or ConnectionLost."""
         async with asyncio.timeout(seconds):
             return await self._answer
+
+
+def take_notice(service: Service, session: Session, event: Notification | Answer) -> None:
+    """Give what wants no answer to who waits for it; what that raises is logged and must not lose other messages."""
+    try:
+        if isinstance(event, Answer):
+            event.token.take(event.message)
+        elif taker := service.notified.get(event.method):
+            taker(session, event.params)
+    except Exception:
+        log.exception("%s failed", "An answer" if isinstance(event, Answer) else event.method)
 
 
 class Questions:

@@ -23,6 +23,7 @@ from wharfinger.protocol.jsonrpc import Message, encode_error
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 from wharfinger.protocol.shares import Crowd, Shares
+from wharfinger.transports.asking import take_notice
 from wharfinger.transports.http_calls import Call, Calls
 from wharfinger.transports.http_posts import HttpSession, Post, Sealed
 from wharfinger.transports.http_replay import Rings
@@ -229,11 +230,8 @@ class HttpSessions:
                 return 200 if status == 404 else status, data
             case Cancelled(request):
                 self._stop(request)
-            case Notification(method, params):
-                if taker := self.service.notified.get(method):
-                    taker(session.peer.session, params)
-            case Answer(token, message):
-                token.take(message)
+            case Notification() | Answer():
+                take_notice(self.service, session.peer.session, event)
             case _:
                 pass
         return None

@@ -19,7 +19,7 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.lines import LineBuffer
 from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 from wharfinger.protocol.shares import Shares
-from wharfinger.transports.asking import Questions
+from wharfinger.transports.asking import Questions, take_notice
 
 __all__ = ["UNREAD_TOTAL", "StreamServer"]
 
@@ -98,14 +98,8 @@ class StreamServer(asyncio.Protocol):
             case Cancelled(request):
                 # In the next turn: a task that is cancelled before its first step never runs, and its batch would wait.
                 self.loop.call_soon(request.task.cancel)
-            case Notification(method, params):
-                if taker := self.service.notified.get(method):
-                    try:
-                        taker(self.peer.session, params)
-                    except Exception:  # it would end the connection
-                        log.exception("%s failed", method)
-            case Answer(token, message):
-                token.take(message)
+            case Notification() | Answer():
+                take_notice(self.service, self.peer.session, event)
             case Batch():
                 self.take_batch(event)
 
