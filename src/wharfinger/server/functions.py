@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from types import CodeType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
@@ -184,6 +185,8 @@ class Callee:
                     arguments[name] = msgspec.convert(arguments[name], annotation, strict=False, dec_hook=_made)
                 except msgspec.ValidationError:
                     raise ResourceNotFound(request.params.uri) from None
+                if isinstance(arguments[name], float) and not math.isfinite(arguments[name]):  # "inf", "nan"
+                    raise ResourceNotFound(request.params.uri)
         return await self.invoke(request, arguments)
 
     async def invoke(self, request: Request, arguments: dict[str, Any]) -> Any:

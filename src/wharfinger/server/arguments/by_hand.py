@@ -11,7 +11,7 @@ from msgspec import Raw, UnsetType
 
 from wharfinger.protocol.given_schema import GivenSchema, InvalidSchema
 from wharfinger.server.arguments.docstrings import summary_of
-from wharfinger.server.arguments.faults import BadArguments
+from wharfinger.server.arguments.faults import BadArguments, lines_of, printable
 from wharfinger.server.arguments.signature import Signature, annotations_of, is_context, refuse_unbound, signature_of
 from wharfinger.server.depends import depends_of
 
@@ -92,7 +92,7 @@ class ByHand:
         try:
             given = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError):
-            raise BadArguments(["arguments: expected an object"]) from None
+            raise BadArguments(_unreadable(data)) from None
         faults = self._given.faults(given)
         if faults and json_strings and isinstance(given, dict) and self._unwrap(cast("dict[str, Any]", given)):
             faults = self._given.faults(given)
@@ -118,3 +118,17 @@ class ByHand:
                 except (msgspec.DecodeError, RecursionError):
                     continue
         return changed
+
+
+def _unreadable(data: Raw | bytes) -> list[str]:
+    """Why arguments cannot be read at all, in one line for each: numbers that Python cannot hold, such as 1e400."""
+    faults: list[str] = []
+    try:
+        for name, value in msgspec.json.decode(data, type=dict[str, Raw]).items():
+            try:
+                msgspec.json.decode(value)
+            except msgspec.MsgspecError as error:
+                faults += lines_of(printable(name), Any, error)
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    return faults[:8] or ["arguments: expected an object"]

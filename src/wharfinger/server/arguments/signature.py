@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -548,7 +549,10 @@ def _with_integers(data: bytes) -> bytes | None:
             return {key: whole(item) for key, item in cast("dict[str, Any]", value).items()}
         return value
 
-    found = whole(msgspec.json.decode(data))
+    try:
+        found = whole(msgspec.json.decode(data))
+    except msgspec.MsgspecError:  # a number that no float can be, such as 1e400
+        return None
     return msgspec.json.encode(found) if changed else None
 
 
@@ -566,7 +570,10 @@ def _from_string(parameter: Parameter, text: str) -> Any:
     if parameter.kind in (str, Any):
         return text
     try:
-        return msgspec.convert(text, parameter.kind, strict=False, dec_hook=from_json)
+        value = msgspec.convert(text, parameter.kind, strict=False, dec_hook=from_json)
+        if isinstance(value, float) and not math.isfinite(value):  # the texts "inf" and "nan", which are no JSON
+            raise BadArguments([f"{parameter.name}: is out of range"])
+        return value
     except msgspec.ValidationError as error:
         if error.__cause__ is None and not any(
             word in str(error) for word in ("`object", "`array", "| object", "| array")
