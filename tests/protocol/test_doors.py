@@ -168,7 +168,7 @@ def test_remembered_hosts_are_bounded() -> None:
     [
         ("127.0.0.1", True), ("127.9.9.9", True), ("localhost", True), ("::1", True), ("[::1]", True),
         ("0.0.0.0", False), ("", False), ("::", False), ("192.168.0.1", False), ("127.evil.test", False),
-        ("127.0.0.1.evil.test", False), ("128.0.0.1", False), ("127.0.0.256", False),
+        ("127.0.0.1.evil.test", False), ("128.0.0.1", False), ("127.0.0.256", False), ("127.0.0.²", False),
     ],
 )  # fmt: skip
 def test_loopback_addresses_are_known(host: str, expected: bool) -> None:

@@ -18,7 +18,11 @@ def is_loopback(host: str) -> bool:
     if name in ("localhost", "::1"):
         return True
     parts = name.split(".")
-    return len(parts) == 4 and parts[0] == "127" and all(part.isdigit() and int(part) < 256 for part in parts)
+    return (
+        len(parts) == 4
+        and parts[0] == "127"
+        and all(part.isascii() and part.isdigit() and int(part) < 256 for part in parts)
+    )
 
 
 class Doors:
