@@ -543,13 +543,19 @@ add_method(Method("x.test/explosive", "client", Explosive, t.EmptyResult))
 add_method(Method("notifications/x.test/explosive", "client", Explosive))
 
 
-def test_a_fault_in_taking_a_message_is_that_messages_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_in_taking_a_message_is_that_messages_error() -> None:
+    reported: list[str] = []
+
+    def report(fault: Exception) -> InternalError:
+        reported.append(str(fault))
+        return InternalError("reference 1")
+
     one = opened("2025-03-26")
+    one.report = report
     refused = one.receive(request(1, "x.test/explosive", FULL))
     assert error(refused) == (1, -32603)
     assert isinstance(refused, Refusal)
     assert b"secret" not in refused.data and b"reference" in refused.data
-    assert "secret" in caplog.text
     assert one.receive(notice("notifications/x.test/explosive")) is None
     batch = one.receive(
         b"["
@@ -559,6 +565,9 @@ def test_a_fault_in_taking_a_message_is_that_messages_error(caplog: pytest.LogCa
     assert isinstance(batch, Batch)
     assert [event.id for event in batch.events] == [3]
     assert [json.loads(answer)["id"] for answer in batch.answers if isinstance(answer, bytes)] == [2]
+    assert reported == ["secret"] * 4
+    no_bytes: Any = 5
+    assert error(one.receive(no_bytes)) == (None, -32603)
 
 
 @pytest.mark.parametrize("blank", [b" ", b"\t", b" \t \r", b"\r", b"\t" * 100_000])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import os
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from wharfinger.errors import InvalidRequest, Overloaded, ProtocolError
-from wharfinger.protocol.exchange import Pieces, Request, Stamps, open_request, seal_error, seal_result, told
+from wharfinger.errors import InternalError, InvalidRequest, Overloaded, ProtocolError
+from wharfinger.protocol.exchange import Pieces, Request, Stamps, open_request, seal_error, seal_result
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Id, Message, decode, decode_batch, encode_error, encode_request
 from wharfinger.protocol.limits import Limits
@@ -18,9 +17,6 @@ from wharfinger.protocol.lines import OVERLONG, Overlong
 from wharfinger.protocol.methods import METHODS
 
 __all__ = ["Answer", "Batch", "Cancelled", "Notification", "Refusal", "ServerPeer"]
-
-
-log = logging.getLogger("wharfinger.protocol.peer")
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -97,12 +93,20 @@ class ServerPeer:
     """Keeps what one connection has in flight: its requests being served, and ours that it has not answered.
 
     Receiving never raises: it answers, ignores what the protocol says to ignore, and carries on. A fault of ours, or of
-    an extension's params, is logged and answered as an internal error, and the messages after it are still served.
+    an extension's params, goes to `report`, which logs it and returns the answer; the messages after it are still
+    served.
     """
 
-    __slots__ = ("_awaited", "_next_id", "in_flight", "limits", "refusing", "session", "stamps")
+    __slots__ = ("_awaited", "_next_id", "in_flight", "limits", "refusing", "report", "session", "stamps")
 
-    def __init__(self, session: Session, stamps: Stamps, limits: Limits) -> None:
+    def __init__(
+        self,
+        session: Session,
+        stamps: Stamps,
+        limits: Limits,
+        report: Callable[[Exception], ProtocolError] = lambda error: InternalError(),
+    ) -> None:
+        self.report = report
         self.session = session
         self.stamps = stamps
         self.limits = limits
@@ -123,6 +127,8 @@ class ServerPeer:
             if not line.strip(b" \t\r"):  # looked at last: it costs every message something
                 return None
             return self.take_batch(line) or Refusal(encode_error(error.id, error))
+        except Exception as error:
+            return Refusal(encode_error(None, self.report(error)), 500)
         return self.take(message)
 
     def take_batch(self, data: bytes) -> Batch | Refusal | None:
@@ -162,11 +168,10 @@ class ServerPeer:
         except ProtocolError as error:
             return Refusal(encode_error(id, error), error.http_status)
         except Exception as error:
-            reference = os.urandom(4).hex()
-            log.exception("A message could not be taken (reference %s)", reference)
-            if id is UNSET or message.method is UNSET:
+            answer = self.report(error)
+            if isinstance(id, UnsetType) or message.method is UNSET:
                 return None
-            return Refusal(encode_error(id, told(error, reference)), 500)
+            return Refusal(encode_error(id, answer), 500)
         self.in_flight[id] = request
         return request
 

@@ -14,7 +14,7 @@ from wharfinger.protocol.http import TAKES_EVENTS, Refused
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.peer import Batch, ServerPeer
-from wharfinger.transports.asking import Questions
+from wharfinger.transports.asking import Questions, report
 from wharfinger.transports.http_calls import Call, Calls
 from wharfinger.transports.http_replay import Ring, Rings, Track
 
@@ -38,7 +38,7 @@ class HttpSession:
         self.owner = owner
         """Whose share it uses: its principal's, or that of the address that opened it."""
         self.calls = calls
-        self.peer = ServerPeer(Session(principal, self.push), service.stamps, service.limits)
+        self.peer = ServerPeer(Session(principal, self.push), service.stamps, service.limits, report)
         self.questions = Questions(self.peer, lambda: calls.now)
         self.used = calls.now
         self.name = secrets.token_hex(6)

@@ -19,7 +19,7 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.lines import LineBuffer
 from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 from wharfinger.protocol.shares import Shares
-from wharfinger.transports.asking import Questions, take_notice
+from wharfinger.transports.asking import Questions, report, take_notice
 
 __all__ = ["UNREAD_TOTAL", "StreamServer"]
 
@@ -53,7 +53,7 @@ class StreamServer(asyncio.Protocol):
         self.service = service
         self.unread = Shares() if unread is None else unread
         self.owner = owner
-        self.peer = ServerPeer(Session(principal, self.send_apart), service.stamps, service.limits)
+        self.peer = ServerPeer(Session(principal, self.send_apart), service.stamps, service.limits, report)
         self.questions = Questions(self.peer, lambda: self.tick)
         self.lines = LineBuffer(service.limits.message)
         self.loop = asyncio.get_running_loop()
