@@ -164,16 +164,16 @@ class ServerPeer:
                 raise Overloaded("Answers are waiting to be read: read them first.")
             if len(self.in_flight) >= self.limits.in_flight:
                 raise Overloaded(f"{self.limits.in_flight} requests are in flight: wait for answers.")
-            request = open_request(message, self.session, self.session.principal)
+            request = self.in_flight[id] = open_request(message, self.session, self.session.principal)
         except ProtocolError as error:
-            return Refusal(encode_error(id, error), error.http_status)
+            answer, status = error, error.http_status
         except Exception as error:
-            answer = self.report(error)
-            if isinstance(id, UnsetType) or message.method is UNSET:
-                return None
-            return Refusal(encode_error(id, answer), 500)
-        self.in_flight[id] = request
-        return request
+            answer, status = self.report(error), 500
+        else:
+            return request
+        if isinstance(id, UnsetType) or message.method is UNSET:
+            return None
+        return Refusal(encode_error(id, answer), status)
 
     def _notified(self, message: Message) -> Event:
         row = METHODS.get(message.method)  # type: ignore[arg-type]
