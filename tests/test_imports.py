@@ -17,7 +17,7 @@ PACKAGE = ROOT / "src" / "wharfinger"
 
 # Every layer may import those above it in this list (lower in the house), and itself. Siblings share a row.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"types", "errors", "version"}),
+    frozenset({"types", "errors", "redacting", "version"}),
     frozenset({"protocol"}),
     frozenset({"transports", "auth", "policy", "bus", "store"}),
     frozenset({"server", "client"}),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from wharfinger import sources
+from wharfinger.redacting import has_password, redacted
 from wharfinger.server.source import Source, UnusableSource
-from wharfinger.sources.redacting import has_password, redacted
 from wharfinger.sources.words import (
     FILES,
     KINDS,
@@ -184,6 +184,14 @@ def test_a_password_is_never_shown(url: str, shown: str | None) -> None:
     assert shown is None or without == shown
     assert has_password(url) == (without != url)
     assert redacted(without) == without
+
+
+@pytest.mark.parametrize("word", ["command:df --token hunter2 -h", "command:df 'x --token=hunter2"])
+def test_a_command_is_shown_without_the_passwords_of_its_arguments(word: str) -> None:
+    assert "hunter2" not in shown_word(parse_word(word))
+    with pytest.raises(UnusableSource) as caught:
+        make_sources([word])
+    assert "hunter2" not in str(caught.value)
 
 
 def test_words_are_shown_and_named_without_passwords(here: Path) -> None:

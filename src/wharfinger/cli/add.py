@@ -172,8 +172,8 @@ def describe(
 
 def publishable(ctx: click.Context, word: str) -> tuple[str, str]:
     """Read a word of `serve`; its label, and the word with absolute paths. What is a path must be there."""
+    from wharfinger.redacting import has_password
     from wharfinger.sources.labels import split_label
-    from wharfinger.sources.redacting import has_password
     from wharfinger.sources.words import FILES, absolute_word, parse_word, short_name
 
     asked = parse_word(word)

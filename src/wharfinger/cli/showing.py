@@ -56,14 +56,14 @@ class _Look:
         self.thread.start()
 
     def _run(self) -> None:
-        from wharfinger.sources.redacting import redacted
+        from wharfinger.redacting import redacted_text
 
         source = self._made.source
         try:
             self.facts = source.facts()[:LONGEST]
             self.rank = _most_alive(self._made)
         except Exception as error:  # it is down, which is no reason not to serve the others
-            said = redacted(" ".join(str(error).split())) or type(error).__name__
+            said = redacted_text(" ".join(str(error).split())) or type(error).__name__
             self.facts = f"not available now: {said}"[:LONGEST]
 
 
@@ -121,7 +121,7 @@ def _items(value: Any) -> Sequence[str]:
 
 def left_out(made: Sequence[Made]) -> str:
     """Say how what the card does not show is to be given, passwords and environment; empty where there is none."""
-    from wharfinger.sources.redacting import has_password
+    from wharfinger.redacting import has_password
     from wharfinger.sources.words import shown_word
 
     told = [

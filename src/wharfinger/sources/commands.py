@@ -20,6 +20,7 @@ from typing import IO, NamedTuple
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.redacting import redacted_command
 from wharfinger.server import mime
 from wharfinger.server.source import VERSION, Changed, Document, Hit, Hits, Source, UnusableSource
 from wharfinger.sources.cursors import need_no_cursor
@@ -96,7 +97,7 @@ def _split(argv: str | Sequence[str]) -> list[str]:
     try:
         parts = shlex.split(argv) if isinstance(argv, str) else list(argv)
     except ValueError as error:
-        raise UnusableSource(f"{argv!r} cannot be split into a program and its arguments: {error}.") from None
+        raise UnusableSource(f"The command cannot be split into a program and its arguments: {error}.") from None
     if not parts or not parts[0] or any("\0" in part for part in parts):
         raise UnusableSource('Give a program and its arguments, such as ["df", "-h"].')
     return parts
@@ -117,14 +118,14 @@ class Command(Source):
         self.cwd = cwd
         self.name = usable_label(label or os.path.basename(argv[0]))
         self.uri = f"command://{quote(self.name)}"
-        self.place = shlex.join(written)
+        self.place = redacted_command(written)
         self._lock = threading.Lock()
         self._sharing: _Sharing | None = None
         self._kept: tuple[float, Run] | None = None
         self._polling = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0)
 
     def __repr__(self) -> str:
-        return f"command({self.written!r}, label={self.name!r})"
+        return f"command({self.place!r}, label={self.name!r})"
 
     def claims(self, uri: str) -> bool:
         """Whether this URI is of this command."""

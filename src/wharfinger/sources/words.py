@@ -5,6 +5,7 @@ A table of kinds, whose modules are loaded on first use. Refuses to know where t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -12,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wharfinger import sources
+from wharfinger.redacting import redacted, redacted_command, redacted_text
 from wharfinger.server.source import Source, UnusableSource
 from wharfinger.sources.labels import free, split_label
-from wharfinger.sources.redacting import redacted
 
 __all__ = [
     "FILES",
@@ -42,7 +43,7 @@ def _line(scheme: str, rest: str) -> list[str]:
     try:
         argv = shlex.split(rest)
     except ValueError as error:
-        raise UnusableSource(f"command:{rest} is no command line: {error}.") from None
+        raise UnusableSource(f"{scheme}: is followed by no command line: {error}.") from None
     if not argv:
         raise UnusableSource("command: needs a command line, such as 'command:df -h'.")
     return argv
@@ -244,8 +245,12 @@ def short_name(asked: Asked) -> str:
 
 
 def shown_word(asked: Asked) -> str:
-    """The word for people, without a password."""
-    return redacted(asked.word)
+    """The word for people, without passwords."""
+    if asked.kind.given is not _line:
+        return redacted(asked.word)
+    with contextlib.suppress(UnusableSource):
+        return f"{asked.scheme}:{redacted_command(_line(asked.scheme, asked.rest))}"
+    return redacted_text(asked.word)
 
 
 def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = None) -> list[Made]:

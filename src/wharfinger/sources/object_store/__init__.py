@@ -7,6 +7,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from wharfinger.redacting import redacted_text
 from wharfinger.server.source import UnusableSource
 from wharfinger.sources.file_uri import quote
 from wharfinger.sources.labels import usable_label
@@ -100,4 +101,5 @@ def _safe(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return "This"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200] if parts.netloc else url[:200]
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else url
+    return redacted_text(shown[:200])

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from wharfinger.errors import MissingExtra
+from wharfinger.redacting import redacted, redacted_text
 from wharfinger.server.source import UnusableSource
 from wharfinger.sources.object_store.store import Info, ObjectChanged, ObjectContent, StoreFailed, behind
 from wharfinger.sources.windows import Content
@@ -51,7 +52,7 @@ class S3Store:
         try:
             self._call("list_objects_v2", Bucket=self.bucket, MaxKeys=1, Prefix=self.prefix)
         except FileNotFoundError:
-            raise UnusableSource(f"There is no bucket {self.bucket} at {self._endpoint()}.") from None
+            raise UnusableSource(f"There is no bucket {self.bucket} at {redacted(self._endpoint())}.") from None
         except _Refused as error:
             raise UnusableSource(
                 f"{self.place} may not be listed ({error}): give credentials by AWS_PROFILE or AWS_ACCESS_KEY_ID "
@@ -229,4 +230,4 @@ def _code(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    return "it is not there." if isinstance(error, FileNotFoundError) else f"{error}."
+    return "it is not there." if isinstance(error, FileNotFoundError) else f"{redacted_text(str(error))}."

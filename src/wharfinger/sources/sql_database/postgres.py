@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from wharfinger.errors import InternalError, MissingExtra, Overloaded
+from wharfinger.redacting import redacted_text
 from wharfinger.server.source import UnusableSource
 from wharfinger.sources.sql_database.catalogue import Catalogue, Table
 from wharfinger.sources.sql_database.engine import (
@@ -176,7 +177,7 @@ class Postgres(Engine):
         return Unreachable(f"{self.place} did not answer in time.")
 
     def _unreachable(self, error: Exception) -> Unreachable:
-        why = error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
+        why = error.strerror or type(error).__name__ if isinstance(error, OSError) else redacted_text(str(error))
         return Unreachable(f"{self.place} cannot be reached: {why}.")
 
     def close(self) -> None:

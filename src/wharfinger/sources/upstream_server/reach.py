@@ -27,6 +27,7 @@ from wharfinger.errors import (
     UnsupportedRevision,
     WharfingerError,
 )
+from wharfinger.redacting import redacted_text
 
 __all__ = ["Reach", "Unreachable"]
 
@@ -153,8 +154,8 @@ class Reach:
 
 
 def _brief(error: WharfingerError | str) -> str:
-    """The beginning of another's words, in one line without control characters."""
-    text = " ".join(str(error).split())
+    """The beginning of another's words, in one line without control characters and secrets."""
+    text = redacted_text(" ".join(str(error)[: 4 * TOLD].split()))
     text = "".join(character for character in text if character.isprintable())
     return text if len(text) <= TOLD else text[: TOLD - 1] + "…"
 

@@ -1,0 +1,131 @@
+"""Take passwords and tokens out of URLs, command lines and messages before somebody sees them; opens nothing.
+
+Every function takes time linear in its text: peers write parts of what is redacted.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from itertools import pairwise
+
+__all__ = ["HIDDEN", "has_password", "redacted", "redacted_command", "redacted_text"]
+
+HIDDEN = "***"
+"""What stands in a command or a message where a secret was."""
+
+_DATABASE = re.compile(
+    r"\b(?:sqlite|postgres(?:ql)?|mysql|mariadb|oracle|mssql)(?:\+\w{1,64})?\Z", re.IGNORECASE
+).search
+_AUTHORITY_END = re.compile(r"[/?#\s]").search
+_URL_END = re.compile(r"[\s\"'<>]").search
+_SECRET_NAME = re.compile(
+    r"(?:password|passwd|passphrase|pwd|secret|token|apikey|accesskey|accesskeyid|secretkey|privatekey|credentials?"
+    r"|authorization|cookie|signature)\Z|\A(?:x?auth|key|pass|pat|sig|bearer)\Z"
+).search
+_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:sk-[A-Za-z0-9_-]{16,}+|gh[a-z]_[A-Za-z0-9]{16,}+|github_pat_[A-Za-z0-9_]{16,}+"
+    r"|glpat-[A-Za-z0-9_-]{16,}+|xox[a-z]-[A-Za-z0-9-]{8,}+|A[KS]IA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{35}"
+    r"|eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+)?)"
+)
+_ASSIGNED = re.compile(
+    r"(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]++)([\"']?+\s{0,4}+=\s{0,4}+|[\"']\s{0,4}+:\s{0,4}+)"
+    r"((?:bearer|basic|token)\s{1,4}+[^\s\"',;&}]++|\"[^\"]*+\"|'[^']*+'|[^\s\"',;&}]++)",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"\b(bearer|basic)( {1,4}+)[A-Za-z0-9._~+/=-]{8,}+", re.IGNORECASE)
+_HEADER = re.compile(r"((?:-{1,2}\w{1,64}+=)?([A-Za-z0-9_-]{1,128}+)):").match
+_OPTION = re.compile(r"--?([A-Za-z0-9][A-Za-z0-9_.-]{0,127}+)(=)?").match
+_SHORT_OPTIONS = {"curl": "-u", "mariadb": "-p", "mysql": "-p", "mysqldump": "-p", "redis-cli": "-a", "sshpass": "-p"}
+"""Programs whose short option takes a password, with it or after it."""
+
+
+def _is_secret(name: str) -> bool:
+    """Whether what has this name is a secret: `--api-key`, `PGPASSWORD`, `client_secret`."""
+    return _SECRET_NAME(re.sub(r"[-_.]", "", name).lower()) is not None
+
+
+def redacted(url: str) -> str:
+    """A URL, or any text with URLs in it, without their passwords."""
+    if "://" not in url:
+        return url
+    parts = url.split("://")
+    shown = [parts[0]]
+    for before, part in pairwise(parts):
+        shown.append(_without_query(_without_userinfo(part, _DATABASE(before[-80:]) is not None)))
+    return "://".join(shown)
+
+
+def has_password(url: str) -> bool:
+    """Whether a URL has a password in it."""
+    return redacted(url) != url
+
+
+def _without_userinfo(rest: str, database: bool) -> str:
+    """What follows `://`, without the password; a database's may contain slashes (SQLAlchemy)."""
+    ends = (_URL_END if database else _AUTHORITY_END)(rest)
+    authority = rest if ends is None else rest[: ends.start()]
+    user, found, _ = authority.partition(":")
+    at = authority.rfind("@")
+    if found and "@" not in user and "/" not in user and at > len(user):
+        return user + rest[at:]
+    if at > 0 and _TOKEN.fullmatch(authority[:at]):
+        return HIDDEN + rest[at:]
+    return rest
+
+
+def _without_query(rest: str) -> str:
+    """What follows `://`, without the secrets among its query's parameters and in its fragment."""
+    end = found.start() if (found := _URL_END(rest)) else len(rest)
+    url, after = rest[:end], rest[end:]
+    for mark in "#?":
+        head, found_mark, fields = url.partition(mark)
+        fields, hash_mark, fragment = fields.partition("#") if mark == "?" else (fields, "", "")
+        kept = [field for field in fields.split("&") if "=" not in field or not _is_secret(field.partition("=")[0])]
+        if len(kept) < fields.count("&") + 1:
+            url = head + (found_mark if kept else "") + "&".join(kept) + hash_mark + fragment
+    return url + after
+
+
+def redacted_text(text: str) -> str:
+    """A message without the passwords and tokens that can be told by their names or forms."""
+    return _TOKEN.sub(HIDDEN, _BEARER.sub(rf"\1\2{HIDDEN}", _ASSIGNED.sub(_hide_value, redacted(text))))
+
+
+def _hide_value(found: re.Match[str]) -> str:
+    return f"{found[1]}{found[2]}{HIDDEN}" if _is_secret(found[1]) else found[0]
+
+
+def redacted_command(argv: Sequence[str]) -> str:
+    """A command as a shell takes it, with `***` for what looks like a password or a token among its arguments."""
+    if not argv:
+        return ""
+    short = _SHORT_OPTIONS.get(re.split(r"[/\\]", argv[0])[-1].removesuffix(".exe"), "")
+    shown: list[str] = []
+    hide_next = False
+    for word in argv:
+        option = _OPTION(word)
+        header = _HEADER(word)
+        named = option is not None and _is_secret(option[1])
+        joined = named and option is not None and option[2] is not None
+        if hide_next and not (named and not joined):
+            shown.append(HIDDEN)
+            hide_next = False
+        elif joined and option is not None:
+            shown.append(f"{option[0]}{HIDDEN}")
+        elif short and word.startswith(short) and not word.startswith("--"):
+            shown.append(short if word == short else f"{short}{HIDDEN}")
+            hide_next = word == short
+        elif header is not None and _is_secret(header[2]):
+            shown.append(f"{header[1]}: {HIDDEN}")
+        else:
+            shown.append(redacted_text(word))
+            hide_next = named and option is not None and option[0] == word
+    return " ".join(word if _needs_no_quotes(word) else shlex.quote(word) for word in shown)
+
+
+def _needs_no_quotes(word: str) -> bool:
+    """Whether a shell takes it as it is, but for what stands for a secret."""
+    plain = word.replace(HIDDEN, "x")
+    return shlex.quote(plain) == plain

@@ -1,0 +1,74 @@
+"""What is taken out of commands, URLs and messages before somebody sees them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from wharfinger.redacting import redacted, redacted_command, redacted_text
+
+SECRET = "hunter2hunter2hunter2"
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (["df", "-h"], "df -h"),
+        (["server", "--password", SECRET, "--port", "1"], "server --password *** --port 1"),
+        (["server", f"--api-key={SECRET}", "x y"], "server --api-key=*** 'x y'"),
+        (["server", "--token", "--verbose"], "server --token ***"),
+        (["env", f"PGPASSWORD={SECRET}", "psql"], "env PGPASSWORD=*** psql"),
+        (["sh", "-c", f"GITHUB_TOKEN='{SECRET} x' npx thing"], None),
+        (["curl", "-H", f"Authorization: Bearer {SECRET}", "https://h"], "curl -H 'Authorization: ***' https://h"),
+        (["curl", f"--header=X-Api-Key: {SECRET}"], None),
+        (["/usr/bin/curl", "-u", f"me:{SECRET}", "https://h"], "/usr/bin/curl -u *** https://h"),
+        (["mysql", f"-p{SECRET}", "shop"], "mysql -p*** shop"),
+        (["psql", f"postgresql://me:{SECRET}@db/shop"], "psql postgresql://me@db/shop"),
+        (["call", f'{{"user": "me", "password": "{SECRET}"}}'], None),
+        (["node", "server.js", f"sk-{SECRET}"], "node server.js ***"),
+        (["server", "--sort-key", "name", "--max-tokens", "5"], "server --sort-key name --max-tokens 5"),
+        ([], ""),
+    ],
+)
+def test_a_command_is_shown_without_its_secrets(argv: list[str], shown: str | None) -> None:
+    said = redacted_command(argv)
+    assert "hunter2" not in said
+    assert shown is None or said == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"cannot reach https://me:{SECRET}@h/x?token={SECRET}: refused", None),
+        (f"two: s3://a:{SECRET}@b and postgresql+asyncpg://c:{SECRET}@d/e", None),
+        (f"https://ghp_{SECRET}@github.com/x", "https://***@github.com/x"),
+        (f"https://h/x#access_token={SECRET}&a=1", "https://h/x#a=1"),
+        (f"https://h/x?a=1&sig={SECRET}&b=2#f", "https://h/x?a=1&b=2#f"),
+        (f"Authorization: Bearer {SECRET}", "Authorization: Bearer ***"),
+        (f"password={SECRET} failed", "password=*** failed"),
+        ("password: too short; the token = count is 5", "password: too short; the token = *** is 5"),
+        ("There is no folder /srv/docs.", "There is no folder /srv/docs."),
+    ],
+)
+def test_a_message_is_shown_without_its_secrets(text: str, shown: str | None) -> None:
+    said = redacted_text(text)
+    assert "hunter2" not in said
+    assert shown is None or said == shown
+    assert redacted_text(said) == said
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["sqlite://a:", "?token=", "https://a:b", "a=", "password=", "password='", 'token="', "://", "a", "eyJaaaaaaaa.",
+     "bearer ", "@", "&key=x", "-", "sk-", '"password":'],
+)  # fmt: skip
+def test_redacting_takes_time_linear_in_the_text(piece: str) -> None:
+    """A megabyte takes well below a second; what is quadratic takes minutes."""
+    text = piece * (1_000_000 // len(piece))
+    began = time.process_time()
+    redacted(text)
+    redacted("https://h/?" + text)
+    redacted_text(text)
+    redacted_command(["curl", text])
+    assert time.process_time() - began < 8
