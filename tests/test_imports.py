@@ -43,7 +43,7 @@ FORBIDDEN_IN_PROTOCOL = frozenset(
 
 # What is loaded by whoever uses it: each costs more than the rest of the package together.
 ONLY_ON_USE = frozenset(
-    {"aiohttp", "click", "httptools", "pathspec", "pybase64", "rich", "sqlite3", "uvicorn", "uvloop", "watchfiles"}
+    {"aiohttp", "click", "httptools", "pybase64", "rich", "sqlite3", "uvicorn", "uvloop", "watchfiles"}
 )
 
 

@@ -17,7 +17,7 @@ from tests.conftest import absent
 ROOT = Path(__file__).resolve().parent.parent
 MOST_DISTRIBUTIONS = 21
 MOST_BYTES = 19 * 1024 * 1024  # 16 of the libraries, and ours without what only extras need
-DEFAULT = {"msgspec", "uvicorn", "httptools", "aiohttp", "watchfiles", "pathspec", "pybase64", "click"}
+DEFAULT = {"msgspec", "uvicorn", "httptools", "aiohttp", "watchfiles", "pybase64", "click"}
 
 
 @pytest.fixture(scope="session")

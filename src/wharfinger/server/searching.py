@@ -7,8 +7,8 @@ caller can read it, by words that are in what the caller reads.
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -26,6 +26,7 @@ from wharfinger.protocol.exchange import Request
 from wharfinger.server.asking.transcripts import CannotAsk
 from wharfinger.server.context import reading
 from wharfinger.server.functions import owner_of
+from wharfinger.server.globs import LONGEST_PATTERN, Matcher, compile_glob
 from wharfinger.server.source import Hit, Hits, Source
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ __all__ = ["Index", "Wanted", "not_searched", "search", "source_name"]
 
 PATIENCE = 5.0
 """Seconds that a search waits for the sources which no index covers; they are asked at once."""
+
+LONGEST_QUERY = 2_000
+"""Characters of the words of one search, and of the name of a source or type."""
+
+WORDS = 16
+"""Words of a query that are looked for among the registered resources."""
 
 WIDER = 10
 """Times as many hits are asked of a source where a filter will take some away."""
@@ -63,6 +70,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         """`path` as a pattern for all of a title or URI."""
         return self.path if not self.path or any(sign in self.path for sign in "*?[") else self.path + "*"
 
+    @property
+    def fits_path(self) -> Matcher:
+        """Says whether a title or URI fits `path`."""
+        return _compiled(self.pattern)
+
     def takes(self, source: Source) -> bool:
         """Whether this source is searched."""
         return not self.source or self.source.casefold() in _names(source)
@@ -73,7 +85,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         family = self.type.removesuffix("*").removesuffix("/") + "/"
         if self.type and kind != self.type and not kind.startswith(family):
             return False
-        return not self.path or any(fnmatch.fnmatchcase(text, self.pattern) for text in (hit.title, hit.uri))
+        return not self.path or self.fits_path(hit.title) or self.fits_path(hit.uri)
+
+
+@lru_cache(maxsize=16)
+def _compiled(pattern: str) -> Matcher:
+    return compile_glob(pattern, path=False)
 
 
 class Index(Protocol):
@@ -98,8 +115,12 @@ async def search(server: Server, request: Request, wanted: Wanted, told: Callabl
     """The best hits; `cut` says why there may be more.
 
     Raises:
-        InvalidArgument: there is no such source.
+        InvalidArgument: there is no such source, or the query or a filter is too long.
     """
+    if max(map(len, (wanted.query, wanted.source, wanted.type))) > LONGEST_QUERY or len(wanted.path) > LONGEST_PATTERN:
+        raise InvalidArgument(
+            f"Search for at most {LONGEST_QUERY:,} characters, with a path of at most {LONGEST_PATTERN:,}."
+        )
     sources = [source for source in server.resources.every_source() if wanted.takes(source)]
     if wanted.source and not sources:
         names = sorted({source_name(source) for source in server.resources.every_source()})
@@ -176,7 +197,7 @@ def _servers(server: Server) -> Iterator[Server]:
 
 def _registered(server: Server, query: str) -> Iterator[Hit]:
     """Registered resources whose name, title, description or URI holds the words."""
-    words = query.casefold().split()
+    words = query.casefold().split()[:WORDS]
     for feature in server.resources.static:
         shown: Any = feature.definition
         text = " ".join(filter(None, (shown.name, shown.title or "", shown.description or "", shown.uri))).casefold()
@@ -189,15 +210,17 @@ async def _readable(server: Server, request: Request, query: str, hits: Hits) ->
     kept = Hits()
     kept.cut = hits.cut
     words = query.replace('"', " ").casefold().split()
+    owner = owner_of(request)
     for hit in hits:
         text = await _read(server, request, hit.uri)
         if text is None:
             continue
         name = f"{hit.title}\n{hit.uri}".casefold()
         rest = [word for word in words if word not in name]
-        folded = text.casefold()
-        if all(word in folded for word in rest) or not hit.snippet:
-            kept.append(msgspec.structs.replace(hit, snippet=_line(text, rest) if hit.snippet else ""))
+        if not hit.snippet:
+            kept.append(hit)
+        elif (line := await server.pool.run(owner, _line_of, text, rest)) is not None:
+            kept.append(msgspec.structs.replace(hit, snippet=line))
     return kept
 
 
@@ -213,7 +236,11 @@ async def _read(server: Server, request: Request, uri: str) -> str | None:
     return "\n".join(content.text for content in contents if content.text is not UNSET)
 
 
-def _line(text: str, words: list[str]) -> str:
+def _line_of(text: str, words: list[str]) -> str | None:
+    """The first line with one of the words; None if the text does not have all of them. Large texts take a while."""
+    folded = text.casefold()
+    if not all(word in folded for word in words):
+        return None
     for line in text.splitlines():
         if any(word in line.casefold() for word in words):
             return line.strip()[:200]

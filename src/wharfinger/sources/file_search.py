@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.mime import SNIFFED, by_name, by_signature, decode_text
 from wharfinger.server.source import Hit, Hits
+from wharfinger.sources.folding import fold
 from wharfinger.sources.safe_open import NotServed, holds, open_file
 from wharfinger.sources.tree import Entry, Parts, Tree
 
@@ -81,7 +81,7 @@ def search_tree(tree: Tree, query: str, limit: int, bounds: Bounds | None = None
     Paths come first, those whose last part fits best; then texts, in the order of the list.
     """
     bounds = bounds or Bounds()
-    words = [re.compile(re.escape(word), re.IGNORECASE) for word in query.split()[:16]]
+    words = [fold(word) for word in query.split()[:16]]
     if not words or limit < 1:
         return Results([], "")
     budget = _Budget(bounds)
@@ -93,9 +93,7 @@ def search_tree(tree: Tree, query: str, limit: int, bounds: Bounds | None = None
     return Results(found, cut if len(found) < limit else "")
 
 
-def _by_name(
-    tree: Tree, query: str, words: list[re.Pattern[str]], budget: _Budget
-) -> tuple[list[tuple[int, Found]], str]:
+def _by_name(tree: Tree, query: str, words: list[str], budget: _Budget) -> tuple[list[tuple[int, Found]], str]:
     """Everything whose path fits, with its rank, and the bound that was reached."""
     ranked: list[tuple[int, Found]] = []
     wanted = query.casefold()
@@ -104,8 +102,8 @@ def _by_name(
         budget.files += 1
         if budget.files % 256 == 0 and (cut := budget.spent()):
             break
-        path = "/".join(entry.parts)
-        if path and all(word.search(path) for word in words):
+        path = fold("/".join(entry.parts))
+        if path and all(word in path for word in words):
             ranked.append((_rank(entry, wanted), Found(entry.parts, entry.directory, "")))
     return ranked, cut
 
@@ -117,7 +115,7 @@ def _rank(entry: Entry, wanted: str) -> int:
     return 1 if name.startswith(wanted) else 2 if wanted in name else 3
 
 
-def _by_text(tree: Tree, words: list[re.Pattern[str]], limit: int, found: list[Found], budget: _Budget) -> str:
+def _by_text(tree: Tree, words: list[str], limit: int, found: list[Found], budget: _Budget) -> str:
     """Add files whose text fits; the bound that was reached, if one was."""
     known = {hit.parts for hit in found}
     for entry in tree.walk():
@@ -126,8 +124,9 @@ def _by_text(tree: Tree, words: list[re.Pattern[str]], limit: int, found: list[F
         if cut := budget.spent():
             return cut
         text = _read_text(entry, budget)
-        if text and all(word.search(text) for word in words):
-            found.append(Found(entry.parts, False, _snippet(text, words[0])))
+        folded = fold(text)
+        if text and all(word in folded for word in words):
+            found.append(Found(entry.parts, False, _snippet(text, folded.find(words[0]), len(words[0]))))
             if len(found) >= limit:
                 return ""
     return ""
@@ -164,12 +163,9 @@ def _is_binary_name(name: str) -> bool:
     return by_name(name).startswith(("image/p", "image/j", "image/g", "image/w", "audio/", "video/", "font/"))
 
 
-def _snippet(text: str, word: re.Pattern[str]) -> str:
-    """The line of the first match, with its number, cut to what fits."""
-    match = word.search(text)
-    if match is None:
-        return ""
-    begin = max(text.rfind("\n", 0, match.start()) + 1, match.start() - SNIPPET // 2)
-    end = text.find("\n", match.end())
+def _snippet(text: str, at: int, length: int) -> str:
+    """The line of a match, with its number, cut to what fits."""
+    begin = max(text.rfind("\n", 0, at) + 1, at - SNIPPET // 2)
+    end = text.find("\n", at + length)
     line = text[begin : min(end if end >= 0 else len(text), begin + SNIPPET)]
-    return f"{text.count(chr(10), 0, match.start()) + 1}: {line.strip()}"
+    return f"{text.count(chr(10), 0, at) + 1}: {line.strip()}"

@@ -5,20 +5,38 @@ Decides by names alone; refuses to open or list anything.
 
 from __future__ import annotations
 
-import re
+import logging
+import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from wharfinger.server.globs import Matcher, compile_glob, is_wild
 
-__all__ = ["IGNORE_FILE", "IGNORE_FILE_LONGEST", "Choice", "Rules", "Verdict", "looks_secret", "read_ignore_file"]
+__all__ = [
+    "IGNORE_FILE",
+    "IGNORE_FILE_LONGEST",
+    "LINES",
+    "WILD",
+    "Choice",
+    "Patterns",
+    "Rules",
+    "Verdict",
+    "looks_secret",
+    "read_ignore_file",
+]
+
+log = logging.getLogger("wharfinger.sources")
 
 Verdict = Literal["", "hidden", "ignored", "secret", "excluded", "never"]
 """Why something is not published; empty where it is."""
 
 IGNORE_FILE = ".gitignore"
-IGNORE_FILE_LONGEST = 1 << 20  # bytes; what is longer is cut there
+# Whoever can write into the folder writes these files. Beyond a bound, nothing beside the file is published: a part of
+# it might leave out the one line that withholds something.
+IGNORE_FILE_LONGEST = 256 << 10  # bytes
+LINES = 20_000  # patterns of all files that hold in one directory
+WILD = 1_000  # those of them that are more than a name, `*.suffix` or a path
+_LONGEST_WILD = 1_000  # characters
 
 # A repository's own store holds every deleted secret. `git~1` is its short name on Windows.
 _NEVER = frozenset({".git", "git~1"})
@@ -40,7 +58,6 @@ _CODE_ENDS = (
     ".py", ".pyi", ".ts", ".tsx", ".js", ".jsx", ".mjs", ".cjs", ".rs", ".go", ".java", ".kt", ".c", ".h", ".cc",
     ".cpp", ".hpp", ".cs", ".rb", ".php", ".swift", ".scala", ".sql", ".css", ".html", ".vue", ".svelte",
 )  # fmt: skip
-_WILD = re.compile(r"[*?\[\\]").search
 
 
 def looks_secret(name: str) -> bool:
@@ -54,33 +71,121 @@ def looks_secret(name: str) -> bool:
     )
 
 
-def read_ignore_file(data: bytes) -> GitIgnoreSpec | None:
-    """Compile the contents of a .gitignore file; lines that are no patterns are left out, None where none is left."""
-    text = data[:IGNORE_FILE_LONGEST].decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    return _compile(line.removesuffix("\r") for line in text.split("\n"))
+class _Wild(NamedTuple):
+    """A pattern that has to be matched: `place` in the file, and what every text that matches begins with."""
+
+    place: int
+    directory: bool
+    whole: bool
+    """Whether it is for the path from the file on; else for the name."""
+    begin: str
+    rest: Matcher
 
 
-def _compile(lines: Iterable[str]) -> GitIgnoreSpec | None:
-    wanted = [line for line in lines if line.strip() and not line.startswith("#")]
-    if not wanted:
-        return None
-    from pathspec import GitIgnoreSpec
+class Patterns:
+    """The lines of a .gitignore file, as git reads them; a name costs few look-ups, and each pattern in `wild` a match.
 
-    try:
-        return GitIgnoreSpec.from_lines(wanted)
-    except ValueError:
-        good = [line for line in wanted if _is_pattern(line)]
-        return GitIgnoreSpec.from_lines(good) if good else None
+    Names and `*.suffix` are kept by their text, with the last line that has them.
+    """
+
+    __slots__ = ("_any", "_directories", "_ignores", "_suffixes", "everything", "wild")
+
+    def __init__(self, lines: Iterable[str] = (), *, everything: bool = False) -> None:
+        self.everything = everything
+        """Whether all there is is ignored, whatever the lines say."""
+        self.wild: list[_Wild] = []
+        self._any: dict[str, int] = {}
+        self._directories: dict[str, int] = {}
+        self._ignores: list[bool] = []
+        for line in lines:
+            self._add(line)
+        self.wild.reverse()
+        self._suffixes = sorted({len(key) - 1 for key in (*self._any, *self._directories) if key[0] == "*"})
+
+    def __len__(self) -> int:
+        return len(self._ignores)
+
+    def _add(self, line: str) -> None:
+        """Take in one line (gitignore, "Pattern format")."""
+        pattern = _without_spaces(line.partition("\0")[0])
+        negative = pattern.startswith("!")
+        pattern = pattern[negative:]
+        directory = pattern.endswith("/")
+        pattern = pattern[: len(pattern) - directory]
+        while pattern.startswith("**/") and "/" not in pattern[3:]:
+            pattern = pattern[3:]
+        whole = "/" in pattern
+        pattern = pattern.removeprefix("/")
+        if not pattern:
+            return
+        place = len(self._ignores)
+        self._ignores.append(not negative)
+        wild = is_wild(pattern)
+        kept = self._directories if directory else self._any
+        if wild is None:
+            kept[("/" if whole else "=") + pattern] = place
+        elif not whole and pattern[0] == "*" and not is_wild(pattern, 1):
+            kept[pattern] = place
+        else:
+            begin = wild.start() if whole else 0
+            matches = compile_glob(pattern[begin:], path=whole) if len(pattern) <= _LONGEST_WILD else None
+            if matches is None:
+                self.everything = True
+                return
+            self.wild.append(_Wild(place, directory, whole, pattern[:begin], matches))
+
+    def ignores(self, path: str, directory: bool) -> bool | None:
+        """What the last line says that matches a path below the file's directory; None if none does."""
+        if self.everything:
+            return True
+        name = path[path.rfind("/") + 1 :]
+        keys = ["=" + name, "/" + path]
+        keys += ["*" + name[len(name) - length :] for length in self._suffixes if length <= len(name)]
+        found = max(self._any.get(key, -1) for key in keys)
+        if directory and self._directories:
+            found = max(found, *(self._directories.get(key, -1) for key in keys))
+        for wild in self.wild:
+            if wild.place < found:
+                break
+            if wild.directory and not directory:
+                continue
+            text = path if wild.whole else name
+            if text.startswith(wild.begin) and wild.rest(text[len(wild.begin) :]):
+                found = wild.place
+                break
+        return self._ignores[found] if found >= 0 else None
 
 
-def _is_pattern(line: str) -> bool:
-    from pathspec import GitIgnoreSpec
+def _without_spaces(line: str) -> str:
+    """The line without the spaces at its end, of which one after a backslash stays."""
+    kept = line.rstrip(" ")
+    backslashes = len(kept) - len(kept.rstrip("\\"))
+    return kept + " " if backslashes % 2 and kept != line else kept
 
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except ValueError:
-        return False
-    return True
+
+def read_ignore_file(data: bytes, where: str = "") -> Patterns | None:
+    """Read the contents of a .gitignore file, in which git compares bytes; None if there is no pattern in it."""
+    text = data.decode("latin-1").removeprefix("\xef\xbb\xbf")
+    lines = (line.removesuffix("\r") for line in text.split("\n"))
+    made = _compile(lines)
+    if made is None or not (made.everything or len(data) > IGNORE_FILE_LONGEST or _is_too_much((made,))):
+        return made
+    log.warning(
+        "%s/%s is larger than %d KiB, or has more than %d patterns (%d with wildcards) or one of more than %d "
+        "characters: nothing in this directory is published.",
+        where or ".", IGNORE_FILE, IGNORE_FILE_LONGEST >> 10, LINES, WILD, _LONGEST_WILD,
+    )  # fmt: skip
+    return Patterns(everything=True)
+
+
+def _is_too_much(patterns: Iterable[Patterns]) -> bool:
+    every = tuple(patterns)
+    return sum(map(len, every)) > LINES or sum(len(each.wild) for each in every) > WILD
+
+
+def _compile(lines: Iterable[str]) -> Patterns | None:
+    made = Patterns(line for line in lines if line and not line.startswith("#"))
+    return made if made or made.everything else None
 
 
 class Choice:
@@ -100,15 +205,15 @@ class Choice:
             for pattern in included
             if not pattern.startswith("!")
             for part in pattern.split("/")
-            if not _WILD(part)
+            if not is_wild(part)
         )
 
 
 class _Level(NamedTuple):
-    """The .gitignore of one directory; `cut` is how much of a path below the root is the way to that directory."""
+    """The .gitignore of one directory; `cut` is how many bytes of a path below the root lead to it."""
 
     cut: int
-    spec: GitIgnoreSpec
+    spec: Patterns
 
 
 class Rules:
@@ -125,36 +230,54 @@ class Rules:
         """The rules of a sub-directory, before its own .gitignore."""
         return Rules(self.choice, f"{self.prefix}{name}/", self.levels)
 
-    def adding(self, spec: GitIgnoreSpec | None) -> Rules:
+    def adding(self, spec: Patterns | None) -> Rules:
         """These rules with the directory's own .gitignore."""
         if spec is None:
             return self
-        return Rules(self.choice, self.prefix, (_Level(len(self.prefix), spec), *self.levels))
+        if _is_too_much((spec, *(level.spec for level in self.levels))):
+            spec = Patterns(everything=True)
+        return Rules(self.choice, self.prefix, (_Level(self.cut, spec), *self.levels))
+
+    @property
+    def cut(self) -> int:
+        """Bytes of the way here."""
+        return len(os.fsencode(self.prefix))
 
     def judge(self, name: str, directory: bool) -> Verdict:
         """Say whether an entry of this directory is published; its parents are taken to be."""
         choice = self.choice
         if name.lower() in _NEVER:
             return "never"
-        if choice.excluded is not None and choice.excluded.match_file(self._path(name, directory)):
+        path = self.prefix + name
+        if choice.excluded is not None and choice.excluded.ignores(path, directory):
             return "excluded"
         if name not in choice.named:
             if name.startswith(".") and not choice.hidden:
                 return "hidden"
             if looks_secret(name):
                 return "secret"
-            if self.levels and self._ignores(self._path(name, directory)):
+            if self.levels and self._ignores(path, directory):
                 return "ignored"
-        if choice.included is not None and not directory and not choice.included.match_file(self.prefix + name):
+        if choice.included is not None and not directory and not _takes(choice.included, path):
             return "excluded"
         return ""
 
-    def _path(self, name: str, directory: bool) -> str:
-        return f"{self.prefix}{name}/" if directory else self.prefix + name
-
-    def _ignores(self, path: str) -> bool:
+    def _ignores(self, path: str, directory: bool) -> bool:
+        if not path.isascii():
+            path = os.fsencode(path).decode("latin-1")
         for level in self.levels:
-            said: bool | None = level.spec.check_file(path[level.cut :]).include
+            said = level.spec.ignores(path[level.cut :], directory)
             if said is not None:
                 return said
         return False
+
+
+def _takes(included: Patterns, path: str) -> bool:
+    """Whether a file is meant, or a directory that it is in."""
+    directory = False
+    while path:
+        said = included.ignores(path, directory)
+        if said is not None:
+            return said
+        path, directory = path.rpartition("/")[0], True
+    return False

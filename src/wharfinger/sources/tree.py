@@ -37,6 +37,7 @@ __all__ = ["DEEPEST", "Entry", "Listing", "Names", "Place", "Position", "Tree", 
 
 DEEPEST = 100  # parts of a path; also bounds the handles that a walk holds
 LONGEST_PATH = 3_072  # characters; a position must fit into a cursor
+IGNORE_LINES = 100_000  # patterns of the .gitignore files that are kept
 CACHE_BYTES = 12 << 20  # of names in the listings that are kept
 SETTLED = 100_000_000  # ns: more than the tick of a file system's clock, so that a later change shows in the time
 SETTLED_COARSE = 2_500_000_000  # ns: where times are whole seconds (FAT counts in twos)
@@ -198,6 +199,7 @@ class Tree:
         self._kept: dict[str, _Kept] = {}  # by the way to the directory; least recently used first
         self._kept_bytes = 0
         self._ignore_files: dict[str, tuple[tuple[int, ...], Rules]] = {}
+        self._ignore_lines = 0
 
     @contextmanager
     def directory(self, parts: Parts) -> Generator[Place, None, None]:
@@ -408,11 +410,13 @@ class Tree:
             kept = self._ignore_files.get(rules.prefix)
             if kept is not None and kept[0] == stamp and _same_rules(kept[1], rules, own=True):
                 return kept[1]
-            made = rules.adding(read_ignore_file(_read_some(descriptor, IGNORE_FILE_LONGEST)))
+            made = rules.adding(read_ignore_file(_read_some(descriptor, IGNORE_FILE_LONGEST + 1), rules.prefix))
         finally:
             os.close(descriptor)
-        if len(self._ignore_files) >= 4_096:
+        if len(self._ignore_files) >= 4_096 or self._ignore_lines > IGNORE_LINES:
             self._ignore_files.clear()
+            self._ignore_lines = 0
+        self._ignore_lines += sum(len(level.spec) for level in made.levels[:1])
         self._ignore_files[rules.prefix] = (stamp, made)
         return made
 
@@ -420,7 +424,7 @@ class Tree:
 def _same_rules(kept: Rules, rules: Rules, own: bool = False) -> bool:
     """Whether the same compiled .gitignore files hold; with `own`, `kept` may have one more, that of the directory."""
     levels = kept.levels
-    if own and levels and levels[0].cut == len(kept.prefix):
+    if own and levels and levels[0].cut == kept.cut:
         levels = levels[1:]
     return len(levels) == len(rules.levels) and all(
         one.spec is other.spec for one, other in zip(levels, rules.levels, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,43 @@ def test_hits_are_linked_with_the_line_that_shows_them(ask: Ask, source: Folder)
         "text/x-typescript",
         "1: export const depth = 4;",
     )
+
+
+@pytest.mark.parametrize(
+    ("longest", "filters"), [(2_000, "query"), (2_000, "source"), (2_000, "type"), (1_000, "path")]
+)
+def test_words_and_filters_of_a_search_are_bounded(ask: Ask, longest: int, filters: str) -> None:
+    if filters != "source":
+        call(ask, "search", **{"query": "h", filters: "*a" * (longest // 2)})
+    with pytest.raises(ToolError, match="Search for at most 2,000 characters, with a path of at most 1,000"):
+        call(ask, "search", **{"query": "h", filters: "a" * (longest + 1)})
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_hostile_path_or_query_holds_up_nobody(tmp_path: Path, indexed: bool) -> None:
+    """`*a*a…*b` over paths, and a word that nearly occurs everywhere: both were matched by going back."""
+    folder = tmp_path / "charts"
+    folder.mkdir()
+    (folder / ("a" * 200)).write_text("tide")
+    (folder / "long.txt").write_text("ab" * (1 << 18))
+    server = Server("searched")
+    server.include(files(folder))
+    server.include(mirrors())
+    if indexed:
+        server.include(search_index(tmp_path / "index"))
+
+    async def main() -> None:
+        async with Client(server) as client:
+            await client.call_tool("search", {"query": "tide"})
+            began = time.process_time()
+            for asked in ({"query": "tide", "path": "*a" * 499 + "b"}, {"query": "ab" * 499 + "c"}):
+                found: Any = await client.call_tool("search", asked)
+                assert found.structured["results"] == []
+            for words in ("a b " * 499, '"' * 2_000, '"a ' * 600):
+                await client.call_tool("search", {"query": words})
+            assert time.process_time() - began < 5
+
+    asyncio.run(main())
 
 
 def test_a_search_is_narrowed(ask: Ask, source: Folder) -> None:

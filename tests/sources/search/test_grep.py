@@ -21,8 +21,8 @@ from tests.server.driving import opened
 from wharfinger import Server
 from wharfinger.server.searching import Wanted, search
 from wharfinger.sources import files
+from wharfinger.sources.folding import fold
 from wharfinger.sources.search import finding, search_index
-from wharfinger.sources.search.folding import fold
 from wharfinger.sources.search.store import CHUNK, OVERLAP
 
 ROOT = Path(wharfinger.__file__).parent

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wharfinger.server.source import Hits, Source
+from wharfinger.sources.folding import words_of
 from wharfinger.sources.search.cache import Place, cache_folder, hold
 from wharfinger.sources.search.finding import find
-from wharfinger.sources.search.folding import words_of
 from wharfinger.sources.search.indexing import Indexing
 from wharfinger.sources.search.reading import Reader, keys_of
 from wharfinger.sources.search.store import Filters, Store

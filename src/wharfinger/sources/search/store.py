@@ -17,8 +17,9 @@ from urllib.parse import unquote
 
 import msgspec
 
+from wharfinger.server.globs import compile_glob
 from wharfinger.server.source import Document
-from wharfinger.sources.search.folding import fold
+from wharfinger.sources.folding import fold
 
 __all__ = ["NAME_ONLY", "TEXT", "Filters", "Known", "Row", "Store"]
 
@@ -300,6 +301,8 @@ class Store:
             f"ORDER BY {named} DESC, changed DESC LIMIT ?"
         )
         with closing(self._connect()) as reader:
+            # SQLite's own GLOB goes back for every `*`.
+            reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
             return [Row(*row) for row in reader.execute(query, (*values, *words, most))]
 
 
@@ -319,7 +322,7 @@ def _conditions(filters: Filters) -> Iterator[tuple[str, list[object]]]:
         family = filters.type.removesuffix("*").removesuffix("/")
         yield "(kind = ? OR substr(kind, 1, ?) = ?)", [filters.type, len(family) + 1, family + "/"]
     if filters.path:
-        yield "(title GLOB ? OR uri GLOB ?)", [filters.path, filters.path]
+        yield "(fits_path(title) OR fits_path(uri))", []
 
 
 def _quoted(gram: str) -> str:

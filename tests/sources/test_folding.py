@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.sources.search.folding import WORDS, fold, words_of
+from wharfinger.sources.folding import WORDS, fold, words_of
 
 
 @given(st.text())

@@ -1,0 +1,209 @@
+"""Patterns with `*`, `?`, `[…]` and `**`, matched in time linear in the text times the pattern, whoever wrote them.
+
+They mean what git's wildmatch takes them to mean. Several `*` never become a regular expression: those backtrack, and
+hold the interpreter for hours over `*a*a*a*a*a*a*b`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+__all__ = ["LONGEST_PATTERN", "Matcher", "compile_glob", "is_wild"]
+
+LONGEST_PATTERN = 1_000
+"""Characters of a pattern that a caller may send."""
+
+Matcher = Callable[[str], bool]
+
+is_wild = re.compile(r"[*?\[\\]").search
+"""Finds the first character of a pattern that does not stand for itself."""
+
+_POSIX = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": " \\t", "cntrl": "\\x00-\\x1f\\x7f", "digit": "0-9",
+    "graph": "!-~", "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": " \\t\\n\\r",
+    "upper": "A-Z", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+_NEVER = "(?!)"
+
+
+class _Part(NamedTuple):
+    """One step of a pattern: a regular expression for one character, which may come any number of times."""
+
+    character: str
+    repeated: bool = False
+    optional: bool = False
+    """Of the `/` in `**/`: the pair also stands for nothing."""
+
+
+def compile_glob(pattern: str, *, path: bool) -> Matcher:
+    """A function that says whether a text matches as a whole.
+
+    Args:
+        pattern: Any text; one that is malformed (`[a`, a last `\\`) matches nothing.
+        path: `*`, `?` and `[…]` match no `/`; `**` between slashes matches any number of directories.
+    """
+    parts = _parts(pattern, path)
+    if parts is None:
+        return _nothing
+    if sum(part.repeated for part in parts) <= 1:  # at most one place to go back to: linear in the text
+        found = re.compile(_source(parts), re.DOTALL).fullmatch
+        return lambda text: found(text) is not None
+    return _Steps(parts).matches
+
+
+def _nothing(text: str) -> bool:
+    return False
+
+
+def _source(parts: list[_Part]) -> str:
+    """The pattern as one regular expression."""
+    source = ""
+    for at, part in enumerate(parts):
+        opening = "(?:" if _stands_for_nothing(parts, at) else ""
+        source += opening + part.character + ("*" if part.repeated else "") + (")?" if part.optional else "")
+    return source
+
+
+def _parts(pattern: str, path: bool) -> list[_Part] | None:
+    """The steps of a pattern; None if it can match nothing."""
+    any_one = "[^/]" if path else "."
+    parts: list[_Part] = []
+    at = 0
+    while at < len(pattern):
+        sign = pattern[at]
+        at += 1
+        if sign == "*":
+            first = at - 1
+            while at < len(pattern) and pattern[at] == "*":
+                at += 1
+            at = _add_star(parts, pattern, first, at, path)
+        elif sign == "?":
+            parts.append(_Part(any_one))
+        elif sign == "[":
+            found = _set(pattern, at)
+            if found is None:
+                return None
+            source, at = found
+            parts.append(_Part(f"(?!/){source}" if path else source))
+        elif sign == "\\":
+            if at == len(pattern):
+                return None
+            parts.append(_Part(re.escape(pattern[at])))
+            at += 1
+        else:
+            parts.append(_Part(re.escape(sign)))
+    return parts
+
+
+def _add_star(parts: list[_Part], pattern: str, first: int, at: int, path: bool) -> int:
+    """Add the step of a run of `*`; where the pattern goes on."""
+    if not path:
+        parts.append(_Part(".", repeated=True))
+        return at
+    follows = pattern[at : at + 1]
+    alone = first == 0 or pattern[first - 1] == "/"
+    if at - first < 2 or not alone or not (follows in ("", "/") or pattern[at : at + 2] == "\\/"):
+        parts.append(_Part("[^/]", repeated=True))
+        return at
+    if follows != "/":
+        parts.append(_Part(".", repeated=True))
+        return at
+    if not (len(parts) >= 2 and parts[-1].optional):  # `**/**/` is `**/`
+        parts += [_Part(".", repeated=True), _Part("/", optional=True)]
+    return at + 1
+
+
+def _set(pattern: str, at: int) -> tuple[str, int] | None:
+    """A `[…]` as a regular expression for one character, and where the pattern goes on; None if it is malformed."""
+    negated = pattern[at : at + 1] in ("!", "^")
+    at += negated
+    items: list[str] = []
+    before = ""  # what a range may begin with
+    first = True
+    while first or pattern[at : at + 1] != "]":
+        first = False
+        sign = pattern[at : at + 1]
+        if not sign:
+            return None
+        if sign == "-" and before and pattern[at + 1 : at + 2] not in ("", "]"):
+            at += 1
+            if pattern[at] == "\\":
+                at += 1
+            end = pattern[at : at + 1]
+            if not end:
+                return None
+            if before <= end:
+                items.append(f"{re.escape(before)}-{re.escape(end)}")
+            before = ""
+        elif sign == "[" and pattern[at + 1 : at + 2] == ":":
+            close = pattern.find("]", at + 2)
+            if close < 0:
+                return None
+            if close > at + 2 and pattern[close - 1] == ":":
+                name = pattern[at + 2 : close - 1]
+                if name not in _POSIX:
+                    return None
+                items.append(_POSIX[name])
+                at = close
+                before = ""
+            else:
+                items.append("\\[")
+                before = "["
+        else:
+            if sign == "\\":
+                at += 1
+                sign = pattern[at : at + 1]
+                if not sign:
+                    return None
+            items.append(re.escape(sign))
+            before = sign
+        at += 1
+    if not items:  # `[z-a]`
+        return ("." if negated else _NEVER), at + 1
+    return f"[{'^' if negated else ''}{''.join(items)}]", at + 1
+
+
+class _Steps:
+    """A pattern as a set of steps, of which every one that a text may have reached is kept: a bit each."""
+
+    def __init__(self, parts: list[_Part]) -> None:
+        self._characters = [re.compile(part.character, re.DOTALL).match for part in parts]
+        self._repeated = sum(1 << at for at, part in enumerate(parts) if part.repeated)
+        self._skipped = sum(
+            1 << at for at, part in enumerate(parts) if part.repeated and _stands_for_nothing(parts, at)
+        )
+        self._end = 1 << len(parts)
+        self._known: dict[str, int] = {}
+
+    def matches(self, text: str) -> bool:
+        """Whether all of a text matches."""
+        reached = self._entered(1)
+        for character in text:
+            fits = self._known.get(character)
+            if fits is None:
+                fits = self._fits(character)
+            reached &= fits
+            if not reached:
+                return False
+            stays = reached & self._repeated
+            reached = self._entered((reached ^ stays) << 1) | stays
+            reached |= stays << 1
+        return reached & self._end != 0
+
+    def _entered(self, steps: int) -> int:
+        """These steps, and those behind a `*` or `**/` among them, which may match nothing."""
+        steps |= (steps & self._skipped) << 2
+        return steps | (steps & self._repeated) << 1
+
+    def _fits(self, character: str) -> int:
+        fits = sum(1 << at for at, match in enumerate(self._characters) if match(character))
+        if len(self._known) < 1_000:
+            self._known[character] = fits
+        return fits
+
+
+def _stands_for_nothing(parts: list[_Part], at: int) -> bool:
+    """Whether this step and the `/` after it are a `**/`."""
+    return at + 1 < len(parts) and parts[at + 1].optional
