@@ -360,6 +360,15 @@ def test_a_compressed_log_is_read_within_a_bound(tmp_path: Path) -> None:
     assert numbers(text(source, f"{APP}.1.gz?lines=1-1")) == [1]
 
 
+def test_empty_parts_of_a_compressed_log_end_somewhere(tmp_path: Path) -> None:
+    """They inflate to nothing, so that no bound of what is inflated is ever reached."""
+    (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(b"one line 1\n") + gzip.compress(b"") * 1_000_000)
+    began = time.process_time()
+    source = logs(tmp_path / "*.gz", label="boats")
+    assert "left out" in str(source.read(f"{APP}.1.gz?lines=1-").contents[-1].text)
+    assert time.process_time() - began < 5
+
+
 def test_what_is_no_file_beside_a_log_is_none_of_it(tmp_path: Path, app: Path, boats: Logs) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("2026-11-20T09:00:00Z INFO line 99\n")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
+import lzma
 import os
 import stat
 import struct
+import subprocess
+import sys
 import threading
 import time
 import zipfile
+import zlib
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +48,7 @@ def test_names_that_lead_out_are_withheld(tmp_path: Path) -> None:
     bad = ["../up", "a/../../up", "/etc/passwd", "C:/x", "C:x", "..\\up", "\\\\host\\x", "./x", "a//b", "..", "a/./b"]
     source = pack(tmp_path / "a.zip", (entry("in.txt"), b"in"), *((entry(name), b"out") for name in bad))
     assert listed(source) == ["zip://a.zip/", "zip://a.zip/in.txt"]
-    assert source.facts() == "1 member (11 with unsafe names, or links), watched by polling every 1 s"
+    assert source.facts() == "1 member (11 that are links, unsafe or overlapping), watched by polling every 1 s"
     for path in (
         "../up",
         "%2e%2e/up",
@@ -89,6 +96,139 @@ def test_a_member_of_another_size_than_declared_is_told(tmp_path: Path, size: in
     forge_size(tmp_path / "a.zip", b"liar", size)
     with pytest.raises(InvalidArgument, match="liar is damaged"):
         objects(f"zip:{tmp_path}/a.zip").read("zip://a.zip/liar")
+
+
+@cache
+def zeros(method: int, size: int) -> bytes:
+    """So many zeros in the raw form of a method."""
+    machine: Any = {
+        zipfile.ZIP_STORED: lambda: None,
+        zipfile.ZIP_DEFLATED: lambda: zlib.compressobj(9, zlib.DEFLATED, -15),
+        zipfile.ZIP_BZIP2: lambda: bz2.BZ2Compressor(9),
+        zipfile.ZIP_LZMA: lambda: lzma.LZMACompressor(
+            lzma.FORMAT_RAW, filters=[{"id": lzma.FILTER_LZMA1, "preset": 0, "dict_size": 1 << 16}]
+        ),
+    }[method]()
+    if machine is None:
+        return bytes(size)
+    packed = b"".join(machine.compress(bytes(1 << 20)) for _ in range(size >> 20)) + machine.flush()
+    head = b"\x09\x04\x05\x00\x5d" + (1 << 16).to_bytes(4, "little") if method == zipfile.ZIP_LZMA else b""
+    return head + packed
+
+
+def write_raw(
+    path: Path, members: list[tuple[bytes, int, bytes, int]], overlap: bool = False, extra: bytes = b""
+) -> None:
+    """An archive of members as they are said to be: name, method, packed data, declared size."""
+    body, directory = bytearray(), bytearray()
+    at = 0
+    for name, method, data, size in members:
+        if not overlap or not body:
+            at = len(body)
+            body += (
+                struct.pack("<4s5H3I2H", b"PK\x03\x04", 20, 0, method, 0, 33, 0, len(data), size, len(name), 0)
+                + name
+                + data
+            )
+        fields = (20, 20, 0, method, 0, 33, 0, len(data), size, len(name), len(extra), 0, 0, 0, 0, at)
+        directory += struct.pack("<4s6H3I5H2I", b"PK\x01\x02", *fields) + name + extra
+    end = (0, 0, len(members) & 0xFFFF, len(members) & 0xFFFF, len(directory), len(body), 0)
+    path.write_bytes(bytes(body + directory) + struct.pack("<4s4H2IH", b"PK\x05\x06", *end))
+
+
+def memory_of(code: str, *arguments: str) -> int:
+    """MiB that a process of its own needs for something, beyond what it needs to begin it; it may take 60 s."""
+    program = f"""
+import resource, sys
+from wharfinger.sources.object_store import objects
+from wharfinger.errors import WharfingerError
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+begin = peak()
+try:
+    {code}
+except WharfingerError as error:
+    print(error, file=sys.stderr)
+print((peak() - begin) >> 10)
+"""
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+READ = "source = objects('zip:' + sys.argv[1]); source.read('zip://a.zip/bomb'); list(source.text('zip://a.zip/bomb'))"
+OPEN = "source = objects('zip:' + sys.argv[1]); source.page(None, 500); source.children('zip://a.zip/')"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory in KiB")
+@pytest.mark.parametrize("size", [1_000, 1 << 20, 0xFFFFFFF])
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_bomb_with_a_false_size_is_never_inflated_in_memory(tmp_path: Path, method: int, size: int) -> None:
+    """An 861-byte file of bzip2 became 2,032 MiB; a quarter of that is tried here."""
+    write_raw(tmp_path / "a.zip", [(b"bomb", method, zeros(method, 256 << 20), size)])
+    assert memory_of(READ, str(tmp_path / "a.zip")) < 64
+
+
+@pytest.mark.parametrize(("method", "named"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "LZMA"), (98, "method 98")])
+def test_a_method_that_cannot_be_bounded_is_told(tmp_path: Path, method: int, named: str) -> None:
+    write_raw(tmp_path / "a.zip", [(b"bomb", method, b"x", 1)])
+    with pytest.raises(InvalidArgument, match=f"bomb is compressed by {named}, and only deflate is read"):
+        objects(f"zip:{tmp_path}/a.zip").read("zip://a.zip/bomb")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory in KiB")
+def test_a_directory_of_a_million_entries_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    write_raw(tmp_path / "a.zip", [(b"%x" % n, 0, b"", 0) for n in range(500_000)])
+    assert memory_of(OPEN, str(tmp_path / "a.zip")) < 128
+    with pytest.raises(UnusableSource, match="it has more than 300,000 members"):
+        objects(f"zip:{tmp_path}/a.zip")
+
+
+def test_extra_data_that_would_take_quadratic_time_is_refused(tmp_path: Path) -> None:
+    began = time.process_time()
+    write_raw(tmp_path / "a.zip", [(b"%x" % n, 0, b"", 0) for n in range(400)], extra=b"\xff\xff\0\0" * 16_000)
+    with pytest.raises(UnusableSource, match="more than 4,096 bytes of extra data"):
+        objects(f"zip:{tmp_path}/a.zip")
+    assert time.process_time() - began < 5
+
+
+def test_members_that_share_their_bytes_are_withheld(tmp_path: Path) -> None:
+    """One bomb of 16 MiB that is listed 1,000 times would be inflated 1,000 times by the search's index."""
+    shared = [(b"%d" % n, zipfile.ZIP_DEFLATED, zeros(zipfile.ZIP_DEFLATED, 1 << 20), 1 << 20) for n in range(1_000)]
+    write_raw(tmp_path / "a.zip", shared, overlap=True)
+    source = objects(f"zip:{tmp_path}/a.zip")
+    assert listed(source) == ["zip://a.zip/"]
+    assert source.facts().startswith("0 members (1,000 that ")
+    write_raw(tmp_path / "a.zip", [*shared[:1], (b"x", 0, b"plain", 5), *shared[1:3]])
+    assert len(listed(source)) == 5
+
+
+@pytest.mark.parametrize(("length", "shown"), [(1_024, 2), (1_025, 1)])
+def test_a_huge_name_is_withheld(tmp_path: Path, length: int, shown: int) -> None:
+    write_raw(tmp_path / "a.zip", [(b"x" * length, 0, b"", 0)])
+    assert len(listed(objects(f"zip:{tmp_path}/a.zip"))) == shown
+
+
+def test_deeply_nested_names_are_listed_page_by_page(tmp_path: Path) -> None:
+    write_raw(tmp_path / "a.zip", [(b"%d/" % n + b"d/" * 500 + b"x", 0, b"", 0) for n in range(1_000)])
+    source = objects(f"zip:{tmp_path}/a.zip")
+    began = time.process_time()
+    page, after = source.page(None, 100)
+    assert len(page) == 100
+    assert len(source.page(after, 100)[0]) == 100
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("size", [1 << 40, (1 << 64) - 1])
+def test_sizes_of_zip64_that_are_lies_are_told(tmp_path: Path, size: int) -> None:
+    extra = struct.pack("<2H2Q", 1, 16, size, 10)
+    write_raw(
+        tmp_path / "a.zip",
+        [(b"bomb", zipfile.ZIP_DEFLATED, zeros(zipfile.ZIP_DEFLATED, 1 << 20), 0xFFFFFFFF)],
+        extra=extra,
+    )
+    source = objects(f"zip:{tmp_path}/a.zip")
+    with pytest.raises(InvalidArgument):
+        source.read("zip://a.zip/bomb")
 
 
 def test_what_lies_behind_the_bound_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +297,7 @@ def test_an_archive_that_is_replaced_or_gone_is_seen_as_it_is(tmp_path: Path) ->
         source.read("zip://a.zip/a")
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_windows_of_a_large_member_cost_what_they_read(tmp_path: Path, method: int) -> None:
     lines = b"".join(b"%07d fathoms\n" % number for number in range(400_000))
     source = pack(tmp_path / "a.zip", (entry("long.txt"), lines), method=method)

@@ -25,6 +25,8 @@ __all__ = ["INFLATED", "Chain", "Generation", "Inflated", "LogContent", "LogTree
 
 INFLATED = 64 << 20
 """Bytes of a compressed log that are read; what is behind them is left out, and said to be."""
+MEMBERS = 10_000
+"""Members of a compressed log that are read: one for each time that it was appended to."""
 HISTORY = 1_000
 """Rotated files of one log that are looked at, newest first."""
 SETTLING = 50  # looks at a directory in which files are being renamed, until it stays the same
@@ -134,7 +136,7 @@ class Inflated:
 def _inflate(file: IO[bytes], most: int) -> _Unpacked:
     """Inflate the members of a gzip file."""
     target = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by what is returned
-    left, data = most, b""
+    left, data, members = most, b"", 0
     machine = zlib.decompressobj(wbits=31)
     try:
         while left and (data := data or file.read(1 << 16)):
@@ -142,6 +144,9 @@ def _inflate(file: IO[bytes], most: int) -> _Unpacked:
             data = machine.unconsumed_tail
             if machine.eof:
                 data, machine = machine.unused_data, zlib.decompressobj(wbits=31)
+                members += 1
+                if members == MEMBERS:  # empty ones cost time, and add nothing that would reach a bound
+                    return _Unpacked(target, True)
     except zlib.error:
         return _Unpacked(target, True)
     return _Unpacked(target, bool(data or not left))

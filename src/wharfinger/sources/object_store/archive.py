@@ -1,7 +1,7 @@
 """Members of a ZIP archive: listed from its directory, inflated in a stream that never gives more than was declared.
 
-What an archive says of itself is not trusted: names that lead out of it, links and devices are withheld; its directory,
-the bytes inflated for one member and the ratio of their sizes are bounded.
+What an archive says of itself is not trusted: names that lead out of it, links, devices and members that share bytes
+are withheld; its directory, the bytes inflated for one member and the ratio of their sizes are bounded.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import struct
 import threading
 import time
 import zipfile
@@ -27,7 +28,13 @@ from wharfinger.sources.windows import Content
 __all__ = ["DIRECTORY", "INFLATED", "RATIO", "ZipStore"]
 
 DIRECTORY = 32 << 20
-"""Bytes of an archive's directory that are read: some 300,000 members."""
+"""Bytes of an archive's directory that are read."""
+MEMBERS = 300_000
+"""Entries of a directory; each takes some 600 bytes of memory, and only 46 of the file."""
+EXTRA = 4_096
+"""Bytes of what an entry adds to its name; `zipfile` takes time quadratic in them."""
+NAME = 1_024
+"""Bytes of a member's name, as of a key of S3; a longer one is withheld."""
 INFLATED = 1 << 30
 """Bytes of one member that are inflated at most; what is behind them cannot be read."""
 RATIO, RATIO_FROM = 250, 16 << 20
@@ -35,7 +42,12 @@ RATIO, RATIO_FROM = 250, 16 << 20
 PIECE = 1 << 20
 STREAMS = 4  # members, and places in them, that are kept open where the last windows ended
 
+_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+"""`zipfile` inflates other methods without a bound: 861 bytes of bzip2 became 2 GiB, whatever size they declared."""
+_OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 93: "Zstandard"}
 _REGULAR = (0, stat.S_IFREG)
+_ENTRY = struct.Struct("<4s24xHHH12x")
+_HEADER = 30  # bytes before the name of a member in front of its data
 _ENCRYPTED = 0x1
 
 _Stamp = tuple[int, int, int, int]
@@ -127,7 +139,7 @@ class ZipStore:
         """How many members there are, and how many are withheld."""
         archive = self._current()
         said = many(len(archive.keys), "member")
-        return f"{said} ({archive.withheld:,} with unsafe names, or links)" if archive.withheld else said
+        return f"{said} ({archive.withheld:,} that are links, unsafe or overlapping)" if archive.withheld else said
 
     def close(self) -> None:
         """Close the archive."""
@@ -220,7 +232,10 @@ class _Member:
 
 
 class _Bounded(io.FileIO):
-    """A file of which nothing is read whole that is larger than a directory may be; closed when nobody has it."""
+    """A file whose directory is looked at before `zipfile` gets it; closed when nobody has it."""
+
+    opened = False
+    """Whether the directory has been read."""
 
     def __del__(self) -> None:
         self.close()
@@ -228,7 +243,24 @@ class _Bounded(io.FileIO):
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > DIRECTORY:
             raise ValueError(f"its directory has more than {DIRECTORY >> 20} MiB")
-        return super().read(-1 if size is None else size) or b""
+        data = super().read(-1 if size is None else size) or b""
+        if not self.opened and data.startswith(b"PK\x01\x02"):
+            _check_directory(data)
+        return data
+
+
+def _check_directory(data: bytes) -> None:
+    at = count = 0
+    while at + _ENTRY.size <= len(data):
+        mark, name, extra, comment = _ENTRY.unpack_from(data, at)
+        count += 1
+        if mark != b"PK\x01\x02":
+            return  # `zipfile` says what is wrong with it
+        if extra > EXTRA:
+            raise ValueError(f"an entry of its directory has more than {EXTRA:,} bytes of extra data")
+        if count > MEMBERS:
+            raise ValueError(f"it has more than {MEMBERS:,} members")
+        at += _ENTRY.size + name + extra + comment
 
 
 def _opened(path: str) -> _Archive:
@@ -241,22 +273,42 @@ def _opened(path: str) -> _Archive:
     except BaseException:
         file.close()
         raise
-    members = {info.filename: info for info in archive.infolist() if not info.is_dir() and _safe(info)}
+    file.opened = True
+    alone = _without_overlaps(archive.infolist())
+    members = {info.filename: info for info in alone if not info.is_dir() and _safe(info)}
     directories = sum(info.is_dir() for info in archive.infolist())
     withheld = len(archive.infolist()) - directories - len(members)
     return _Archive(_stamp(status), archive, sorted(members), members, withheld)
+
+
+def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
+    """Those that share no bytes with another: what is packed once and listed a thousand times is a bomb."""
+    ordered = sorted(members, key=lambda one: one.header_offset)
+    shared: set[int] = set()
+    furthest, end = 0, 0
+    for at, member in enumerate(ordered):
+        if member.header_offset < end:
+            shared |= {at, furthest}
+        ends = member.header_offset + _HEADER + len(member.orig_filename) + member.compress_size
+        if ends > end:
+            furthest, end = at, ends
+    return [member for at, member in enumerate(ordered) if at not in shared]
 
 
 def _safe(member: zipfile.ZipInfo) -> bool:
     """Whether a member is a regular file with a name that stays inside, whatever is unpacked where."""
     kind = stat.S_IFMT(member.external_attr >> 16)
     name = member.filename
-    return kind in _REGULAR and served(name) and "\\" not in name and name[1:2] != ":"
+    safe = served(name) and "\\" not in name and name[1:2] != ":" and len(name.encode()) <= NAME
+    return kind in _REGULAR and safe
 
 
 def _check(key: str, member: zipfile.ZipInfo) -> None:
     if member.flag_bits & _ENCRYPTED:
         raise UnreadableObject(f"{key} is encrypted, and no password can be given here: unpack it.")
+    if member.compress_type not in _METHODS:
+        how = _OTHER_METHODS.get(member.compress_type, f"method {member.compress_type}")
+        raise UnreadableObject(f"{key} is compressed by {how}, and only deflate is read: unpack it, or pack it anew.")
     if member.file_size > max(RATIO_FROM, RATIO * max(member.compress_size, 1)):
         raise UnreadableObject(
             f"{key} declares {member.file_size:,} bytes made of {member.compress_size:,}, which is how an archive is "
