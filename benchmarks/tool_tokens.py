@@ -19,7 +19,7 @@ from wharfinger.cli.doctor.offer import tokens
 from wharfinger.server.source import Source
 from wharfinger.sources.mirror_tools import mirrors
 
-MOST = 1_500
+MOST = 1_000
 """What all of them together may cost."""
 
 

@@ -37,7 +37,10 @@ def test_reading_gives_text_pictures_and_whatever_else(ask: Ask, source: Folder,
     assert call(ask, "read_resource", uri=f"{source.uri}/harbours/north/buoy.png")[1] == [
         t.ImageContent(data=b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", mime_type="image/png")
     ]
-    (zipped,) = call(ask, "read_resource", uri=f"{source.uri}/a.zip")[1]
+    assert call(ask, "read_resource", uri=f"{source.uri}/a.zip")[1] == [
+        t.TextContent(text="This is application/zip, 5 bytes: call read_resource with binary=true to get it.")
+    ]
+    (zipped,) = call(ask, "read_resource", uri=f"{source.uri}/a.zip", binary=True)[1]
     assert isinstance(zipped, t.EmbeddedResource)
     assert (zipped.resource.mime_type, zipped.resource.blob) == ("application/zip", b"PK\x03\x04\xff")
 
@@ -49,11 +52,18 @@ def test_a_directory_is_read_as_its_listing_once(ask: Ask, source: Folder) -> No
     assert blocks[0].text.startswith("charts/harbours/ holds 1 folder and 1 file.")
 
 
+def following(blocks: list[t.ContentBlock]) -> str:
+    """The URI by which an answer says how to go on; empty if that is all."""
+    assert all(isinstance(block, t.TextContent) for block in blocks)
+    last = blocks[-1] if len(blocks) > 1 else None
+    return last.text.partition("o go on, read ")[2].strip("]\n") if isinstance(last, t.TextContent) else ""
+
+
 @pytest.mark.parametrize("lines", [1, 400])
 def test_a_long_text_is_read_in_windows_that_are_linked(
     ask: Ask, source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch, lines: int
 ) -> None:
-    """Joined, what the links lead to is the whole; also where it is one line."""
+    """Joined, what the URIs lead to is the whole; also where it is one line."""
     monkeypatch.setattr(reading, "WINDOW", 1_000)
     whole = "".join(f"{'x' * 2_000}{number}{'' if lines == 1 else chr(10)}" for number in range(400))
     (charts / "long.txt").write_text(whole)
@@ -63,19 +73,16 @@ def test_a_long_text_is_read_in_windows_that_are_linked(
         _, blocks = call(ask, "read_resource", uri=uri)
         assert isinstance(blocks[0], t.TextContent)
         read.append(blocks[0].text)
-        uri = blocks[1].uri if len(blocks) > 1 and isinstance(blocks[1], t.ResourceLink) else ""
+        uri = following(blocks)
     assert len(read) > 2
     assert "".join(read) == whole
 
 
-def test_the_link_to_what_follows_says_how_much_was_read(ask: Ask, source: Folder, charts: Path) -> None:
+def test_what_follows_is_named_with_how_much_was_read(ask: Ask, source: Folder, charts: Path) -> None:
     (charts / "long.txt").write_text("a line of the log\n" * 20_000)
     _, blocks = call(ask, "read_resource", uri=f"{source.uri}/long.txt")
-    link = blocks[1]
-    assert isinstance(link, t.ResourceLink)
-    assert link.uri == f"{source.uri}/long.txt?lines=2001-"
-    assert link.title == "What follows"
-    assert link.description
+    assert following(blocks) == f"{source.uri}/long.txt?lines=2001-"
+    assert "lines 1-2,000" in blocks[1].text
 
 
 def test_a_part_is_read_by_its_own_uri(ask: Ask, source: Folder) -> None:

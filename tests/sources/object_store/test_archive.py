@@ -168,7 +168,9 @@ def test_a_bomb_with_a_false_size_is_never_inflated_in_memory(tmp_path: Path, me
     assert memory_of(READ, str(tmp_path / "a.zip")) < 64
 
 
-@pytest.mark.parametrize(("method", "named"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "LZMA"), (98, "method 98")])
+@pytest.mark.parametrize(
+    ("method", "named"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "LZMA"), (98, "method 98")]
+)
 def test_a_method_that_cannot_be_bounded_is_told(tmp_path: Path, method: int, named: str) -> None:
     write_raw(tmp_path / "a.zip", [(b"bomb", method, b"x", 1)])
     with pytest.raises(InvalidArgument, match=f"bomb is compressed by {named}, and only deflate is read"):

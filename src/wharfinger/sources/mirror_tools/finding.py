@@ -34,7 +34,9 @@ class Answer(Protocol):
     def cut(self) -> str: ...
 
 
-async def search(query: str, ctx: Context[Any], source: str = "", type: str = "", path: str = "") -> t.CallToolResult:
+async def search(
+    query: str, ctx: Context[Any], source: str = "", type: str = "", path: str = "", links: bool = False
+) -> t.CallToolResult:
     """Search the names and the text of everything this server publishes; use `fetch` with an id to read a result.
 
     Args:
@@ -42,6 +44,7 @@ async def search(query: str, ctx: Context[Any], source: str = "", type: str = ""
         source: Only in the source of this name.
         type: Only this MIME type, or family such as `image`.
         path: Only paths that begin so, or fit a pattern such as `*.md`.
+        links: Also send a `resource_link` for each result.
     """
     try:
         hits = await ctx.search(query, RESULTS, source=source, type=type, path=path)
@@ -50,7 +53,7 @@ async def search(query: str, ctx: Context[Any], source: str = "", type: str = ""
     found: dict[str, Any] = {"results": [_result(hit) for hit in hits]}
     if hits.cut:
         found["note"] = hits.cut
-    return as_json(found, *map(_link, hits))
+    return as_json(found, *(map(_link, hits) if links else ()))  # AutoGen, Semantic Kernel and LangChain fail on them
 
 
 async def query(statement: str, ctx: Context[Any], source: str = "") -> t.CallToolResult:
@@ -80,7 +83,7 @@ def queried(sources: Any) -> list[Source]:
 
 
 def _result(hit: Hit) -> dict[str, str]:
-    """A hit as ChatGPT's connectors expect it; `text` is for hosts that show no links."""
+    """A hit as ChatGPT's connectors expect it; `text` is the line that shows it."""
     shown = {"id": hit.uri, "title": hit.title, "url": hit.uri}
     return shown | ({"text": hit.snippet} if hit.snippet else {})
 

@@ -31,24 +31,22 @@ class Document(msgspec.Struct, kw_only=True):
     metadata: dict[str, str]
 
 
-async def read_resource(uri: str, ctx: Context[Any]) -> t.CallToolResult:
+async def read_resource(uri: str, ctx: Context[Any], binary: bool = False) -> t.CallToolResult:
     """Read one resource: text, an image, the listing of a folder.
 
-    Of what is long comes the first part, and a link to the next.
+    Of what is long comes the first part, and the URI of the next.
 
     Args:
         uri: URI as listed or found; of a file, `?lines=1-200` or `?tail=200` behind it reads a part.
+        binary: Also return sound and other data, as blocks that few hosts take.
     """
     contents = await read(ctx, uri)
     if len(contents[0].text or "") > WINDOW and "?" not in uri:
         contents = await _first_window(ctx, uri) or contents
-    blocks = [block for content in contents if not _meta(content, SUMMARY) for block in _blocks(content)]
+    blocks = [block for content in contents if not _meta(content, SUMMARY) for block in _blocks(content, binary)]
     said = {_meta(content, NEXT): content.text or "" for content in contents if _meta(content, SUMMARY)}
     following = dict.fromkeys(str(then) for content in contents if (then := _meta(content, NEXT)))
-    blocks += [
-        t.ResourceLink(uri=then, name="next", title="What follows", description=said.get(then) or "Read it to go on.")
-        for then in following
-    ]
+    blocks += [t.TextContent(text=said.get(then) or f"[To go on, read {then}]") for then in following]
     return t.CallToolResult(content=blocks)
 
 
@@ -83,13 +81,16 @@ async def _first_window(ctx: Context[Any], uri: str) -> list[t.ResourceContents]
     return contents if _meta(contents[0], NEXT) else None
 
 
-def _blocks(content: t.ResourceContents) -> list[t.ContentBlock]:
+def _blocks(content: t.ResourceContents, binary: bool) -> list[t.ContentBlock]:
     if content.text is not UNSET:
         text, note = _clip(content.text)
         return [t.TextContent(text=part) for part in ((text, f"This is {note}.") if note else (text,))]
     blob, kind = content.blob or b"", content.mime_type or ""
     if kind.startswith("image/"):
         return [t.ImageContent(data=blob, mime_type=kind)]
+    if not binary:
+        said = f"This is {kind or 'data'}, {len(blob):,} bytes: call read_resource with binary=true to get it."
+        return [t.TextContent(text=said)]
     if kind.startswith("audio/"):
         return [t.AudioContent(data=blob, mime_type=kind)]
     return [t.EmbeddedResource(resource=content)]
