@@ -47,6 +47,7 @@ def test_a_command_is_shown_without_its_secrets(argv: list[str], shown: str | No
         (f"https://h/x?a=1&sig={SECRET}&b=2#f", "https://h/x?a=1&b=2#f"),
         (f"Authorization: Bearer {SECRET}", "Authorization: Bearer ***"),
         (f"password={SECRET} failed", "password=*** failed"),
+        (f"Cannot start server --token {SECRET} --password '{SECRET} x': gone", None),
         ("password: too short; the token = count is 5", "password: too short; the token = *** is 5"),
         ("There is no folder /srv/docs.", "There is no folder /srv/docs."),
     ],
@@ -61,7 +62,7 @@ def test_a_message_is_shown_without_its_secrets(text: str, shown: str | None) ->
 @pytest.mark.parametrize(
     "piece",
     ["sqlite://a:", "?token=", "https://a:b", "a=", "password=", "password='", 'token="', "://", "a", "eyJaaaaaaaa.",
-     "bearer ", "@", "&key=x", "-", "sk-", '"password":'],
+     "bearer ", "@", "&key=x", "-", "--token ", " --token '", "sk-", '"password":'],
 )  # fmt: skip
 def test_redacting_takes_time_linear_in_the_text(piece: str) -> None:
     """A megabyte takes well below a second; what is quadratic takes minutes."""

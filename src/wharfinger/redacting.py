@@ -34,6 +34,10 @@ _ASSIGNED = re.compile(
     r"((?:bearer|basic|token)\s{1,4}+[^\s\"',;&}]++|\"[^\"]*+\"|'[^']*+'|[^\s\"',;&}]++)",
     re.IGNORECASE,
 )
+_OPTION_VALUE = re.compile(
+    r"(?<!\S)(['\"]?--)([A-Za-z0-9][A-Za-z0-9_.-]*+)(\s{1,4}+)"
+    r"(?:\"[^\"]*+\"|'[^']*+'|[^\s\"'-]\S*?(?=[,.;:]?(?:\s|\Z)))"
+)
 _BEARER = re.compile(r"\b(bearer|basic)( {1,4}+)[A-Za-z0-9._~+/=-]{8,}+", re.IGNORECASE)
 _HEADER = re.compile(r"((?:-{1,2}\w{1,64}+=)?([A-Za-z0-9_-]{1,128}+)):").match
 _OPTION = re.compile(r"--?([A-Za-z0-9][A-Za-z0-9_.-]{0,127}+)(=)?").match
@@ -90,11 +94,16 @@ def _without_query(rest: str) -> str:
 
 def redacted_text(text: str) -> str:
     """A message without the passwords and tokens that can be told by their names or forms."""
-    return _TOKEN.sub(HIDDEN, _BEARER.sub(rf"\1\2{HIDDEN}", _ASSIGNED.sub(_hide_value, redacted(text))))
+    text = _OPTION_VALUE.sub(_hide_option, _ASSIGNED.sub(_hide_value, redacted(text)))
+    return _TOKEN.sub(HIDDEN, _BEARER.sub(rf"\1\2{HIDDEN}", text))
 
 
 def _hide_value(found: re.Match[str]) -> str:
     return f"{found[1]}{found[2]}{HIDDEN}" if _is_secret(found[1]) else found[0]
+
+
+def _hide_option(found: re.Match[str]) -> str:
+    return f"{found[1]}{found[2]}{found[3]}{HIDDEN}" if _is_secret(found[2]) else found[0]
 
 
 def redacted_command(argv: Sequence[str]) -> str:

@@ -54,6 +54,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("screen:", "screen:", None),
         ("space=command:df --output=target", "command:LINE", "space"),
         ("command:df --output=target", "command:LINE", None),
+        ("everything=mcp:npx -y server-everything", "mcp:LINE", "everything"),
         ("https://host.test/mcp?a=b", "https://HOST/mcp", None),
     ],
 )
@@ -122,6 +123,8 @@ def test_a_file_is_told_with_its_word(name: str, word: str, here: Path) -> None:
 def test_a_command_must_be_allowed(here: Path) -> None:
     with pytest.raises(UnusableSource, match="add --allow-command"):
         make_sources(["command:df -h"])
+    with pytest.raises(UnusableSource, match="mcp:LINE runs a program, which must be allowed: add --allow-command"):
+        make_sources(["mcp:df -h"])
     with pytest.raises(UnusableSource, match="needs a command line"):
         make_sources(["command: "], {"allow_command": True})
     with pytest.raises(UnusableSource, match="no command line"):
@@ -186,9 +189,12 @@ def test_a_password_is_never_shown(url: str, shown: str | None) -> None:
     assert redacted(without) == without
 
 
-@pytest.mark.parametrize("word", ["command:df --token hunter2 -h", "command:df 'x --token=hunter2"])
+@pytest.mark.parametrize(
+    "word", ["command:df --token hunter2 -h", "command:df 'x --token=hunter2", "mcp:df --token hunter2"]
+)
 def test_a_command_is_shown_without_the_passwords_of_its_arguments(word: str) -> None:
     assert "hunter2" not in shown_word(parse_word(word))
+    assert "hunter2" not in absolute_word(parse_word(word))
     with pytest.raises(UnusableSource) as caught:
         make_sources([word])
     assert "hunter2" not in str(caught.value)

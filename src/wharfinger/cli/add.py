@@ -174,11 +174,11 @@ def publishable(ctx: click.Context, word: str) -> tuple[str, str]:
     """Read a word of `serve`; its label, and the word with absolute paths. What is a path must be there."""
     from wharfinger.redacting import has_password
     from wharfinger.sources.labels import split_label
-    from wharfinger.sources.words import FILES, absolute_word, parse_word, short_name
+    from wharfinger.sources.words import FILES, absolute_word, parse_word, short_name, shown_word
 
     asked = parse_word(word)
     if asked.kind.needs:
-        raise click.UsageError(f"{word}: give the whole command: `-- wharfinger serve --stdio …`.", ctx)
+        raise click.UsageError(f"{shown_word(asked)}: give the whole command: `-- wharfinger serve --stdio …`.", ctx)
     if has_password(word):
         how = asked.kind.secret or "what its library reads"
         raise click.UsageError(f"Leave the password out of {absolute_word(asked)}: give it by {how} (--env).", ctx)

@@ -31,6 +31,7 @@ What a WORD may be; `name=WORD` chooses what it is called in URIs:
   system:  screen:                this machine
   'command:df -h'                 what a command prints, with --allow-command
   https://host/mcp                another server's resources
+  'mcp:npx -y some-server'        those of a server that a command starts, with --allow-command
 
 \b
 Examples:
@@ -52,7 +53,7 @@ Examples:
 @click.option("--hidden", is_flag=True, help="Publish hidden files too (never keys and credentials).")
 @click.option("--max-size", metavar="SIZE", help="Read larger files in windows only, for example 64MiB.")
 @click.option("--absolute-uris", is_flag=True, help="Name files by their absolute path: for a host on this machine.")
-@click.option("--allow-command", is_flag=True, help="Run the commands of command: words.")
+@click.option("--allow-command", is_flag=True, help="Run the commands of command: and mcp: words.")
 @click.option("--every", type=float, metavar="SECONDS", help="Run commands anew so often, while somebody watches them.")
 @click.option("--allow-private", is_flag=True, help="Connect to servers on this machine and in private networks.")
 @click.option("--allow-query", is_flag=True, help="Offer a tool that queries the databases (read-only).")

@@ -121,13 +121,12 @@ def _items(value: Any) -> Sequence[str]:
 
 def left_out(made: Sequence[Made]) -> str:
     """Say how what the card does not show is to be given, passwords and environment; empty where there is none."""
-    from wharfinger.redacting import has_password
-    from wharfinger.sources.words import shown_word
+    from wharfinger.sources.words import hides_secret, shown_word
 
     told = [
         f"the password of {shown_word(one.asked)} is left out: give it by {one.asked.kind.secret or 'its library'}"
         for one in made
-        if has_password(one.asked.word)
+        if hides_secret(one.asked)
     ]
     begins = tuple(one.asked.kind.environment for one in made if one.asked.kind.environment)
     needed = sorted(name for name in os.environ if name.startswith(begins)) if begins else ()

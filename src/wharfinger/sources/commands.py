@@ -31,7 +31,7 @@ from wharfinger.sources.polling import Polling
 from wharfinger.sources.versions import digest
 from wharfinger.sources.windows import ENCODING, remark
 
-__all__ = ["EXIT", "TIMEOUT", "Command", "Run", "command"]
+__all__ = ["EXIT", "TIMEOUT", "Command", "Run", "command", "find_program", "split_command"]
 
 EXIT = "wharfinger/exit"
 """In `_meta` of the contents: `code` (negative for a signal, None where it was ended), `cut`, and `seconds`."""
@@ -81,19 +81,34 @@ def command(
     Raises:
         UnusableSource: there is no such program or folder, or a number is out of bounds.
     """
-    parts = _split(argv)
+    parts = split_command(argv)
     if not timeout > 0 or max_bytes < 1 or (every is not None and every < FASTEST):
         raise UnusableSource(f"timeout and max_bytes must be positive, and every at least {FASTEST:g} s.")
+    program, place = find_program(parts, cwd)
+    return Command([program, *parts[1:]], parts, label, every, timeout, max_bytes, place)
+
+
+def find_program(parts: Sequence[str], cwd: str | os.PathLike[str] | None) -> tuple[str, str]:
+    """The paths of a command's program, and of the folder in which it runs.
+
+    Raises:
+        UnusableSource: there is no such program or folder.
+    """
     place = os.path.realpath(os.fsdecode(os.fspath(cwd)) if cwd is not None else os.curdir)
     if not os.path.isdir(place):
         raise UnusableSource(f"There is no folder {place} to run {parts[0]} in.")
     program = os.path.join(place, parts[0]) if os.sep in parts[0] else shutil.which(parts[0])
     if not program or not os.access(program, os.X_OK) or os.path.isdir(program):
         raise UnusableSource(f"There is no program {parts[0]!r} here: give its path, or see that it is in PATH.")
-    return Command([program, *parts[1:]], parts, label, every, timeout, max_bytes, place)
+    return program, place
 
 
-def _split(argv: str | Sequence[str]) -> list[str]:
+def split_command(argv: str | Sequence[str]) -> list[str]:
+    """The program and its arguments; a text is split as a shell would split it.
+
+    Raises:
+        UnusableSource: it cannot be split, or there is no program in it.
+    """
     try:
         parts = shlex.split(argv) if isinstance(argv, str) else list(argv)
     except ValueError as error:

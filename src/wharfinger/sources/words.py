@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wharfinger import sources
-from wharfinger.redacting import redacted, redacted_command, redacted_text
+from wharfinger.redacting import has_password, redacted, redacted_command, redacted_text
 from wharfinger.server.source import Source, UnusableSource
 from wharfinger.sources.labels import free, split_label
 
@@ -24,6 +24,7 @@ __all__ = [
     "Kind",
     "Made",
     "absolute_word",
+    "hides_secret",
     "make_sources",
     "parse_word",
     "short_name",
@@ -45,7 +46,7 @@ def _line(scheme: str, rest: str) -> list[str]:
     except ValueError as error:
         raise UnusableSource(f"{scheme}: is followed by no command line: {error}.") from None
     if not argv:
-        raise UnusableSource("command: needs a command line, such as 'command:df -h'.")
+        raise UnusableSource(f"{scheme}: needs a command line, such as 'command:df -h'.")
     return argv
 
 
@@ -102,6 +103,7 @@ FILES = Kind(
 """A folder, which has no scheme."""
 
 _PGPASSWORD = "the variable PGPASSWORD"
+_BY_ENVIRONMENT = "a file that the program reads"
 
 KINDS: tuple[Kind, ...] = (
     Kind("git:PATH", "a git repository", "git", ("git",), _rest, _absolute_path),
@@ -168,6 +170,16 @@ KINDS: tuple[Kind, ...] = (
         _line,
         takes=("every",),
         needs="allow_command",
+        secret=_BY_ENVIRONMENT,
+    ),
+    Kind(
+        "mcp:LINE",
+        "the resources of an MCP server that a command starts (with --allow-command)",
+        "upstream",
+        ("mcp",),
+        _line,
+        needs="allow_command",
+        secret=_BY_ENVIRONMENT,
     ),
     Kind(
         "https://HOST/mcp",
@@ -232,7 +244,10 @@ def parse_word(argument: str) -> Asked:
 def absolute_word(asked: Asked) -> str:
     """The same word, with its label, for a program that starts in another folder; without a password."""
     scheme, rest = asked.scheme, asked.rest
-    word = redacted(asked.kind.absolute(scheme, rest)) if scheme else os.path.abspath(os.path.expanduser(rest))
+    if scheme and hides_secret(asked):
+        asked = asked._replace(rest=shown_word(asked).partition(":")[2])
+        rest = asked.rest
+    word = asked.kind.absolute(scheme, rest) if scheme else os.path.abspath(os.path.expanduser(rest))
     return f"{asked.label}={word}" if asked.label is not None else word
 
 
@@ -242,6 +257,16 @@ def short_name(asked: Asked) -> str:
         return asked.label or asked.scheme
     fixed = re.split(r"[*?\[]", redacted(asked.rest))[0].rstrip("/")
     return os.path.basename(os.path.abspath(fixed)).partition(".")[0] or asked.scheme
+
+
+def hides_secret(asked: Asked) -> bool:
+    """Whether there is something in the word that is not shown."""
+    if asked.kind.given is not _line:
+        return has_password(asked.word)
+    with contextlib.suppress(UnusableSource):
+        argv = _line(asked.scheme, asked.rest)
+        return redacted_command(argv) != shlex.join(argv)
+    return redacted_text(asked.word) != asked.word
 
 
 def shown_word(asked: Asked) -> str:

@@ -6,9 +6,11 @@ Refuses to know who asks: what goes to the other server is what its own headers 
 from __future__ import annotations
 
 import logging
+import os
+import re
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,8 +22,10 @@ from wharfinger.client import Client, Retry
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound, WharfingerError
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri_template import UriTemplate
+from wharfinger.redacting import redacted_command
 from wharfinger.server.mime import DIRECTORY, TEXT
 from wharfinger.server.source import Changed, Document, Hit, Hits, Source, UnusableSource, version_of
+from wharfinger.sources.commands import find_program, split_command
 from wharfinger.sources.file_uri import quote
 from wharfinger.sources.upstream_server.following import Following
 from wharfinger.sources.upstream_server.known import Known, is_uri
@@ -44,63 +48,101 @@ SEARCHED = 2.0
 """Seconds of one search."""
 OPENED = 10.0
 """Seconds for finding out what the server speaks."""
+STARTED = 60.0
+"""Seconds for starting a command, which may have to be downloaded before (`npx`, `uvx`)."""
 SKILLS = "io.modelcontextprotocol/skills"
 """The extension whose `directoryRead` says that directories can be read."""
+_RUNNERS = frozenset({"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"})
+_NAME = re.compile(r"[\w.@-]{1,64}").fullmatch  # and no code, as after `python -c`
+_WORDS_OF_RUNNERS = frozenset({"dlx", "exec", "run", "tool", "x"})
 ITS_OWN = "io.modelcontextprotocol/"
 """Members of a result's `_meta` that speak of one connection: who answers, and for which request."""
 
 
 def upstream(
-    url: str,
+    target: str | Sequence[str],
     *,
     label: str | None = None,
     allow_private: bool = False,
     headers: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
     timeout: float = 30.0,
     revision: str | None = None,
 ) -> Upstream:
     """Publish another server's resources: `server.include(upstream("https://harbour.example/mcp"))`.
 
+    A command is started when the server starts, spoken to over stdio, and started again after it ended.
+
     Args:
-        url: Its address (Streamable HTTP, or HTTP+SSE of 2024-11-05).
-        label: What it is called in errors and where a search is narrowed; its host by default.
-        allow_private: Also connect to this machine and to private networks.
-        headers: Sent with each request to it. Nothing of who asks here is.
+        target: Its address (Streamable HTTP, or HTTP+SSE of 2024-11-05); or the command that starts it, as a list:
+            `["python", "server.py"]`.
+        label: What it is called in errors and where a search is narrowed; its host or its program's name by default.
+        allow_private: Also connect to this machine and to private networks (a URL).
+        headers: Sent with each request to it (a URL). Nothing of who asks here is.
+        env: Variables of a command, besides the few that every program needs; nothing else of this process's.
+        cwd: The folder in which a command runs; the current one by default.
         timeout: Seconds that one of its answers may take.
         revision: The revision of the protocol to speak with it; found out by default.
 
     Raises:
-        UnusableSource: it is no http(s) URL, or at a private address.
+        UnusableSource: it is no http(s) URL, or at a private address; there is no such program or folder; or an option
+            is given that is not for this kind of target.
     """
+    if isinstance(target, str):
+        if env is not None or cwd is not None:
+            raise UnusableSource("env= and cwd= are for a command, given as a list: a URL takes headers=.")
+        name, place = _address(target, allow_private)
+        options: dict[str, Any] = {"headers": headers, "open_timeout": min(OPENED, timeout)}
+        options["reaches"] = None if allow_private else is_public
+        reached: str | list[str] = target
+    else:
+        if headers is not None or allow_private:
+            raise UnusableSource("headers= and allow_private= are for a URL: a command takes env= and cwd=.")
+        parts = split_command(target)
+        program, folder = find_program(parts, cwd)
+        name, place = _program_name(parts), redacted_command(parts)
+        options = {"env": env, "cwd": folder, "open_timeout": STARTED}
+        reached = [program, *parts[1:]]
+
+    def client() -> Client:
+        return Client(
+            reached,
+            revision=revision,
+            timeout=timeout,
+            retry=Retry(attempts=2),
+            limits=Limits(message=ANSWER, depth=128),
+            cache=False,
+            validate=False,
+            **options,
+        )
+
+    return Upstream(client, label or name, place, timeout)
+
+
+def _address(url: str, allow_private: bool) -> tuple[str, str]:
+    """What a server at a URL is called, and its address without what is secret."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
         parts, host, port = urlsplit(""), "", None
     if parts.scheme not in ("http", "https") or not host:
-        raise UnusableSource("An upstream is a URL such as https://host/mcp.")
+        raise UnusableSource("An upstream is a URL such as https://host/mcp, or a command as a list.")
     if not allow_private and (is_loopback(host) or _is_private(host)):
         raise UnusableSource(
             f"{host} is this machine or in a private network, and is not connected to: "
             "allow it by --allow-private (allow_private=True) if you mean it."
         )
-    place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return f"{host}:{port}" if port else host, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
-    def client() -> Client:
-        return Client(
-            url,
-            revision=revision,
-            headers=headers,
-            timeout=timeout,
-            open_timeout=min(OPENED, timeout),
-            reaches=None if allow_private else is_public,
-            retry=Retry(attempts=2),
-            limits=Limits(message=ANSWER, depth=128),
-            cache=False,
-            validate=False,
-        )
 
-    return Upstream(client, label or (f"{host}:{port}" if port else host), place, timeout)
+def _program_name(parts: Sequence[str]) -> str:
+    """What a command is called: its program, or what `npx`, `uvx` or an interpreter is to run."""
+    names = [os.path.splitext(os.path.basename(part))[0] for part in parts if not part.startswith("-")]
+    names = [name for name in names if name not in _WORDS_OF_RUNNERS]
+    runs = len(names) > 1 and names[0].rstrip("0123456789.") in _RUNNERS and _NAME(names[1])
+    return names[1] if runs else os.path.basename(parts[0])
 
 
 class Upstream(Source):

@@ -1,0 +1,192 @@
+"""A server that a command starts as a source: a real child process, which dies and is started again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wharfinger import Client, Server
+from wharfinger.server.source import UnusableSource
+from wharfinger.sources import files
+from wharfinger.sources.upstream_server import Upstream, upstream
+from wharfinger.sources.words import make_sources
+
+CHILD = """
+import os, sys
+from wharfinger import Server
+
+server = Server("child")
+folder = sys.argv[1]
+with open(os.path.join(folder, "pids"), "a") as file:
+    print(os.getpid(), file=file)
+
+
+@server.resource("boat://name")
+async def name():
+    "What the boat is called."
+    return open(os.path.join(folder, "name")).read() + os.environ.get("SUFFIX", "")
+
+
+@server.resource("boat://{number}/log")
+async def log(number: int):
+    return f"log of {number}"
+
+
+@server.tool
+async def rename(to: str) -> str:
+    "For tests alone."
+    return to
+
+
+server.run()
+"""
+
+
+@pytest.fixture
+def argv(tmp_path: Path) -> list[str]:
+    """The command of a server that writes down which processes it was."""
+    (tmp_path / "child.py").write_text(CHILD)
+    (tmp_path / "name").write_text("Anna")
+    return [sys.executable, str(tmp_path / "child.py"), str(tmp_path)]
+
+
+def pids(folder: Path) -> list[int]:
+    return [int(line) for line in (folder / "pids").read_text().split()] if (folder / "pids").exists() else []
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 50))
+
+
+@asynccontextmanager
+async def published(argv: list[str], *others: Any, **options: Any) -> AsyncIterator[tuple[Client, Upstream]]:
+    here = Server("here")
+    source = upstream(argv, **options)
+    for one in (source, *others):
+        here.include(one)
+    async with Client(here, cache=False) as client:
+        yield client, source
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    ends = asyncio.get_running_loop().time() + 30
+    while not await condition():
+        assert asyncio.get_running_loop().time() < ends, "it never came to be"
+        await asyncio.sleep(0.02)
+
+
+async def uris(client: Client) -> list[str]:
+    return [resource.uri for resource in await client.list_resources()]
+
+
+def test_a_command_is_listed_read_searched_and_ended_with_the_server(argv: list[str], tmp_path: Path) -> None:
+    async def test() -> None:
+        async with published(argv, env={"SUFFIX": " of Bergen"}) as (client, source):
+            assert source.name == "child"
+            assert await uris(client) == ["boat://name"]
+            assert (await client.read_resource("boat://name")).text == "Anna of Bergen"
+            assert [one.uri_template for one in await client.list_resource_templates()] == ["boat://{number}/log"]
+            assert (await client.read_resource("boat://7/log")).text == "log of 7"
+            assert [hit.uri for hit in await source.search("boat", 5)] == ["boat://name"]
+        (pid,) = pids(tmp_path)
+        assert not is_there(pid)
+
+    run(test())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGKILL")
+def test_a_command_that_is_killed_is_started_again_and_watches_go_on(argv: list[str], tmp_path: Path) -> None:
+    async def test() -> None:
+        async with published(argv) as (client, source), client.watch("boat://name") as changes:
+            assert (await client.read_resource("boat://name")).text == "Anna"
+
+            async def is_watched() -> bool:
+                return source.facts().endswith("subscribed")
+
+            await eventually(is_watched)
+            for number, name in enumerate(("Mary", "Hull"), 1):
+                (tmp_path / "name").write_text(name)
+                os.kill(pids(tmp_path)[-1], signal.SIGKILL)
+                assert (await anext(changes)).uri == "boat://name"
+
+                async def reads_on(name: str = name) -> bool:
+                    try:
+                        return (await client.read_resource("boat://name")).text == name
+                    except Exception as error:
+                        assert "cannot be reached" in str(error)
+                        return False
+
+                await eventually(reads_on)
+                assert len(pids(tmp_path)) > number
+            assert await uris(client) == ["boat://name"]
+        assert not any(map(is_there, pids(tmp_path)))
+
+    run(test())
+
+
+def test_a_command_that_ends_at_once_is_told_without_its_password_and_hides_no_other(charts: Path) -> None:
+    async def test() -> None:
+        argv = [sys.executable, "-c", "raise SystemExit('password=hunter2 is wrong')", "--token", "hunter2"]
+        async with published(argv, files(charts, label="charts")) as (client, source):
+            listed = await client.list_resources()
+            assert "file:///charts/README.md" in [resource.uri for resource in listed]
+            status = (await client.read_resource(source.status)).text
+            assert "cannot be reached" in status
+            assert "hunter2" not in f"{status}{listed}{source!r}{source.facts()}"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        ([sys.executable, "-m", "this"], "this"),
+        (["sh", "x"], "sh"),
+        (["env", "FOO=1", "sh"], "env"),
+    ],
+)
+def test_a_command_is_called_after_what_it_runs(argv: list[str], name: str) -> None:
+    assert upstream(argv).name == name
+    assert upstream(argv, label="boat").name == "boat"
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "says"),
+    [
+        (["no-such-program"], {}, "There is no program 'no-such-program'"),
+        ([], {}, "Give a program and its arguments"),
+        (["sh"], {"cwd": "/none"}, "There is no folder /none"),
+        (["sh"], {"headers": {"A": "b"}}, "a command takes env= and cwd="),
+        (["sh"], {"allow_private": True}, "a command takes env= and cwd="),
+        ("https://host.test/mcp", {"env": {}}, "a URL takes headers="),
+        ("sh", {}, "or a command as a list"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(target: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UnusableSource, match=says):
+        upstream(target, **options)
+
+
+def test_a_word_with_a_command_is_such_a_source(argv: list[str]) -> None:
+    import shlex
+
+    ((_, source),) = make_sources([f"boat=mcp:{shlex.join(argv)}"], {"allow_command": True})
+    assert isinstance(source, Upstream)
+    assert source.name == "boat"
+    assert source.place == shlex.join(argv)
