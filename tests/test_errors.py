@@ -18,6 +18,7 @@ ON_THE_WIRE = {
     errors.InvalidParams: (-32602, 200),
     errors.InvalidArgument: (-32602, 200),
     errors.InternalError: (-32603, 200),
+    errors.HandlerFailed: (-32603, 200),
     errors.Overloaded: (-32603, 503),
     errors.HeaderMismatch: (-32020, 400),
     errors.MissingClientCapability: (-32021, 400),

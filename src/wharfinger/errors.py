@@ -8,6 +8,7 @@
     │   ├── InvalidParams                  -32602  200
     │   │   └── InvalidArgument            -32602  200   raised by authors
     │   ├── InternalError                  -32603  200
+    │   │   ├── HandlerFailed              -32603  200   a fault of the author's code: of a tool told with `isError`
     │   │   └── Overloaded                 -32603  503
     │   ├── HeaderMismatch                 -32020  400
     │   ├── MissingClientCapability        -32021  400
@@ -48,6 +49,7 @@ __all__ = [
     "ConnectionFailed",
     "ConnectionLost",
     "Declined",
+    "HandlerFailed",
     "HeaderMismatch",
     "InternalError",
     "InvalidArgument",
@@ -168,6 +170,13 @@ class InternalError(ProtocolError):
 
     code = -32603
     default_message = "Internal error: the server's log says more."
+
+
+class HandlerFailed(InternalError):
+    """A handler raised what it did not mean to tell, or took too long.
+
+    A tool's caller gets a result with `isError` instead of the error, since a model can do something about it.
+    """
 
 
 class Overloaded(InternalError):

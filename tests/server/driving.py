@@ -107,9 +107,9 @@ async def ask(
             raise no_such_method(request)
         answer = seal_result(request, await handler(request), server.stamps)
     except ProtocolError as error:
-        answer = seal_error(request, error)
+        answer = seal_error(request, error, server.stamps)
     except Exception as error:
-        answer = seal_error(request, told(error, "0"))
+        answer = seal_error(request, told(error, "0"), server.stamps)
     return json.loads(b"".join(answer) if not isinstance(answer, bytes) else answer)
 
 

@@ -419,7 +419,7 @@ async def test_errors_of_dependencies_are_told_as_those_of_the_function() -> Non
         return ""
 
     assert await call(server, "told") == "told"
-    assert "secret" not in (await call(server, "hidden"))["message"]
+    assert "Internal error (reference " in await call(server, "hidden")
     assert (await read(server, "a:missing"))["code"] == -32602
     assert (await read(server, "a:forbidden"))["message"].replace("forbidden", "missing") == (
         await read(server, "a:missing")
@@ -451,7 +451,7 @@ async def test_a_dependency_may_turn_an_error_into_another_but_hides_none() -> N
         raise KeyError
 
     assert await call(server, "turned") == "no such key"
-    assert (await call(server, "hidden"))["code"] == -32603
+    assert "Internal error (reference " in await call(server, "hidden")
     assert HAPPENED == ["swallowed"]
 
 

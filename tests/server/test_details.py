@@ -34,7 +34,8 @@ async def told(server: Server, how: str, revision: str) -> Any:
 @looped
 async def test_without_the_hook_nothing_is_told_but_a_reference(revision: str) -> None:
     answer = await told(failing(), "value", revision)
-    assert "secret" not in answer["error"]["message"]
+    assert "secret" not in str(answer)
+    assert "(reference " in answer["result"]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -42,10 +43,11 @@ async def test_without_the_hook_nothing_is_told_but_a_reference(revision: str) -
 async def test_with_the_hook_the_exception_is_told(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     server = failing()
     server.add_hook(errors_in_full)
-    error = (await told(server, "value", revision))["error"]
-    assert error["code"] == -32603
-    assert error["message"].endswith(": ValueError: the reason is secret")
-    reference = error["message"].partition("(reference ")[2].partition(")")[0]
+    result = (await told(server, "value", revision))["result"]
+    assert result["isError"] is True
+    text = result["content"][0]["text"]
+    assert text.endswith(": ValueError: the reason is secret")
+    reference = text.partition("(reference ")[2].partition(")")[0]
     assert reference in caplog.text
     assert (await told(server, "tool", revision))["result"]["content"][0]["text"] == "no berth"
     assert (await told(server, "denied", revision))["result"]["content"][0]["text"] == "not you"

@@ -234,4 +234,4 @@ async def test_bytes_count_as_what_is_sent_and_what_cannot_be_sent_is_told_by_ot
     server.add_hook(limit_size(120))
     answers = [await ask(server, "resources/read", {"uri": uri}) for uri in ("a:fits", "a:over", "a:wide")]
     assert ["result" in answer for answer in answers] == [True, False, False]
-    assert "error" in await ask(server, "tools/call", {"name": "broken"})
+    assert (await ask(server, "tools/call", {"name": "broken"}))["result"]["isError"] is True

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw
 
 from wharfinger import types as t
 from wharfinger.errors import (
+    HandlerFailed,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -25,7 +26,7 @@ from wharfinger.errors import (
 from wharfinger.protocol.handshake import Caller, Phase, Session
 from wharfinger.protocol.jsonrpc import Id, Message, encode, encode_error, encode_notification, refuse_duplicates
 from wharfinger.protocol.methods import METHODS, Method
-from wharfinger.protocol.older_content import without_unknown_blocks
+from wharfinger.protocol.older_content import with_object, without_unknown_blocks
 from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "Pieces",
     "Request",
     "Stamps",
+    "called",
+    "described",
     "input_needed",
     "no_such_method",
     "notify",
@@ -43,6 +46,7 @@ __all__ = [
     "seal_error",
     "seal_result",
     "told",
+    "tool_failure",
 ]
 
 META = "io.modelcontextprotocol/"
@@ -135,6 +139,8 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     """Whether its transport sends `types.Stored` blobs as they are read; else they are loaded first."""
     asked: Any = None
     """What the handler asked and remembers of earlier runs; made by the server for handlers that ask or tell."""
+    wraps: bool = False
+    """Whether the tool's output schema is not an object's: revisions that take only objects get `{"result": …}`."""
 
 
 def open_request(message: Message, session: Session | None, principal: str = "") -> Request:
@@ -226,7 +232,28 @@ def told(error: BaseException, reference: str) -> ProtocolError:
     """What the caller is told of an exception: deliberate errors as they are, others as a reference into the log."""
     if isinstance(error, ProtocolError) and not error.remote:
         return error
-    return InternalError(f"Internal error (reference {reference}): the server's log says more.")
+    return HandlerFailed(f"Internal error (reference {reference}): the server's log says more.")
+
+
+_OURS = __file__.rpartition("protocol")[0]
+_LIBRARIES = (_OURS, traceback.__file__.rpartition("traceback")[0], "<frozen ")
+
+
+def called(request: Request) -> str:
+    """What a request calls, for the log: the method, and the name or URI."""
+    named_by = "" if request.row is None else request.row.named_by
+    name = getattr(request.params, named_by, None) if named_by else None
+    return f"{request.method} {name!r}" if isinstance(name, str) else request.method
+
+
+def described(what: str, error: BaseException, reference: str) -> str:
+    """The first line of the log's record: what was called, and the author's line at which it failed."""
+    where = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not frame.filename.startswith(_LIBRARIES):
+            where = f" at {frame.filename}:{frame.lineno}, in {frame.name}"
+    said = "".join(traceback.format_exception_only(error)).strip()
+    return f"{what} failed{where}: {said} (reference {reference})"
 
 
 class Stamps:
@@ -274,8 +301,12 @@ def seal_result(request: Request, result: Any, stamps: Stamps) -> bytes | Pieces
         else:
             opening = stamps.opening(request, own_meta, kind)
             result = msgspec.structs.replace(result, meta=UNSET, result_type=UNSET)
-    elif request.caller.rules.unknown_blocks:
-        result = without_unknown_blocks(result, request.caller.rules.unknown_blocks)
+    else:
+        rules = request.caller.rules
+        if rules.unknown_blocks:
+            result = without_unknown_blocks(result, rules.unknown_blocks)
+        if type(result) is t.CallToolResult and result.structured_content is not UNSET:
+            result = with_object(result, always=request.wraps)
     if type(result) is t.ReadResourceResult:
         for content in result.contents:
             if content.blob is not UNSET and len(content.blob) >= LARGE:
@@ -380,15 +411,28 @@ class Pieces:
                 yield part
 
 
-def seal_error(request: Request, error: ProtocolError) -> bytes:
-    """One JSON-RPC error answer, with the code that the caller's revision has for it."""
+def tool_failure(error: HandlerFailed) -> t.CallToolResult:
+    """The result of a tool whose own code failed.
+
+    Hosts end the whole run of an agent at a JSON-RPC error, and show a result with `isError` to the model.
+    """
+    return t.CallToolResult(content=[t.TextContent(text=error.message)], is_error=True)
+
+
+def seal_error(request: Request, error: ProtocolError, stamps: Stamps) -> bytes | Pieces:
+    """One answer that says what went wrong: a JSON-RPC error with the code that the caller's revision has for it.
+
+    A tool that failed is answered with a result that has `isError`.
+    """
     if isinstance(error, URLElicitationRequired) and not request.caller.rules.url_required:
-        return encode_error(request.id, InternalError(f"A URL has to be opened first: {error.message} {error.url}"))
+        error = InternalError(f"A URL has to be opened first: {error.message} {error.url}")
+    if isinstance(error, HandlerFailed) and request.method == "tools/call":
+        return seal_result(request, tool_failure(error), stamps)
     if isinstance(error, ResourceNotFound):
         return encode_error(request.id, error, request.caller.rules.resource_not_found)
     if isinstance(error, PermissionDenied) and request.row is not None and request.row.named_by == "uri":
         # Refusing must not tell what exists: the answer is the one for what is missing (security: U02).
-        return seal_error(request, ResourceNotFound(request.params.uri))
+        return seal_error(request, ResourceNotFound(request.params.uri), stamps)
     return encode_error(request.id, error)
 
 

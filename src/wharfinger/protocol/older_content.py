@@ -1,4 +1,4 @@
-"""What becomes of blocks of content that a revision does not know: text that says what is missing, and where it is."""
+"""What older revisions get of content that they do not know: text for blocks, an object around structured values."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
+from msgspec import Raw
 
 from wharfinger import types as t
 
-__all__ = ["without_unknown_blocks"]
+__all__ = ["WRAPPED", "with_object", "without_unknown_blocks"]
+
+WRAPPED = "x-fastmcp-wrap-result"
+"""In an output schema: the value stands in `result`. FastMCP's clients and ours unwrap it again."""
 
 
 def _sound(block: t.AudioContent) -> str:
@@ -42,6 +46,20 @@ def without_unknown_blocks(result: Any, unknown: frozenset[str]) -> Any:
             ]
             return msgspec.structs.replace(result, messages=messages)
     return result
+
+
+def with_object(result: t.CallToolResult, *, always: bool) -> t.CallToolResult:
+    """The result with an object as its structured content: `{"result": …}` around all others, or `always`."""
+    structured: Any = result.structured_content
+    if isinstance(structured, Raw):
+        if not always and bytes(structured)[:1] == b"{":
+            return result
+        return msgspec.structs.replace(result, structured_content=Raw(b'{"result":%b}' % bytes(structured)))
+    if isinstance(structured, dict) and not always:
+        return result
+    if not always and msgspec.json.encode(structured)[:1] == b"{":  # a struct, for instance
+        return result
+    return msgspec.structs.replace(result, structured_content={"result": structured})
 
 
 def _told(blocks: Sequence[Any], unknown: frozenset[str]) -> list[Any] | None:

@@ -211,11 +211,11 @@ class ServerPeer:
         del self.in_flight[request.id]
         return data
 
-    def fail(self, request: Request, error: ProtocolError) -> bytes | None:
+    def fail(self, request: Request, error: ProtocolError) -> bytes | Pieces | None:
         """Seal an error and take the id out of flight; None where the request was cancelled meanwhile."""
         if self.in_flight.get(request.id) is not request:
             return None
-        data = seal_error(request, error)
+        data = seal_error(request, error, self.stamps)
         del self.in_flight[request.id]
         return data
 

@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Any
 
-from wharfinger.errors import InternalError, ProtocolError
+from wharfinger.errors import HandlerFailed, ProtocolError
 from wharfinger.server.hooks import Call, Next, transparent
 
 __all__ = ["errors_in_full"]
@@ -21,7 +21,7 @@ async def errors_in_full(call: Call, next: Next) -> Any:
     Add it with `server.add_hook(errors_in_full)`.
 
     Raises:
-        InternalError: the handler failed; the message names the exception and repeats its text.
+        HandlerFailed: the handler failed; the message names the exception and repeats its text.
     """
     try:
         return await next(call)
@@ -30,4 +30,4 @@ async def errors_in_full(call: Call, next: Next) -> Any:
             raise
         reference = os.urandom(4).hex()
         log.exception("%s failed (reference %s)", call.method, reference)
-        raise InternalError(f"Internal error (reference {reference}): {type(error).__name__}: {error}") from None
+        raise HandlerFailed(f"Internal error (reference {reference}): {type(error).__name__}: {error}") from None

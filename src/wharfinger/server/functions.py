@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from wharfinger.errors import InternalError, ResourceNotFound, URLElicitationRequired
+from wharfinger.errors import HandlerFailed, ResourceNotFound, URLElicitationRequired
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.shares import name_owner
 from wharfinger.server.arguments.remembered import remembered
@@ -176,7 +176,7 @@ class Callee:
 
         Raises:
             ResourceNotFound: a variable's text is none of its parameter's type, so there is no such resource.
-            InternalError: it took longer than its own time.
+            HandlerFailed: it took longer than its own time.
         """
         arguments = dict(values)
         for name, annotation in self._converted.items():
@@ -223,7 +223,7 @@ class Callee:
         except TimeoutError:
             if not patience.expired:  # the function's own, which says something else
                 raise
-            raise InternalError(f"The handler took longer than {seconds:g} s.") from None
+            raise HandlerFailed(f"The handler took longer than {seconds:g} s.") from None
 
     async def _with_needs(self, request: Request, arguments: dict[str, Any]) -> Any:
         """Call the function with what it depends on, which stays open until its result has been read."""

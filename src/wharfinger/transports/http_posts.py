@@ -8,11 +8,11 @@ from collections.abc import Awaitable
 from typing import Any
 
 from wharfinger.errors import InternalError
-from wharfinger.protocol.exchange import Pieces, Request, seal_error
+from wharfinger.protocol.exchange import Pieces, Request
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.http import TAKES_EVENTS, Refused
 from wharfinger.protocol.interfaces import Service
-from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.jsonrpc import Message, encode_error
 from wharfinger.protocol.peer import Batch, ServerPeer
 from wharfinger.transports.asking import Questions, report
 from wharfinger.transports.http_calls import Call, Calls
@@ -142,7 +142,7 @@ class Post:
     def answered(self, request: Request, data: bytes | Pieces | None, status: int, served: bool) -> None:
         """The request is over, without an answer where it was cancelled; `served` where that is a result."""
         batch, track = self.batch, self.track
-        lost = b"" if data is None or track is None else seal_error(request, InternalError(_TOO_LARGE))
+        lost = b"" if data is None or track is None else encode_error(request.id, InternalError(_TOO_LARGE))
         if batch is not None:
             array = batch.answered(data)
             if track is not None:  # one event for each, as soon as it is there

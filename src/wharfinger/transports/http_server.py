@@ -241,7 +241,7 @@ class HttpApp:
                     call.stream.closed = True
                 return
             answer = self._why_cancelled(call, request)
-            data, status = _sealed(request, answer), answer.http_status
+            data, status = self._sealed(request, answer), answer.http_status
             call.headers = getattr(answer, "headers", ())
         except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
             call.over = True
@@ -286,7 +286,10 @@ class HttpApp:
         answer = answer_for(request, error)
         if request is None and message is not None and message.id is not UNSET:
             answer.id = message.id
-        return _sealed(request, answer), answer.http_status, getattr(answer, "headers", ())
+        return self._sealed(request, answer), answer.http_status, getattr(answer, "headers", ())
+
+    def _sealed(self, request: Request | None, error: ProtocolError) -> bytes | Pieces:
+        return encode_error(error.id, error) if request is None else seal_error(request, error, self.service.stamps)
 
     async def _rest(self, call: Call, event: Any, receive: Receive) -> bytes:
         """The whole body, within its own limit and the budget that all unfinished ones share."""
@@ -499,10 +502,6 @@ def _shared(send: Send, origin: bytes) -> Send:
 def _fault(error: Exception) -> ProtocolError:
     """What is told when it was not a handler that failed."""
     return InternalError(answer_for(None, error).message, http_status=500)
-
-
-def _sealed(request: Request | None, error: ProtocolError) -> bytes:
-    return encode_error(error.id, error) if request is None else seal_error(request, error)
 
 
 def _with_headers(error: ProtocolError, headers: tuple[tuple[bytes, bytes], ...]) -> ProtocolError:

@@ -7,8 +7,17 @@ import logging
 import os
 from typing import Any
 
-from wharfinger.errors import InternalError, Overloaded, ProtocolError
-from wharfinger.protocol.exchange import Pieces, Request, input_needed, no_such_method, seal_error, told
+from wharfinger.errors import HandlerFailed, Overloaded, ProtocolError
+from wharfinger.protocol.exchange import (
+    Pieces,
+    Request,
+    called,
+    described,
+    input_needed,
+    no_such_method,
+    seal_error,
+    told,
+)
 from wharfinger.protocol.http import (
     LAST_EVENT,
     SESSION,
@@ -204,7 +213,7 @@ class HttpSessions:
             try:
                 self.calls.check_unread(call, data)
             except Overloaded as error:
-                return seal_error(request, error), error.http_status
+                return seal_error(request, error, self.service.stamps), error.http_status
         return data, 200
 
     def _stop(self, request: Request, *why: str) -> None:
@@ -342,7 +351,7 @@ def answer_for(request: Request | None, error: BaseException) -> ProtocolError:
     answer = told(error, reference)
     method = request.method if request else "HTTP"
     if answer is not error:
-        log.error("%s failed (reference %s)", method, reference, exc_info=error)
+        log.error("%s", described(called(request) if request else "HTTP", error, reference), exc_info=error)
         return answer
     try:
         encode_error(None, answer)
@@ -355,7 +364,7 @@ def answer_for(request: Request | None, error: BaseException) -> ProtocolError:
 def stopped(request: Request | None, why: str = "", *, limits: Limits) -> ProtocolError:
     """What the caller of a cancelled handler is told: our reason, or that the handler cancelled itself."""
     if why == "deadline":
-        return InternalError(f"The request was cancelled: it took longer than {limits.handler_time:g} s.")
+        return HandlerFailed(f"The request was cancelled: it took longer than {limits.handler_time:g} s.")
     if why == "drain":
         return Overloaded("The server is stopping.")
     return answer_for(request, RuntimeError("the handler's own task was cancelled"))

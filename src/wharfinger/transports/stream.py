@@ -11,8 +11,17 @@ from collections.abc import Awaitable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from wharfinger.errors import ConnectionLost, InternalError, Overloaded
-from wharfinger.protocol.exchange import Pieces, Request, input_needed, no_such_method, seal_error, told
+from wharfinger.errors import ConnectionLost, HandlerFailed, Overloaded
+from wharfinger.protocol.exchange import (
+    Pieces,
+    Request,
+    called,
+    described,
+    input_needed,
+    no_such_method,
+    seal_error,
+    told,
+)
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
@@ -163,7 +172,7 @@ class StreamServer(asyncio.Protocol):
         answer = told(error, reference)
         # A handler that asked when its client left is no fault of its author's.
         if answer is not error and not (self.draining and isinstance(error, ConnectionLost)):
-            log.error("%s failed (reference %s)", request.method, reference, exc_info=error)
+            log.error("%s", described(called(request), error, reference), exc_info=error)
         try:
             return self.peer.fail(request, answer)
         except Exception:  # an author's message or data that has no form on the wire: their caller still waits
@@ -177,7 +186,7 @@ class StreamServer(asyncio.Protocol):
         if request.born == LATE:
             seconds = self.service.limits.handler_time
             return self.peer.fail(
-                request, InternalError(f"The request was cancelled: it took longer than {seconds:g} s.")
+                request, HandlerFailed(f"The request was cancelled: it took longer than {seconds:g} s.")
             )
         # The handler cancelled itself: its caller still waits.
         return self.failed(request, error)
@@ -293,7 +302,7 @@ class StreamServer(asyncio.Protocol):
         size = len(data) if isinstance(data, bytes) else data.memory
         if size <= LARGE or unread.has_room(self.owner, self.service.limits.unread_total, size):
             return data
-        return seal_error(request, Overloaded(UNREAD_TOTAL))
+        return seal_error(request, Overloaded(UNREAD_TOTAL), self.peer.stamps)
 
     def pause_writing(self) -> None:
         """The reader is behind."""

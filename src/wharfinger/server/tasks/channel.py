@@ -53,6 +53,8 @@ class RunningTask:
         self.id = id
         self.key = key
         """Its place in the store."""
+        self.what = ""
+        """What was called, for the log."""
         self.share = share
         """Whose share of the running tasks it uses."""
         self.created = self.updated = time.time()

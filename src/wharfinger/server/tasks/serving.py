@@ -15,9 +15,16 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
-from wharfinger.errors import InternalError, InvalidParams, MissingClientCapability, Overloaded, StoreUnusable
+from wharfinger.errors import (
+    HandlerFailed,
+    InternalError,
+    InvalidParams,
+    MissingClientCapability,
+    Overloaded,
+    StoreUnusable,
+)
 from wharfinger.protocol import subscriptions
-from wharfinger.protocol.exchange import Caller, Request, told
+from wharfinger.protocol.exchange import Caller, Request, called, described, told, tool_failure
 from wharfinger.protocol.interfaces import Store
 from wharfinger.protocol.jsonrpc import encode, encode_error
 from wharfinger.protocol.shares import Shares
@@ -149,6 +156,7 @@ class Tasks:
         id = secrets.token_urlsafe(24)  # 192 random bits
         folder = _folder(request.caller.principal)
         task = RunningTask(id, folder + id, share, ttl=ttl, poll=self.poll, changed=self._changed)
+        task.what = called(request)
         self.running[task.key] = task
         self._shares.add(share)
         try:
@@ -250,7 +258,10 @@ class Tasks:
             reference = os.urandom(4).hex()
             answer = told(error, reference)
             if answer is not error:
-                log.error("A task failed (reference %s)", reference, exc_info=error)
+                log.error("%s", described(f"The task of {task.what}", error, reference), exc_info=error)
+            if isinstance(answer, HandlerFailed):  # a result: only protocol errors fail a task
+                task.complete(Raw(_encoded(tool_failure(answer))))
+                return
             try:
                 encode_error(None, answer)
             except Exception:  # an author's message or data that has no form on the wire

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from wharfinger.errors import InternalError, InvalidArgument
+from wharfinger.errors import HandlerFailed, InvalidArgument
 from wharfinger.sources.sql_database.catalogue import Catalogue, Table
 
 __all__ = ["BadKey", "Bounds", "Engine", "Parameters", "Refused", "Row", "Rows", "Span", "Unreachable", "too_slow"]
@@ -67,13 +67,13 @@ class Refused(InvalidArgument):
     """A statement that is not run; the message says why, and what could be."""
 
 
-class Unreachable(InternalError):
+class Unreachable(HandlerFailed):
     """The database does not answer; the message names it, without its password."""
 
 
-def too_slow(seconds: float) -> InternalError:
+def too_slow(seconds: float) -> HandlerFailed:
     """The error of a statement that reached its deadline."""
-    return InternalError(f"The database took longer than {seconds:g} s, and the statement was stopped.")
+    return HandlerFailed(f"The database took longer than {seconds:g} s, and the statement was stopped.")
 
 
 class Engine(ABC):

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from wharfinger.errors import InternalError, InvalidArgument, MissingExtra
+from wharfinger.errors import HandlerFailed, InvalidArgument, MissingExtra
 
 __all__ = ["Engine", "UnreadableTable", "literal", "path_of"]
 
@@ -62,7 +62,7 @@ class Engine:
 
         Raises:
             UnreadableTable: DuckDB cannot read the file.
-            InternalError: it took too long.
+            HandlerFailed: it took too long.
         """
         cursor = self._connection.cursor()
         timer = threading.Timer(SECONDS, cursor.interrupt)
@@ -72,7 +72,7 @@ class Engine:
             rows: list[tuple[Any, ...]] = cursor.execute(statement, list(parameters)).fetchall()
             return rows
         except self._interrupted:
-            raise InternalError(f"{name}: this took longer than {SECONDS:g} s, and was ended.") from None
+            raise HandlerFailed(f"{name}: this took longer than {SECONDS:g} s, and was ended.") from None
         except self._errors as error:
             raise UnreadableTable(f"{name} cannot be read: {_reason(str(error))}") from None
         finally:
