@@ -167,7 +167,7 @@ TOOL_ROWS: tuple[Row, ...] = (
     should("2.15-8", "2025-06-18 on: server/tools, structured content", "Structure is told as a text block too.", "yes",
            TOOLS + "test_what_a_function_without_annotation_returns", *said("tools", *ALL)),
     must("2.15-9", "2025-06-18, 2025-11-25: server/tools", "There, structured content is an object.",
-         TOOLS + "test_an_output_schema_that_is_no_object_is_for_revisions_that_take_it", *said("tools", R3, R4)),
+         TOOLS + "test_older_revisions_get_what_is_no_object_as_the_result_of_one", *said("tools", R3, R4)),
     must("2.15-10", "2026-07-28: server/tools", "There, it is any JSON value, null among them.",
          TOOLS + "test_null_is_structured_content_where_it_was_promised", *said("tools", R5)),
     must("2.15-11", "all: server/tools, security", "All inputs are validated.",

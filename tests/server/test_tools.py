@@ -17,10 +17,12 @@ import pytest
 from msgspec import UNSET
 
 from tests.server.arguments.test_headers import post
-from tests.server.driving import Wire, ask
+from tests.server.driving import ALL, Wire, ask
+from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, InvalidParams, ResourceNotFound, ToolError
 from wharfinger.protocol.exchange import Caller, Request
+from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
@@ -68,6 +70,14 @@ def tool(function: Callable[..., Any], **options: Any) -> Any:
 
 def wire(result: t.CallToolResult) -> Any:
     return msgspec.json.decode(msgspec.json.encode(result))
+
+
+def sealed(function: Callable[..., Any], revision: str) -> Any:
+    """The result of a tool as this revision gets it, without what a revision adds to every result."""
+    server = Server("test")
+    server.add_tool(function, name="it")
+    result = asyncio.run(ask(server, "tools/call", {"name": "it"}, revision))["result"]
+    return {name: value for name, value in result.items() if name not in ("resultType", "_meta")}
 
 
 def text(value: str) -> dict[str, Any]:
@@ -133,20 +143,101 @@ def test_what_a_function_without_annotation_returns(value: Any, expected: dict[s
         return value
 
     assert wire(call(f)) == expected
-    older = wire(call(f, revision="2025-11-25"))
+    older = sealed(f, "2025-11-25")
     assert older["content"] == expected["content"]
-    assert isinstance(older.get("structuredContent", {}), dict)
+    whole = expected.get("structuredContent", UNSET)
+    wrapped = whole if whole is UNSET or isinstance(whole, dict) else {"result": whole}
+    assert older.get("structuredContent", UNSET) == wrapped
 
 
-def test_an_output_schema_that_is_no_object_is_for_revisions_that_take_it() -> None:
-    def rows() -> list[Row]:
-        return [{"n": 1}]
+def maybe() -> Berth | None:
+    return Berth("Mary")
 
-    listed = tool(rows)
-    assert listed.definition.output_schema is UNSET
-    assert listed.full_definition.output_schema["type"] == "array"
-    assert wire(call(rows)) == text('[{"n":1}]') | {"structuredContent": [{"n": 1}]}
-    assert wire(call(rows, revision="2025-06-18")) == text('[{"n":1}]')
+
+def nothing() -> Berth | None:
+    return None
+
+
+def number() -> int:
+    return 3
+
+
+def rows() -> list[Row]:
+    return [{"n": 1}]
+
+
+def own() -> t.CallToolResult:
+    return t.CallToolResult(content=[t.TextContent(text="[1]")], structured_content=[1])
+
+
+WRAPPED: list[tuple[Callable[[], Any], Any]] = [
+    (maybe, {"ship": "Mary", "quay": 1}), (nothing, None), (number, 3), (rows, [{"n": 1}]), (own, [1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "value"), WRAPPED)
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+def test_older_revisions_get_what_is_no_object_as_the_result_of_one(
+    function: Callable[[], Any], value: Any, revision: str
+) -> None:
+    """Their structured content and output schemas are objects; both incumbents send this shape."""
+    assert sealed(function, revision)["structuredContent"] == {"result": value}
+    assert sealed(function, "2026-07-28")["structuredContent"] == value
+
+
+@pytest.mark.parametrize(("function", "value"), WRAPPED[:-1])
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+def test_its_output_schema_is_listed_as_it_is_sent(function: Callable[[], Any], value: Any, revision: str) -> None:
+    from wharfinger.protocol.given_schema import GivenSchema
+
+    server = Server("s")
+    server.add_tool(function)
+    (listed,) = asyncio.run(ask(server, "tools/list", {}, revision))["result"]["tools"]
+    schema = listed["outputSchema"]
+    assert (schema["type"], schema["required"], schema["x-fastmcp-wrap-result"]) == ("object", ["result"], True)
+    assert GivenSchema(schema, "it").fits({"result": value})
+    assert not GivenSchema(schema, "it").fits({"result": "text"})
+    (listed,) = asyncio.run(ask(server, "tools/list", {}))["result"]["tools"]
+    assert GivenSchema(listed["outputSchema"], "it").fits(value)
+
+
+def test_references_of_a_schema_given_by_hand_still_lead_to_the_same_place_when_it_is_wrapped() -> None:
+    from wharfinger.protocol.given_schema import GivenSchema
+
+    tree = {
+        "type": "array",
+        "items": {"anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/leaf"}, {"$ref": "#/items/anyOf/1"}]},
+        "$defs": {"leaf": {"const": 1}},
+    }
+    schema = GivenSchema(tool(lambda: [[1]], name="tree", output_schema=tree).definition.output_schema, "it")
+    assert schema.fits({"result": [[1], 1]})
+    assert not schema.fits({"result": [[2]]})
+
+
+@pytest.mark.parametrize(("function", "value"), WRAPPED)
+@pytest.mark.parametrize("revision", ALL)
+def test_our_client_gives_the_value_in_every_revision(function: Callable[[], Any], value: Any, revision: str) -> None:
+    server = Server("s")
+    server.add_tool(function, name="it")
+
+    async def run() -> None:
+        async with Client(server, revision=revision) as client:
+            assert (await client.call_tool("it")).data == value
+            await client.list_tools()
+            assert (await client.call_tool("it")).data == value
+
+    asyncio.run(run())
+
+
+def test_an_object_whose_only_member_is_called_result_stays_whole() -> None:
+    server = Server("s")
+    server.add_tool(lambda: {"result": 3}, name="it")
+
+    async def run() -> None:
+        async with Client(server, revision="2025-11-25") as client:
+            assert (await client.call_tool("it")).data == {"result": 3}
+
+    asyncio.run(run())
 
 
 def test_null_is_structured_content_where_it_was_promised() -> None:
@@ -422,8 +513,8 @@ def test_whatever_a_tool_does_is_its_calls_error_and_nobody_elses(
         async with Wire(server, revision) as wire:
             ids = [wire.put("tools/call", {"name": name}) for name in ("fine", "broken", "fine")]
             first, failed, last = [await wire.answer(id) for id in ids]
-            assert failed["error"]["code"] == -32603
-            assert "reference" in failed["error"]["message"]
+            assert failed["result"]["isError"] is True
+            assert "reference" in failed["result"]["content"][0]["text"]
             for answer in (first, last, await wire.ask("tools/call", {"name": "fine"})):
                 assert answer["result"]["content"] == [{"type": "text", "text": "fine"}]
 
@@ -438,7 +529,7 @@ def test_so_it_is_over_http(broken: Callable[[], Any]) -> None:
 
     async def run() -> None:
         status, answer = await post(server, "broken", {}, {})
-        assert (status, answer["error"]["code"]) == (200, -32603)
+        assert (status, answer["result"]["isError"]) == (200, True)
         assert (await post(server, "fine", {}, {}))[1]["result"]["content"]
 
     asyncio.run(asyncio.wait_for(run(), 20))
@@ -483,12 +574,12 @@ def test_a_list_of_blocks_may_hold_anything_else_as_json_text() -> None:
     assert [block["text"] for block in wire(call(f))["content"]] == ["x", '{"a":1}', "3", "bytes"]
 
 
-def test_a_result_of_its_own_loses_only_what_the_revision_cannot_carry() -> None:
+def test_a_result_of_its_own_is_wrapped_where_the_revision_takes_only_objects() -> None:
     def f() -> t.CallToolResult:
         return t.CallToolResult(content=[], structured_content=[1])
 
     assert wire(call(f)) == {"content": [], "structuredContent": [1]}
-    assert wire(call(f, revision="2025-11-25")) == {"content": []}
+    assert sealed(f, "2025-11-25") == {"content": [], "structuredContent": {"result": [1]}}
 
 
 def test_a_quick_call_is_told_like_any_other() -> None:
@@ -503,7 +594,6 @@ def test_a_quick_call_is_told_like_any_other() -> None:
         return Berth(str(a))
 
     assert wire(call(add, {"a": 1, "b": 2})) == text("3") | {"structuredContent": 3}
-    assert wire(call(add, {"a": 1, "b": 2}, revision="2025-06-18")) == text("3")
     assert wire(call(add, {"a": 1.0, "b": 2})) == text("3") | {"structuredContent": 3}
     assert wire(call(add, {"a": -1, "b": 2})) == text("below zero") | {"isError": True}
     assert wire(call(add, {"a": "1"})) == text(
@@ -523,7 +613,25 @@ def test_a_tool_has_a_deadline_of_its_own(revision: str) -> None:
         return a
 
     answer = asyncio.run(ask(server, "tools/call", {"name": "waits", "arguments": {"a": 1}}, revision))
-    assert answer["error"]["message"] == "The handler took longer than 0.01 s."
+    assert answer["result"]["isError"] is True
+    assert answer["result"]["content"][0]["text"] == "The handler took longer than 0.01 s."
+
+
+@pytest.mark.parametrize("revision", ALL)
+def test_the_servers_deadline_is_told_as_a_result_of_the_tool(revision: str) -> None:
+    server = Server("s", limits=Limits(handler_time=0.01))
+
+    @server.tool
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        async with Wire(server, revision) as wire:
+            result = (await wire.ask("tools/call", {"name": "waits"}))["result"]
+            assert result["isError"] is True
+            assert "it took longer than 0.01 s" in result["content"][0]["text"]
+
+    asyncio.run(asyncio.wait_for(run(), 20))
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
@@ -623,7 +731,7 @@ def test_what_tasks_of_a_group_raise_on_purpose_is_told(context: bool) -> None:
     assert (result["isError"], result["content"][0]["text"]) == (True, "The quay is taken.\nThe tide is out.")
 
 
-def test_a_fault_beside_what_is_told_is_an_internal_error() -> None:
+def test_a_fault_beside_what_is_told_is_told_as_nothing_but_a_reference() -> None:
     server = Server("s")
 
     @server.tool
@@ -631,7 +739,7 @@ def test_a_fault_beside_what_is_told_is_an_internal_error() -> None:
         raise ExceptionGroup("several", [ToolError("told"), LookupError("secret")])
 
     answer = asyncio.run(ask(server, "tools/call", {"name": "both"}))
-    assert answer["error"]["code"] == -32603
+    assert answer["result"]["isError"] is True
     assert "secret" not in str(answer)
 
 

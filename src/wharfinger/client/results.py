@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -171,7 +171,10 @@ class ToolResult(Generic[T]):
 
     def __init__(self, data: T, result: t.CallToolResult) -> None:
         self.data = data
-        """The answer as the type that was asked for; without one the structured content, else the text."""
+        """The answer as the type that was asked for; without one the structured content, else the text.
+
+        Older revisions carry a value that is not an object as `{"result": value}`; `data` is the value.
+        """
         self.result = result
         """The whole result."""
 
@@ -208,7 +211,7 @@ def data_of(result: t.CallToolResult, wanted: Any) -> Any:
     Raises:
         InvalidResponse: it is not of that type.
     """
-    structured = result.structured_content
+    structured = _plain(result)
     if wanted is UNSET:
         return text_of(result) if structured is UNSET else structured
     try:
@@ -219,6 +222,27 @@ def data_of(result: t.CallToolResult, wanted: Any) -> Any:
     except (msgspec.MsgspecError, ValueError) as error:
         name = getattr(wanted, "__name__", str(wanted))
         raise InvalidResponse(f"The tool's result is no {name}: {error}") from None
+
+
+def _plain(result: t.CallToolResult) -> Any:
+    """The structured content; of `{"result": value}` the value, if the server says that it is only wrapped.
+
+    It says so by the mark of FastMCP, or by the text, which is the value: a real object would be told whole.
+    """
+    structured = result.structured_content
+    if not isinstance(structured, dict) or structured.keys() != {"result"}:
+        return structured
+    value = structured["result"]
+    mark = {} if result.meta is UNSET else result.meta.get("fastmcp")
+    if isinstance(mark, dict) and cast("dict[str, Any]", mark).get("wrap_result") is True:
+        return value
+    text = text_of(result)
+    if isinstance(value, str) and text == value:
+        return value
+    try:
+        return value if msgspec.json.decode(text) == value else structured
+    except msgspec.MsgspecError:
+        return structured
 
 
 def _unwrapped(structured: Any, wanted: Any) -> Any:

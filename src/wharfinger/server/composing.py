@@ -325,11 +325,14 @@ def _home_of(feature: Any) -> str:
 class _MountedTool:
     """A tool of another server under another name; what it does not say itself, that tool says."""
 
-    __slots__ = ("decode", "definition", "exact", "full_definition", "function", "mount", "name", "result", "tool")
+    __slots__ = (
+        "decode", "definition", "exact", "full_definition", "function", "mount", "name", "result", "tool", "wraps",
+    )  # fmt: skip
 
     def __init__(self, mount: Mount, tool: Tool) -> None:
         self.mount = mount
         self.tool = tool
+        self.wraps = tool.wraps
         self.name = mount.prefix + tool.name
         self.definition = msgspec.structs.replace(tool.definition, name=self.name)
         self.full_definition = msgspec.structs.replace(tool.full_definition, name=self.name)

@@ -12,6 +12,7 @@ from msgspec import UNSET, Raw
 
 from wharfinger import types as t
 from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.older_content import WRAPPED
 from wharfinger.server.arguments.kinds import from_json, json_schema, to_json
 from wharfinger.server.functions import owner_of
 from wharfinger.server.media import Media
@@ -121,14 +122,24 @@ class Output:
             return self._exact if is_struct or kind in (int, bool, str) else None
         return None
 
-    def result(self, value: Any, any_structured: bool) -> t.CallToolResult:
-        """The result of `tools/call`; structured content that is no object is left out unless `any_structured`.
+    @property
+    def wraps(self) -> bool:
+        """Whether a revision that takes only objects has to wrap what is promised."""
+        return self.schema is not None and self.schema.get("type") != "object"
+
+    @property
+    def wrapped_schema(self) -> dict[str, Any] | None:
+        """The schema for revisions that take only objects."""
+        return _wrapped(self.schema) if self.schema is not None and self.wraps else self.schema
+
+    def result(self, value: Any) -> t.CallToolResult:
+        """The result of `tools/call`.
 
         Raises:
             TypeError, ValueError: the value has no form as content, or is not what was promised.
         """
         if isinstance(value, t.CallToolResult):
-            return self._own(value, any_structured)
+            return self._own(value)
         if self.schema is None:
             if value is None:
                 return t.CallToolResult(content=[])
@@ -137,9 +148,8 @@ class Output:
                 return t.CallToolResult(content=[block_of(item) for item in items])
         encoded = to_wire(value)
         self._check(value, encoded)
-        structured = any_structured or encoded[:1] == b"{"
         text = t.TextContent(text=encoded.decode())
-        return t.CallToolResult(content=[text], structured_content=Raw(encoded) if structured else UNSET)
+        return t.CallToolResult(content=[text], structured_content=Raw(encoded))
 
     def _check(self, value: Any, encoded: bytes) -> None:
         if self._given is not None:
@@ -152,16 +162,45 @@ class Output:
             except msgspec.ValidationError as error:
                 raise TypeError(f"the tool's result is not what its return annotation says: {error}") from None
 
-    def _own(self, result: t.CallToolResult, any_structured: bool) -> t.CallToolResult:
+    def _own(self, result: t.CallToolResult) -> t.CallToolResult:
         """A result that the author made; what was promised by hand is promised for it too."""
         structured = result.structured_content
         if self._given is not None and result.is_error is not True:
             if structured is UNSET:
                 raise TypeError("the tool's result has no structured_content, which its output_schema promises")
             self._check(structured, to_wire(structured))
-        if structured is UNSET or any_structured or to_wire(structured)[:1] == b"{":
-            return result
-        return msgspec.structs.replace(result, structured_content=UNSET)
+        return result
+
+
+def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of `{"result": …}` around what `schema` describes; its references still lead to the same places."""
+    root = {name: schema[name] for name in ("$schema", "$defs", "definitions") if name in schema}
+    inner = {name: value for name, value in schema.items() if name not in root}
+    if "$id" in schema:  # its references are its own
+        root, inner = {}, schema
+    else:
+        root, inner = _moved(root), _moved(inner)
+    return {"type": "object", "properties": {"result": inner}, "required": ["result"], WRAPPED: True} | root
+
+
+def _moved(part: Any) -> Any:
+    """The same with references to the root or into it, other than to what stays there, leading into `result`."""
+    if isinstance(part, list):
+        return [_moved(item) for item in cast("list[Any]", part)]
+    if not isinstance(part, dict):
+        return part
+    moved: dict[str, Any] = {}
+    for name, value in cast("dict[str, Any]", part).items():
+        if name == "$ref" and (value == "#" or str(value).startswith("#/")) and not str(value).startswith(_STAYS):
+            moved[name] = f"#/properties/result{value[1:]}"
+        else:
+            moved[name] = value if name in _VALUES else _moved(value)
+    return moved
+
+
+_STAYS = ("#/$defs/", "#/definitions/")
+_VALUES = ("const", "default", "enum", "examples")
+"""Keywords that hold values, not schemas."""
 
 
 _UNSTRUCTURED = (

@@ -69,10 +69,11 @@ class Tool:
         "name",
         "signature",
         "texts",
+        "wraps",
     )
 
     definition: t.Tool
-    """Valid in every revision: its output schema is an object's, or absent."""
+    """Valid in every revision: its output schema is an object's, wrapped around any other, or absent."""
     full_definition: t.Tool
     """With an output schema of any kind, for revisions whose rules say `any_structured_content`."""
     mirrors: tuple[Mirror, ...]
@@ -83,6 +84,8 @@ class Tool:
     """The type of results that need no check."""
     texts: bool
     """Whether text is told as it is, since no structure is promised."""
+    wraps: bool
+    """Whether revisions that take only objects get the structured content as `{"result": …}`."""
 
     def __init__(
         self,
@@ -128,6 +131,7 @@ class Tool:
         self.decode = self.signature.direct if direct else None
         self.exact = self._output.direct
         self.texts = self._output.schema is None
+        self.wraps = self._output.wraps
         self.full_definition = t.Tool(
             name=self.name,
             title=UNSET if title is None else title,
@@ -139,8 +143,9 @@ class Tool:
             meta=UNSET if meta is None else meta,
         )
         self.definition = self.full_definition
-        if self._output.schema is not None and self._output.schema.get("type") != "object":
-            self.definition = msgspec.structs.replace(self.full_definition, output_schema=UNSET)
+        if self.wraps:
+            wrapped = self._output.wrapped_schema
+            self.definition = msgspec.structs.replace(self.full_definition, output_schema=wrapped)
 
     def _output_of(self, output_schema: Mapping[str, Any] | None) -> Output:
         if output_schema is not None:
@@ -200,8 +205,8 @@ class Tool:
         Raises:
             TypeError, ValueError: it has no form as content, or is not what was promised.
         """
-        value = await with_media_read(self._server, request, value)
-        return self._output.result(value, request.caller.rules.any_structured_content)
+        request.wraps = self.wraps
+        return self._output.result(await with_media_read(self._server, request, value))
 
 
 class Tools:
@@ -284,12 +289,8 @@ class Tools:
         encoded = encode(value)
         if b"null" in encoded:  # perhaps for a number that JSON does not have
             return await tool.result(request, value)
-        return t.CallToolResult(
-            content=[t.TextContent(text=encoded.decode())],
-            structured_content=Raw(encoded)
-            if request.caller.rules.any_structured_content or encoded[:1] == b"{"
-            else UNSET,
-        )
+        request.wraps = tool.wraps
+        return t.CallToolResult(content=[t.TextContent(text=encoded.decode())], structured_content=Raw(encoded))
 
 
 def _full_definition(tool: Tool) -> t.Tool:
