@@ -246,14 +246,15 @@ def called(request: Request) -> str:
     return f"{request.method} {name!r}" if isinstance(name, str) else request.method
 
 
-def described(what: str, error: BaseException, reference: str) -> str:
+def described(what: str, error: BaseException, reference: str = "") -> str:
     """The first line of the log's record: what was called, and the author's line at which it failed."""
     where = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if not frame.filename.startswith(_LIBRARIES):
-            where = f" at {frame.filename}:{frame.lineno}, in {frame.name}"
+    for raised in (error.__cause__, error):
+        for frame in () if raised is None else traceback.extract_tb(raised.__traceback__):
+            if not frame.filename.startswith(_LIBRARIES) and "site-packages" not in frame.filename:
+                where = f" at {frame.filename}:{frame.lineno}, in {frame.name}"
     said = "".join(traceback.format_exception_only(error)).strip()
-    return f"{what} failed{where}: {said} (reference {reference})"
+    return f"{what} failed{where}: {said}" + (f" (reference {reference})" if reference else "")
 
 
 class Stamps:

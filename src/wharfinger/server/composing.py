@@ -396,6 +396,10 @@ class _MountedCall:
         call = self.feature.call
         return call.function(**values) if call.direct else call(request, values)
 
+    @property
+    def function(self) -> Any:
+        return self.feature.call.function
+
     def needs_url(self, request: Request, error: URLElicitationRequired) -> BaseException:
         return self.feature.call.needs_url(request, error)
 

@@ -13,6 +13,7 @@ from wharfinger.errors import InvalidParams
 from wharfinger.protocol.exchange import Request
 from wharfinger.server.arguments.signature import BadArguments, Parameter, printable, signature_of
 from wharfinger.server.completion import Complete
+from wharfinger.server.faults import check_texts, unusable
 from wharfinger.server.features import Features
 from wharfinger.server.functions import Callee
 from wharfinger.server.lists import Listing
@@ -93,10 +94,13 @@ class Prompt:
             messages = await with_media_read(self._server, request, value.messages)
             return value if messages is value.messages else msgspec.structs.replace(value, messages=messages)
         items: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
-        messages = [_message(item) for item in items]
-        return t.GetPromptResult(
-            messages=await with_media_read(self._server, request, messages), description=self.definition.description
-        )
+        function = self._call.function
+        try:
+            messages = await with_media_read(self._server, request, [_message(item) for item in items])
+        except (TypeError, ValueError, OSError) as error:
+            raise unusable(function, value, error) from error
+        check_texts(function, [message.content for message in messages])
+        return t.GetPromptResult(messages=messages, description=self.definition.description)
 
 
 class Prompts:
@@ -174,7 +178,6 @@ def _message(value: Any) -> t.PromptMessage:
         value = t.TextContent(text=value)
     if not isinstance(value, (*BLOCKS, Media)):
         raise TypeError(
-            f"a prompt returned {type(cast('object', value)).__name__}: "
-            f"return text, PromptMessage, content, or a list of these"
+            f"{type(cast('object', value)).__name__}: return text, PromptMessage, content, or a list of these"
         )
     return t.PromptMessage(role=role, content=cast("Any", value))

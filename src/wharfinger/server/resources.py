@@ -26,12 +26,14 @@ from wharfinger.protocol.template_index import TemplateIndex
 from wharfinger.protocol.uri_template import UriTemplate
 from wharfinger.server.asking.transcripts import CannotAsk
 from wharfinger.server.context import reading
+from wharfinger.server.faults import UNAWAITED, UnusableResult, refuse_unawaited, unusable
 from wharfinger.server.features import Features
 from wharfinger.server.functions import owner_of
 from wharfinger.server.lists import Listing
 from wharfinger.server.mime import is_text, sniff
 from wharfinger.server.pages import pages_of_catalogue, pages_of_source, templates_of_source
 from wharfinger.server.resource_features import ResourceFeature, check_uri
+from wharfinger.server.results import to_wire
 from wharfinger.server.searching import Index, Wanted, search
 from wharfinger.server.source import Hits, Source
 
@@ -95,7 +97,7 @@ class Resources:
             ValueError: the URI is taken, or the template is ambiguous with another (both are named).
         """
         definition = feature.definition
-        feature.call.finish = functools.partial(self._finish, definition.mime_type)
+        feature.call.finish = functools.partial(self._finish, definition.mime_type, feature.call.function)
         if isinstance(definition, t.Resource):
             self.static.add(definition.uri, feature)
         else:
@@ -203,8 +205,10 @@ class Resources:
             raise call.needs_url(request, error) from None
         if type(value) is str:
             mime_type = "text/plain" if feature.mime_type is UNSET else feature.mime_type
+            if UNAWAITED in value:
+                refuse_unawaited(feature.call.function, value)
             return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=mime_type, text=value)])
-        return await self._result(request, uri, value, feature.mime_type)
+        return await self._result(request, uri, value, feature.mime_type, feature.call.function)
 
     async def read_source(self, request: Request, uri: str) -> t.ReadResourceResult:
         """Read what a source has, of this server or of one that is a part of it.
@@ -248,20 +252,32 @@ class Resources:
         else:
             raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
 
-    async def _result(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ReadResourceResult:
+    async def _result(
+        self, request: Request, uri: str, value: Any, mime_type: Any, function: Callable[..., Any]
+    ) -> t.ReadResourceResult:
+        """What a function returned as contents.
+
+        Raises:
+            UnusableResult: it has no form as a content.
+        """
         if isinstance(value, t.ReadResourceResult):
             for contents in value.contents:
                 t.check_contents(contents)
             return _era_free(request, value)
         values = cast("list[object]", value if isinstance(value, list) else [])
         several = values if values and all(isinstance(v, Content) for v in values) else [cast("object", value)]
-        return t.ReadResourceResult(contents=[await self._contents(request, uri, v, mime_type) for v in several])
+        try:
+            return t.ReadResourceResult(contents=[await self._contents(request, uri, v, mime_type) for v in several])
+        except (TypeError, ValueError, RecursionError) as error:
+            raise unusable(function, value, error) from error
 
-    async def _finish(self, mime_type: Any, request: Request, value: Any) -> t.ReadResourceResult:
+    async def _finish(
+        self, mime_type: Any, function: Callable[..., Any], request: Request, value: Any
+    ) -> t.ReadResourceResult:
         """Read what a function returned while that which it depends on is open: iterators, paths, rows."""
         if isinstance(value, t.ReadResourceResult):
             return value
-        return await self._result(request, request.params.uri, value, mime_type)
+        return await self._result(request, request.params.uri, value, mime_type, function)
 
     async def _contents(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ResourceContents:
         meta: Any = UNSET
@@ -358,7 +374,7 @@ def _era_free(request: Request, result: t.ReadResourceResult) -> t.ReadResourceR
 def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
     """`(text, blob, MIME type)` of what a function returned; one of the first two is UNSET."""
     if value is None:
-        raise TypeError("a resource function returned None: return text, bytes, or something with a JSON form")
+        raise TypeError("None: return text, bytes, or something with a JSON form")
     if isinstance(value, str):
         return value, UNSET, "text/plain" if mime_type is UNSET else mime_type
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -366,9 +382,7 @@ def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
         mime_type = sniff(data) if mime_type is UNSET else mime_type
         text = _decoded(data) if is_text(mime_type) else None
         return (UNSET, data, mime_type) if text is None else (text, UNSET, mime_type)
-    if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
-        return value.model_dump_json(), UNSET, "application/json" if mime_type is UNSET else mime_type
-    return msgspec.json.encode(value).decode(), UNSET, "application/json" if mime_type is UNSET else mime_type
+    return to_wire(value).decode(), UNSET, "application/json" if mime_type is UNSET else mime_type
 
 
 def _decoded(data: bytes) -> str | None:
@@ -381,6 +395,8 @@ def _decoded(data: bytes) -> str | None:
 async def _joined(chunks: AsyncIterator[bytes], most: int) -> bytes:
     parts: list[bytes] = []
     async for chunk in chunks:
+        if not isinstance(chunk, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UnusableResult(f"the iterator of a resource yielded {type(chunk).__name__}: yield bytes")
         most -= len(chunk)
         if most < 0:
             raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")

@@ -70,7 +70,7 @@ def to_wire(value: Any) -> bytes:
     else:
         encoded = msgspec.json.encode(value, enc_hook=to_json)
     if b"null" in encoded and _holds_no_number(value):
-        raise ValueError("the result holds NaN or an infinite number, which JSON does not have")
+        raise ValueError("it holds NaN or an infinite number, which JSON does not have")
     return encoded
 
 
@@ -96,13 +96,14 @@ def _holds_no_number(value: Any) -> bool:
 class Output:
     """What becomes of a tool's result, as far as its return annotation, or a schema given by hand, decides it."""
 
-    __slots__ = ("_checked", "_exact", "_given", "schema")
+    __slots__ = ("_annotation", "_checked", "_exact", "_given", "schema")
 
     schema: dict[str, Any] | None
     """JSON Schema of structured content; None where nothing promises any."""
 
     def __init__(self, annotation: Any, given: GivenSchema | None = None) -> None:
         self._given = given
+        self._annotation = annotation
         self._exact: Any = None
         self._checked: msgspec.json.Decoder[Any] | None = None
         if given is not None:
@@ -142,7 +143,12 @@ class Output:
             return self._own(value)
         if self.schema is None:
             if value is None:
+                if not _permits_none(self._annotation):
+                    said = _named(self._annotation)
+                    raise TypeError(f"None, and its return annotation is {said}: is a return missing?")
                 return t.CallToolResult(content=[])
+            if self._annotation is str and not isinstance(value, (str, bytes, bytearray)) and not is_content(value):
+                raise TypeError(f"{type(value).__name__}, and its return annotation is str")
             if isinstance(value, (str, bytes, bytearray)) or is_content(value):
                 items = cast("list[object]", value if isinstance(value, (list, tuple)) else [value])
                 return t.CallToolResult(content=[block_of(item) for item in items])
@@ -155,21 +161,44 @@ class Output:
         if self._given is not None:
             faults = self._given.faults(msgspec.json.decode(encoded))
             if faults:
-                raise TypeError(f"the tool's result is not what its output_schema says: {'; '.join(faults)}")
+                raise TypeError(f"it is not what its output_schema says: {'; '.join(faults)}")
         elif self._checked is not None and (self._exact is None or type(value) is not self._exact):
             try:
                 self._checked.decode(encoded)
             except msgspec.ValidationError as error:
-                raise TypeError(f"the tool's result is not what its return annotation says: {error}") from None
+                said = f"it is not what its return annotation ({_named(self._annotation)}) says: {error}"
+                raise TypeError(said + (" (is a return missing?)" if value is None else "")) from None
 
     def _own(self, result: t.CallToolResult) -> t.CallToolResult:
         """A result that the author made; what was promised by hand is promised for it too."""
+        content: Any = result.content
+        if not isinstance(content, (list, tuple)):
+            raise TypeError("a CallToolResult whose content is not a list of blocks, such as types.TextContent(text=…)")
+        for block in cast("list[Any]", content):
+            if not isinstance(block, BLOCKS):
+                name = type(block).__name__
+                raise TypeError(f"a CallToolResult with {name} in its content: write types.TextContent(text=…)")
         structured = result.structured_content
+        encoded = b"" if structured is UNSET or isinstance(structured, Raw) else to_wire(structured)
         if self._given is not None and result.is_error is not True:
             if structured is UNSET:
-                raise TypeError("the tool's result has no structured_content, which its output_schema promises")
-            self._check(structured, to_wire(structured))
+                raise TypeError("a CallToolResult without structured_content, which its output_schema promises")
+            self._check(structured, encoded or bytes(structured))
         return result
+
+
+def _named(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+def _permits_none(annotation: Any) -> bool:
+    """Whether a function with this return annotation may return nothing."""
+    if isinstance(annotation, str) or annotation in _NOTHING:
+        return True
+    return get_origin(annotation) in (Union, UnionType) and any(map(_permits_none, get_args(annotation)))
+
+
+_NOTHING = (inspect.Signature.empty, Any, None, type(None), object, t.CallToolResult)
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from wharfinger.protocol.exchange import described
 from wharfinger.server.life import Life
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
 
 __all__ = ["Running"]
+
+log = logging.getLogger("wharfinger.server")
 
 
 class Running:
@@ -63,7 +67,7 @@ class Running:
         server = self._server
         async with AsyncExitStack() as stack:
             if server.lifespan is not None:
-                server.state = await stack.enter_async_context(_manager(server.lifespan(server)))
+                server.state = await stack.enter_async_context(_explaining(server))
             stack.push_async_callback(server.feeds.end)
             for source in server.resources.sources:
                 await source.start()
@@ -88,6 +92,18 @@ class Running:
         async with AsyncExitStack() as stack:
             for mount in self._server.mounts:
                 stack.push_async_callback(mount.close)
+
+
+@asynccontextmanager
+async def _explaining(server: Server) -> AsyncGenerator[Any]:
+    """Enter the server's lifespan; the log has the file and line at which it fails."""
+    assert server.lifespan is not None
+    try:
+        async with _manager(server.lifespan(server)) as state:
+            yield state
+    except Exception as error:
+        log.error("%s", described(f"The lifespan of the server {server.info.name!r}", error))
+        raise
 
 
 def _manager(made: object) -> Any:

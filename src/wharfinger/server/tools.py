@@ -25,6 +25,7 @@ from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.header_values import Mirror
 from wharfinger.server.arguments.headers import mirrors_of
 from wharfinger.server.arguments.signature import BadArguments, Signature, printable, signature_of
+from wharfinger.server.faults import UNAWAITED, check_texts, unusable
 from wharfinger.server.features import Features
 from wharfinger.server.functions import Callee
 from wharfinger.server.lists import Listing
@@ -40,6 +41,8 @@ __all__ = ["BLOCKS", "Tool", "Tools", "feature_name", "is_content", "telling"]
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _TOLD = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
 """What an author raises on purpose: a result with `isError`, so that a model can do better (2025-11-25, tools)."""
+_UNUSABLE = (TypeError, ValueError, OSError, RecursionError)
+_UNAWAITED = UNAWAITED.encode()
 _UNFIT = (msgspec.MsgspecError, TypeError, RecursionError)
 
 asdict = msgspec.structs.asdict
@@ -203,10 +206,15 @@ class Tool:
         """What is told of what the function returned.
 
         Raises:
-            TypeError, ValueError: it has no form as content, or is not what was promised.
+            UnusableResult: it has no form as content, or is not what was promised.
         """
         request.wraps = self.wraps
-        return self._output.result(await with_media_read(self._server, request, value))
+        try:
+            result = self._output.result(await with_media_read(self._server, request, value))
+        except _UNUSABLE as error:
+            raise unusable(self.function, value, error) from error
+        check_texts(self.function, result.content)
+        return result
 
 
 class Tools:
@@ -283,11 +291,11 @@ class Tools:
         except URLElicitationRequired as error:
             return tool.needs_url(request, error)
         if type(value) is not tool.exact:
-            if tool.texts and type(value) is str:
+            if tool.texts and type(value) is str and UNAWAITED not in value:
                 return t.CallToolResult(content=[t.TextContent(text=value)])
             return await tool.result(request, value)
         encoded = encode(value)
-        if b"null" in encoded:  # perhaps for a number that JSON does not have
+        if b"null" in encoded or _UNAWAITED in encoded:  # perhaps for a number that JSON does not have
             return await tool.result(request, value)
         request.wraps = tool.wraps
         return t.CallToolResult(content=[t.TextContent(text=encoded.decode())], structured_content=Raw(encoded))

@@ -1,0 +1,279 @@
+"""What authors return by mistake is never sent, and the log leads to the value and to the line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ALL, Wire, hello, line, looped
+from wharfinger import Image, Server, ToolError
+from wharfinger import types as t
+
+
+async def tide() -> float:
+    return 2.5
+
+
+def returns_a_coroutine():  # type: ignore[no-untyped-def]
+    return tide()
+
+
+async def holds_a_coroutine():  # type: ignore[no-untyped-def]
+    return {"depths": [1.0, tide()]}
+
+
+async def formats_a_coroutine() -> str:
+    return f"The tide is {tide()}."
+
+
+async def returns_an_async_generator():  # type: ignore[no-untyped-def]
+    async def depths() -> AsyncIterator[float]:
+        yield 1.0
+
+    return depths()
+
+
+async def returns_a_generator():  # type: ignore[no-untyped-def]
+    def depths() -> Iterator[float]:
+        yield 1.0
+
+    return [depths()]
+
+
+async def returns_a_future():  # type: ignore[no-untyped-def]
+    return {"a": asyncio.get_running_loop().create_future()}
+
+
+async def forgets_to_return() -> float:
+    pass  # type: ignore[return]
+
+
+async def forgets_to_return_text() -> str:
+    pass  # type: ignore[return]
+
+
+async def returns_another_type() -> str:
+    return 3  # type: ignore[return-value]
+
+
+async def returns_a_list_of_another_type() -> list[int]:
+    return [1, "x"]  # type: ignore[list-item]
+
+
+async def returns_no_number() -> dict[str, list[float]]:
+    return {"a": [1.0, float("nan")]}
+
+
+async def returns_an_object():  # type: ignore[no-untyped-def]
+    return {"a": {"b": [1, object()]}}
+
+
+async def contains_itself():  # type: ignore[no-untyped-def]
+    ring: list[Any] = [1]
+    ring.append(ring)
+    return ring
+
+
+async def shows_a_missing_file() -> Image:
+    return Image("/nowhere/chart.png")
+
+
+async def writes_content_as_text() -> t.CallToolResult:
+    return t.CallToolResult(content="hello")  # type: ignore[arg-type]
+
+
+async def holds_an_object() -> t.CallToolResult:
+    return t.CallToolResult(content=[], structured_content={"a": object()})
+
+
+async def has_a_text_that_is_none() -> t.TextContent:
+    return t.TextContent(text=3)  # type: ignore[arg-type]
+
+
+MISTAKES: list[tuple[Callable[..., Any], str]] = [
+    (returns_a_coroutine, "the result is a coroutine: await tide(…)."),
+    (holds_a_coroutine, "the result['depths'][1] is a coroutine: await tide(…)."),
+    (formats_a_coroutine, "the text of a coroutine instead of its result: await tide(…)."),
+    (returns_an_async_generator, "the result is an async generator: return a list"),
+    (returns_a_generator, "the result[0] is a generator: return a list, such as list(depths(…))."),
+    (returns_a_future, "the result['a'] is an awaitable (Future): await it."),
+    (forgets_to_return, "(float) says: Expected `float`, got `null` (is a return missing?)"),
+    (forgets_to_return_text, "None, and its return annotation is str: is a return missing?"),
+    (returns_another_type, "int, and its return annotation is str"),
+    (returns_a_list_of_another_type, "(list[int]) says: Expected `int`, got `str` - at `$[1]`"),
+    (returns_no_number, "the result['a'][1] is nan, which JSON does not have"),
+    (returns_an_object, "the result['a']['b'][1] is of type object, which has no form in JSON."),
+    (contains_itself, "the result[1] contains itself."),
+    (shows_a_missing_file, "No such file or directory: '/nowhere/chart.png'"),
+    (writes_content_as_text, "a CallToolResult whose content is not a list of blocks"),
+    (holds_an_object, "the result.structured_content['a'] is of type object"),
+    (has_a_text_that_is_none, "a TextContent whose text is int."),
+]
+
+
+@pytest.mark.parametrize(("mistake", "said"), MISTAKES)
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_what_cannot_be_sent_is_named_in_the_log_and_not_to_the_caller(
+    mistake: Callable[..., Any], said: str, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s")
+    server.add_tool(mistake)
+    name = mistake.__name__
+    async with Wire(server, revision) as wire:
+        answer = await wire.ask("tools/call", {"name": name})
+    assert answer["result"]["isError"] is True
+    (block,) = answer["result"]["content"]
+    assert "Internal error (reference " in block["text"]
+    assert "tide" not in block["text"]
+    (record,) = caplog.records
+    assert said in record.message
+    assert record.message.startswith(f"tools/call {name!r} failed")
+    assert f"{name}() ({__file__}:{mistake.__code__.co_firstlineno})" in record.message
+    assert block["text"].partition("(reference ")[2][:8] in record.message
+
+
+RESOURCES: list[tuple[Callable[..., Any], str]] = [
+    MISTAKES[0], MISTAKES[1], MISTAKES[2], MISTAKES[4], MISTAKES[10], MISTAKES[11],
+    (forgets_to_return, "None: return text, bytes, or something with a JSON form"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mistake", "said"), RESOURCES)
+@looped
+async def test_so_it_is_with_resources(
+    mistake: Callable[..., Any], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s")
+    server.add_resource("tide://now", mistake)
+    async with Wire(server) as wire:
+        answer = await wire.ask("resources/read", {"uri": "tide://now"})
+    assert answer["error"]["code"] == -32603
+    assert said in caplog.text
+    assert "resources/read 'tide://now' failed: " in caplog.text
+    assert f"{mistake.__name__}() ({__file__}:" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"), [MISTAKES[0], MISTAKES[2], (forgets_to_return, "NoneType: return text, PromptMessage")]
+)
+@looped
+async def test_so_it_is_with_prompts(mistake: Callable[..., Any], said: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+    server.add_prompt(mistake, name="it")
+    async with Wire(server) as wire:
+        answer = await wire.ask("prompts/get", {"name": "it"})
+    assert answer["error"]["code"] == -32603
+    assert said in caplog.text
+    assert f"{mistake.__name__}() ({__file__}:" in caplog.text
+
+
+@looped
+async def test_text_that_only_mentions_a_coroutine_is_sent() -> None:
+    """A tool may read a log in which somebody else forgot an await."""
+    text = "ERROR <coroutine object fetch at 0x7f24cd3b6820> was never awaited"
+    server = Server("s")
+
+    @server.tool
+    async def last_line() -> str:
+        return text
+
+    async with Wire(server) as wire:
+        assert (await wire.ask("tools/call", {"name": "last_line"}))["result"]["content"][0]["text"] == text
+
+
+@looped
+async def test_an_exception_is_logged_with_the_authors_line_and_not_the_librarys(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def reads() -> Any:
+        return json.loads("{")
+
+    async with Wire(server) as wire:
+        await wire.ask("tools/call", {"name": "reads"})
+    (record,) = caplog.records
+    at = reads.__code__.co_firstlineno + 2
+    assert record.message.startswith(f"tools/call 'reads' failed at {__file__}:{at}, in reads: json.decoder.JSONDecode")
+    assert record.exc_info is not None
+
+
+@looped
+async def test_a_lifespan_that_fails_is_logged_with_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        raise LookupError("no database")
+        yield
+
+    with pytest.raises(LookupError):
+        await Server("harbour", lifespan=lifespan).start()
+    at = lifespan.__wrapped__.__code__.co_firstlineno + 2  # type: ignore[attr-defined]
+    said = f"The lifespan of the server 'harbour' failed at {__file__}:{at}, in lifespan: LookupError: no database"
+    assert caplog.messages == [said]
+
+
+@looped
+async def test_hooks_see_the_exception_of_a_tool() -> None:
+    server, seen = Server("s"), list[BaseException]()
+
+    @server.tool
+    async def breaks() -> None:
+        raise LookupError("reason")
+
+    @server.hook("tools/call")
+    async def report(call: Any, next: Any) -> Any:
+        try:
+            return await next(call)
+        except Exception as error:
+            seen.append(error)
+            raise
+
+    async with Wire(server) as wire:
+        assert (await wire.ask("tools/call", {"name": "breaks"}))["result"]["isError"] is True
+    assert [type(error) for error in seen] == [LookupError]
+
+
+def test_a_process_on_stdio_says_on_stderr_where_it_failed(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(
+        "from wharfinger import Server\nserver = Server('s')\n\n@server.tool\ndef divide(by: int) -> float:\n"
+        "    return 1 / by\n\nif __name__ == '__main__':\n    server.run()\n"
+    )
+    for revision in ALL:
+        lines = [line("tools/call", {"name": "divide", "arguments": {"by": 0}}, 1, revision)]
+        if revision != ALL[-1]:
+            lines[:0] = [line("initialize", hello(revision), 0), line("notifications/initialized")]
+            lines[0] = line("initialize", hello(revision), 0, revision)
+        done = subprocess.run([sys.executable, str(file)], input=b"".join(lines), capture_output=True, timeout=30)
+        answer = json.loads(done.stdout.splitlines()[-1])
+        assert answer["result"]["isError"] is True
+        assert f"tools/call 'divide' failed at {file}:6, in divide: ZeroDivisionError".encode() in done.stderr
+
+
+def test_our_client_raises_the_failure_as_an_error_of_the_tool() -> None:
+    from wharfinger import Client
+
+    server = Server("s")
+    server.add_tool(forgets_to_return)
+
+    async def run() -> None:
+        async with Client(server) as client:
+            with pytest.raises(ToolError, match="reference"):
+                await client.call_tool("forgets_to_return")
+
+    logging.disable(logging.CRITICAL)
+    try:
+        asyncio.run(run())
+    finally:
+        logging.disable(logging.NOTSET)
