@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
+import os
+import pty
+import select
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from tests.server.driving import ALL, Wire, hello, line, looped
-from wharfinger import Image, Server, ToolError
+from wharfinger import Complete, Context, Image, Server, ToolError
 from wharfinger import types as t
 
 
@@ -277,3 +281,185 @@ def test_our_client_raises_the_failure_as_an_error_of_the_tool() -> None:
         asyncio.run(run())
     finally:
         logging.disable(logging.NOTSET)
+
+
+# -- what is refused where it is registered
+
+
+def default_of_another_type(x: int = "a") -> int:  # type: ignore[assignment]
+    return x
+
+
+def context_without_annotation(ctx):  # type: ignore[no-untyped-def]
+    return ctx
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (default_of_another_type, "the default of 'x' is of type str: expected `int`, as its annotation says."),
+        (context_without_annotation, "ctx has no annotation: write ctx: Context"),
+    ],
+)
+def test_a_signature_that_cannot_be_meant_is_refused_with_its_place(function: Callable[..., Any], said: str) -> None:
+    for register in (Server("s").tool, Server("s").prompt):
+        with pytest.raises(TypeError) as caught:
+            register(function)
+        assert str(caught.value).startswith(f"{function.__name__}() ({__file__}:{function.__code__.co_firstlineno}): ")
+        assert said in str(caught.value)
+
+
+SENTINEL: Any = object()
+
+
+def test_defaults_that_only_look_odd_are_fine() -> None:
+    def tool(
+        a: int = None,  # type: ignore[assignment]  # noqa: RUF013
+        b: float = 1,
+        c: Path = Path(),
+        d: str = SENTINEL,
+        e: int = True,
+        f: list[int] = [],  # noqa: B006
+        g: int | str = "x",
+    ) -> None: ...
+
+    Server("s").tool(tool)
+
+
+def plain() -> str:
+    return ""
+
+
+def named(name: str) -> str:
+    return name
+
+
+@pytest.mark.parametrize(("uri", "function"), [("notes", plain), ("notes/{name}", named), ("/notes{+name}", named)])
+def test_a_resource_without_a_scheme_is_refused_with_its_place(uri: str, function: Callable[..., Any]) -> None:
+    said = f"{function.__name__}() ({__file__}:{function.__code__.co_firstlineno}): {uri!r} has no scheme: "
+    with pytest.raises(ValueError, match="has no scheme") as caught:
+        Server("s").resource(uri)(function)
+    assert str(caught.value).startswith(said)
+    with pytest.raises(ValueError, match="has no scheme"):
+        Server("s").read_resource(uri)(function)
+
+
+@pytest.mark.parametrize("uri", ["notes:{name}", "{+name}", "file{+name}", "my.app+x://{name}"])
+def test_a_template_whose_scheme_may_be_a_variable_is_fine(uri: str) -> None:
+    Server("s").resource(uri)(named)
+
+
+def test_a_generator_is_no_plain_resource() -> None:
+    def lines() -> Iterator[str]:
+        yield ""
+
+    with pytest.raises(TypeError, match="is a generator: return text"):
+        Server("s").resource("a:b")(lines)
+
+
+def test_an_update_of_what_is_not_a_uri_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+    for _ in range(3):
+        server.resource_updated("not a uri, warned of once")
+        server.resource_updated("notes://1")
+    assert len(caplog.messages) == 1
+    assert "is not a URI" in caplog.messages[0]
+    with pytest.raises(ValueError, match="There is no list 'resource'"):
+        server.list_changed("resource")  # type: ignore[arg-type]
+
+
+@looped
+async def test_a_hook_that_returns_nothing_is_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+    server.add_tool(forgets_to_return_text, name="it")
+
+    @server.hook("tools/list")
+    async def forgets(call: Any, next: Any) -> Any:
+        await next(call)
+
+    async with Wire(server) as wire:
+        assert (await wire.ask("tools/list"))["error"]["code"] == -32603
+    assert "return await next(call)" in caplog.text
+
+
+@looped
+async def test_a_completer_that_returns_one_text_is_an_error_and_not_its_letters() -> None:
+    server = Server("s")
+
+    @server.prompt
+    def chart(name: Annotated[str, Complete(lambda typed: "north")]) -> str:
+        return name
+
+    params = {"ref": {"type": "ref/prompt", "name": "chart"}, "argument": {"name": "name", "value": "n"}}
+    async with Wire(server) as wire:
+        assert (await wire.ask("completion/complete", params))["error"]["code"] == -32603
+
+
+@dataclasses.dataclass
+class Quay:
+    name: str
+
+
+@dataclasses.dataclass
+class Ship:
+    quay: Quay
+
+
+@looped
+async def test_a_nested_form_names_its_field_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def berth(ctx: Context) -> str:
+        await ctx.elicit("Which?", Ship)
+        return ""
+
+    async with Wire(server) as wire:
+        answer = await wire.ask("tools/call", {"name": "berth"})
+    assert answer["result"]["isError"] is True
+    (record,) = caplog.records
+    assert f"failed at {__file__}:" in record.message
+    assert "quay: a form has flat fields only" in record.message
+
+
+# -- at a terminal, and in development
+
+
+def test_a_server_at_a_terminal_says_what_it_waits_for_and_others_do_not(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(
+        "from wharfinger import Server\nserver = Server('harbour')\n@server.tool\ndef tide() -> int:\n    return 1\n"
+        "server.run()\n"
+    )
+    master, slave = pty.openpty()
+    process = subprocess.Popen([sys.executable, str(file)], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert process.stderr is not None
+        ready, _, _ = select.select([process.stderr], [], [], 30)
+        assert ready
+        said = process.stderr.readline().decode()
+        assert said.startswith("harbour waits for MCP messages on stdin")
+        assert f"wharfinger inspect {file}, or wharfinger call {file} tide." in said
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(master)
+        os.close(slave)
+    done = subprocess.run([sys.executable, str(file)], input=b"", capture_output=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_in_development_a_blocked_event_loop_is_reported_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(
+        "import time\nfrom wharfinger import Server\nserver = Server('s')\n\n@server.tool\nasync def slow() -> str:\n"
+        "    time.sleep(1.5)\n    return ''\n"
+    )
+    command = [sys.executable, "-m", "wharfinger", "run", "--stdio", str(file)]
+    for more, expected in (["--dev"], True), ([], False):
+        done = subprocess.run(
+            [*command, *more], input=line("tools/call", {"name": "slow"}, 1), capture_output=True, timeout=30
+        )
+        assert json.loads(done.stdout)["result"]["content"][0]["text"] == ""
+        said = f"tools/call 'slow' blocks the event loop, and all other calls, at {file}:7, in slow"
+        assert (said in done.stderr.decode()) is expected

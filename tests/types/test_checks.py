@@ -112,3 +112,9 @@ def test_null_and_absent_structured_content_differ() -> None:
 def test_a_token_is_a_string_or_an_integer(id: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"progressToken":%b,"progress":1}' % id, type=types.ProgressNotificationParams)
+
+
+def test_a_repr_shows_only_what_is_set() -> None:
+    result = types.CallToolResult(content=[types.TextContent(text="x")])
+    assert repr(result) == "CallToolResult(content=[TextContent(text='x')])"
+    assert "UNSET" not in repr(types.Tool(name="it", input_schema={}))

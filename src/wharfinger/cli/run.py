@@ -30,7 +30,9 @@ Examples:
 )
 @click.argument("place", metavar="FILE|MODULE[:NAME]")
 @click.option("--reload", is_flag=True, help="Start anew when a Python file below its folder changes (HTTP only).")
-@click.option("--dev", is_flag=True, help="Show every error in full, on stderr and to callers.")
+@click.option(
+    "--dev", is_flag=True, help="Show errors in full, on stderr and to callers, and what blocks the event loop."
+)
 @serving_options
 @verbosity_options
 @click.pass_context
@@ -67,9 +69,9 @@ def loaded(place: str, dev: bool) -> Server:
 
     server = load_server(place)
     if dev:
-        from wharfinger.server.details import errors_in_full
+        from wharfinger.server.details import develop
 
-        server.add_hook(errors_in_full)
+        develop(server)
     return server
 
 

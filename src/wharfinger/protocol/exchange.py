@@ -236,7 +236,8 @@ def told(error: BaseException, reference: str) -> ProtocolError:
 
 
 _OURS = __file__.rpartition("protocol")[0]
-_LIBRARIES = (_OURS, traceback.__file__.rpartition("traceback")[0], "<frozen ")
+LIBRARIES = (_OURS, traceback.__file__.rpartition("traceback")[0], "<frozen ")
+"""How the files of this package and of the standard library begin: not an author's."""
 
 
 def called(request: Request) -> str:
@@ -251,7 +252,7 @@ def described(what: str, error: BaseException, reference: str = "") -> str:
     where = ""
     for raised in (error.__cause__, error):
         for frame in () if raised is None else traceback.extract_tb(raised.__traceback__):
-            if not frame.filename.startswith(_LIBRARIES) and "site-packages" not in frame.filename:
+            if not frame.filename.startswith(LIBRARIES) and "site-packages" not in frame.filename:
                 where = f" at {frame.filename}:{frame.lineno}, in {frame.name}"
     said = "".join(traceback.format_exception_only(error)).strip()
     return f"{what} failed{where}: {said}" + (f" (reference {reference})" if reference else "")
@@ -289,6 +290,8 @@ def seal_result(request: Request, result: Any, stamps: Stamps) -> bytes | Pieces
     Raises:
         UnicodeEncodeError, TypeError, ValueError: the result has no JSON form in UTF-8.
     """
+    if result is None:
+        raise TypeError("None instead of a result: a hook ends with `return await next(call)`")
     id = encode(request.id)
     opening = b"{"
     comma = b""

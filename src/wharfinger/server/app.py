@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
+import shlex
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
@@ -26,7 +29,7 @@ from wharfinger.server.functions import is_async
 from wharfinger.server.hooks import Handlers, Hook
 from wharfinger.server.listening import Listening
 from wharfinger.server.prompts import Prompts
-from wharfinger.server.resource_features import feature_of, unlisted_feature_of
+from wharfinger.server.resource_features import check_scheme, feature_of, is_uri, unlisted_feature_of
 from wharfinger.server.resources import Resources
 from wharfinger.server.running import Running
 from wharfinger.server.source import Source
@@ -303,6 +306,7 @@ class Server:
         def register(function: Function) -> Function:
             if not is_async(function):
                 raise TypeError(f"{getattr(function, '__name__', function)}() must be an async function.")
+            check_scheme(template, function)
             self.feeds.followers.add(UriTemplate(template), function)
             return function
 
@@ -347,11 +351,22 @@ class Server:
         self.serve("resources")
 
     def resource_updated(self, uri: str) -> None:
-        """Tell every watcher of `uri`, of either era, that it changed; from any thread, and at any time."""
+        """Tell every watcher of `uri`, of either era, that it changed; from any thread, and at any time.
+
+        What is not a URI is watched by nobody: the log says so once.
+        """
+        if not is_uri(uri):
+            _warn_of(uri)
         self.watching.updated(uri)
 
     def list_changed(self, name: ListName) -> None:
-        """Tell every client that wants to know that a list changed; from any thread, and at any time."""
+        """Tell every client that wants to know that a list changed; from any thread, and at any time.
+
+        Raises:
+            ValueError: there is no such list.
+        """
+        if name not in ("resources", "tools", "prompts"):
+            raise ValueError(f"There is no list {name!r}: write resources, tools or prompts.")
         self.watching.list_changed(name)
 
     def elicitation_complete(self, elicitation_id: str) -> bool:
@@ -805,6 +820,8 @@ class Server:
                 )
             from wharfinger.transports.stdio import serve_stdio
 
+            if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+                self._say_how_to_try()
             serve_stdio(self)
         else:
             from wharfinger.transports.http_runner import run_http
@@ -815,6 +832,16 @@ class Server:
             if not (port.isascii() and port.isdecimal() and int(port) < 65536):
                 raise ValueError(f'{http!r} is not HOST:PORT: run(http="127.0.0.1:8000")')
             run_http(self, host or "127.0.0.1", int(port), **options)
+
+    def _say_how_to_try(self) -> None:
+        """Say on stderr why nothing happens at a terminal: hosts start servers, and people may not know that."""
+        file = shlex.quote(sys.argv[0])
+        tool = next(iter(self.tools.features.by_key), None)
+        ways = [f"wharfinger inspect {file}"] + ([f"wharfinger call {file} {shlex.quote(tool)}"] if tool else [])
+        sys.stderr.write(
+            f"{self.info.name} waits for MCP messages on stdin, which a host sends. To try it: {', or '.join(ways)}. "
+            "Ctrl-C ends it.\n"
+        )
 
     def asgi(self, **options: Unpack[HttpOptions]) -> Any:
         """This server as an ASGI application, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
@@ -854,6 +881,11 @@ def _store(named: Store | str | None) -> Store | None:
     from wharfinger.store import open_store
 
     return open_store(named)
+
+
+@functools.lru_cache(maxsize=100)  # once for each
+def _warn_of(uri: str) -> None:
+    log.warning("resource_updated(%r): this is not a URI, so nobody can watch it", uri)
 
 
 def _optional(value: Value | None) -> Value | UnsetType:

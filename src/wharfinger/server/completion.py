@@ -130,5 +130,7 @@ def completion_of(values: Any) -> t.Completion:
     if isinstance(values, t.Completion):
         shown, more = values.values[:MOST], len(values.values) > MOST
         return t.Completion(values=shown, total=values.total, has_more=True if more else values.has_more)
+    if isinstance(values, (str, bytes)) or (values is not None and not hasattr(values, "__iter__")):
+        raise TypeError(f"a completer returned {type(values).__name__}: return a list of texts")
     found = [str(value) for value in values or ()]
     return t.Completion(values=found[:MOST], total=len(found), has_more=len(found) > MOST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +14,29 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.uri_template import UriTemplate
+from wharfinger.server.faults import place_of
 from wharfinger.server.functions import Callee
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
 
-__all__ = ["LONGEST_URI", "ResourceFeature", "check_uri", "feature_of", "is_literal", "unlisted_feature_of"]
+__all__ = [
+    "LONGEST_URI",
+    "ResourceFeature",
+    "check_scheme",
+    "check_uri",
+    "feature_of",
+    "is_literal",
+    "is_uri",
+    "unlisted_feature_of",
+]
 
 log = logging.getLogger("wharfinger.server.resources")
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20\x7f]*+\Z")
 """RFC 3986, §3: a scheme and something; the rest is opaque and compared as given."""
+_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(:|\{\+)|\{")
+"""How a template begins: with a scheme, or with variables that may hold one."""
 _LITERAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9/._~-]*\Z")
 LONGEST_URI = 8192
 
@@ -83,6 +96,11 @@ def feature_of(
     allow_traversal: bool,
 ) -> ResourceFeature:
     """A function as a resource, or as a template where `uri` has variables. See `Server.add_resource`."""
+    check_scheme(uri, function)
+    if inspect.isgeneratorfunction(function):
+        raise TypeError(
+            f"{place_of(function)} is a generator: return text, bytes or a list, or yield bytes in `async def`."
+        )
     template = None if is_literal(uri) and not allow_traversal else _template_of(uri, allow_traversal)
     computed = callable(annotations)
     shared: dict[str, Any] = {
@@ -104,7 +122,7 @@ def feature_of(
             try:
                 check_uri(uri)
             except InvalidParams as error:
-                raise ValueError(f"{uri!r}: {error}") from None
+                raise ValueError(f"{place_of(function)}: {uri!r}: {error}") from None
         template = None
         definition = t.Resource(uri=uri, size=_given(size), **shared)
     variables = template.variables if template else ()
@@ -122,6 +140,7 @@ def unlisted_feature_of(
     server: Server, template: str, function: Callable[..., Any], *, allow_traversal: bool
 ) -> ResourceFeature:
     """A function that reads every URI of a template which no list shows. See `Server.read_resource`."""
+    check_scheme(template, function)
     parsed = _template_of(template, allow_traversal)
     return ResourceFeature(
         t.ResourceTemplate(uri_template=template, name=getattr(function, "__name__", template)),
@@ -153,6 +172,19 @@ def _summary(function: Callable[..., Any]) -> str | None:
 def is_literal(uri: str) -> bool:
     """Whether a text is a URI without anything that a template could be made of; quicker than to parse it as one."""
     return len(uri) <= LONGEST_URI and _LITERAL.match(uri) is not None
+
+
+def is_uri(text: str) -> bool:
+    """Whether a text is an absolute URI."""
+    return _URI.match(text) is not None
+
+
+def check_scheme(template: str, function: Callable[..., Any]) -> None:
+    """Raise ValueError for a URI or template that no absolute URI can match, since it begins with no scheme."""
+    if not _HAS_SCHEME.match(template):
+        raise ValueError(
+            f"{place_of(function)}: {template!r} has no scheme: begin it with one of your own, such as notes:// or file:///."
+        )
 
 
 def check_uri(uri: str) -> None:

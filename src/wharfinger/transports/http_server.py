@@ -265,7 +265,7 @@ class HttpApp:
         try:
             calls.check_unread(call, data)
         except Overloaded as error:
-            data, status = _sealed(request, error), error.http_status
+            data, status = self._sealed(request, error), error.http_status
         try:
             if call.stream is not None:
                 await call.stream.finish(data)

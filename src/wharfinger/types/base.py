@@ -64,8 +64,9 @@ META_RELATED_TASK = "io.modelcontextprotocol/related-task"
 """On anything sent for a task: `{"taskId": …}` (2025-11-25, tasks)."""
 
 
-class Wire(Struct, kw_only=True, rename="camel", gc=False):
-    """What is written and read as one JSON object; a member that is UNSET is left out, and one that is unknown ignored.
+class Wire(Struct, kw_only=True, rename="camel", gc=False, repr_omit_defaults=True):
+    """What is written and read as one JSON object. A member that is UNSET is left out, also of `repr()`; one that is
+    unknown is ignored.
 
     The collector does not track these: what comes from JSON has no cycles, and what has cycles cannot be sent.
     """

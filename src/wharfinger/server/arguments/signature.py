@@ -26,6 +26,7 @@ from wharfinger.server.arguments.kinds import facts_of, from_json, json_schema, 
 from wharfinger.server.arguments.remembered import remembered
 from wharfinger.server.completion import Complete
 from wharfinger.server.depends import depends_of, refuse_default
+from wharfinger.server.faults import place_of
 
 __all__ = [
     "BadArguments",
@@ -122,10 +123,16 @@ class Signature:
         for parameter in inspect.signature(function).parameters.values():
             refuse_default(function, parameter)
             annotation = known.get(parameter.name, parameter.annotation)
+            if parameter.name == "ctx" and annotation is parameter.empty:
+                raise TypeError(
+                    f"{place_of(function)}: ctx has no annotation: write ctx: Context for the context of the request, "
+                    "or ctx: str for an argument of that name."
+                )
             if is_context(annotation):
                 self.context = parameter.name
             elif depends_of(annotation) is None:
-                self.parameters[parameter.name] = self._parameter(parameter, annotation, descriptions)
+                taken = self.parameters[parameter.name] = self._parameter(parameter, annotation, descriptions)
+                _check_default(function, taken)
         self._decoder = self._build()
         self._optional = not all(parameter.required for parameter in self.parameters.values())
         self._partly = tuple(parameter for parameter in self.parameters.values() if parameter.arms)
@@ -309,6 +316,27 @@ class Signature:
         if faults:
             raise BadArguments(faults)
         return taken
+
+
+_PLAIN = (bool, int, float, str, list, dict)
+
+
+def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
+    """Raise TypeError for a default of another JSON type than its parameter; sentinels of other types are fine."""
+    if type(parameter.default) not in _PLAIN or parameter.arms:
+        return
+    try:
+        msgspec.convert(parameter.default, parameter.kind, dec_hook=from_json)
+    except msgspec.ValidationError as error:
+        expected, got, _ = str(error).partition(", got ")
+        if got and not isinstance(parameter.default, bool):  # a bool is an int to type checkers
+            kind = type(parameter.default).__name__
+            raise TypeError(
+                f"{place_of(function)}: the default of {parameter.name!r} is of type {kind}: "
+                f"{expected[:1].lower()}{expected[1:]}, as its annotation says."
+            ) from None
+    except (TypeError, ValueError, NotImplementedError):
+        return  # a type that msgspec does not know: nothing can be said
 
 
 def refuse_unbound(function: Any) -> None:

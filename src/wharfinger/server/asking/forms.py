@@ -312,7 +312,7 @@ _FORMATS = ("email", "uri", "date", "date-time")
 def _no_field(where: str, what: str) -> str:
     return (
         f"{where}: a form has flat fields only (text, numbers, yes or no, dates, one or several of given texts), "
-        f"and {what} is none of these."
+        f"and {what} is none of these: ask for its parts in fields of their own."
     )
 
 
