@@ -230,19 +230,22 @@ def _plain(result: t.CallToolResult) -> Any:
     It says so by the mark of FastMCP, or by the text, which is the value: a real object would be told whole.
     """
     structured = result.structured_content
-    if not isinstance(structured, dict) or structured.keys() != {"result"}:
+    if not isinstance(structured, dict):
         return structured
-    value = structured["result"]
-    mark = {} if result.meta is UNSET else result.meta.get("fastmcp")
+    members = cast("dict[str, Any]", structured)
+    if members.keys() != {"result"}:
+        return members
+    value = members["result"]
+    mark: Any = None if result.meta is UNSET else result.meta.get("fastmcp")
     if isinstance(mark, dict) and cast("dict[str, Any]", mark).get("wrap_result") is True:
         return value
     text = text_of(result)
     if isinstance(value, str) and text == value:
         return value
     try:
-        return value if msgspec.json.decode(text) == value else structured
+        return value if msgspec.json.decode(text) == value else members
     except msgspec.MsgspecError:
-        return structured
+        return members
 
 
 def _unwrapped(structured: Any, wanted: Any) -> Any:

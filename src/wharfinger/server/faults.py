@@ -38,7 +38,7 @@ def code_of(function: Any) -> Any:
         function = cast("Any", function).func
     function = inspect.unwrap(function)
     if not hasattr(function, "__code__"):
-        function = getattr(function, "__func__", None) or getattr(type(function), "__call__", None)  # noqa: B004
+        function = getattr(function, "__func__", None) or getattr(cast("Any", type(function)), "__call__", None)  # noqa: B004
     return getattr(function, "__code__", None)
 
 
@@ -119,13 +119,13 @@ def _found(value: Any) -> Iterator[tuple[str, str]]:
 
 def _parts(path: str, item: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(item, Mapping):
-        for key, part in cast("Mapping[Any, Any]", item).items():
+        for key, part in cast("Mapping[object, object]", item).items():
             yield f"{path}[{key!r}]", part
     elif isinstance(item, (list, tuple, set, frozenset)):
-        for place, part in enumerate(cast("list[Any]", item)):
+        for place, part in enumerate(cast("list[object]", item)):
             yield f"{path}[{place}]", part
     else:
-        names = getattr(item, "__struct_fields__", None) or getattr(item, "__dataclass_fields__", ())
+        names: Any = getattr(item, "__struct_fields__", None) or getattr(item, "__dataclass_fields__", ())
         for name in names:
             yield f"{path}.{name}", getattr(item, name, None)
 
@@ -149,7 +149,7 @@ def _problem(item: Any) -> str:
     if isinstance(item, str):
         return "" if item.isascii() or _is_utf8(item) else "has half of a surrogate pair, which UTF-8 does not have."
     if isinstance(item, Mapping):
-        for key in cast("Mapping[Any, Any]", item):
+        for key in cast("Mapping[object, object]", item):
             if not isinstance(key, (str, int, float)) and _problem_of_type(key):
                 return f"has the key {key!r} of type {type(key).__name__}: keys are text."
         return ""

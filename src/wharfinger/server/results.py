@@ -215,7 +215,7 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
 def _moved(part: Any) -> Any:
     """The same with references to the root or into it, other than to what stays there, leading into `result`."""
     if isinstance(part, list):
-        return [_moved(item) for item in cast("list[Any]", part)]
+        return [_moved(item) for item in cast("list[object]", part)]
     if not isinstance(part, dict):
         return part
     moved: dict[str, Any] = {}
