@@ -20,17 +20,20 @@ from typing import Any
 import pytest
 
 from tests.transports.client_servers import Asked, serving
-from wharfinger import Client
+from wharfinger import Client, Server
 from wharfinger.client import Retry
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,
     InvalidResponse,
     NotAuthorized,
+    RemoteError,
     RequestTimeout,
     WharfingerError,
 )
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.revisions import SUPPORTED
+from wharfinger.transports import stream_link
 
 PROGRAM = str(Path(__file__).with_name("faulty.py"))
 QUICK = Retry(first=0.01)
@@ -94,6 +97,26 @@ def test_line_over_the_limit_is_not_kept() -> None:
             with pytest.raises(InvalidResponse, match="over the limit"):
                 await client.call_tool("endless")
             assert (await client.call_tool("calm")).text == "calm"
+
+    run(test())
+
+
+def test_request_over_the_servers_limit_is_told_long_before_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its id cannot be read, so that the refusal has none."""
+    monkeypatch.setattr(stream_link, "UNREAD_TIME", 0.2)
+    server = Server("narrow", limits=Limits(message=10_000))
+
+    @server.tool
+    async def weigh(text: str) -> int:
+        return len(text)
+
+    async def test() -> None:
+        for revision in SUPPORTED:
+            async with Client(server, revision=revision) as client:
+                await client.list_tools()
+                with pytest.raises(RemoteError, match="the limit is 10000"):
+                    await client.call_tool("weigh", {"text": "x" * 20_000})
+                assert (await client.call_tool("weigh", {"text": "x" * 200}, returns=int)).data == 200
 
     run(test())
 

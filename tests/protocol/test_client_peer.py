@@ -15,6 +15,7 @@ from wharfinger.protocol.client_peer import (
     Garbage,
     Notice,
     Reply,
+    Unattributed,
     Unreadable,
     Withdrawn,
 )
@@ -103,24 +104,52 @@ def test_initialize_is_given_up_without_a_word() -> None:
     assert asked.awaited == {}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}',
-        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}',
-    ],
-)
-def test_error_without_an_id_answers_the_only_request(data: bytes) -> None:
-    """Older revisions send null, newer ones nothing; with two requests nobody can tell."""
+def nameless(asked: ClientPeer[str], code: int = -32700, **members: Any) -> str | None:
+    """Whom an error without an id is suspected to be about."""
+    (event,) = asked.receive(wire(error={"code": code, "message": "no"}, **members))
+    assert type(event) is Unattributed
+    return event.suspect
+
+
+@pytest.mark.parametrize("members", [{}, {"id": None}], ids=["absent", "null"])
+def test_error_without_an_id_answers_no_request(members: dict[str, Any]) -> None:
+    """Older revisions send null, newer ones nothing; whatever it says, the request still waits for its answer."""
+    asked = peer()
+    id = ask(asked, "one")
+    for code in (-32700, -32600, -32601, -32603, 1):
+        nameless(asked, code, **members)
+    assert answers(asked, wire(id=id, result={})) == [("one", id)]
+    assert nameless(asked, **members) is None
+
+
+@pytest.mark.parametrize(("code", "suspect"), [(-32700, "one"), (-32600, "one"), (-32601, None), (-32603, None)])
+def test_only_an_error_for_what_cannot_be_read_may_leave_the_id_out(code: int, suspect: str | None) -> None:
+    """JSON-RPC 2.0, §5."""
     asked = peer()
     ask(asked, "one")
-    (event,) = asked.receive(data)
-    assert type(event) is Answer
-    assert event.waiter == "one"
-    ask(asked, "two")
-    ask(asked, "three")
-    assert asked.receive(data) == ()
-    assert list(asked.awaited.values()) == ["two", "three"]
+    assert nameless(asked, code) == suspect
+
+
+def test_request_is_suspect_only_if_every_other_message_was_read() -> None:
+    asked = peer()
+    first, second = ask(asked, "one"), ask(asked, "two")
+    assert nameless(asked) is None  # either of them
+    asked.receive(wire(id=second, result={}))
+    assert nameless(asked) is None  # what was sent before the second was read as well
+    third = ask(asked, "three")
+    assert nameless(asked) == "three"
+    asked.sent_otherwise()
+    assert nameless(asked) is None  # a notification may be meant
+    asked.receive(wire(id=third, result={}))
+    fourth = ask(asked, "four")
+    assert nameless(asked) is None
+    asked.receive(wire(id=fourth, result={}))
+    fifth = ask(asked, "five")
+    assert nameless(asked) == "five"
+    asked.cancel(fifth, "")
+    ask(asked, "six")
+    assert nameless(asked) is None
+    assert list(asked.awaited) == [first, fifth + 1]
 
 
 @pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-11-25"])

@@ -42,7 +42,7 @@ JSONRPC: tuple[Row, ...] = (
     must("C2.1-2", "all: basic, responses", "An answer goes to who asked, in whatever order answers come.",
          PEER + "test_answers_reach_who_asked_in_any_order"),
     must("C2.1-3", "all: schema, error responses", "An error whose id is null or absent is understood.",
-         PEER + "test_error_without_an_id_answers_the_only_request"),
+         PEER + "test_error_without_an_id_answers_no_request"),
     must("C2.1-4", "2025-03-26: basic, batching", "An array of messages is received, there alone.",
          PEER + "test_batch_is_read_only_in_the_revision_that_has_it"),
     must("C2.1-5", "all: schema", "Members and capabilities that nobody knows are tolerated.",

@@ -347,6 +347,28 @@ def test_error_object_counts_whatever_the_status() -> None:
     run(test())
 
 
+def test_error_without_an_id_is_no_answer_where_others_may_follow() -> None:
+    """As an event it may be about anything; the body of a POST is about its request alone."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        stream(writer)
+        writer.write(event(error={"code": -32603, "message": "astray"}))
+        if asked.message["method"] != "x/ended":
+            await writer.drain()
+            await asyncio.sleep(0.1)
+            writer.write(event(id=asked.message["id"], result={"late": 1}))
+        writer.close()
+
+    async def test() -> None:
+        for rules in (HANDSHAKE, STATELESS):
+            async with linked(serve, rules=rules) as link:
+                assert got(await ask(link)) == b'{"late": 1}'
+                with pytest.raises(ConnectionLost, match="It sent an error: astray"):
+                    await ask(link, "x/ended")
+
+    run(test())
+
+
 def test_end_of_the_session_is_told_and_stays() -> None:
     """Security C30: 404 in the middle of a session."""
 

@@ -19,7 +19,8 @@ from wharfinger import types as t
 from wharfinger.errors import ConnectionFailed, ConnectionLost, InvalidResponse, RequestTimeout, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports import stdio_client
+from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.transports import stdio_client, stream_link
 from wharfinger.transports.stdio_client import StdioLink, inherited
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups and signals")
@@ -117,6 +118,87 @@ def test_silent_server_times_out_and_is_told_to_stop() -> None:
             assert got(message) == b'{"method": "notifications/cancelled", "id": 1}'
 
     run(test())
+
+
+def test_error_without_an_id_fails_no_call() -> None:
+    """A stray error, or an attack: the only call that waits gets its own answer, however late it is."""
+    code = """
+m = read()
+for code in (-32700, -32600, -32601, -32603):
+    send(error={"code": code, "message": "no"})
+    send(id=None, error={"code": code, "message": "no"})
+time.sleep(0.3)
+answer(m, late=1)
+read()
+"""
+
+    async def test() -> None:
+        async with child(code) as link:
+            assert got(await ask(link)) == b'{"late": 1}'
+
+    run(test())
+
+
+def test_request_that_cannot_be_read_does_not_wait_for_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has read all else, so that only this request can be meant; sooner, if it shows no life."""
+    monkeypatch.setattr(stream_link, "UNREAD_TIME", 0.2)
+    code = """
+answer(read())
+read()
+send(error={"code": -32600, "message": "too large"})
+read()
+send(error={"code": -32603, "message": "no"})
+read()
+"""
+
+    async def test() -> None:
+        async with child(code) as link:
+            await ask(link)
+            message = await ask(link, timeout=60)
+            assert isinstance(message.error, Raw)
+            assert json.loads(bytes(message.error)) == {"code": -32600, "message": "too large"}
+            with pytest.raises(RequestTimeout):
+                await ask(link, timeout=0.5)
+
+    run(test())
+
+
+def test_progress_shows_that_a_request_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_link, "UNREAD_TIME", 0.2)
+    code = """
+m = read()
+send(error={"code": -32700, "message": "no"})
+send(method="notifications/progress", params={"progressToken": m["id"], "progress": 1})
+time.sleep(0.6)
+answer(m, late=1)
+read()
+"""
+
+    async def test() -> None:
+        async with child(code) as link:
+            message = await link.request("x/y", t.RequestParams(), timeout=10, notified=lambda _: None)
+            assert got(message) == b'{"late": 1}'
+
+    run(test())
+
+
+def test_flood_of_errors_without_an_id_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    code = """
+m = read()
+raw((b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"' + b"x" * 5000 + b'"}}\\n') * 1000)
+answer(m)
+read()
+"""
+
+    async def test() -> None:
+        async with child(code) as link:
+            link.rules = REVISIONS["2025-11-25"]
+            await ask(link)
+
+    with caplog.at_level("INFO"):
+        run(test())
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert len(caplog.records[0].getMessage()) < 1000
 
 
 def test_deadlines_of_one_connection_are_kept_apart() -> None:

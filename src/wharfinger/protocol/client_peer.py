@@ -28,7 +28,18 @@ from wharfinger.protocol.jsonrpc import (
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import Revision
 
-__all__ = ["Answer", "Asked", "ClientPeer", "Event", "Garbage", "Notice", "Reply", "Unreadable", "Withdrawn"]
+__all__ = [
+    "Answer",
+    "Asked",
+    "ClientPeer",
+    "Event",
+    "Garbage",
+    "Notice",
+    "Reply",
+    "Unattributed",
+    "Unreadable",
+    "Withdrawn",
+]
 
 W = TypeVar("W")
 """Who waits for an answer: whatever the transport keeps for one request."""
@@ -46,6 +57,17 @@ class Unreadable(msgspec.Struct, Generic[W], gc=False):
 
     waiter: W
     reason: str
+
+
+class Unattributed(msgspec.Struct, Generic[W], gc=False):
+    """An error that names no request, so that it answers none.
+
+    `suspect` is the one request that it can be about: the error says that a message could not be read (JSON-RPC 2.0,
+    §5), and the server has shown that it read every other message. None if there are several such messages, or none.
+    """
+
+    suspect: W | None
+    message: Message
 
 
 class Notice(msgspec.Struct, Generic[W], gc=False):
@@ -79,7 +101,11 @@ class Garbage(msgspec.Struct, gc=False):
     data: bytes
 
 
-Event = Answer[W] | Unreadable[W] | Notice[W] | Reply | Asked | Withdrawn | Garbage
+Event = Answer[W] | Unreadable[W] | Unattributed[W] | Notice[W] | Reply | Asked | Withdrawn | Garbage
+
+
+class _Code(msgspec.Struct, gc=False):
+    code: int = 0
 
 
 class _NullId(msgspec.Struct, gc=False):
@@ -102,11 +128,15 @@ class _Routing(msgspec.Struct, gc=False):
 
 
 _decode_null_id = msgspec.json.Decoder(_NullId).decode
+_decode_code = msgspec.json.Decoder(_Code).decode
 _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _decode_routing = msgspec.json.Decoder(_Routing).decode
 
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
 """The id of an answer that is too hostile to decode; a wrong guess harms only a call to the server that sent it."""
+
+UNREAD = frozenset((ParseError.code, InvalidRequest.code))
+"""The only errors that may leave the id out: they are for messages whose id could not be read (JSON-RPC 2.0, §5)."""
 
 _NOTHING: tuple[Any, ...] = ()
 
@@ -118,7 +148,7 @@ class ClientPeer(Generic[W]):
     answered to `ping`, and refused the rest); in the stateless era it may not, and is ignored.
     """
 
-    __slots__ = ("_ids", "_limits", "_never_cancelled", "answers", "awaited", "rules")
+    __slots__ = ("_ids", "_last", "_limits", "_never_cancelled", "_unanswerable", "answers", "awaited", "rules")
 
     def __init__(self, limits: Limits, ids: Iterator[int] | None = None) -> None:
         """`ids` is shared by the peers of one session where each has a stream of its own."""
@@ -130,6 +160,10 @@ class ClientPeer(Generic[W]):
         self._limits = limits
         self._ids = count(1) if ids is None else ids
         self._never_cancelled = 0
+        self._last = 0
+        """The id of the last request that was sent."""
+        self._unanswerable = -1
+        """`_last` when something was sent that has no answer, such as a notification: was it read?"""
 
     def request(self, method: str, params: Any, waiter: W, *, progress: bool = False) -> tuple[int, bytes]:
         """Take a new id for a request; its bytes are to be sent. With `progress` the server is asked to tell of it."""
@@ -138,6 +172,7 @@ class ClientPeer(Generic[W]):
             params = _with_token(params, number)
         data = encode_request(number, method, params)
         self.awaited[number] = waiter
+        self._last = number
         if method == "initialize":
             self._never_cancelled = number
         return number, data
@@ -149,7 +184,9 @@ class ClientPeer(Generic[W]):
         except ProtocolError as error:
             return self._unreadable(data, error)
         if message.method is UNSET:
-            waiter = self.awaited.pop(message.id, None) if message.id is not UNSET else self._only_waiter(message)
+            if message.id is UNSET:
+                return self._unattributed(message)
+            waiter = self.awaited.pop(message.id, None)
             # Late, repeated, or never asked for.
             return (Answer(waiter, message),) if waiter is not None else _NOTHING
         if message.id is UNSET:
@@ -158,23 +195,46 @@ class ClientPeer(Generic[W]):
 
     def cancel(self, id: int, reason: str) -> bytes | None:
         """Stop waiting for an answer. The bytes that tell the server, None where it must not or need not be told."""
-        if self.awaited.pop(id, None) is None or id == self._never_cancelled:
+        if self.awaited.pop(id, None) is None:
+            return None
+        self.sent_otherwise()
+        if id == self._never_cancelled:
             return None
         return encode_notification(
             "notifications/cancelled", t.CancelledNotificationParams(request_id=id, reason=reason)
         )
 
+    def sent_otherwise(self) -> None:
+        """Something was sent that has no answer: a notification, or the answer to a question of the server's."""
+        self._unanswerable = self._last
+
     def close(self) -> list[W]:
         """Nothing more will come; whoever still waits."""
         waiters = list(self.awaited.values())
         self.awaited.clear()
+        self.sent_otherwise()
         return waiters
 
-    def _only_waiter(self, message: Message) -> W | None:
-        """Who an error without an id answers: the one request that waits, else nobody can tell."""
-        if message.error is UNSET or len(self.awaited) != 1:
+    def _unattributed(self, message: Message) -> tuple[Event[W], ...]:
+        """An error without an id fails no call: anybody's message may be meant, or nobody's."""
+        if message.error is UNSET:
+            return _NOTHING
+        return (Unattributed(self._suspect(message.error), message),)
+
+    def _suspect(self, error: Raw) -> W | None:
+        """The one request that the server may have been unable to read; None if that cannot be told.
+
+        Messages are read in their order: whatever was sent before a request that has its answer was read.
+        """
+        try:
+            if _decode_code(error).code not in UNREAD:
+                return None
+        except msgspec.MsgspecError:
             return None
-        return self.awaited.popitem()[1]
+        newest = self._last
+        if newest not in self.awaited or newest - 1 in self.awaited or self._unanswerable >= newest - 1:
+            return None
+        return self.awaited[newest]
 
     def _notice(self, message: Message) -> tuple[Event[W], ...]:
         if message.params is UNSET:
@@ -233,9 +293,7 @@ class ClientPeer(Generic[W]):
             except msgspec.MsgspecError:
                 pass
             else:
-                message = Message("2.0", error=answered.error)
-                waiter = self._only_waiter(message)
-                return (Answer(waiter, message),) if waiter is not None else _NOTHING
+                return self._unattributed(Message("2.0", error=answered.error))
         waiter = self._guilty(data, error.id)
         return (Garbage(data),) if waiter is None else (Unreadable(waiter, error.message),)
 

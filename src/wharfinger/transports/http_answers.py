@@ -26,12 +26,14 @@ RETRIES = 3
 class Call:
     """One POST that waits for the answer to its request."""
 
-    __slots__ = ("answer", "error", "notified")
+    __slots__ = ("answer", "error", "nameless", "notified")
 
     def __init__(self, notified: Callable[[Message], None] | None) -> None:
         self.notified = notified
         self.answer: Message | None = None
         self.error: WharfingerError | None = None
+        self.nameless: Message | None = None
+        """An error without an id: the answer if it is the whole body, but not if it is one event of several."""
 
     @property
     def over(self) -> bool:
@@ -88,6 +90,7 @@ async def read_body(
     if response.content_type == "application/json":
         for happened in peer.receive(body):
             happen(happened, call)
+        call.answer = call.answer or call.nameless
         if call.answer is not None or (call.error is not None and response.status < 400):
             return
     call.error = None

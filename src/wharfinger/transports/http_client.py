@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wharfinger.errors import ConnectionLost, InvalidResponse, NotAuthorized, RequestTimeout, WharfingerError
-from wharfinger.protocol.client_peer import Answer, Asked, ClientPeer, Event, Notice, Reply, Unreadable, Withdrawn
+from wharfinger.protocol.client_peer import (
+    Answer,
+    Asked,
+    ClientPeer,
+    Event,
+    Notice,
+    Reply,
+    Unattributed,
+    Unreadable,
+    Withdrawn,
+)
+from wharfinger.protocol.era import read_error
 from wharfinger.protocol.header_values import Mirror, encode_value, param_headers
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
@@ -194,7 +205,8 @@ class HttpLink:
         if call.error is not None:
             raise call.error
         if call.answer is None:
-            raise ConnectionLost(f"{self.name} ended its answer to {method} before it was complete.")
+            said = "" if call.nameless is None else f" It sent an error: {read_error(call.nameless).message[:200]}"
+            raise ConnectionLost(f"{self.name} ended its answer to {method} before it was complete.{said}")
         if status == 404 and self._session_id is not None:
             raise not_sent(self._session_gone())
         return call.answer
@@ -241,6 +253,10 @@ class HttpLink:
             self._answers.take(event.message, self.asked, self._reply)
         elif type(event) is Withdrawn:
             self._answers.withdraw(event.id)
+        elif type(event) is Unattributed:
+            logger.debug("%s sent an error that names no request", self.name)
+            if call is not None:
+                call.nameless = event.message
         elif type(event) is Unreadable:
             event.waiter.error = InvalidResponse(f"{self.name} sent an answer that cannot be read: {event.reason}")
 

@@ -16,9 +16,11 @@ from wharfinger.protocol.client_peer import (
     Garbage,
     Notice,
     Reply,
+    Unattributed,
     Unreadable,
     Withdrawn,
 )
+from wharfinger.protocol.era import read_error
 from wharfinger.protocol.header_values import Mirror
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
@@ -34,6 +36,8 @@ Notified = Callable[[Message], None]
 
 GARBAGE_KEPT = 200
 """Bytes of the first line that is no message, for an error message."""
+UNREAD_TIME = 2.0
+"""Seconds that a request gets for its answer after the server seems to have said that it could not read it."""
 BLOCKED = 1024 * 1024
 """Unsent bytes above which new requests wait; the server is not reading."""
 
@@ -48,7 +52,7 @@ def not_sent(error: WharfingerError) -> WharfingerError:
 class _Call:
     """One request that waits for its answer."""
 
-    __slots__ = ("deadline", "future", "id", "method", "notified", "timeout")
+    __slots__ = ("deadline", "future", "id", "method", "notified", "timeout", "unread")
 
     def __init__(self, method: str, future: asyncio.Future[Message], notified: Notified | None) -> None:
         self.method = method
@@ -58,6 +62,8 @@ class _Call:
         self.timeout = 0.0
         self.deadline = 0.0
         """The loop's time at which it fails; 0 for never."""
+        self.unread: tuple[float, Message] | None = None
+        """The loop's time at which an error without an id becomes the answer, and that error."""
 
 
 class StreamLink:
@@ -90,6 +96,8 @@ class StreamLink:
         self._timer: asyncio.TimerHandle | None = None
         self._blocked: asyncio.Future[None] | None = None
         self._end: Callable[[], WharfingerError] | None = None
+        self._reported = False
+        """An error without an id was logged as a warning: later ones are not, or a server could fill the log."""
 
     @property
     def rules(self) -> Revision | None:
@@ -141,6 +149,7 @@ class StreamLink:
     def notify(self, method: str, params: Any) -> None:
         """Send a notification; does nothing once the connection is gone."""
         if self._end is None:
+            self._peer.sent_otherwise()
             self._send(encode_notification(method, params))
 
     async def close(self) -> None:
@@ -205,6 +214,8 @@ class StreamLink:
                 event.waiter.future.set_result(event.message)
         elif type(event) is Notice:
             take = self.unasked if event.waiter is None else event.waiter.notified
+            if event.waiter is not None:
+                event.waiter.unread = None
             if take is not None:
                 take(event.message)
         elif type(event) is Reply:
@@ -216,6 +227,8 @@ class StreamLink:
         elif type(event) is Unreadable:
             reason = f"{self.name} answered {event.waiter.method} with what cannot be read: {event.reason}"
             self._fail(event.waiter, InvalidResponse(reason))
+        elif type(event) is Unattributed:
+            self._wait_for_suspect(event)
         elif type(event) is Garbage:
             if not self.garbage:
                 self.garbage = bytes(event.data[:GARBAGE_KEPT])
@@ -223,7 +236,29 @@ class StreamLink:
 
     def _reply(self, data: bytes) -> None:
         if self._blocked is None and self._end is None:  # a server that asks and does not read must not fill our memory
+            self._peer.sent_otherwise()
             self._send(data)
+
+    def _wait_for_suspect(self, event: Unattributed[_Call]) -> None:
+        """An error without an id fails no call at once: the answer may be on its way, and then it counts."""
+        call, error = event.suspect, read_error(event.message)
+        # Once: a flood must not fill the log. While opening it is normal: old servers refuse the first question so.
+        loud = self.rules is not None and not self._reported
+        self._reported = self._reported or loud
+        logger.log(
+            logging.WARNING if loud else logging.DEBUG,
+            "%s sent an error that names no request: %.200s (error %d)",
+            self.name,
+            error.message,
+            error.code,
+        )
+        if call is None or call.unread is not None:
+            return
+        # A question of the opening costs nothing if it is taken for unread: another one follows.
+        grace = UNREAD_TIME if call.method != "server/discover" or self.rules is not None else 0.0
+        call.unread = self._loop.time() + grace, event.message
+        if self._timer is None or call.unread[0] < self._timer.when():
+            self._wind(call.unread[0])
 
     def _overlong(self) -> None:
         """Nobody can tell whose answer it was: whoever waits gets to know, and late answers are ignored."""
@@ -275,10 +310,20 @@ class StreamLink:
     def _sweep(self) -> None:
         self._timer = None
         now = self._loop.time()
-        late = [call for call in self._peer.awaited.values() if call.deadline and call.deadline <= now]
-        for call in late:
-            self._cancel(call, "No answer in time.")
-            self._fail(call, RequestTimeout(f"{call.method}: no answer from {self.name} within {call.timeout:g} s."))
-        rest = [call.deadline for call in self._peer.awaited.values() if call.deadline]
-        if rest:
-            self._wind(min(rest))
+        for call in list(self._peer.awaited.values()):
+            if call.unread is not None and call.unread[0] <= now:
+                self._peer.cancel(call.id, "")  # nothing to tell: the server has not read it
+                if not call.future.done():
+                    call.future.set_result(call.unread[1])
+            elif call.deadline and call.deadline <= now:
+                self._cancel(call, "No answer in time.")
+                error = RequestTimeout(f"{call.method}: no answer from {self.name} within {call.timeout:g} s.")
+                self._fail(call, error)
+        ends = [
+            end
+            for call in self._peer.awaited.values()
+            for end in (call.deadline, call.unread[0] if call.unread is not None else 0.0)
+            if end
+        ]
+        if ends:
+            self._wind(min(ends))
