@@ -56,6 +56,8 @@ async def tour(target: Any) -> None:
     answers: list[Any] = [{"name": "Mary", "integer": 7}, "decline"]
 
     async def fill_in(question: Any) -> Any:
+        if "interpretation" in question.requested_schema.properties:
+            return {"interpretation": "snake"}
         assert "name" in question.requested_schema.properties
         return answers.pop(0)
 
@@ -103,6 +105,10 @@ async def tour(target: Any) -> None:
         sampled = await client.call_tool("trigger-sampling-request", {"prompt": "tide?", "maxTokens": 10})
         assert "high water at ten" in sampled.text
         assert "file:///charts" in (await client.call_tool("get-roots-list")).text
+
+        # A tool that must be called as a task, and asks while it is one.
+        found = await client.call_tool("simulate-research-query", {"topic": "python", "ambiguous": True})
+        assert "Research Report: python (snake)" in found.text
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

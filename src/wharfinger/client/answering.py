@@ -131,7 +131,7 @@ class Answering:
             raise InvalidParams(f"Invalid params: {error}") from None
         try:
             with self._waiting():
-                return await handle(params)
+                return _for_task(await handle(params), params.meta)
         except ProtocolError as error:
             if error.remote:  # said by another server: not ours to repeat
                 raise InternalError("This client could not answer.") from error
@@ -241,6 +241,14 @@ class Answering:
         assert self._roots is not None
         places = await self._roots() if callable(self._roots) else self._roots
         return t.ListRootsResult(roots=[_root(place) for place in places])
+
+
+def _for_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
+    """The answer to a question that was put for a task names the task, too (2025-11-25, tasks: related task)."""
+    if isinstance(meta, UnsetType) or isinstance(meta.related_task, UnsetType):
+        return result
+    own = {} if isinstance(result.meta, UnsetType) else result.meta
+    return msgspec.structs.replace(result, meta={**own, t.META_RELATED_TASK: meta.related_task})
 
 
 _REFUSALS: Mapping[str, Literal["decline", "cancel"]] = {"decline": "decline", "cancel": "cancel"}

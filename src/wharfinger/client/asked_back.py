@@ -18,9 +18,9 @@ from wharfinger.errors import InvalidResponse, RemoteError, RequestTimeout, URLE
 from wharfinger.protocol.exchange import open_result
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
-from wharfinger.types.task_extension import TaskParams, TaskStarted, TaskState, TaskUpdateParams
+from wharfinger.types.task_extension import TaskParams, TaskStarted, TaskUpdateParams
 
-__all__ = ["Arrivals", "drive_task", "open_any", "perform", "urls_wanted"]
+__all__ = ["CANCELLED", "Arrivals", "drive_task", "open_any", "pause", "perform", "urls_wanted"]
 
 Send = Callable[[Method, Any], Awaitable[Raw]]
 """Sends one request and returns its result, encoded."""
@@ -204,7 +204,7 @@ async def drive_task(row: Method, task: TaskStarted, answering: Answering, budge
         if state.status == "input_required":
             await _answer(state, answered, answering, budget, send)
         if state is not task or state.status == "working":
-            await asyncio.sleep(_pause(state, budget))
+            await asyncio.sleep(pause(state.poll_interval_ms, budget))
         raw = await send(_GET, params)
         state = open_result(_GET, raw)
         if state.task_id != task.task_id:
@@ -215,8 +215,8 @@ CANCELLED = -32603
 """The code of the error for a task that the server cancelled; the protocol has none."""
 
 
-def _pause(state: TaskStarted | TaskState, budget: Budget) -> float:
-    named = state.poll_interval_ms
+def pause(named: int | UnsetType, budget: Budget) -> float:
+    """Seconds before the next question after a task, whose server names milliseconds."""
     wait = POLL if isinstance(named, UnsetType) else named / 1000
     left = budget.left()
     wait = min(max(wait, POLL_LEAST), POLL_MOST)

@@ -26,6 +26,7 @@ from wharfinger.client.opening import Agreement, Settings, Target, check_target
 from wharfinger.client.outputs import Outputs
 from wharfinger.client.results import Listing, ReadResult, ToolResult, data_of, text_of
 from wharfinger.client.retrying import Retry
+from wharfinger.client.task_calls import CANCEL, TaskCalls, as_task, drive_task_call, started_in
 from wharfinger.client.telling import Telling
 from wharfinger.client.templates import Template, no_template
 from wharfinger.client.watching import Connection, Watch
@@ -33,6 +34,7 @@ from wharfinger.errors import (
     ConnectionLost,
     HeaderMismatch,
     RemoteError,
+    RemoteMethodNotFound,
     RequestTimeout,
     ToolError,
     WharfingerError,
@@ -44,7 +46,7 @@ from wharfinger.protocol.interfaces import Authorize
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS, Method
-from wharfinger.types.task_extension import TASKS, TaskParams, TaskStarted
+from wharfinger.types.task_extension import TASKS, TaskStarted
 from wharfinger.version import __version__
 
 if TYPE_CHECKING:
@@ -139,7 +141,8 @@ class Client:
         What the server may ask follows from the handlers: `elicitation` puts a form to the user, `consent` asks whether
         a URL may be opened, `sampling` asks a model (with `sampling_tools`: one that can use tools), `roots` are where
         the user works. `log` is told log messages of `log_level` and worse. `hooks` are put around every call, the
-        first one outermost. With `tasks` the server may make a call a task, which is then waited for.
+        first one outermost. With `tasks` a call may become a task, which is then waited for; a tool of 2025-11-25 that
+        must be called as a task is in any case.
         `validate` checks results of tools by their output schema where the extra `schema` is installed. `retry` says
         what is tried again. `cache` keeps answers as long as the server allows: one for several clients, or False.
 
@@ -186,6 +189,7 @@ class Client:
         self._max_timeout = max_timeout
         self._pages = pages
         self._tasks = tasks
+        self._task_calls = TaskCalls(optional=tasks)
         self._log = None if log is None else Telling(log)
         self._log_level: t.LoggingLevel | UnsetType = self._settings.log_level
         self._arrivals = Arrivals()
@@ -460,17 +464,47 @@ class Client:
         try:
             result = await self._ask(_CALL, params, timeout, max_timeout, progress, reset_on_progress, retry)
         except RemoteError as error:
-            link = self._living.link
-            if error.code != HeaderMismatch.code or link is None or link.mirrors is None:
+            # Nothing was done. The tool's listing says what was wrong.
+            if not await self._called_wrongly(name, error, timeout):
                 raise
-            # Nothing was done: the tool's schema says which arguments must be repeated in headers (spec: §2.8).
-            await self.list_tools(timeout=timeout, fresh=True)
+            result = await self._ask(_CALL, params, timeout, max_timeout, progress, reset_on_progress, retry)
+        if result.is_error is True and await self._wants_task(name, result, timeout):
             result = await self._ask(_CALL, params, timeout, max_timeout, progress, reset_on_progress, retry)
         if result.is_error is True:
             raise ToolError(text_of(result) or "The tool failed and does not say why.", result=result)
         if self._outputs is not None:
             self._outputs.check(name, result)
         return ToolResult(data_of(result, returns), result)
+
+    async def _called_wrongly(self, name: str, error: RemoteError, timeout: float | None) -> bool:
+        """Whether a tool was called in another way than its listing says, which is asked for now.
+
+        Its arguments must be repeated in headers (2026-07-28, spec: §2.8), or it must be called as a task, or must not
+        (2025-11-25, tasks: -32601).
+        """
+        link = self._living.link
+        if error.code == HeaderMismatch.code and link is not None and link.mirrors is not None:
+            await self.list_tools(timeout=timeout, fresh=True)
+            return True
+        if not isinstance(error, RemoteMethodNotFound) or not self._has_task_calls:
+            return False
+        return await self._wants_otherwise(name, timeout)
+
+    async def _wants_task(self, name: str, result: t.CallToolResult, timeout: float | None) -> bool:
+        """Whether a tool failed because it must be called as a task: some servers say -32601 in a result.
+
+        The text only spares the question. What counts is the listing: a tool that must be called as a task does nothing
+        when it is called otherwise (2025-11-25, tasks).
+        """
+        if self._task_calls.wants(name) or not self._has_task_calls or "task" not in text_of(result).lower():
+            return False
+        return await self._wants_otherwise(name, timeout)
+
+    async def _wants_otherwise(self, name: str, timeout: float | None) -> bool:
+        """Ask for the listing; whether it says something else than how the tool was called."""
+        tools, was_task = self._task_calls, self._task_calls.wants(name)
+        await self.list_tools(timeout=timeout, fresh=True)
+        return not tools.wants(name) if was_task else tools.requires(name)
 
     def list_prompts(self, *, timeout: float | None = None, fresh: bool = False) -> Listing[t.Prompt]:
         """Every prompt; as `list_resources`."""
@@ -582,7 +616,9 @@ class Client:
         budget = Budget(call.timeout, call.max_timeout, self._now)
         telling = None if call.progress is None else Telling(call.progress)
         try:
-            if self._is_plain(call):
+            if call.row is _CALL and self._task_calls.wants(call.params.name):
+                result = await self._call_as_task(call, telling)
+            elif self._is_plain(call):
                 result = await self._plainly(call, budget)
             elif self._shelf is not None and call.row.kept:
                 result = await self._kept(self._shelf, call, budget, telling)
@@ -720,15 +756,46 @@ class Client:
             self._in_background(self._cancel_task(task.task_id))
             raise
 
-    async def _cancel_task(self, task_id: str) -> None:
+    async def _call_as_task(self, call: Call, telling: Telling | None) -> t.CallToolResult:
+        """A call that becomes a task because this end says so (2025-11-25), and its result."""
+        budget = Budget(call.timeout if call.bounded else math.inf, call.max_timeout, self._now)
+        renewed = budget if call.reset_on_progress else None
+        take = None if telling is None and renewed is None else partial(self._told, telling, renewed)
+
+        async def send(row: Method, params: Any, long: bool) -> Raw:
+            return await self._request(row, params, budget if long else budget.part(call.timeout))
+
+        with self._task_calls.progress(take) as token:
+            params = as_task(call.params, token, call.max_timeout)
+            raw = await self._request(_CALL, params, budget.part(call.timeout), retry=call.retry)
+            task = started_in(raw)
+            if isinstance(task, t.CallToolResult):
+                return task
+            try:
+                with self._task_calls.following(task.task_id) as changed:
+                    return await drive_task_call(task, changed, budget, send)
+            except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
+                self._in_background(self._cancel_task(task.task_id, CANCEL))
+                raise
+
+    @property
+    def _has_task_calls(self) -> bool:
+        """Whether the server takes calls of tools as tasks (2025-11-25)."""
+        agreed = self._agreement
+        declared = agreed.capabilities.tasks
+        if not agreed.rules.task_calls or isinstance(declared, UnsetType) or isinstance(declared.requests, UnsetType):
+            return False
+        return not isinstance(declared.requests.tools, UnsetType) and declared.requests.tools.call is not UNSET
+
+    async def _cancel_task(self, task_id: str, row: Method = _CANCEL_TASK) -> None:
         try:
-            await self._request(_CANCEL_TASK, TaskParams(task_id=task_id), Budget(GOODBYE, GOODBYE, self._now))
+            await self._request(row, row.params(task_id=task_id), Budget(GOODBYE, GOODBYE, self._now))
         except WharfingerError as error:
             logger.debug("a task could not be cancelled: %s", error)
 
     # Inside: what the server says without being asked.
 
-    def _told(self, telling: Telling | None, deadline: Deadline | None, message: Message) -> None:
+    def _told(self, telling: Telling | None, deadline: Deadline | Budget | None, message: Message) -> None:
         """A notification that belongs to a call."""
         if message.method != _PROGRESS:
             self._noticed(message)
@@ -751,6 +818,7 @@ class Client:
         """A notification that belongs to nothing, or to nothing that wants it."""
         if message.method == _COMPLETE:
             self._arrivals.tell(message)
+        self._task_calls.take(message)
         if message.method != _LOG or self._log is None or isinstance(message.params, UnsetType):
             return
         try:
@@ -760,6 +828,7 @@ class Client:
 
     def _renewed(self, link: Connection, agreed: Agreement) -> None:
         """There is a connection, perhaps not the first one."""
+        self._task_calls.forget()
         if self._shelf is not None:
             self._shelf.renewed(agreed.rules, agreed.capabilities)
         level = self._log_level
@@ -790,6 +859,8 @@ class Client:
     def _known(self, tools: list[t.Tool]) -> list[t.Tool]:
         """Remember what calls need to know of tools; those that must not be used are left out."""
         self._living.learn(tools)
+        if self._has_task_calls:
+            self._task_calls.learn(tools)
         usable = self._usable(tools)
         if self._outputs is not None:
             for tool in usable:

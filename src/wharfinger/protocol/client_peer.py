@@ -245,7 +245,9 @@ class ClientPeer(Generic[W]):
             return _NOTHING
         if message.method == "notifications/progress":
             waiter = self._waiting(routing.progress)
-            return (Notice(waiter, message),) if waiter is not None else _NOTHING
+            # A token that is a name is not one of ours here: perhaps that of a task, which outlives its request.
+            named = isinstance(routing.progress, str) and not self._stateless
+            return (Notice(waiter, message),) if waiter is not None or named else _NOTHING
         if message.method == "notifications/cancelled":
             if self.answers and not self._stateless and not isinstance(routing.request, UnsetType):
                 # Its own request: ids of the two directions have nothing in common.

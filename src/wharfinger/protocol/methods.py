@@ -126,7 +126,7 @@ def _rows() -> tuple[Method, ...]:
         Method("sampling/createMessage", "server", t.CreateMessageRequestParams, t.CreateMessageResult, capability="sampling", **handshake),
         Method("elicitation/create", "server", t.ElicitRequestParams, t.ElicitResult, capability="elicitation", first="2025-06-18", last=_LAST_HANDSHAKE),
         Method("notifications/elicitation/complete", "server", t.ElicitationCompleteNotificationParams, **r4),
-        # The extension io.modelcontextprotocol/tasks; the tasks of 2025-11-25 are not built.
+        # The extension io.modelcontextprotocol/tasks; those of 2025-11-25 are in `client.task_calls`.
         Method("tasks/get", "client", tasks.TaskParams, tasks.TaskState, named_by="task_id", **stateless),
         Method("tasks/update", "client", tasks.TaskUpdateParams, t.EmptyResult, named_by="task_id", **stateless),
         Method("tasks/cancel", "client", tasks.TaskParams, t.EmptyResult, named_by="task_id", **stateless),

@@ -34,6 +34,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     """`structuredContent` may be any JSON value, not only an object."""
     tasks: bool = False
     """Calls may be answered with a task, to clients that declare the extension."""
+    task_calls: bool = False
+    """Calls of tools may be sent as tasks: the client decides, and some tools want it."""
     unknown_blocks: frozenset[str] = frozenset()
     """Blocks of content that this revision does not know; they are sent as text."""
     asks_by_result: bool = False
@@ -82,6 +84,7 @@ _ROWS = (
         order=4,
         era="handshake",
         polled_streams=True,
+        task_calls=True,
         extensions=True,
         elicits_urls=True,
         url_required=True,
