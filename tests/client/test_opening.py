@@ -178,17 +178,60 @@ def test_server_of_1900_is_a_clean_error() -> None:
     )
 
 
-def test_server_that_refuses_initialize_is_told_as_it_said() -> None:
+BRIDGE = """
+own = None
+while True:
+    m = read()
+    log(m["method"])
+    if m["method"] == "initialize" and own is None: initialized(m); own = False
+    elif m["method"] == "initialize": FAIL
+    elif own is None: own = True; refuse(m, -32601)
+    elif m["method"] == "tools/list":
+        answer(m, tools=[{"name": json.dumps(m["params"]), "inputSchema": {"type": "object"}}])
+"""
+"""Opens a session of its own for a first message that is not `initialize`, and then opens no other."""
+
+
+@pytest.mark.parametrize("fail", ["refuse(m, -32600)", "answer(m)", "sys.exit(1)"])
+def test_bridge_that_opened_its_own_session_is_started_again_without_the_probe(fail: str) -> None:
+    assert opened(BRIDGE.replace("FAIL", fail))[0] == HANDSHAKE
+
+
+def test_bridge_is_not_probed_again() -> None:
+    """What was found out stays known when the connection is lost."""
+    code = "log(os.getpid())\n" + BRIDGE.replace("FAIL", "refuse(m, -32600)")
+
     async def test() -> None:
+        async with client(code) as it:
+            link: Any = it._living.link
+            assert "server/discover" not in link.stderr
+            os.kill(link.pid, 9)
+            while not link.is_lost:
+                await asyncio.sleep(0.01)
+            assert await it.list_tools()
+            link = it._living.link
+            assert link.stderr.split("\n")[1:] == ["initialize", "notifications/initialized", "tools/list"]
+
+    run(test())
+
+
+def test_server_that_refuses_initialize_is_told_as_it_said() -> None:
+    """Also what was tried: at most two children."""
+
+    async def test() -> None:
+        code = "while True:\n    m = read()\n    if m['method'] == 'initialize': refuse(m, -32603)\n    else: answer(m)"
         with pytest.raises(RemoteError, match="refused") as caught:
-            await client("answer(read()); refuse(read(), -32603); read()").open()
+            await client(code).open()
         assert caught.value.code == -32603
+        first = "server/discover and then initialize (refused (error -32603))"
+        assert caught.value.message == f"refused. Tried over two connections: {first}, and initialize alone."
 
     run(test())
 
 
 def test_answer_to_initialize_that_is_none_is_not_mcp() -> None:
-    fails("answer(read()); answer(read(), hello=1); read()", NotMCP, "no InitializeResult")
+    said = fails("while True: answer(read(), hello=1)", NotMCP, "no InitializeResult")
+    assert "server/discover and then initialize" in said and said.endswith("and initialize alone.")
 
 
 def test_server_that_ends_at_once_is_told_with_its_last_words() -> None:

@@ -92,11 +92,22 @@ def test_ping_is_served_before_the_handshake() -> None:
     taken(peer().receive(request(1, "ping")))
 
 
-def test_a_second_initialize_is_refused_and_the_first_agreement_stands() -> None:
-    one = opened("2025-03-26")
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    assert error(one.receive(request(5, "initialize", params))) == (5, -32600)
-    assert one.session.caller.rules.name == "2025-03-26"
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_second_initialize_changes_nothing_of_the_first_agreement(confirmed: bool) -> None:
+    """Security L03: another revision is refused; the same one is answered again, as the first time."""
+    one = opened("2025-03-26") if confirmed else peer()
+    if not confirmed:
+        params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        one.respond(taken(one.receive(request(0, "initialize", params))), {})
+    before, phase = one.session.caller, one.session.phase
+    for version in ("2025-11-25", "2024-11-05", "1900-01-01", "2026-07-28"):
+        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        assert error(one.receive(request(5, "initialize", params))) == (5, -32600)
+    other = {"name": "other", "version": "2"}
+    params = {"protocolVersion": "2025-03-26", "capabilities": {"roots": {}, "sampling": {}}, "clientInfo": other}
+    again = taken(one.receive(request(6, "initialize", params)))
+    assert again.caller is before
+    assert (one.session.caller, one.session.phase) == (before, phase)
 
 
 def test_a_failed_initialize_can_be_tried_again() -> None:

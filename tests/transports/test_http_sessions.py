@@ -80,6 +80,11 @@ def test_second_initialize_does_not_renegotiate(wire: Wire) -> None:
     reply = wire.in_session(session, "initialize", INITIALIZE | {"protocolVersion": "2024-11-05"})
     assert (reply.status, reply.error) == (400, -32600)
     assert "result" in wire.in_session(session, "ping").json
+    # As a bridge repeats it that has opened the session for its client: the same answer, and no other session.
+    reply = wire.in_session(session, "initialize", INITIALIZE)
+    assert (reply.status, reply.json["result"]["protocolVersion"]) == (200, HANDSHAKE)
+    assert "mcp-session-id" not in reply.headers
+    assert "result" in wire.in_session(session, "ping").json
 
 
 @pytest.mark.parametrize("params", [{}, {"protocolVersion": 1}, []])

@@ -617,7 +617,7 @@ class Client:
         telling = None if call.progress is None else Telling(call.progress)
         try:
             if call.row is _CALL and self._task_calls.wants(call.params.name):
-                result = await self._call_as_task(call, telling)
+                result: Any = await self._call_as_task(call, telling)
             elif self._is_plain(call):
                 result = await self._plainly(call, budget)
             elif self._shelf is not None and call.row.kept:

@@ -25,9 +25,11 @@ from wharfinger.errors import (
     InvalidResponse,
     NotAuthorized,
     NotMCP,
+    RemoteError,
     RequestTimeout,
     UnsupportedRevision,
     WharfingerError,
+    remote_error,
 )
 from wharfinger.protocol.era import (
     Discover,
@@ -75,6 +77,8 @@ Checked = str | list[str] | Socket | Service | Way
 
 STEPS = 5
 """Questions of one opening; no honest server needs more."""
+MOST_TOLD = 200
+"""Characters of an earlier failure that a later one repeats."""
 MORE_PATIENCE = 5
 """How many times longer a server is waited for that was found to be stateless before: it may only be busy."""
 
@@ -178,8 +182,8 @@ async def connect(target: Checked, settings: Settings, eras: Eras | None = None)
     if isinstance(failure, TimeoutError) and (scope.expired() or isinstance(failure, RequestTimeout)):
         raise trial.silent() from None
     if isinstance(failure, ConnectionLost):
-        raise _failed(failure) from None
-    raise failure
+        failure = _failed(failure)
+    raise trial.told(failure) from None
 
 
 class _Trial:
@@ -197,7 +201,10 @@ class _Trial:
         """What gets in, with the clocks of this opening standing still."""
         self.opened = False
         self._told_discover = False
-        """The link's child has read a first message that some servers of the handshake era end at."""
+        """The link's server has read `server/discover`: some servers of the handshake era end at that, and some bridges
+        open a session of their own."""
+        self._refused = ""
+        """How `initialize` failed on a link that was told so; empty if no other link was opened because of that."""
         self._tried_sse = False
         self._late: asyncio.Task[Message] | None = None
         """A question of the stateless era without an answer yet; a slow server may still answer it."""
@@ -330,23 +337,22 @@ class _Trial:
     async def _judge(self, step: Discover, asked: asyncio.Future[Message]) -> Verdict:
         try:
             answer: Message | None = asked.result()
-        except ConnectionLost:
-            if not await self._started_again():
+        except ConnectionLost as lost:
+            if not await self._started_again(lost):
                 raise
             answer = None
         except (InvalidResponse, _no_message()):
             answer = None
         return judge_discover(step, answer, self.settings.revision)
 
-    async def _started_again(self) -> bool:
-        """Start another child, which is only told `initialize`; False where the first one was told no more."""
+    async def _started_again(self, failure: WharfingerError) -> bool:
+        """Open another link, which is only told `initialize`; False where the first one was told no more."""
         first_asked_so = self._told_discover and self._known != "stateless" and self.settings.revision is None
-        if not first_asked_so or not isinstance(self.target, list | Socket):
+        if not first_asked_so or not isinstance(self.target, str | list | Socket):
             return False
-        lost = self.link
-        self.link = await self._open_link()
+        self._refused = str(failure).partition("\n")[0][:MOST_TOLD]
         self._told_discover = False
-        await lost.close()
+        await self._other_link(await self._new_link())
         return True
 
     def _stateless(self, step: Stateless) -> Agreement:
@@ -399,8 +405,8 @@ class _Trial:
                 if verdict is not None:
                     return verdict
             answer = await asked
-        except ConnectionLost:
-            if not await self._started_again():
+        except ConnectionLost as lost:
+            if not await self._started_again(lost):
                 raise
             return step
         except _no_message() as error:
@@ -414,8 +420,16 @@ class _Trial:
             # An error that names no request is the refusal of a URL, which may take no messages at all.
             if isinstance(verdict, GiveUp) and answer.id is UNSET and await self._over_sse():
                 return step
+            # A bridge that has opened a session of its own for the first question refuses to open a second one.
+            if isinstance(verdict, GiveUp) and await self._started_again(verdict.error):
+                return step
             return verdict
-        return self._handshake(answer)
+        try:
+            return self._handshake(answer)
+        except (InvalidResponse, NotMCP) as error:
+            if not await self._started_again(error):
+                raise
+            return step
 
     async def _over_sse(self) -> bool:
         """Go over to HTTP+SSE of 2024-11-05; False where nothing says that the server speaks it (spec: §2.5)."""
@@ -463,6 +477,19 @@ class _Trial:
         )
 
     # Failures.
+
+    def told(self, failure: BaseException) -> BaseException:
+        """The failure, with all that was tried before it."""
+        if not self._refused or not isinstance(failure, WharfingerError):
+            return failure
+        first = f"server/discover and then initialize ({self._refused})"
+        tried = f"Tried over two connections: {first}, and initialize alone."
+        if isinstance(failure, RemoteError):
+            return remote_error(failure.code, f"{failure.message.removesuffix('.')}. {tried}", failure.data)
+        if type(failure) is ConnectionFailed:
+            text = str(failure).removesuffix(f"\n{failure.stderr}") if failure.stderr else str(failure)
+            return ConnectionFailed(f"{text} {tried}", stderr=failure.stderr)
+        return NotMCP(f"{failure} {tried}") if type(failure) is NotMCP else failure
 
     def silent(self) -> WharfingerError:
         """What to tell when nothing usable came in time."""

@@ -48,7 +48,6 @@ class Phase(Enum):
 
 
 _NOT_YET = 'Send "initialize" first, or put io.modelcontextprotocol/protocolVersion into params._meta of every request.'
-_TWICE = "This session is initialized already; what was agreed on stands."
 _GONE = "This session is closed."
 
 TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
@@ -56,12 +55,13 @@ TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
     (Phase.NEW, "ping"): Phase.NEW,
     (Phase.NEW, "notifications/initialized"): Phase.NEW,
     (Phase.NEW, ""): _NOT_YET,
-    (Phase.OPENING, "initialize"): _TWICE,
+    # A bridge may have opened the session before its client does. `agree` sees to it that nothing changes.
+    (Phase.OPENING, "initialize"): Phase.OPENING,
     (Phase.OPENING, "ping"): Phase.OPENING,
     (Phase.OPENING, "notifications/initialized"): Phase.OPEN,
     # A client may pipeline a call behind initialize: both are answered (security: L07).
     (Phase.OPENING, ""): Phase.OPENING,
-    (Phase.OPEN, "initialize"): _TWICE,
+    (Phase.OPEN, "initialize"): Phase.OPEN,
     (Phase.OPEN, "ping"): Phase.OPEN,
     (Phase.OPEN, "notifications/initialized"): Phase.OPEN,
     (Phase.OPEN, ""): Phase.OPEN,
@@ -114,10 +114,20 @@ class Session:
         return changed
 
     def agree(self, params: t.InitializeRequestParams) -> None:
-        """Settle the revision: the client's own where we speak it, else our latest (a membership test, no minimum)."""
+        """Settle the revision: the client's own where we speak it, else our latest (a membership test, no minimum).
+
+        Once only: an `initialize` that is repeated is answered as the first one, and changes nothing (security: L03).
+
+        Raises:
+            InvalidRequest: it asks for another revision than the one that was agreed on.
+        """
         asked = params.protocol_version
         rules = REVISIONS[asked if asked in HANDSHAKE else LATEST_HANDSHAKE]
-        self.caller = Caller(rules, params.client_info, params.capabilities, self.principal)
+        if self.caller is _UNKNOWN:
+            self.caller = Caller(rules, params.client_info, params.capabilities, self.principal)
+        elif self.caller.rules is not rules:
+            agreed = self.caller.rules.name
+            raise InvalidRequest(f"This session speaks {agreed} already: ask for that, or open another session.")
 
     def send(self, message: bytes) -> bool:
         """Send what belongs to no request; False where there is no stream for it, or it was dropped."""
