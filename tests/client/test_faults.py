@@ -150,6 +150,67 @@ def test_pattern_that_never_ends_holds_nobody_up() -> None:
 # What is between the two ends.
 
 
+@pytest.mark.parametrize(
+    "secret",
+    [["--password", "hunter2"], ["--token=hunter2"], ["API_KEY=hunter2"], ["postgres://ann:hunter2@db/x"],
+     ["http://x/?token=hunter2"], ["--header", "Authorization: Bearer hunter2hunter2"]],
+)  # fmt: skip
+def test_no_error_repeats_a_secret_of_the_command(secret: list[str]) -> None:
+    """Neither if it cannot be started, nor if it ends, with its last words, nor if it says nothing."""
+    end = "import sys; print('cannot use', *sys.argv[1:], file=sys.stderr); sys.exit(1)"
+    noise = "import sys; print('token=hunter2', flush=True); sys.stdin.read()"
+    commands = [["/no/such/command"], [sys.executable, "-c", end], [sys.executable, "-c", noise]]
+
+    async def test() -> None:
+        for command in commands:
+            with pytest.raises(WharfingerError) as caught:
+                await Client([*command, *secret], open_timeout=1, probe_timeout=0.2).open()
+            assert "hunter2" not in str(caught.value)
+        with pytest.raises(ValueError, match="Cannot tell what") as refused:
+            Client(" ".join(["serve", *secret]))
+        assert "hunter2" not in str(refused.value)
+
+    run(test())
+
+
+async def moved(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    status = b"301 Moved Permanently" if asked.path.startswith("/mcp") else b"302 Found"
+    place = (
+        b"/there?token=hunter2" if asked.path.startswith("/mcp") else b"http://ann:hunter2@example.test/?token=hunter2"
+    )
+    writer.write(b"HTTP/1.1 %s\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % (status, place))
+
+
+async def echoing(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    body = b"no such token=hunter2 in http://ann:hunter2@here/"
+    writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+@pytest.mark.parametrize("serve", [moved, echoing])
+@pytest.mark.parametrize("path", ["/mcp", "/other"])
+def test_no_error_repeats_a_secret_of_the_url(serve: Any, path: str) -> None:
+    async def test() -> None:
+        async with serving(serve) as base:
+            url = base.replace("http://", "http://ann:hunter2@") + f"{path}?token=hunter2"
+            with pytest.raises(WharfingerError) as caught:
+                await Client(url).open()
+            assert "hunter2" not in str(caught.value)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "url", ["http://ann:hunter2@[::1/mcp", "http://ann:hunter2@", "http://ann:hunter2@host:99999/"]
+)
+def test_no_error_repeats_the_password_of_what_is_no_url(url: str) -> None:
+    async def test() -> None:
+        with pytest.raises(WharfingerError) as caught:
+            await Client(url).open()
+        assert "hunter2" not in str(caught.value)
+
+    run(test())
+
+
 def dead_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -49,6 +49,7 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.revisions import REVISIONS, Revision
+from wharfinger.redacting import redacted, redacted_command, redacted_text
 
 __all__ = ["Agreement", "Settings", "Target", "check_target", "connect"]
 
@@ -145,7 +146,10 @@ def check_target(target: Any) -> Checked:
             return Socket(text)
         if text.endswith(".py") and Path(text).is_file():
             return [sys.executable, text]
-        raise ValueError(f"Cannot tell what {text!r} is: a client takes {accepted}.")
+        shown = redacted_text(text)
+        if " -" in shown:
+            shown = redacted_command(shown.split())
+        raise ValueError(f"Cannot tell what {shown!r} is: a client takes {accepted}.")
     if isinstance(target, list | tuple):
         parts = cast("Sequence[object]", target)
         if not parts or not all(isinstance(part, str | os.PathLike) for part in parts):
@@ -203,8 +207,8 @@ class _Trial:
         self._told_discover = False
         """The link's server has read `server/discover`: some servers of the handshake era end at that, and some bridges
         open a session of their own."""
-        self._refused = ""
-        """How `initialize` failed on a link that was told so; empty if no other link was opened because of that."""
+        self._refused: WharfingerError | None = None
+        """How a link failed that was asked `server/discover` first; None if no other one was opened for that."""
         self._tried_sse = False
         self._late: asyncio.Task[Message] | None = None
         """A question of the stateless era without an answer yet; a slow server may still answer it."""
@@ -350,7 +354,7 @@ class _Trial:
         first_asked_so = self._told_discover and self._known != "stateless" and self.settings.revision is None
         if not first_asked_so or not isinstance(self.target, str | list | Socket):
             return False
-        self._refused = str(failure).partition("\n")[0][:MOST_TOLD]
+        self._refused = failure
         self._told_discover = False
         await self._other_link(await self._new_link())
         return True
@@ -480,9 +484,12 @@ class _Trial:
 
     def told(self, failure: BaseException) -> BaseException:
         """The failure, with all that was tried before it."""
-        if not self._refused or not isinstance(failure, WharfingerError):
+        if self._refused is None or not isinstance(failure, WharfingerError):
             return failure
-        first = f"server/discover and then initialize ({self._refused})"
+        if isinstance(self._refused, ConnectionLost) and isinstance(failure, ConnectionFailed):
+            return failure  # it just ends, twice
+        reason = str(self._refused).partition("\n")[0][:MOST_TOLD]
+        first = f"server/discover and then initialize ({reason})"
         tried = f"Tried over two connections: {first}, and initialize alone."
         if isinstance(failure, RemoteError):
             return remote_error(failure.code, f"{failure.message.removesuffix('.')}. {tried}", failure.data)
@@ -499,7 +506,8 @@ class _Trial:
         stderr = getattr(self.link, "stderr", "")
         garbage: bytes = getattr(self.link, "garbage", b"")
         if garbage:
-            message = f"{self.link.name} is not MCP: no answer within {waited}; the first bytes were {garbage[:80]!r}."
+            first = redacted_text(repr(garbage[:80]))
+            message = f"{self.link.name} is not MCP: no answer within {waited}; the first bytes were {first}."
             return NotMCP(f"{message}\n{stderr}" if stderr else message)
         return ConnectionFailed(f"{self.link.name} gave no answer within {waited}.", stderr=stderr)
 
@@ -525,7 +533,7 @@ def _no_endpoint(error: Any, target: Checked) -> ConnectionFailed:
     """An HTTP answer to `initialize` that is no message: the wrong path, or the transport of 2024-11-05."""
     if error.status not in _NO_ENDPOINT:
         return cast("ConnectionFailed", error)
-    path = str(target).partition("?")[0].rstrip("/")
+    path = redacted(str(target)).partition("?")[0].rstrip("/")
     known = next((end for end in ("/mcp", "/sse") if path.endswith(end)), "")
     others = [path.removesuffix(known) + end for end in ("/mcp", "/sse") if end != known]
     old = "" if known else " (HTTP+SSE of 2024-11-05)"

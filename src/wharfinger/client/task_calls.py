@@ -19,6 +19,7 @@ from wharfinger import types as t
 from wharfinger.client.asked_back import CANCELLED, open_any, pause
 from wharfinger.client.calls import Budget
 from wharfinger.errors import InvalidResponse, RemoteError
+from wharfinger.protocol.client_peer import TASK_PROGRESS
 from wharfinger.protocol.exchange import open_result
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
@@ -85,7 +86,7 @@ class TaskCalls:
         if take is None:
             yield UNSET
             return
-        token = f"task-{next(self._tokens)}"
+        token = f"{TASK_PROGRESS}{next(self._tokens)}"
         self._progress[token] = take
         try:
             yield token

@@ -138,6 +138,9 @@ _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1
 UNREAD = frozenset((ParseError.code, InvalidRequest.code))
 """The only errors that may leave the id out: they are for messages whose id could not be read (JSON-RPC 2.0, §5)."""
 
+TASK_PROGRESS = "task-"
+"""How the progress tokens of tasks begin (2025-11-25): they outlive their request, and belong to the connection."""
+
 _NOTHING: tuple[Any, ...] = ()
 
 
@@ -245,9 +248,8 @@ class ClientPeer(Generic[W]):
             return _NOTHING
         if message.method == "notifications/progress":
             waiter = self._waiting(routing.progress)
-            # A token that is a name is not one of ours here: perhaps that of a task, which outlives its request.
-            named = isinstance(routing.progress, str) and not self._stateless
-            return (Notice(waiter, message),) if waiter is not None or named else _NOTHING
+            of_task = isinstance(routing.progress, str) and routing.progress.startswith(TASK_PROGRESS)
+            return (Notice(waiter, message),) if waiter is not None or of_task else _NOTHING
         if message.method == "notifications/cancelled":
             if self.answers and not self._stateless and not isinstance(routing.request, UnsetType):
                 # Its own request: ids of the two directions have nothing in common.

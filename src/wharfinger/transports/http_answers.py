@@ -11,6 +11,7 @@ from wharfinger.protocol.client_peer import ClientPeer, Event
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.sse import EventDecoder, Pulse
 from wharfinger.transports.http_origin import EVENTS, NoMessage, Origin, excerpt
+from wharfinger.transports.stream_link import shown_bytes
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -98,7 +99,8 @@ async def read_body(
     if response.status >= 400:
         raise NoMessage(f"{origin.name} answered {reason}{excerpt(body)}", response.status)
     kind = response.content_type
-    raise NotMCP(f"{origin.name} is not MCP: it answered {reason} with {kind}; the first bytes were {body[:80]!r}.")
+    first = shown_bytes(body)
+    raise NotMCP(f"{origin.name} is not MCP: it answered {reason} with {kind}; the first bytes were {first}.")
 
 
 def gone_on(decoder: EventDecoder, limit: int) -> EventDecoder:

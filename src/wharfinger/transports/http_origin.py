@@ -17,6 +17,7 @@ from wharfinger.protocol.era import read_error
 from wharfinger.protocol.interfaces import AGAIN
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
+from wharfinger.redacting import redacted, redacted_text
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -76,9 +77,10 @@ class Origin:
             self.url = URL(url)
             self.name = str(self.url.with_user(None).with_query(None).with_fragment(None))
         except ValueError as error:
-            raise ConnectionFailed(f"{url!r} is no URL: {error}.") from None
+            reason = "" if "@" in url else f": {error}"  # which may repeat the user and the password
+            raise ConnectionFailed(f"{redacted(url)!r} is no URL{reason}.") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
-            raise ConnectionFailed(f"{url!r} is no URL of a server: it should look like https://host/mcp.")
+            raise ConnectionFailed(f"{redacted(url)!r} is no URL of a server: it should look like https://host/mcp.")
         self.limits = limits
         self.headers = {
             "Accept": ACCEPT,
@@ -142,7 +144,9 @@ class Origin:
             response.close()
             url = self.within(location, url, "redirects to")
             if status < 303:
-                raise ConnectionFailed(f"{self.name} has moved ({status}): use {url.with_query(None)} instead.")
+                raise ConnectionFailed(
+                    f"{self.name} has moved ({status}): use {url.with_user(None).with_query(None)} instead."
+                )
         raise ConnectionFailed(f"{self.name} redirects more than {REDIRECTS} times.")
 
     def within(self, location: str, base: URL, does: str) -> URL:
@@ -160,7 +164,9 @@ class Origin:
         except ValueError:
             target, same = base, False
         if not same:
-            raise ConnectionFailed(f"{self.name} {does} another server, which is not followed: {location[:200]!r}.")
+            raise ConnectionFailed(
+                f"{self.name} {does} another server, which is not followed: {redacted(location[:200])!r}."
+            )
         # What the URL was given with, and the server does not repeat.
         return target.with_user(self.url.user).with_password(self.url.password) if self.url.user else target
 
@@ -253,9 +259,8 @@ class Origin:
             return NotMCP(f"{self.name} is not MCP over HTTP: {error.message}.")
         if isinstance(error, http.InvalidURL):
             return ConnectionFailed(f"{self.name} is no URL that can be reached.")
-        return ConnectionLost(
-            f"{self.name} broke the connection off before its answer: {str(error) or type(error).__name__}."
-        )
+        reason = redacted_text(str(error)) or type(error).__name__
+        return ConnectionLost(f"{self.name} broke the connection off before its answer: {reason}.")
 
     async def close(self) -> None:
         """Close every connection."""
@@ -331,7 +336,7 @@ def excerpt(body: bytes) -> str:
             text = error.message[:200]
     elif text.startswith("<"):
         return ": a web page."
-    return f": {' '.join(text.split())}" if text else "."
+    return f": {redacted_text(' '.join(text.split()))}" if text else "."
 
 
 class _Refusal(msgspec.Struct):

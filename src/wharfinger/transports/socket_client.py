@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.stream_link import BLOCKED, StreamLink
+from wharfinger.transports.stream_link import BLOCKED, StreamLink, shown_bytes
 
 __all__ = ["UnixLink"]
 
@@ -56,7 +56,7 @@ class UnixLink(StreamLink):
     def why_lost(self) -> WharfingerError:
         """What to tell callers when the server has ended the connection."""
         if self.garbage and self.rules is None:
-            return NotMCP(f"{self.name} is not MCP: the first bytes were {self.garbage[:80]!r}.")
+            return NotMCP(f"{self.name} is not MCP: the first bytes were {shown_bytes(self.garbage)}.")
         return ConnectionLost(f"{self.name} ended the connection.")
 
 

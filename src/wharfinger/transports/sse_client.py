@@ -25,7 +25,7 @@ from wharfinger.protocol.jsonrpc import Id
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.sse import EventDecoder, EventTooLarge
 from wharfinger.transports.http_origin import EVENTS, NoMessage, Origin, excerpt
-from wharfinger.transports.stream_link import StreamLink
+from wharfinger.transports.stream_link import StreamLink, shown_bytes
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -120,7 +120,9 @@ class SseLink(StreamLink):
             raise NoMessage(await self._origin.refusal(response), status)
         if response.content_type != EVENTS:
             first = await response.content.read(80)
-            raise NotMCP(f"{name} is not MCP: GET brings {response.content_type}; the first bytes were {first!r}.")
+            raise NotMCP(
+                f"{name} is not MCP: GET brings {response.content_type}; the first bytes were {shown_bytes(first)}."
+            )
 
     async def _first(self, response: ClientResponse, decoder: EventDecoder) -> URL:
         """The place to POST to; what came behind it in the same chunk is read later, by the reader it is given to."""

@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.stream_link import BLOCKED, StreamLink
+from wharfinger.redacting import HIDDEN, redacted_command, redacted_text
+from wharfinger.transports.stream_link import BLOCKED, StreamLink, shown_bytes
 
 __all__ = ["StdioLink", "inherited"]
 
@@ -45,6 +46,8 @@ INHERITED = frozenset(_POSIX_NAMES + _WINDOWS_NAMES)
 
 COMMAND = 120
 """Characters of a command in error messages."""
+SHORTEST_SECRET = 4
+"""Characters from which on a secret is searched for in what a child says: shorter ones are parts of words."""
 STDERR_LINES = 20
 STDERR_LINE = 500
 """What is kept of the child's standard error: lines, and bytes of each."""
@@ -80,8 +83,11 @@ class StdioLink(StreamLink):
 
     @property
     def stderr(self) -> str:
-        """The last lines that the child wrote on its standard error."""
-        return self._child.stderr
+        """The last lines that the child wrote on its standard error, without passwords and tokens."""
+        text = redacted_text(self._child.stderr)
+        for secret in _secrets(self._command):
+            text = text.replace(secret, HIDDEN)
+        return text
 
     @property
     def pid(self) -> int | None:
@@ -126,7 +132,7 @@ class StdioLink(StreamLink):
         ended = "closed its output" if code is None else f"ended with {_told_code(code)}"
         if self.garbage and self.rules is None:
             return NotMCP(
-                f"{self.name} {ended} and is not MCP: the first bytes were {self.garbage[:80]!r}."
+                f"{self.name} {ended} and is not MCP: the first bytes were {shown_bytes(self.garbage)}."
                 + (f"\n{self.stderr}" if self.stderr else "")
             )
         return ConnectionLost(f"{self.name} {ended}.", stderr=self.stderr)
@@ -218,7 +224,9 @@ class _Child(asyncio.SubprocessProtocol):
         for line in lines:
             self._tail.append(line.rstrip(b"\r")[:STDERR_LINE])
         if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("%s: %s", self._link.name, data.decode("utf-8", "backslashreplace")[:STDERR_LINE])
+            logger.debug(
+                "%s: %s", self._link.name, redacted_text(data[:STDERR_LINE].decode("utf-8", "backslashreplace"))
+            )
 
     async def end(self) -> None:
         """Take the child and whatever it has started away."""
@@ -288,8 +296,17 @@ class _Child(asyncio.SubprocessProtocol):
 
 
 def _on_one_line(command: Sequence[str]) -> str:
-    text = " ".join(shlex.join(command).split())
+    """The beginning of a command for messages, without its passwords and tokens."""
+    text = " ".join(redacted_command(command[:COMMAND]).split())
     return text if len(text) <= COMMAND else f"{text[: COMMAND - 1]}…"
+
+
+def _secrets(command: Sequence[str]) -> list[str]:
+    """What is left out of a command when it is shown, longest first: its last words may repeat it."""
+    shown = redacted_command(command[:COMMAND])
+    hidden = [word for word in command[:COMMAND] if word not in shown and shlex.quote(word) not in shown]
+    found = {part for word in hidden for part in (word, word.partition("=")[2], word.partition(": ")[2])}
+    return sorted((part for part in found if len(part) >= SHORTEST_SECRET), key=len, reverse=True)
 
 
 def _told_code(code: int) -> str:

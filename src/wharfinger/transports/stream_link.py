@@ -26,14 +26,17 @@ from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG, LineBuffer
 from wharfinger.protocol.revisions import Revision
+from wharfinger.redacting import redacted_text
 from wharfinger.transports.asked import Answers
 
-__all__ = ["StreamLink", "not_sent"]
+__all__ = ["StreamLink", "not_sent", "shown_bytes"]
 
 logger = logging.getLogger("wharfinger.transports.stream_link")
 
 Notified = Callable[[Message], None]
 
+SHOWN = 80
+"""Bytes of what is no message that an error message repeats."""
 GARBAGE_KEPT = 200
 """Bytes of the first line that is no message, for an error message."""
 UNREAD_TIME = 2.0
@@ -47,6 +50,11 @@ def not_sent(error: WharfingerError) -> WharfingerError:
     if isinstance(error, ConnectionLost):
         error.unsent = True
     return error
+
+
+def shown_bytes(data: bytes) -> str:
+    """The beginning of what is no message, for an error message."""
+    return redacted_text(repr(bytes(data[:SHOWN])))
 
 
 class _Call:
