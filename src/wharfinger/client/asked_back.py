@@ -34,6 +34,8 @@ POLL, POLL_LEAST, POLL_MOST = 1.0, 0.05, 60.0
 MOST_ANSWERED = 1000
 """Questions of one task; no honest server has more."""
 
+LONGEST_ID = 4096
+"""Characters of the id of an errand at a URL that is remembered."""
 MOST_URLS = 16
 """URLs that one refusal names, and completions that are remembered before anybody waits for them."""
 
@@ -167,7 +169,9 @@ class Arrivals:
         if isinstance(message.params, UnsetType):
             return
         try:
-            self._done.append(_decode_complete(message.params).elicitation_id)
+            id = _decode_complete(message.params).elicitation_id
+            if len(id) <= LONGEST_ID:
+                self._done.append(id)
         except msgspec.MsgspecError:
             return
         self._told.set()

@@ -50,6 +50,8 @@ HEARD = {"resources/list": "resources", "tools/list": "tools", "prompts/list": "
 ANSWERS = ("input_responses", "request_state")
 """Parameters of a request whose answer must not be kept (2026-07-28, caching)."""
 
+LONGEST_NAME = 8192
+"""Characters of a URI or a cursor whose answer is kept: servers choose their cursors, which stay beyond the answer."""
 OVERHEAD = 512
 """Bytes that an entry takes beyond its answer, about."""
 
@@ -296,6 +298,8 @@ class Shelf:
         if any(getattr(params, each, UNSET) is not UNSET for each in ANSWERS):
             return None
         name = getattr(params, named)
+        if name is not UNSET and len(name) > LONGEST_NAME:
+            return None
         whose: Hashable = self._person
         if rules.era == "handshake":
             if heard is None or not self._is_told(method):
@@ -466,7 +470,11 @@ def _weight(key: Key) -> int:
 
 def _touches(one: str, other: str) -> bool:
     """Whether one of two URIs is the other, or lies below it: a folder changes with what is in it."""
-    shorter, longer = sorted((one, other), key=len)
-    if not longer.startswith(shorter):
+    # In this order: a server may tell of changes in a flood, and each is compared with all that is kept.
+    if one.startswith(other):
+        shorter, longer = other, one
+    elif other.startswith(one):
+        shorter, longer = one, other
+    else:
         return False
     return len(longer) == len(shorter) or shorter.endswith("/") or longer[len(shorter)] in "/?#"

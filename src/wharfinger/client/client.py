@@ -28,7 +28,7 @@ from wharfinger.client.results import Listing, ReadResult, ToolResult, data_of, 
 from wharfinger.client.retrying import Retry
 from wharfinger.client.task_calls import CANCEL, TaskCalls, as_task, drive_task_call, started_in
 from wharfinger.client.telling import Telling
-from wharfinger.client.templates import Template, no_template
+from wharfinger.client.templates import SHOWN, Template, no_template
 from wharfinger.client.watching import Connection, Watch
 from wharfinger.errors import (
     ConnectionLost,
@@ -66,6 +66,8 @@ LONGEST = 3600.0
 """Seconds that a call may take with everything that puts its deadline off."""
 AT_ONCE = 32
 """Resources that `read_many` asks for at once."""
+MOST_MIRRORED = 10_000
+"""Tools of which it is remembered which arguments headers repeat; their server refuses calls of any more."""
 GOODBYE = 5.0
 """Seconds for telling a server that a task is not wanted any more."""
 
@@ -356,7 +358,8 @@ class Client:
             async for template in self.list_resource_templates(timeout=timeout):
                 if template.name == wanted:
                     return template
-                names.append(template.name)
+                if len(names) < SHOWN:
+                    names.append(template.name)
             raise no_template(wanted, names)
 
         async def read(uri: str) -> ReadResult:
@@ -812,6 +815,7 @@ class Client:
             progress.progress,
             None if isinstance(progress.total, UnsetType) else progress.total,
             None if isinstance(progress.message, UnsetType) else progress.message,
+            size=len(memoryview(message.params)),
         )
 
     def _noticed(self, message: Message) -> None:
@@ -822,7 +826,7 @@ class Client:
         if message.method != _LOG or self._log is None or isinstance(message.params, UnsetType):
             return
         try:
-            self._log.tell(_decode_log(message.params))
+            self._log.tell(_decode_log(message.params), size=len(memoryview(message.params)))
         except msgspec.MsgspecError:
             logger.debug("skipped a log message that cannot be read: %.100r", bytes(message.params))
 
@@ -880,7 +884,7 @@ class Client:
                 logger.warning("%s: left out the tool %.200r, which cannot be called: %s", link.name, tool.name, error)
                 continue
             link.mirrors.pop(tool.name, None)
-            if mirrors:
+            if mirrors and len(link.mirrors) < MOST_MIRRORED:
                 link.mirrors[tool.name] = mirrors
             usable.append(tool)
         return usable

@@ -23,6 +23,8 @@ __all__ = ["Living"]
 logger = logging.getLogger("wharfinger.client.living")
 
 NOT_OPEN = "This client is not open: use it inside `async with`, or call open()."
+MOST_TOOLS = 10_000
+"""Tools that are remembered as harmless to call twice."""
 WRONG_ERA = frozenset({400, 404, 405})
 """HTTP statuses without a message that may mean that another server answers at this URL by now."""
 
@@ -56,7 +58,7 @@ class Living:
         self._open = False
         """Whether it is to be open; `_established`: whether it ever was since then."""
         self._established = False
-        self._idempotent: frozenset[str] = frozenset()
+        self._idempotent: set[str] = set()
 
     # Beginning and end.
 
@@ -166,8 +168,10 @@ class Living:
     def learn(self, tools: list[t.Tool]) -> None:
         """Take what the server says of its tools: which may be called twice, if its hints are trusted."""
         if self._settings.retry.trust_hints:
-            harmless = {tool.name for tool in tools if _is_harmless(tool)}
-            self._idempotent = self._idempotent.difference(tool.name for tool in tools) | harmless
+            for tool in tools:  # in place: a list of many pages must not cost the square of them
+                self._idempotent.discard(tool.name)
+                if _is_harmless(tool) and len(self._idempotent) < MOST_TOOLS:
+                    self._idempotent.add(tool.name)
 
     def new_backoff(self) -> Backoff:
         """A count of failures by the settings."""

@@ -44,16 +44,18 @@ class Listing(Generic[T]):
         """Each page as the server gives it.
 
         Raises:
-            InvalidResponse: the list has no end: a cursor comes twice in a row, or there are more pages than allowed.
+            InvalidResponse: the list has no end: a cursor comes twice, or there are more pages than allowed.
         """
         cursor: str | UnsetType = UNSET
+        seen: set[int] = set()  # their hashes, since a cursor may be long
         for _ in range(self._most):
             items, following = await self._page(cursor)
             yield items
             if following is UNSET:
                 return
-            if following == cursor:
-                raise InvalidResponse("The server's list has no end: a page names itself as the next one.")
+            if hash(following) in seen:
+                raise InvalidResponse("The server's list has no end: a page names an earlier one as the next one.")
+            seen.add(hash(following))
             cursor = following
         raise InvalidResponse(f"The server's list has more than {self._most} pages; set a larger number of pages.")
 

@@ -33,6 +33,8 @@ logger = logging.getLogger("wharfinger.client.watching")
 
 MOST_PENDING = 1024
 """Different changes that wait to be taken; beyond it they become one change of the whole."""
+LONGEST_URI = 16 * 1024
+"""Characters of a URI that a change names; a longer one is a change of the whole, too."""
 SILENCES = 2
 """Questions in a row that a silent server may leave unanswered before what is watched is asked for again."""
 
@@ -107,9 +109,14 @@ class _Feed:
         self._ready = asyncio.Event()
 
     def put(self, kind: Kind, uri: str = "", missed: bool = False) -> None:
-        if len(self.pending) >= MOST_PENDING and (kind, uri) not in self.pending:
+        full = len(self.pending) >= MOST_PENDING or len(uri) > LONGEST_URI
+        if full and (kind, uri) not in self.pending:
             # Of a change below what is watched, no more is known by then than that there was one.
-            self.pending = {("resource", watched): any(self.pending.values()) for watched in self.uris}
+            was_missed = any(self.pending.values())
+            self.pending = {("resource", watched): was_missed for watched in self.uris}
+            if len(uri) > LONGEST_URI and self.uris:
+                self._ready.set()
+                return
         self.pending[kind, uri] = missed or self.pending.get((kind, uri), False)
         self._ready.set()
 

@@ -108,6 +108,12 @@ class _Code(msgspec.Struct, gc=False):
     code: int = 0
 
 
+class _Entry(msgspec.Struct, gc=False):
+    """What is read of a large batch before it is taken apart: `[1,1,…]` would take thirty times its bytes."""
+
+    jsonrpc: str
+
+
 class _NullId(msgspec.Struct, gc=False):
     """The error that 2024-11-05 to 2025-06-18 answer to what they cannot read; later ones leave the id out."""
 
@@ -129,6 +135,7 @@ class _Routing(msgspec.Struct, gc=False):
 
 _decode_null_id = msgspec.json.Decoder(_NullId).decode
 _decode_code = msgspec.json.Decoder(_Code).decode
+_check_batch = msgspec.json.Decoder(list[_Entry]).decode
 _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _decode_routing = msgspec.json.Decoder(_Routing).decode
 
@@ -138,6 +145,10 @@ _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1
 UNREAD = frozenset((ParseError.code, InvalidRequest.code))
 """The only errors that may leave the id out: they are for messages whose id could not be read (JSON-RPC 2.0, §5)."""
 
+MOST_IN_BATCH = 4096
+"""Messages of one batch."""
+FEW_ENTRIES = 100_000
+"""Commas of a batch up to which entries that are no messages do no harm, and the others are read."""
 TASK_PROGRESS = "task-"
 """How the progress tokens of tasks begin (2025-11-25): they outlive their request, and belong to the connection."""
 
@@ -232,7 +243,7 @@ class ClientPeer(Generic[W]):
         try:
             if _decode_code(error).code not in UNREAD:
                 return None
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return None
         newest = self._last
         if newest not in self.awaited or newest - 1 in self.awaited or self._unanswerable >= newest - 1:
@@ -294,7 +305,7 @@ class ClientPeer(Generic[W]):
         if isinstance(error, InvalidRequest) and b"null" in data:
             try:
                 answered = _decode_null_id(data)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, RecursionError):  # it may be here because it nests too deeply
                 pass
             else:
                 return self._unattributed(Message("2.0", error=answered.error))
@@ -308,9 +319,13 @@ class ClientPeer(Generic[W]):
         return self.awaited.pop(id, None)
 
     def _batch(self, data: bytes) -> tuple[Event[W], ...]:
+        if len(data) > self._limits.message or data.count(b'"jsonrpc"') > MOST_IN_BATCH:
+            return (Garbage(data),)
         try:
+            if data.count(b",") > FEW_ENTRIES:
+                _check_batch(data)
             messages = _decode_batch(data)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return (Garbage(data),)
         return tuple(
             event for message in messages if bytes(message)[:1] != b"[" for event in self.receive(bytes(message))

@@ -35,17 +35,27 @@ class Answers:
         self._loop = asyncio.get_running_loop()
         self._open: dict[Id, asyncio.Task[None]] = {}
 
-    def take(self, question: Message, answerer: Answerer | None, send: Callable[[bytes], None]) -> None:
-        """Answer a question in a task of its own; `send` takes the bytes of the answer."""
+    def take(
+        self,
+        question: Message,
+        answerer: Answerer | None,
+        send: Callable[[bytes], None],
+        refuse: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """Answer a question in a task of its own; `send` takes the bytes of the answer.
+
+        `refuse` takes those of a refusal, if a flood of them must not be sent as answers are.
+        """
+        refuse = refuse or send
         id = question.id
         if id is UNSET:
             return
         if answerer is None:
-            send(encode_error(id, MethodNotFound("This client declares no capability for that method.")))
+            refuse(encode_error(id, MethodNotFound("This client declares no capability for that method.")))
         elif id in self._open:  # the first one keeps its answer
             logger.debug("%s uses the id %r a second time", self._name, id)
         elif len(self._open) >= AT_ONCE:
-            send(encode_error(id, Overloaded(f"This client answers {AT_ONCE} questions at once: ask again later.")))
+            refuse(encode_error(id, Overloaded(f"This client answers {AT_ONCE} questions at once: ask again later.")))
         else:
             task = self._open[id] = self._loop.create_task(self._answer(id, question, answerer, send))
             task.add_done_callback(lambda _: self._open.pop(id, None))

@@ -10,7 +10,7 @@ from wharfinger.errors import InvalidResponse, NotMCP, WharfingerError
 from wharfinger.protocol.client_peer import ClientPeer, Event
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.sse import EventDecoder, Pulse
-from wharfinger.transports.http_origin import EVENTS, NoMessage, Origin, excerpt
+from wharfinger.transports.http_origin import EVENTS, NoMessage, Origin, content_type, excerpt
 from wharfinger.transports.stream_link import shown_bytes
 
 if TYPE_CHECKING:
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["RETRIES", "Call", "Happen", "gone_on", "pause_before", "read_body", "read_events", "speaks_plainly"]
 
 RETRY = 1.0
+RETRY_LEAST = 0.01
 RETRY_MOST = 30.0
 RETRIES = 3
-"""Going on with a stream: seconds to wait unless the server names them, the most of those, failures in a row."""
+"""Going on with a stream: seconds to wait unless the server names them, their least and most, failures in a row."""
 
 
 class Call:
@@ -54,7 +55,7 @@ def speaks_plainly(response: ClientResponse, origin: Origin) -> bool:
     """
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise InvalidResponse(f"{origin.name} compressed its answer although that was not accepted.")
-    return response.content_type == EVENTS and response.status == 200
+    return content_type(response) == EVENTS and response.status == 200
 
 
 async def read_events(
@@ -88,7 +89,7 @@ async def read_body(
         NotMCP: there is none although the status is good.
     """
     body = await origin.body(response)
-    if response.content_type == "application/json":
+    if content_type(response) == "application/json":
         for happened in peer.receive(body):
             happen(happened, call)
         call.answer = call.answer or call.nameless
@@ -98,7 +99,7 @@ async def read_body(
     reason = f"{response.status} {response.reason or ''}".strip()
     if response.status >= 400:
         raise NoMessage(f"{origin.name} answered {reason}{excerpt(body)}", response.status)
-    kind = response.content_type
+    kind = content_type(response)
     first = shown_bytes(body)
     raise NotMCP(f"{origin.name} is not MCP: it answered {reason} with {kind}; the first bytes were {first}.")
 
@@ -112,4 +113,4 @@ def gone_on(decoder: EventDecoder, limit: int) -> EventDecoder:
 
 def pause_before(decoder: EventDecoder) -> float:
     """Seconds to wait before going on: what the stream asked for, within bounds (2025-11-25: MUST)."""
-    return RETRY if decoder.retry is None else min(decoder.retry / 1000, RETRY_MOST)
+    return RETRY if decoder.retry is None else min(max(decoder.retry / 1000, RETRY_LEAST), RETRY_MOST)

@@ -247,10 +247,9 @@ class HttpLink:
             if take is not None:
                 take(event.message)
         elif type(event) is Reply:
-            if len(self._tasks) < REPLIES:
-                self._reply(event.data)
+            self._refuse(event.data)
         elif type(event) is Asked:
-            self._answers.take(event.message, self.asked, self._reply)
+            self._answers.take(event.message, self.asked, self._reply, self._refuse)
         elif type(event) is Withdrawn:
             self._answers.withdraw(event.id)
         elif type(event) is Unattributed:
@@ -313,6 +312,11 @@ class HttpLink:
         """Answer the server in a POST of its own."""
         if self._end is None:
             self._in_background(self._post_only(data))
+
+    def _refuse(self, data: bytes) -> None:
+        """The same for what costs the server nothing to ask: a flood of it must not become one of POSTs."""
+        if len(self._tasks) < REPLIES:
+            self._reply(data)
 
     async def _fewer_posts(self) -> None:
         while len(self._tasks) >= REPLIES:

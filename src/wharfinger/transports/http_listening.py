@@ -13,7 +13,7 @@ from wharfinger.protocol.client_peer import ClientPeer
 from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.sse import EventDecoder
 from wharfinger.transports.http_answers import RETRIES, Call, Happen, gone_on, pause_before, read_events
-from wharfinger.transports.http_origin import EVENTS, NoMessage, Origin
+from wharfinger.transports.http_origin import EVENTS, NoMessage, Origin, content_type
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -24,6 +24,8 @@ logger = logging.getLogger("wharfinger.transports.http_listening")
 
 
 SESSION = "Mcp-Session-Id"
+LONGEST_ID = 4096
+"""Characters of an event's id that is sent back."""
 
 
 def session_gone(origin: Origin) -> Callable[[], WharfingerError]:
@@ -39,10 +41,10 @@ async def open_stream(origin: Origin, headers: dict[str, str], last_id: str) -> 
     """
     headers = {**headers, "Accept": EVENTS}
     headers.pop("Content-Type", None)
-    if last_id and last_id.isprintable() and last_id.isascii():
+    if last_id and len(last_id) <= LONGEST_ID and last_id.isprintable() and last_id.isascii():
         headers["Last-Event-ID"] = last_id
     response = await origin.send("GET", headers, None)
-    if response.status != 200 or response.content_type != EVENTS:
+    if response.status != 200 or content_type(response) != EVENTS:
         status = response.status
         response.close()
         reason = f"{origin.name} cannot tell of changes: it keeps no stream for them (GET: {status})."

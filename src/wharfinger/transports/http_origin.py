@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from wharfinger.protocol.interfaces import Authorize
 
-__all__ = ["ACCEPT", "EVENTS", "NoMessage", "Origin", "excerpt"]
+__all__ = ["ACCEPT", "EVENTS", "NoMessage", "Origin", "content_type", "excerpt"]
 
 ACCEPT = "application/json, text/event-stream"
 EVENTS = "text/event-stream"
@@ -35,6 +35,8 @@ KEEP_ALIVE = 4.0
 POOL = 256
 """Connections at once; each open listen stream takes one."""
 REDIRECTS = 3
+LONGEST_TYPE = 100
+"""Characters of a media type; error messages repeat it."""
 BUFFER = 512 * 1024
 """Bytes read ahead of who takes them."""
 REFUSAL = 64 * 1024
@@ -266,6 +268,11 @@ class Origin:
         """Close every connection."""
         if self._session is not None:
             await self._session.close()
+
+
+def content_type(response: ClientResponse) -> str:
+    """The media type of an answer, without its parameters: aiohttp's takes time quadratic in the header's length."""
+    return response.headers.get("Content-Type", "").partition(";")[0].strip()[:LONGEST_TYPE].lower()
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from wharfinger.errors import (
 from wharfinger.protocol.jsonrpc import Id
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.sse import EventDecoder, EventTooLarge
-from wharfinger.transports.http_origin import EVENTS, NoMessage, Origin, excerpt
+from wharfinger.transports.http_origin import EVENTS, NoMessage, Origin, content_type, excerpt
 from wharfinger.transports.stream_link import StreamLink, shown_bytes
 
 if TYPE_CHECKING:
@@ -118,10 +118,10 @@ class SseLink(StreamLink):
             raise NotAuthorized(await self._origin.refusal(response))
         if status != 200:
             raise NoMessage(await self._origin.refusal(response), status)
-        if response.content_type != EVENTS:
+        if content_type(response) != EVENTS:
             first = await response.content.read(80)
             raise NotMCP(
-                f"{name} is not MCP: GET brings {response.content_type}; the first bytes were {shown_bytes(first)}."
+                f"{name} is not MCP: GET brings {content_type(response)}; the first bytes were {shown_bytes(first)}."
             )
 
     async def _first(self, response: ClientResponse, decoder: EventDecoder) -> URL:

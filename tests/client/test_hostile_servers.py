@@ -1,0 +1,392 @@
+"""What a server sends to harm its client: at 10 and 100 times a size, time and memory grow no faster than the input."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+import tracemalloc
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.transports.client_servers import HANDSHAKE, Asked, accepted, answer, event, linked, result, serving, stream
+from tests.transports.client_servers import ask as ask_link
+from wharfinger import Client
+from wharfinger import types as t
+from wharfinger.auth.challenge import parse_challenges
+from wharfinger.client.cache import LONGEST_NAME, Cache, Key, Shelf
+from wharfinger.client.client import LIMITS
+from wharfinger.client.outputs import Outputs
+from wharfinger.client.results import Listing
+from wharfinger.client.telling import MOST_SIZE, MOST_WAITING, Telling
+from wharfinger.client.templates import LONGEST, Template
+from wharfinger.client.watching import LONGEST_URI, MOST_PENDING, _Feed
+from wharfinger.errors import ConnectionFailed, InvalidResponse, WharfingerError
+from wharfinger.protocol.client_peer import MOST_IN_BATCH, ClientPeer, Garbage, Reply
+from wharfinger.protocol.header_values import InvalidHeaderAnnotation, find_mirrors
+from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.protocol.sse import EventDecoder
+from wharfinger.transports.http_client import REPLIES
+
+MIB = 1024 * 1024
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 30))
+
+
+def waiting(revision: str = "2025-11-25") -> ClientPeer[str]:
+    peer: ClientPeer[str] = ClientPeer(LIMITS)
+    peer.rules, peer.answers = REVISIONS[revision], True
+    peer.request("tools/list", t.RequestParams(), "one")
+    return peer
+
+
+def receive(data: bytes) -> None:
+    waiting().receive(data)
+
+
+def receive_batch(data: bytes) -> None:
+    waiting("2025-03-26").receive(data)
+
+
+def read_events(data: bytes) -> None:
+    decoder = EventDecoder(LIMITS.message)
+    for start in range(0, len(data), 1 << 16):
+        decoder.feed(data[start : start + (1 << 16)])
+
+
+def read_form(data: bytes) -> None:
+    t.check_elicitation(msgspec.json.decode(data, type=t.ElicitRequestParams))
+
+
+def read_tool(data: bytes) -> None:
+    tool = msgspec.json.decode(data, type=t.Tool)
+    with contextlib.suppress(InvalidHeaderAnnotation):
+        find_mirrors(tool.input_schema)
+    outputs = Outputs()
+    outputs.remember(tool)
+    with contextlib.suppress(InvalidResponse):
+        outputs.check("x", t.CallToolResult(content=[], structured_content={"a": ["b"] * 1000}))
+
+
+def respond(body: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"result":' + body + b"}"
+
+
+def tool(schema: Any) -> bytes:
+    return json.dumps({"name": "x", "inputSchema": schema, "outputSchema": schema}).encode()
+
+
+def doubling(n: int) -> Any:
+    defs = {f"s{i}": {"allOf": [{"$ref": f"#/$defs/s{i + 1}"}] * 2} for i in range(n)}
+    return {"$ref": "#/$defs/s0", "$defs": {**defs, f"s{n}": {}}}
+
+
+CASES: dict[str, tuple[int, Callable[[int], bytes], Callable[[bytes], Any]]] = {
+    "nested arrays": (1000, lambda n: respond(b"[" * n + b"]" * n), receive),
+    "nested arrays, unclosed": (1000, lambda n: b'{"id":null,"error":' + b"[" * n, receive),
+    "empty arrays": (1000, lambda n: respond(b"[" + b"[]," * n + b"0]"), receive),
+    "open strings": (1000, lambda n: respond(b'["\\"' * n), receive),
+    "spaces": (10_000, lambda n: b"{" + b" " * n + b"x", receive),
+    "1e400": (1000, lambda n: respond(b"[" + b"1e400," * n + b"1]"), receive),
+    "a member many times": (1000, lambda n: respond(b"{" + b'"a":1,' * n + b'"a":1}'), receive),
+    "many members": (1000, lambda n: respond(b"{%s}" % b",".join(b'"%d":1' % i for i in range(n))), receive),
+    "a batch of numbers": (10_000, lambda n: b"[" + b"1," * n + b"1]", receive_batch),
+    "a batch of pings": (
+        100, lambda n: b"[%s]" % b",".join([b'{"jsonrpc":"2.0","id":1,"method":"ping"}'] * n), receive_batch),
+    "a nested batch": (1000, lambda n: b"[" * n + b"]" * n, receive_batch),
+    "events without data": (1000, lambda n: b"id:1\n\n" * n, read_events),
+    "empty lines of data": (1000, lambda n: b"data:\n" * n, read_events),
+    "a line without end": (10_000, lambda n: b"data:" + b"x" * n, read_events),
+    "carriage returns": (1000, lambda n: b"\r" * n, read_events),
+    "challenges": (1000, lambda n: b"a " * n, lambda data: parse_challenges(data.decode())),
+    "parameters": (1000, lambda n: b"Bearer " + b'a="b",' * n, lambda data: parse_challenges(data.decode())),
+    "an open parameter": (1000, lambda n: b'Bearer a="' + b"\\" * n, lambda data: parse_challenges(data.decode())),
+    "a form": (
+        100, lambda n: json.dumps({"message": "?", "requestedSchema": {"type": "object", "properties": {
+            str(i): {"type": "string", "pattern": "(a+)+$"} for i in range(n)}}}).encode(), read_form),
+    "a schema of many fields": (
+        10, lambda n: tool({"type": "object", "properties": {
+            str(i): {"type": "string", "x-mcp-header": str(i)} for i in range(n)}}), read_tool),
+    "a schema of references": (10, lambda n: tool(doubling(n)), read_tool),
+    "a schema of patterns": (
+        10, lambda n: tool({"patternProperties": {"(a|b)*" * i + "c$": {} for i in range(n)}}), read_tool),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_time_and_memory_grow_no_faster_than_the_input(name: str) -> None:
+    """From ten times the size to a hundred times it; small figures are noise."""
+    size, make, use = CASES[name]
+    spent: list[tuple[float, int]] = []
+    use(make(size))  # what is made once
+    for times in (10, 100):
+        data = make(size * times)
+        seconds = min(_timed(use, data) for _ in range(3))
+        tracemalloc.start()
+        use(data)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        spent.append((seconds, peak))
+        assert peak < 64 * len(data) + MIB
+    (before, _), (after, _) = spent
+    assert after < max(60 * before, 0.5)
+
+
+def _timed(use: Callable[[bytes], Any], data: bytes) -> float:
+    begun = time.perf_counter()
+    use(data)
+    return time.perf_counter() - begun
+
+
+@pytest.mark.parametrize(
+    "head", [b'{"jsonrpc":"2.0","id":null,"error":', b"[", b'[{"a":', b'{"jsonrpc":"2.0","id":1,"error":']
+)
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-11-25", "2026-07-28"])
+def test_no_depth_raises_anything(head: bytes, revision: str) -> None:
+    waiting(revision).receive(head + b"[" * 100_000)
+    waiting(revision).receive(head + b"[" * 100_000 + b"]" * 100_000 + (b"}" if head[:1] == b"{" else b"]"))
+
+
+def test_a_batch_is_bounded() -> None:
+    ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    events = waiting("2025-03-26").receive(b"[%s]" % b",".join([ping] * MOST_IN_BATCH))
+    assert [type(event) for event in events] == [Reply] * MOST_IN_BATCH
+    (event,) = waiting("2025-03-26").receive(b"[%s]" % b",".join([ping] * (MOST_IN_BATCH + 1)))
+    assert type(event) is Garbage
+
+
+# Lists.
+
+
+@pytest.mark.parametrize("cycle", [1, 2, 7])
+def test_a_list_whose_cursors_repeat_ends(cycle: int) -> None:
+    asked: list[Any] = []
+
+    async def page(cursor: Any) -> tuple[list[int], str]:
+        asked.append(cursor)
+        return [1], f"cursor {len(asked) % cycle}"
+
+    async def test() -> None:
+        with pytest.raises(InvalidResponse, match="no end"):
+            await Listing(page, 10_000)
+
+    run(test())
+    assert len(asked) == cycle + 1
+
+
+def test_a_template_of_a_server_is_bounded() -> None:
+    async def uri(text: str) -> str:
+        async def find(_: str) -> t.ResourceTemplate:
+            return t.ResourceTemplate(name="x", uri_template=text)
+
+        async def never(*_: Any) -> Any:
+            raise AssertionError
+
+        return await Template("x", find, never, never).uri()
+
+    assert len(asyncio.run(uri("x" * LONGEST))) == LONGEST
+    with pytest.raises(InvalidResponse, match=str(LONGEST)):
+        asyncio.run(uri("x" * (LONGEST + 1)))
+
+
+# Floods.
+
+
+def test_what_waits_for_a_slow_function_is_bounded_in_number_and_bytes() -> None:
+    async def told(count: int, size: int) -> list[int]:
+        go, numbers = asyncio.Event(), list[int]()
+
+        async def slow(number: int) -> None:
+            await go.wait()
+            numbers.append(number)
+
+        telling = Telling(slow)
+        for number in range(count):
+            telling.tell(number, size=size)
+        go.set()
+        await telling.told()
+        return numbers
+
+    async def test() -> None:
+        assert await told(100, MOST_SIZE // 10) == [0, *range(90, 100)]
+        assert await told(MOST_WAITING + 1, 1) == list(range(MOST_WAITING + 1))
+        assert len(await told(MOST_WAITING + 2, 1)) == MOST_WAITING + 1
+
+    run(test())
+
+
+def test_changes_that_wait_are_bounded_in_number_and_bytes() -> None:
+    async def test() -> None:
+        feed = _Feed(("a:",), False, asyncio.get_running_loop().create_future())
+        for number in range(10 * MOST_PENDING):
+            feed.put("resource", f"a:{number}")
+            assert len(feed.pending) <= MOST_PENDING + 1
+        feed.put("resource", "a:" + "x" * (LONGEST_URI - 2))
+        assert any(len(uri) == LONGEST_URI for _, uri in feed.pending)
+        feed.put("resource", "a:" + "x" * (LONGEST_URI - 1))
+        assert feed.pending == {("resource", "a:"): False}
+        assert (await feed.take()).uri == "a:"
+
+    run(test())
+
+
+def test_a_flood_of_changes_against_a_full_cache_is_quick() -> None:
+    """A notice of a hundred bytes is compared with all that is kept."""
+    cache = Cache()
+    shelf = Shelf(cache, "http://x", {}, t.ClientCapabilities())
+    shelf.renewed(REVISIONS["2026-07-28"], t.ServerCapabilities())
+    for number in range(1024):
+        params = t.ReadResourceRequestParams(uri=f"file:///{number}/{'x' * 200}")
+        key = shelf.key("resources/read", params, None)
+        assert key is not None
+        cache.put(key, b"{}", 100, public=True)
+    begun = time.perf_counter()
+    for number in range(1000):
+        shelf.changed("resource", f"file:///other/{number}")
+    assert time.perf_counter() - begun < 5
+    assert len(cache) == 1024
+
+
+def test_a_cursor_too_long_to_be_kept_is_not() -> None:
+    shelf = Shelf(Cache(), "http://x", {}, t.ClientCapabilities())
+    shelf.renewed(REVISIONS["2026-07-28"], t.ServerCapabilities())
+    kept, too_long = (t.PaginatedRequestParams(cursor="x" * length) for length in (LONGEST_NAME, LONGEST_NAME + 1))
+    assert isinstance(shelf.key("tools/list", kept, None), Key)
+    assert shelf.key("tools/list", too_long, None) is None
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_a_flood_of_questions_over_http_is_no_flood_of_posts(handled: bool) -> None:
+    posted = 0
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        nonlocal posted
+        if "method" not in asked.message:
+            posted += 1
+            accepted(writer)
+            return
+        stream(writer)
+        writer.write(b"".join(event(id=f"q{number}", method="roots/list") for number in range(5000)))
+        writer.write(event(id=asked.message["id"], result={}))
+        writer.close()
+
+    async def test() -> None:
+        async with linked(serve, rules=HANDSHAKE) as link:
+
+            async def roots(_: Any) -> Any:
+                return {"roots": []}
+
+            link.asked = roots if handled else None
+            await ask_link(link)
+            assert len(link._tasks) <= 2 * REPLIES
+
+    run(test())
+    assert posted <= 10 * REPLIES
+
+
+# HTTP.
+
+
+async def first(client: Client) -> WharfingerError:
+    with pytest.raises(WharfingerError) as caught:
+        await client.open()
+    return caught.value
+
+
+@pytest.mark.parametrize("times", [1, 10, 100])
+@pytest.mark.parametrize(
+    "head",
+    [
+        lambda n: b"WWW-Authenticate: Bearer " + b'a="b",' * n,
+        lambda n: b"\r\n".join([b"WWW-Authenticate: Bearer"] * n),
+        lambda n: b"X: " + b"\xff" * n,
+        lambda n: b"Content-Type: text/html" + b";" * min(n, 7000),
+        lambda n: b"Content-Type: " + b'a/b; c="\\"' * min(n, 700),
+        lambda n: b"Location: /" + b"../" * min(n, 2000),
+    ],
+    ids=["challenge", "challenges", "header", "semicolons", "quotes", "location"],
+)
+def test_long_heads_are_refused_at_once(head: Callable[[int], bytes], times: int) -> None:
+    """aiohttp bounds a field to 8 KiB and their number to 128; what it lets through must be quick, too."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        made = head(100 * times)
+        status = b"307 Moved" if made.startswith(b"Location") else b"401 No"
+        writer.write(b"HTTP/1.1 " + status + b"\r\n" + made + b"\r\nContent-Length: 0\r\n\r\n")
+
+    async def test() -> None:
+        async with serving(serve) as base:
+            begun = time.perf_counter()
+            error = await first(Client(f"{base}/mcp", open_timeout=20))
+            assert time.perf_counter() - begun < 5
+            assert len(str(error)) < 2000
+
+    run(test())
+
+
+@pytest.mark.parametrize("kind", ["text/html", "text/event-stream", "x" * 5000, ""])
+def test_a_body_over_the_limit_is_not_kept(kind: str) -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode())
+        for _ in range(64):
+            writer.write(b"x" * MIB)
+            await writer.drain()
+        writer.close()
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            tracemalloc.start()
+            with pytest.raises(WharfingerError) as caught:
+                await ask_link(link)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 24 * MIB  # the server is in this process, too
+            assert len(str(caught.value)) < 1000
+
+    run(test())
+
+
+def test_a_huge_instruction_is_one_text() -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.message.get("method") == "initialize":
+            info = {"name": "x", "version": "1"}
+            told = {"capabilities": {}, "serverInfo": info, "instructions": "x" * 10 * MIB}
+            answer(writer, result(asked, protocolVersion="2025-11-25", **told))
+        elif "id" in asked.message:
+            answer(
+                writer,
+                json.dumps(
+                    {"jsonrpc": "2.0", "id": asked.message["id"], "error": {"code": -32601, "message": "x" * MIB}}
+                ).encode(),
+            )
+        else:
+            accepted(writer)
+
+    async def test() -> None:
+        async with serving(serve) as base, Client(f"{base}/mcp") as client:
+            assert len(client.instructions or "") == 10 * MIB
+
+    run(test())
+
+
+def test_redirects_without_end_end() -> None:
+    asked_for: list[str] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        asked_for.append(asked.path)
+        writer.write(b"HTTP/1.1 307 Moved\r\nLocation: %sx\r\nContent-Length: 0\r\n\r\n" % asked.path.encode())
+
+    async def test() -> None:
+        async with serving(serve) as base:
+            with pytest.raises(ConnectionFailed, match="redirects more than"):
+                await Client(f"{base}/mcp").open()
+
+    run(test())
+    assert len(asked_for) == 4
