@@ -247,7 +247,7 @@ def _for_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
     """The answer to a question that was put for a task names the task, too (2025-11-25, tasks: related task)."""
     if isinstance(meta, UnsetType) or isinstance(meta.related_task, UnsetType):
         return result
-    own = {} if isinstance(result.meta, UnsetType) else result.meta
+    own: dict[str, Any] = {} if isinstance(result.meta, UnsetType) else result.meta
     return msgspec.structs.replace(result, meta={**own, t.META_RELATED_TASK: meta.related_task})
 
 
