@@ -461,6 +461,30 @@ def test_stderr_is_read_always_and_kept_in_bounds() -> None:
     run(test())
 
 
+def test_each_line_of_stderr_is_passed_on_whole_and_to_the_last() -> None:
+    """Also what the child writes when its input has ended; a function that fails harms nobody."""
+
+    async def test() -> None:
+        code = """
+m = read(); os.write(2, b'one\\ntw'); answer(m)
+while os.read(0, 99): pass
+os.write(2, b'o\\r\\n' + b'x' * 9999 + b'\\nend')
+"""
+        lines: list[str] = []
+
+        def take(line: str) -> None:
+            lines.append(line)
+            raise RuntimeError("a bug of the function")
+
+        link = StdioLink([sys.executable, "-I", "-S", "-c", PRELUDE + code], LIMITS, take)
+        await link.open()
+        await ask(link)
+        await link.close()
+        assert lines == ["one", "two", "x" * stdio_client.LONGEST_LINE, "end"]
+
+    run(test())
+
+
 def test_flood_of_pings_from_a_server_that_does_not_read_is_not_kept() -> None:
     """Security C14: answers to it are dropped above a bound."""
 

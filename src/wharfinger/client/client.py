@@ -114,6 +114,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
+        stderr: Callable[[str], object] | None = None,
         auth: Authorize | None = None,
         reaches: Callable[[str], bool] | None = None,
         elicitation: Elicit | None = None,
@@ -136,7 +137,8 @@ class Client:
         `revision` pins the protocol's revision, else both eras are tried: `probe_timeout` is how long a server of a
         command may be silent before it is also asked in the way of the handshake era. `headers` go with each HTTP
         request; a command runs in `cwd` with `env` in addition to what every program needs, and nothing else of this
-        process's environment. `auth` gets in where a server behind a URL wants credentials, such as
+        process's environment, and `stderr` takes each line that it writes on its standard error, such as `print`.
+        `auth` gets in where a server behind a URL wants credentials, such as
         `wharfinger.auth.SignIn()`. `reaches` says of an IP address whether a URL may lead there, for one that is not
         your own choice: `wharfinger.auth.places.is_public`. `pages` bounds lists; `limits` what the server sends.
 
@@ -180,6 +182,7 @@ class Client:
             headers=dict(headers or {}),
             env=dict(env or {}),
             cwd=cwd,
+            stderr=stderr,
             capabilities=capabilities,
             asked=self._answering.answer if self._answering.any else None,
             auth=auth,

@@ -106,6 +106,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Answers what the server asks (handshake era)."""
     auth: Authorize | None = None
     """What gets the client in (HTTP)."""
+    stderr: Callable[[str], object] | None = None
+    """Takes each line that the server of a command writes on its standard error."""
     reaches: Callable[[str], bool] | None = None
     """Says of an IP address whether it may be connected to (HTTP)."""
     retry: Retry = Retry()
@@ -261,7 +263,7 @@ class _Trial:
         if isinstance(target, list):
             from wharfinger.transports.stdio_client import StdioLink
 
-            child = StdioLink(target, settings.limits)
+            child = StdioLink(target, settings.limits, settings.stderr)
             await child.open(settings.env, settings.cwd)
             return child
         if isinstance(target, Socket):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import socket
 import stat
@@ -54,6 +55,9 @@ def _take(descriptor: int, mode: int) -> int:
     else:
         sys.stdout.flush()
         os.dup2(2, descriptor)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # What is printed appears when it is printed, among what the log says, and not all of it at the end.
+            sys.stdout.reconfigure(line_buffering=True)
     return taken
 
 

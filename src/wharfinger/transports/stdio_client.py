@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
@@ -54,6 +54,8 @@ SHORTEST_SECRET = 4
 STDERR_LINES = 20
 STDERR_LINE = 500
 """What is kept of the child's standard error: lines, and bytes of each."""
+LONGEST_LINE = 4096
+"""Bytes of one line of it that are passed on."""
 LAST_WORDS = 0.3
 """Seconds in which the exit code and the ends of both outputs may follow the first of them."""
 GRACE = 2.0
@@ -78,8 +80,12 @@ class StdioLink(StreamLink):
 
     transport = "stdio"
 
-    def __init__(self, command: Sequence[str], limits: Limits) -> None:
+    def __init__(
+        self, command: Sequence[str], limits: Limits, stderr_line: Callable[[str], object] | None = None
+    ) -> None:
         super().__init__(_on_one_line(command), limits)
+        self.stderr_line = stderr_line
+        """Takes each line that the child writes on its standard error."""
         self._command = list(command)
         self._child = _Child(self)
         self._closing: asyncio.Task[None] | None = None
@@ -152,6 +158,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._rest = b""
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._open_pipes = {1, 2}
+        self._outputs_ended: asyncio.Future[None] = self._loop.create_future()
         self._last_words: asyncio.TimerHandle | None = None
         self._ending_group: asyncio.Task[None] | None = None
         self.pid: int | None = None
@@ -164,7 +171,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     @property
     def stderr(self) -> str:
-        lines = [*self._tail, self._rest[:STDERR_LINE]] if self._rest else [*self._tail]
+        lines = [*self._tail, self._rest[:STDERR_LINE]] if self._rest else self._tail
         return b"\n".join(lines).decode("utf-8", "backslashreplace")
 
     # What asyncio calls.
@@ -189,6 +196,11 @@ class _Child(asyncio.SubprocessProtocol):
             self._link.resume_writing()
             self._link.write = _drop
             return
+        if fd == 2 and self._rest:
+            self._take_line(self._rest)
+            self._rest = b""
+        if not self._open_pipes and not self._outputs_ended.done():
+            self._outputs_ended.set_result(None)
         self._maybe_over(after=LAST_WORDS if fd == 1 else None)
 
     def process_exited(self) -> None:
@@ -225,14 +237,23 @@ class _Child(asyncio.SubprocessProtocol):
 
     def _keep(self, data: bytes) -> None:
         """Keep the last lines of standard error; linear and bounded, whatever is written there."""
-        *lines, rest = (self._rest + data[-STDERR_LINES * STDERR_LINE :]).split(b"\n")
-        self._rest = rest[:STDERR_LINE]
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[:LONGEST_LINE]
         for line in lines:
-            self._tail.append(line.rstrip(b"\r")[:STDERR_LINE])
+            self._take_line(line)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
                 "%s: %s", self._link.name, redacted_text(data[:STDERR_LINE].decode("utf-8", "backslashreplace"))
             )
+
+    def _take_line(self, line: bytes) -> None:
+        line = line.rstrip(b"\r")
+        self._tail.append(line[:STDERR_LINE])
+        if self._link.stderr_line is not None:
+            try:
+                self._link.stderr_line(line[:LONGEST_LINE].decode("utf-8", "backslashreplace"))
+            except Exception:
+                logger.exception("What takes the lines of stderr failed")
 
     async def end(self) -> None:
         """Take the child and whatever it has started away."""
@@ -245,6 +266,8 @@ class _Child(asyncio.SubprocessProtocol):
                 await self._kill()
                 await self._gone()
         await self._without_group()
+        # What it wrote last may still be in the pipes; a grandchild in a group of its own may hold them open.
+        await asyncio.wait((self._outputs_ended,), timeout=min(GRACE, LAST_WORDS))
         self._transport.close()
 
     async def _gone(self) -> bool:
