@@ -192,5 +192,5 @@ def test_a_mistake_is_told_with_the_way_out(home: Path, args: list[str], says: s
 def test_a_usage_error_is_one_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Exception) as caught:
         wharfinger.main(["add", "cursor", "nowhere"], standalone_mode=False)
-    assert report(caught.value, traceback=False) == 2
+    assert report(caught.value, level=0) == 2
     assert capsys.readouterr().err.count("\n") == 1

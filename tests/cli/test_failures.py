@@ -31,23 +31,46 @@ from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, R
             1,
             "wharfinger: unexpected ValueError: odd (run again with -v for the traceback)",
         ),
+        (
+            ConnectionFailed(
+                "It ended.",
+                stderr="Traceback (most recent call last):\n"
+                '  File "/usr/lib/python3.11/runpy.py", line 1, in run\n    go()\n'
+                '  File "/home/s.py", line 3, in f\n    g(1)\n    ~^^^\nKeyError: 1',
+            ),
+            3,
+            'wharfinger: It ended.\n  | File "/home/s.py", line 3, in f\n  |   g(1)\n  | KeyError: 1',
+        ),
+        (ToolError("\n".join("123456789")), 1, "wharfinger: " + "\n  | ".join("123456789")),
     ],
 )
 def test_a_failure_is_one_line(error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(error, traceback=False) == code
+    assert report(error, level=0) == code
     assert capsys.readouterr().err == line + "\n"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.exceptions.Abort()])
 def test_ctrl_c_is_130_and_silent(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(error, traceback=False) == 130
+    assert report(error, level=0) == 130
     assert capsys.readouterr().err == ""
 
 
 def test_the_last_words_of_a_child_follow(capsys: pytest.CaptureFixture[str]) -> None:
     words = "\n".join(str(number) for number in range(9))
-    assert report(ConnectionFailed("It ended.", stderr=words), traceback=False) == 3
+    assert report(ConnectionFailed("It ended.", stderr=words), level=0) == 3
     assert capsys.readouterr().err == "wharfinger: It ended.\n  | 4\n  | 5\n  | 6\n  | 7\n  | 8\n"
+
+
+def test_what_was_raised_on_purpose_has_a_traceback_only_at_the_second_level(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    try:
+        raise ToolError("never")
+    except ToolError as error:
+        assert report(error, level=1) == 1
+        assert capsys.readouterr().err == "wharfinger: never\n"
+        assert report(error, level=2) == 1
+        assert capsys.readouterr().err.startswith("wharfinger: never\nTraceback")
 
 
 def test_a_traceback_is_shown_to_who_asks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +80,7 @@ def test_a_traceback_is_shown_to_who_asks(capsys: pytest.CaptureFixture[str]) ->
         except RuntimeError as error:
             raise Failed("it did not work") from error
     except Failed as failed:
-        assert report(failed, traceback=True) == 1
+        assert report(failed, level=1) == 1
     told = capsys.readouterr().err
     assert "RuntimeError: the reason" in told
-    assert told.endswith("wharfinger: it did not work\n")
+    assert told.startswith("wharfinger: it did not work\n")

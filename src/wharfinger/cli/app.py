@@ -105,5 +105,5 @@ def run(args: Sequence[str] | None = None) -> int:
     try:
         outcome = wharfinger.main(args, prog_name="wharfinger", standalone_mode=False, obj=verbosity)
     except BaseException as error:
-        return report(error, traceback=verbosity.level > 0)
+        return report(error, level=verbosity.level)
     return outcome if isinstance(outcome, int) else 0

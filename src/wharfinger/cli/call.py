@@ -66,16 +66,17 @@ def call(
 
     talking = Talking(ctx.obj)
 
-    async def work(client: Client) -> tuple[Any, ToolError | None]:
+    async def work(client: Client) -> Any:
         try:
-            called = await client.call_tool(name, given, progress=talking.progress, reset_on_progress=True)
-            return called.result, None
-        except ToolError as error:
-            return error.result, error
+            return (await client.call_tool(name, given, progress=talking.progress, reset_on_progress=True)).result
         finally:
             talking.clear()
 
-    result, error = with_client(ctx, target, connecting(options), work, **talking.handlers)
+    failed: ToolError | None = None
+    try:
+        result = with_client(ctx, target, connecting(options), work, **talking.handlers)
+    except ToolError as error:
+        result, failed = error.result, error
     saved = save_blocks(folder, name, result.content) if folder else {}
     for path, amount in saved.values():
         talking.tell(f"Wrote {path} ({amount}).")
@@ -83,14 +84,12 @@ def call(
         from wharfinger.cli.output import print_json
 
         print_json(result)
-        ctx.exit(1 if error else 0)
-    if error is not None:
-        hint = next((_as_json(word) for word in rest[1:] if _as_json(word)), "") if "got a string" in str(error) else ""
-        if hint:
-            from wharfinger.cli.failures import Failed
-
-            raise Failed(f"{error}\n{hint}") from error
-        raise error
+        ctx.exit(1 if failed else 0)
+    if failed is not None:
+        hint = next((_as_json(word) for word in rest[1:] if _as_json(word)), "")
+        if hint and "got a string" in str(failed):
+            failed.add_note(hint)
+        raise failed
     show(result, saved)
 
 

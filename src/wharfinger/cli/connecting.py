@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from wharfinger.cli.failures import CTRL_C
+from wharfinger.cli.failures import CTRL_C, Failed, report
 from wharfinger.cli.options import Verbosity
 from wharfinger.cli.targets import Target
 from wharfinger.client import Client
 from wharfinger.protocol.interfaces import Authorize
+
+if TYPE_CHECKING:
+    from wharfinger.cli.causes import Stderr
+    from wharfinger.errors import WharfingerError
 
 __all__ = ["Connecting", "connecting", "with_client"]
 
@@ -36,18 +40,33 @@ def connecting(options: dict[str, Any]) -> Connecting:
 
 
 def with_client(
-    ctx: click.Context, target: Target, how: Connecting, work: Callable[[Client], Awaitable[T]], **handlers: Any
+    ctx: click.Context,
+    target: Target,
+    how: Connecting,
+    work: Callable[[Client], Awaitable[T]],
+    said: Stderr | None = None,
+    **handlers: Any,
 ) -> T:
     """Open the client, do the work, close it; raises what the client raises, and Exit(130) for Ctrl-C.
 
-    `handlers` are the client's for what a server asks and logs.
+    `handlers` are the client's for what a server asks and logs. If the server was started by us, an error of ours has
+    its cause as a note: the part of the server's standard error that belongs to it. With -v all of that is shown as it
+    comes. `said` keeps it for the caller.
     """
     import asyncio
+    import logging
 
+    from wharfinger.cli.causes import Stderr
     from wharfinger.cli.logs import log_to_stderr
+    from wharfinger.errors import WharfingerError
 
-    log_to_stderr(ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity())
-    client = make(ctx, target, how, **handlers)
+    verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+    log_to_stderr(verbosity)
+    said = Stderr() if said is None else said
+    said.show = verbosity.level > 0
+    if said.show:  # the same lines are not logged once more
+        logging.getLogger("wharfinger.transports.stdio_client").setLevel(logging.INFO)
+    client = make(ctx, target, how, stderr=said.take, **handlers)
     interrupted: list[bool] = []
 
     async def session() -> T:
@@ -56,13 +75,53 @@ def with_client(
             return await work(client)
 
     try:
-        return asyncio.run(session())
+        done = asyncio.run(session())
+    except WharfingerError as error:
+        raise explained(error, target, said) from error.__cause__
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and not interrupted:
             raise
         if sys.stderr.isatty():
             click.echo(err=True)  # the terminal has shown ^C
         raise click.exceptions.Exit(CTRL_C) from None
+    failed = own_failure(target, said)
+    if failed is not None:
+        report(failed)
+    return done
+
+
+def explained(error: WharfingerError, target: Target, said: Stderr) -> Exception:
+    """Add what the server wrote of an error's cause."""
+    from wharfinger.cli.causes import cause_in
+    from wharfinger.errors import ConnectionFailed, ConnectionLost
+
+    if not isinstance(error, (ConnectionFailed, ConnectionLost)):
+        if not said.show:
+            for line in cause_in(said.lines, str(error)):
+                error.add_note(line)
+        return error
+    failed = own_failure(target, said)
+    if failed is None:
+        return error
+    failed.exit_code = error.exit_code
+    return failed
+
+
+def own_failure(target: Target, said: Stderr) -> Failed | None:
+    """What a server that is this program said of its own failure, such as an error at the import of a file."""
+    from wharfinger.cli.causes import cause_in
+
+    lines = [line.removeprefix(OURS) for line in said.lines if line.startswith(OURS)]
+    if not target.ours or not lines:
+        return None
+    failed = Failed(lines[-1])
+    for line in [] if said.show else cause_in(said.lines, ""):
+        failed.add_note(line)
+    return failed
+
+
+OURS = "wharfinger: "
+"""What the error of a child that is this program begins with."""
 
 
 def on_ctrl_c(interrupted: list[bool]) -> None:

@@ -9,7 +9,6 @@ import click
 __all__ = ["Failed", "report"]
 
 CTRL_C = 130
-STDERR_LINES = 5
 
 
 class Failed(click.ClickException):
@@ -18,8 +17,11 @@ class Failed(click.ClickException):
     exit_code = 1
 
 
-def report(error: BaseException, *, traceback: bool) -> int:
-    """Tell `error` on stderr in one line and return the exit code; with `traceback` also where it came from."""
+def report(error: BaseException, *, level: int = 0) -> int:
+    """Tell `error` on stderr, what is wrong first and its cause below, and return the exit code.
+
+    `level` counts -v: from 1 on the traceback of what nobody raised on purpose follows, from 2 on every one.
+    """
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
     if isinstance(error, (click.exceptions.Abort, KeyboardInterrupt, EOFError)):
@@ -30,17 +32,30 @@ def report(error: BaseException, *, traceback: bool) -> int:
     if isinstance(error, BrokenPipeError):
         silence_stdout()
         return 1
-    origin = error.__cause__ if isinstance(error, click.ClickException) else error
-    if traceback and origin is not None:
-        import traceback as tracebacks
-
-        tracebacks.print_exception(origin)
     line, code = describe(error)
     first, *rest = line.split("\n")
     say(f"wharfinger: {first}")
-    for more in rest[-STDERR_LINES:]:  # what a child process said last: the reason is usually there
+    for more in [*rest, *notes(error)]:
         say(f"  | {more}")
+    origin = error.__cause__ if isinstance(error, click.ClickException) else error
+    if origin is not None and level > (1 if deliberate(origin) else 0):
+        import traceback as tracebacks
+
+        tracebacks.print_exception(origin)
     return code
+
+
+def notes(error: BaseException) -> list[str]:
+    """The lines that say where an error came from, which a command found out."""
+    found: list[str] = getattr(error, "__notes__", [])
+    return [line for note in found for line in note.split("\n")]
+
+
+def deliberate(error: BaseException) -> bool:
+    """Tell whether an error was raised on purpose, so that its message says everything."""
+    from wharfinger.errors import WharfingerError
+
+    return isinstance(error, (WharfingerError, click.ClickException))
 
 
 def describe(error: BaseException) -> tuple[str, int]:
@@ -49,19 +64,28 @@ def describe(error: BaseException) -> tuple[str, int]:
         return usage_line(error), 2
     if isinstance(error, click.ClickException):
         return error.format_message(), error.exit_code
-    from wharfinger.errors import ConnectionFailed, NotAuthorized, WharfingerError
+    from wharfinger.errors import ConnectionFailed, ConnectionLost, NotAuthorized, WharfingerError
 
     if isinstance(error, NotAuthorized):
         hint = "" if "wharfinger auth" in str(error) else " Give the token with --token-env NAME."
         return f"{error}{hint}", error.exit_code
-    if isinstance(error, ConnectionFailed) and not error.stderr and "://" in str(error):
+    if isinstance(error, (ConnectionFailed, ConnectionLost)) and error.stderr:
+        from wharfinger.cli.causes import last_words
+
+        message = str(error).removesuffix(f"\n{error.stderr}")
+        return "\n".join([message, *last_words(error.stderr.split("\n"))]), error.exit_code
+    if isinstance(error, ConnectionFailed) and "://" in str(error):
         return f"{error} Is the server running, and is this its address?", error.exit_code
     if isinstance(error, WharfingerError):
         return str(error), error.exit_code
     if isinstance(error, OSError):
         name = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{name}", 1
-    return f"unexpected {type(error).__name__}: {error} (run again with -v for the traceback)", 1
+    from wharfinger.cli.causes import place_of
+
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    place = place_of(error)
+    return f"{f'{place}: ' if place else 'unexpected '}{text} (run again with -v for the traceback)", 1
 
 
 def usage_line(error: click.UsageError) -> str:

@@ -46,6 +46,7 @@ def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_js
         raise click.UsageError(f"One TARGET only: {rest[0]!r} is too much.", ctx)
     import time
 
+    from wharfinger.cli.causes import Stderr, located
     from wharfinger.cli.connecting import connecting, make, with_client
     from wharfinger.cli.doctor.command import spoken
 
@@ -63,7 +64,10 @@ def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_js
         yes, no = await spoken(client.revision, pinned)
         return seen._replace(supported=yes, unsupported=no)
 
-    seen = with_client(ctx, target, how, work)
+    said = Stderr()
+    seen = with_client(ctx, target, how, work, said)
+    lists = {kind: one._replace(error=located(one.error, said.lines)) for kind, one in seen.lists.items()}
+    seen = seen._replace(lists=lists)
     if as_json:
         from wharfinger.cli.output import print_json
 

@@ -86,15 +86,12 @@ def import_named(name: str) -> ModuleType:
 
 def broken(place: str, error: BaseException) -> Failed:
     """Say where the user's code failed, in one line."""
-    text = f"{type(error).__name__}: {error}".rstrip(": ")
-    if isinstance(error, SyntaxError) and error.filename:
-        return Failed(f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}")
-    frame, line = error.__traceback__, 0
-    while frame is not None:
-        if frame.tb_frame.f_code.co_filename == place:
-            line = frame.tb_lineno
-        frame = frame.tb_next
-    return Failed(f"{place}{f', line {line}' if line else ''}: {text} (-v shows the traceback)")
+    from wharfinger.cli.causes import place_of
+
+    text = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}".rstrip(": ")
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        text += f". Is it installed for this Python? {sys.executable} -m pip install {error.name.partition('.')[0]}"
+    return Failed(f"{place_of(error) or place}: {text} (-v shows the traceback)")
 
 
 def find_server(module: ModuleType, place: str, name: str) -> Server:

@@ -26,8 +26,12 @@ class Lines(logging.Formatter):
         if record.exc_info and self.tracebacks:
             return printable(head) + "\n" + printable(self.formatException(record.exc_info), keep="\n\t")
         if record.exc_info and record.exc_info[1] is not None:
+            from wharfinger.cli.causes import place_of
+
             error = record.exc_info[1]
-            head += f": {type(error).__name__}: {error} (-v shows the traceback)"
+            said, place = f"{type(error).__name__}: {error}", place_of(error)
+            told = [part for part in (place, said) if part and part not in head]
+            head = ": ".join([head, *told]) + " (-v shows the traceback)"
         return printable(head)
 
 

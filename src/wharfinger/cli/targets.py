@@ -20,7 +20,8 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 class Target(NamedTuple):
     """A server to reach: by `url` (of HTTP, or `unix:/path`), else by starting `command`.
 
-    The rest is what a configuration file adds: `origin` names the entry and its file.
+    What follows is what a configuration file adds: `origin` names the entry and its file. `ours` is true if the command
+    is this program, whose last words are for the user.
     """
 
     url: str
@@ -29,6 +30,7 @@ class Target(NamedTuple):
     headers: Mapping[str, str] = NOTHING
     cwd: str | None = None
     origin: str = ""
+    ours: bool = False
 
     def __str__(self) -> str:
         from wharfinger.cli.programs import shell
@@ -70,14 +72,14 @@ def local_target(ctx: click.Context, word: str) -> Target | None:
 
     path = Path(word)
     if path.is_dir():
-        return Target("", (*ourselves(), "serve", "--stdio", str(path.absolute())))
+        return Target("", (*ourselves(), "serve", "--stdio", str(path.absolute())), ours=True)
     if path.is_file() and path.suffix == ".py":
-        return Target("", (*ourselves(), "run", "--stdio", str(path.absolute())))
+        return Target("", (*ourselves(), "run", "--stdio", "--dev", str(path.absolute())), ours=True)
     if path.is_socket():
         return Target(f"unix:{path.absolute()}", ())
     file, colon, name = word.rpartition(":")
     if colon and name.isidentifier() and file.endswith(".py") and Path(file).is_file():
-        return Target("", (*ourselves(), "run", "--stdio", f"{Path(file).absolute()}:{name}"))
+        return Target("", (*ourselves(), "run", "--stdio", "--dev", f"{Path(file).absolute()}:{name}"), ours=True)
     if path.is_file():
         raise click.UsageError(f"{word}: to start a program give it after `--`: `-- {word}`.", ctx)
     return None

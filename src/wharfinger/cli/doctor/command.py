@@ -25,7 +25,7 @@ SAMPLE_SECONDS = 20.0  # for all of them
 READ_SECONDS = 10.0  # for one
 PROBE_SECONDS = 10.0  # for one revision
 NAMES = 5  # of one finding that are told
-LONGEST_NAME = 160  # characters of one of them
+LONGEST_NAME = 240  # characters of one of them
 DEAREST = 10  # tools whose cost is told
 
 
@@ -72,6 +72,7 @@ def doctor(
     target, rest = split_words(ctx, words, ())
     if rest:
         raise click.UsageError(f"One TARGET only: {rest[0]!r} is too much.", ctx)
+    from wharfinger.cli.causes import Stderr, located
     from wharfinger.cli.connecting import connecting, make, with_client
     from wharfinger.cli.doctor.checkup import check
 
@@ -86,7 +87,12 @@ def doctor(
             offer.revisions, offer.unspoken = await spoken(client.revision, pinned)
         return offer
 
-    offer = with_client(ctx, target, how, work)
+    said = Stderr()
+    offer = with_client(ctx, target, how, work, said)
+    for kind in KINDS:
+        getattr(offer, kind).error = located(getattr(offer, kind).error, said.lines)
+    for uri, one in offer.reads.items():
+        offer.reads[uri] = msgspec.structs.replace(one, error=located(one.error, said.lines))
     findings = check(offer)
     if as_json:
         from wharfinger.cli.output import print_json
