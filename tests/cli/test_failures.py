@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 import pytest
 
+from wharfinger.cli import main
 from wharfinger.cli.failures import Failed, report
 from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, ResourceNotFound, ToolError
 
@@ -84,3 +87,21 @@ def test_a_traceback_is_shown_to_who_asks(capsys: pytest.CaptureFixture[str]) ->
     told = capsys.readouterr().err
     assert "RuntimeError: the reason" in told
     assert told.startswith("wharfinger: it did not work\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls", "--", "no-such-program", "--password", "hunter2"],
+        ["ls", "--", sys.executable, "-c", "raise SystemExit(3)", "--api-key=hunter2"],
+        ["ls", "http://mary:hunter2@127.0.0.1:9/mcp"],
+        ["ls", "http://127.0.0.1:9/mcp?token=hunter2"],
+        ["ls", "--", sys.executable, "-c", "import sys; sys.exit('PASSWORD=' + sys.argv[1])", "--token", "hunter2"],
+        ["doctor", "--", sys.executable, "-c", "print('hello')", "Authorization: Bearer hunter2"],
+    ],
+)
+def test_no_message_repeats_a_password(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(words) != 0
+    told = capfd.readouterr()
+    assert told.err.startswith("wharfinger: ")
+    assert "hunter2" not in told.out + told.err

@@ -71,8 +71,9 @@ class Stderr:
         self.lines.append(line)
         if self.show:
             from wharfinger.cli.words import printable
+            from wharfinger.redacting import redacted_text
 
-            print(f"  | {printable(line)}", file=sys.stderr, flush=True)
+            print(f"  | {printable(redacted_text(line))}", file=sys.stderr, flush=True)
 
 
 def cause_in(lines: Iterable[str], message: str) -> list[str]:

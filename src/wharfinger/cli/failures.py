@@ -99,11 +99,12 @@ def usage_line(error: click.UsageError) -> str:
 
 
 def say(line: str) -> None:
-    """Print on stderr, on one line, with nothing in it that a terminal would obey."""
+    """Print on stderr, on one line, without passwords and with nothing in it that a terminal would obey."""
     from wharfinger.cli.words import printable
+    from wharfinger.redacting import redacted_text
 
     try:
-        sys.stderr.write(printable(line.replace("\n", " ")) + "\n")
+        sys.stderr.write(printable(redacted_text(line.replace("\n", " "))) + "\n")
         sys.stderr.flush()
     except (OSError, ValueError):  # stderr is closed: nobody listens
         pass

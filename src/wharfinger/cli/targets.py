@@ -33,9 +33,9 @@ class Target(NamedTuple):
     ours: bool = False
 
     def __str__(self) -> str:
-        from wharfinger.cli.programs import shell
+        from wharfinger.redacting import redacted, redacted_command
 
-        return self.origin or self.url or shell(self.command)  # filled in, a configured command may hold a password
+        return self.origin or redacted(self.url) or redacted_command(self.command)
 
 
 def split_words(ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...]) -> tuple[Target, tuple[str, ...]]:
