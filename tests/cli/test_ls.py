@@ -149,3 +149,18 @@ def test_a_reader_that_goes_away_and_colour_are_no_matter(terminal: Callable[...
     sits = terminal("ls", "--tree", harbour, env={"NO_COLOR": "1"})
     assert sits.end() == 0
     assert "\x1b" not in sits.shown
+
+
+def test_a_server_without_the_method_for_templates_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Servers with resources alone may leave `resources/templates/list` out: method not found means none."""
+    file = tmp_path / "plain.py"
+    file.write_text(
+        'from wharfinger import Server\n\nserver = Server("plain")\n\n@server.resource("a://b")\ndef b() -> str: ...\n'
+        'del server.handlers["resources/templates/list"]\n'
+    )
+    assert main(["ls", "--tree", str(file)]) == 0
+    assert capsys.readouterr().out == "plain 0\nresources (1)\n  a://b\n"
+    assert main(["ls", "--templates", str(file)]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(["ls", "--prompts", str(file)]) == 1
+    assert "The server has no prompts: `ls --tree` shows what it has." in capsys.readouterr().err

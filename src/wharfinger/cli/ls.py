@@ -89,6 +89,8 @@ def ls(
             try:
                 await show(client, kind, choice, as_json)
             except MethodNotFound:
+                if kind == "templates" and client.capabilities.resources:  # resources need no templates
+                    continue
                 raise Failed(f"The server has no {kind}: `ls --tree` shows what it has.") from None
 
     with_client(ctx, target, connecting(options), work)

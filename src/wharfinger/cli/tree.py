@@ -24,6 +24,7 @@ class Branch(dict[str, "Branch"]):
 async def show_tree(client: Client, target: str, lists: Mapping[str, AsyncIterator[Any]], limit: int | None) -> None:
     """Print the lists as one tree, under the server's name."""
     from wharfinger.cli.words import count
+    from wharfinger.errors import MethodNotFound
 
     info = client.server_info
     lines = [f"{info.name} {info.version}" if info else target]
@@ -35,7 +36,10 @@ async def show_tree(client: Client, target: str, lists: Mapping[str, AsyncIterat
     for kind, items in lists.items():
         if not declared[kind]:
             continue
-        found, more = await first(items, MOST if limit is None else limit)
+        try:
+            found, more = await first(items, MOST if limit is None else limit)
+        except MethodNotFound:  # a server with resources need not have templates
+            continue
         if found:
             lines.append(f"{kind} ({len(found)}{'+' if more else ''})")
             lines += resource_lines(found) if kind == "resources" else row_lines(kind, found)
