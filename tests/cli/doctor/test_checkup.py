@@ -134,6 +134,7 @@ def test_nothing_is_told_of_a_good_server() -> None:
             "assign_berth.ship",
         ),
         ("no-annotations", "advice", {"tools": [tool(annotations=UNSET)]}, "assign_berth"),
+        ("no-annotations", "advice", {"tools": [tool(annotations=t.ToolAnnotations(title="x"))]}, "assign_berth"),
         (
             "contradicting-annotations",
             "problem",
@@ -152,6 +153,12 @@ def test_a_fault_is_told_with_its_place(name: str, severity: str, changed: dict[
     assert (finding.severity, finding.where) == (severity, (where,))
     assert finding.change
     assert finding.what
+
+
+@pytest.mark.parametrize("hints", [{"read_only_hint": False}, {"destructive_hint": True}, {"destructive_hint": False}])
+def test_a_tool_that_says_whether_it_destroys_says_whether_it_changes(hints: dict[str, bool]) -> None:
+    """What `destructive=True` declares: what destroys is not read-only."""
+    assert "no-annotations" not in found(offer(tools=[tool(annotations=t.ToolAnnotations(**hints))]))
 
 
 @pytest.mark.parametrize(

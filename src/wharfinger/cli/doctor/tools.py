@@ -84,7 +84,7 @@ def check_annotations(offer: Offer) -> Iterator[Finding]:
         "advice",
         "no-annotations",
         "Tools do not say whether they change anything",
-        (name for name, hints in hinted if getattr(hints, "read_only_hint", None) not in (True, False)),
+        (name for name, hints in hinted if not _says_whether_it_changes(hints)),
         "Hosts ask a person before each call: set readOnlyHint, and destructiveHint where it changes something.",
     )
     yield from found(
@@ -98,6 +98,11 @@ def check_annotations(offer: Offer) -> Iterator[Finding]:
         ),
         "Set one of readOnlyHint and destructiveHint.",
     )
+
+
+def _says_whether_it_changes(hints: Any) -> bool:
+    """Whether the hints tell a host what it asks about: what destroys is not read-only, as the specification has it."""
+    return any(getattr(hints, hint, None) in (True, False) for hint in ("read_only_hint", "destructive_hint"))
 
 
 def check_amount(offer: Offer) -> Iterator[Finding]:
