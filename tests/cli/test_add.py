@@ -1,6 +1,7 @@
 """`wharfinger add` merges, keeps a backup, shows a diff and takes out again, for every host."""
 
 import json
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -100,16 +101,38 @@ def test_the_rest_of_the_file_stays_and_a_backup_is_kept(home: Path, host: str) 
     file.write_text(before)
     file.chmod(0o640)
     assert add(host, "charts").exit_code == 0
-    assert file.with_name(file.name + ".bak").read_text() == before
+    assert file.with_name(file.name + ".wharfinger.bak").read_text() == before
     assert "mine" in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o640
     after = file.read_text()
     assert "already" in add(host, "charts").output
     assert file.read_text() == after
-    assert add(host, "--remove", "charts").exit_code == 0
+    removed = add(host, "--remove", "charts")
+    assert removed.exit_code == 0
+    assert not re.search("/mcp shows it|asks before it starts|to start it", removed.output)
     assert "charts" not in file.read_text()
     assert "mine" in file.read_text()
     assert add(host, "--remove", "charts").exit_code == 1
+    kept = [path.name for path in file.parent.iterdir() if path.name.startswith(file.name + ".")]
+    assert kept == [file.name + ".wharfinger.bak"]
+    assert file.with_name(kept[0]).read_text() == after
+
+
+def test_the_backup_follows_no_link_and_replaces_no_backup_of_others(home: Path) -> None:
+    file = home / FILES["claude-code"]
+    file.write_text("{}")
+    file.with_name(file.name + ".bak").write_text("somebody else's")
+    file.with_name(file.name + ".wharfinger.bak").symlink_to(home / "elsewhere")
+    assert add("claude-code", "charts").exit_code == 0
+    assert file.with_name(file.name + ".bak").read_text() == "somebody else's"
+    assert not (home / "elsewhere").exists()
+    assert file.with_name(file.name + ".wharfinger.bak").read_text() == "{}"
+
+
+def test_who_removes_a_name_that_is_not_there_is_told_which_are(home: Path) -> None:
+    assert add("claude-code", "charts").exit_code == 0
+    assert "Did you mean 'charts'?" in add("claude-code", "--remove", "chart").output
+    assert "It has: charts." in add("claude-code", "--remove", "nothing").output
 
 
 def test_a_dry_run_shows_the_difference_and_writes_nothing(home: Path) -> None:

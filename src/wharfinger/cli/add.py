@@ -71,7 +71,8 @@ def add(
     """Put a server into the configuration of HOST: claude-desktop, claude-code, vscode, cursor, codex or gemini.
 
     TARGET is a URL, one or more folders or other words of `serve`, a Python file, or a command after `--`. Paths are
-    stored absolute, the rest of the file stays as it is, and the file as it was is kept beside it with `.bak`.
+    stored absolute, the rest of the file stays as it is, and the file as it was before the last change is kept beside
+    it with `.wharfinger.bak`.
     """
     kind = HOSTS[host]
     file = path or choose_file(ctx, kind, project)
@@ -80,8 +81,8 @@ def add(
         key = name or remembered_name(ctx, words)
         new = change(file, kind, lambda: edit.drop(old, kind.table, key))
         if new == old:
-            raise Failed(f"{kind.title} has no server named {key!r} in {file}.")
-        done = f"Removed {key} from {file}"
+            raise Failed(f"{kind.title} has no server named {key!r} in {file}.{present_names(file, key)}")
+        done, then = f"Removed {key} from {file}", kind.gone
     else:
         server, suggested = describe(ctx, kind, words, env, headers, token_env)
         key, wanted = name or suggested, entry(kind, server)
@@ -90,12 +91,12 @@ def add(
             tell(ctx, f"{kind.title} has {key} already as it should be in {file}; nothing changed.")
             return
         new = change(file, kind, lambda: edit.put(old, kind.table, key, wanted), wanted)
-        done = f"Added {key} to {file}" if present is None else f"Replaced {key} in {file}"
+        done, then = f"Added {key} to {file}" if present is None else f"Replaced {key} in {file}", kind.then
     if dry_run:
         click.echo(diff(file, old, new), nl=False)
         return
     backup = write(file, new)
-    tell(ctx, done + (f" (as it was: {backup})" if backup else "") + f". {kind.then}.")
+    tell(ctx, done + (f" (as it was: {backup})" if backup else "") + f". {then}.")
 
 
 def choose_file(ctx: click.Context, host: Host, project: bool) -> Path:
@@ -252,6 +253,17 @@ def remembered_name(ctx: click.Context, words: tuple[str, ...]) -> str:
     return words[0]
 
 
+def present_names(file: Path, name: str) -> str:
+    """Name the servers that the file has, the one that was probably meant first."""
+    from wharfinger.cli.configured import Unreadable, servers_in
+    from wharfinger.cli.near import choices
+
+    try:
+        return choices(name, [server.name for server in servers_in(file)], "It has")
+    except (FileNotFoundError, Unreadable):
+        return ""
+
+
 def read_text(file: Path) -> str:
     """Read the host's file; one that is not there is empty."""
     try:
@@ -284,16 +296,16 @@ def write(file: Path, new: str) -> Path | None:
 
 
 def keep(file: Path) -> Path:
-    """Copy the file to `.bak`, `.bak2`…: the first backup is the one from before us and is never overwritten."""
+    """Copy the file beside itself, over the copy of the last time: one backup, which is what the file was just before.
+
+    Its name is ours alone, so that no backup of somebody else's is replaced.
+    """
     import shutil
 
-    number = 1
-    while True:
-        backup = file.with_name(f"{file.name}.bak{number if number > 1 else ''}")
-        if not backup.exists():
-            shutil.copy2(file, backup)
-            return backup
-        number += 1
+    backup = file.with_name(f"{file.name}.wharfinger.bak")
+    backup.unlink(missing_ok=True)  # a link that somebody put there is not followed
+    shutil.copy2(file, backup)
+    return backup
 
 
 def diff(file: Path, old: str, new: str) -> str:

@@ -31,7 +31,8 @@ class Host(NamedTuple):
 
     `user` is its file below `base`, `project` its file inside a project (empty: it has none), `table` the member
     that holds the servers, `url` the key of a URL (empty: its file takes stdio only), `typed` whether an entry says
-    its transport, `reference` how a value names an environment variable (empty: it has a key of its own for that).
+    its transport, `reference` how a value names an environment variable (empty: it has a key of its own for that),
+    `then` what to do when a server was added and `gone` when it was removed.
     """
 
     title: str
@@ -43,6 +44,7 @@ class Host(NamedTuple):
     typed: bool
     reference: str
     then: str
+    gone: str
 
 
 HOSTS: dict[str, Host] = {
@@ -56,6 +58,7 @@ HOSTS: dict[str, Host] = {
         typed=False,
         reference="",
         then="Quit and start Claude Desktop again",
+        gone="Quit and start Claude Desktop again",
     ),
     "claude-code": Host(
         title="Claude Code",
@@ -67,6 +70,7 @@ HOSTS: dict[str, Host] = {
         typed=True,
         reference="${%s}",
         then="Start a new Claude Code session; /mcp shows it",
+        gone="Claude Code leaves it out from its next session on",
     ),
     "vscode": Host(
         title="VS Code",
@@ -78,6 +82,7 @@ HOSTS: dict[str, Host] = {
         typed=True,
         reference="${env:%s}",
         then="In VS Code run `MCP: List Servers` to start it",
+        gone="If VS Code is open, it ends the server by itself",
     ),
     "cursor": Host(
         title="Cursor",
@@ -89,6 +94,7 @@ HOSTS: dict[str, Host] = {
         typed=False,
         reference="${env:%s}",
         then="Cursor asks before it starts it",
+        gone="If Cursor is open, start it again",
     ),
     "codex": Host(
         title="Codex",
@@ -100,6 +106,7 @@ HOSTS: dict[str, Host] = {
         typed=False,
         reference="",
         then="Start codex again; /mcp shows it",
+        gone="Codex leaves it out from its next start on",
     ),
     "gemini": Host(
         title="Gemini CLI",
@@ -111,6 +118,7 @@ HOSTS: dict[str, Host] = {
         typed=False,
         reference="${%s}",
         then="Start gemini again; /mcp shows it",
+        gone="Gemini leaves it out from its next start on",
     ),
 }
 
