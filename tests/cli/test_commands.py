@@ -229,7 +229,7 @@ def test_one_of_the_servers_of_a_file_is_a_target_too(
     assert "tides.py has several servers (one, two): write" in say("ls", "tides.py")[2]
     code, _, err = say("ls", "tide.py:two")
     assert code == 2
-    assert "tide.py:two: no such file" in err
+    assert "tide.py: no such file. Did you mean tides.py?" in err
 
 
 def test_a_reader_that_goes_away_is_no_error(url: str) -> None:

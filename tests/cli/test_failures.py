@@ -18,7 +18,7 @@ from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, R
         (Failed("it did not work"), 1, "wharfinger: it did not work"),
         (ToolError("never"), 1, "wharfinger: never"),
         (ResourceNotFound("a://b"), 1, "wharfinger: Resource not found: a://b"),
-        (RequestTimeout("too slow"), 1, "wharfinger: too slow"),
+        (RequestTimeout("too slow."), 1, "wharfinger: too slow. Give it more time with --timeout SECONDS."),
         (click.UsageError("wrong"), 2, "wharfinger: wrong"),
         (ConnectionFailed("no"), 3, "wharfinger: no"),
         (

@@ -163,4 +163,4 @@ def test_a_server_without_the_method_for_templates_has_none(tmp_path: Path, caps
     assert main(["ls", "--templates", str(file)]) == 0
     assert capsys.readouterr() == ("", "")
     assert main(["ls", "--prompts", str(file)]) == 1
-    assert "The server has no prompts: `ls --tree` shows what it has." in capsys.readouterr().err
+    assert "The server has no prompts; it has resources: `ls --resources`." in capsys.readouterr().err

@@ -12,7 +12,7 @@ import click
 from wharfinger.cli import jsonc, toml_text
 from wharfinger.cli.failures import Failed
 from wharfinger.cli.hosts import HOSTS, Host, Local, Remote, entry, user_file
-from wharfinger.cli.options import COMMAND, TargetCommand, Verbosity, verbosity_options
+from wharfinger.cli.options import COMMAND, NearChoice, TargetCommand, Verbosity, verbosity_options
 from wharfinger.cli.words import slug
 
 __all__ = ["add"]
@@ -36,7 +36,7 @@ Examples:
   wharfinger add cursor --dry-run -- npx -y some-mcp-server
   wharfinger add claude-desktop --remove charts""",
 )
-@click.argument("host", type=click.Choice(list(HOSTS)), metavar="HOST")
+@click.argument("host", type=NearChoice(list(HOSTS)), metavar="HOST")
 @click.argument("words", nargs=-1, metavar="TARGET")
 @click.option("--name", metavar="NAME", help="Name of the server in the host's file. Default: from TARGET.")
 @click.option("--project", is_flag=True, help="Write the file of the project in the current folder, not the user's.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import NamedTuple
 
 import click
@@ -17,13 +19,18 @@ class Listen(NamedTuple):
     chosen: bool
 
 
+_ADDRESS = re.compile(r"\d+(\.\d+){3}|\[[0-9A-Fa-f:.]*\]")
 DEFAULT = Listen("127.0.0.1", 8000, False)
 
 
 def looks_like_address(word: str) -> bool:
     """Tell whether a word after `--http` is its value, and not a folder to publish."""
-    port = word.rpartition(":")[2]
-    return port.isascii() and port.isdigit() and "/" not in word
+    if "/" in word or os.sep in word or os.path.exists(word):
+        return False
+    host, colon, port = word.rpartition(":")
+    if not colon:
+        return word.isdigit() or word == "localhost" or _ADDRESS.fullmatch(word) is not None
+    return port[:1].isdigit() or not host or host == "localhost" or _ADDRESS.fullmatch(host) is not None
 
 
 def parse_listen(text: str) -> Listen:
@@ -34,7 +41,9 @@ def parse_listen(text: str) -> Listen:
     if (not colon and not text.isdigit()) or text.endswith("]"):
         host, port = text, ""
     if port and not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise click.BadParameter(f"{text!r}: write HOST:PORT, for example 127.0.0.1:8000.")
+        raise click.BadParameter(
+            f"{port!r} in {text!r} is no port, which is a number up to 65535: write HOST:PORT, such as 127.0.0.1:8000."
+        )
     host = host.removeprefix("[").removesuffix("]")
     return Listen(host or DEFAULT.host, int(port) if port else DEFAULT.port, bool(port))
 

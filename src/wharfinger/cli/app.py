@@ -67,10 +67,55 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the sub-command that is called; for an unknown one say which was probably meant."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"No such command {args[0]!r}.{meant(args[0])}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the sub-commands from the table, importing none."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+MEANT = {
+    "list": "ls",
+    "tools": "ls --tools",
+    "prompts": "ls --prompts",
+    "resources": "ls",
+    "templates": "ls --templates",
+    "get": "read",
+    "cat": "read",
+    "show": "read",
+    "dev": "run --dev --reload",
+    "start": "run",
+    "install": "add",
+    "remove": "add --remove",
+    "login": "auth login",
+    "check": "doctor",
+    "info": "inspect",
+    "publish": "serve",
+    "help": "--help",
+    "version": "--version",
+}
+"""What other programs call what we have under another name."""
+
+
+def meant(word: str) -> str:
+    """Say what was probably meant by a word that is no sub-command."""
+    if word.endswith(".py"):
+        return f" To run a server write `wharfinger run {word}`; to look at it, `wharfinger ls {word}`."
+    if word.startswith(("http://", "https://")):
+        return f" To look at a server write `wharfinger ls {word}`."
+    if word in MEANT:
+        return f" Did you mean `wharfinger {MEANT[word]}`?"
+    from wharfinger.cli.near import nearest
+
+    found = nearest(word, COMMANDS)
+    return f" Did you mean {found!r}?" if found else ""
 
 
 def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -17,8 +17,25 @@ if TYPE_CHECKING:
 __all__ = ["call"]
 
 
+class CallCommand(TargetCommand):
+    """A command whose unknown options were probably meant for the tool."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say how the arguments of a tool are written."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if any(option.startswith(error.option_name) for option in error.possibilities or ()):
+                raise
+            raise click.UsageError(
+                f"No such option {error.option_name!r}. An argument of the tool is written"
+                f" {error.option_name.lstrip('-')}=TEXT.",
+                ctx,
+            ) from None
+
+
 @click.command(
-    cls=TargetCommand,
+    cls=CallCommand,
     epilog="""\b
 Examples:
   wharfinger call http://127.0.0.1:8000/mcp search query=tides
@@ -58,9 +75,10 @@ def call(
     progress begins --timeout anew. What the server asks is asked at the terminal; where there is none it is declined.
     A tool that reports an error ends with exit code 1.
     """
-    target, rest = split_words(ctx, words, ("NAME",))
+    target, rest = split_words(ctx, words, ("NAME",), "`wharfinger ls --tools TARGET` lists the tools")
     name, given = rest[0], {**from_input(ctx, source), **arguments(ctx, rest[1:])}
     from wharfinger.cli.connecting import connecting, with_client
+    from wharfinger.cli.near import suggesting
     from wharfinger.cli.talking import Talking
     from wharfinger.errors import ToolError
 
@@ -68,7 +86,8 @@ def call(
 
     async def work(client: Client) -> Any:
         try:
-            return (await client.call_tool(name, given, progress=talking.progress, reset_on_progress=True)).result
+            async with suggesting(name, (client.list_tools, "name")):
+                return (await client.call_tool(name, given, progress=talking.progress, reset_on_progress=True)).result
         finally:
             talking.clear()
 
@@ -101,6 +120,8 @@ def from_input(ctx: click.Context, source: str | None) -> dict[str, Any]:
 
     import msgspec
 
+    if source.lstrip().startswith("{"):
+        raise click.UsageError(f"--input takes a file: write the JSON into one, or echo '{source}' | … --input -", ctx)
     text = sys.stdin.buffer.read() if source == "-" else contents(ctx, source).encode()
     try:
         found = msgspec.json.decode(text)
@@ -119,13 +140,22 @@ def arguments(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]:
         as_value = key.endswith(":")
         key = key.removesuffix(":")
         if not equals or not key:
-            raise click.UsageError(f"{word!r}: write KEY=TEXT or KEY:=JSON.", ctx)
+            raise click.UsageError(f"{word!r}: write KEY=TEXT or KEY:=JSON{in_other_words(words, word)}.", ctx)
         if key in found:
             raise click.UsageError(f"{key!r} is given twice.", ctx)
         if text.startswith("@"):
             text = contents(ctx, text[1:])
         found[key] = value(ctx, key, text) if as_value else text
     return found
+
+
+def in_other_words(words: tuple[str, ...], word: str) -> str:
+    """Say what was probably meant by a word that is no argument."""
+    if word.lstrip().startswith("{"):
+        return "; a whole JSON object is read from a file or stdin by --input FILE, or --input -"
+    if "=" in words:
+        return ", without blanks around the ="
+    return ""
 
 
 def _as_json(word: str) -> str:

@@ -25,6 +25,8 @@ _FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?$')
 _NOTE = re.compile(r'^File "(.+)"(?=, line \d+, in )')
 """A note on an exception that names the function it belongs to."""
 _LOGGED = re.compile(r"\d\d:\d\d:\d\d [a-z]+ ")
+_OTHER = re.compile(r"wharfinger: |\S+:\d+: \w*Warning: ")
+"""What may follow an exception at once and is no part of it."""
 _REFERENCE = re.compile(r"\(reference ([0-9a-f]{8,})\)")
 _CHAINED = ("During handling of the above", "The above exception was")
 
@@ -133,7 +135,7 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
             chained = True
         elif frames is None:
             continue
-        elif _LOGGED.match(line) or line.startswith("wharfinger: "):
+        elif _LOGGED.match(line) or _OTHER.match(line):
             finish()
         elif frame is not None:
             frames.append(Frame(frame[1], int(frame[2]), frame[3] or ""))

@@ -45,9 +45,13 @@ def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opt
     target, (reference, argument, *rest) = split_words(ctx, words, ("REF", "ARGUMENT"))
     context = texts(ctx, tuple(rest[1:]))
     from wharfinger.cli.connecting import connecting, with_client
+    from wharfinger.cli.near import suggesting
 
     async def work(client: Client) -> Completion:
-        return await client.complete(reference, argument, rest[0] if rest else "", context or None)
+        async with suggesting(
+            reference, (client.list_prompts, "name"), (client.list_resource_templates, "uri_template")
+        ):
+            return await client.complete(reference, argument, rest[0] if rest else "", context or None)
 
     found = with_client(ctx, target, connecting(options), work)
     if as_json:

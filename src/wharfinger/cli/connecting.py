@@ -93,8 +93,12 @@ def with_client(
 def explained(error: WharfingerError, target: Target, said: Stderr) -> Exception:
     """Add what the server wrote of an error's cause."""
     from wharfinger.cli.causes import cause_in
+    from wharfinger.cli.hints import hint
     from wharfinger.errors import ConnectionFailed, ConnectionLost
 
+    advice = hint(target, str(error))
+    if advice:
+        error.add_note(advice)
     if not isinstance(error, (ConnectionFailed, ConnectionLost)):
         if not said.show:
             for line in cause_in(said.lines, str(error)):

@@ -32,11 +32,15 @@ def report(error: BaseException, *, level: int = 0) -> int:
     if isinstance(error, BrokenPipeError):
         silence_stdout()
         return 1
+    from wharfinger.redacting import redacted, redacted_text
+
     line, code = describe(error)
     first, *rest = line.split("\n")
-    say(f"wharfinger: {first}")
+    # A usage error repeats what was typed here and now, and forms such as KEY=TEXT, which look like secrets.
+    redact = redacted if isinstance(error, click.UsageError) else redacted_text
+    say(redact(f"wharfinger: {first}"))
     for more in [*rest, *notes(error)]:
-        say(f"  | {more}")
+        say(redact(f"  | {more}"))
     origin = error.__cause__ if isinstance(error, click.ClickException) else error
     if origin is not None and level > (1 if deliberate(origin) else 0):
         import traceback as tracebacks
@@ -64,7 +68,7 @@ def describe(error: BaseException) -> tuple[str, int]:
         return usage_line(error), 2
     if isinstance(error, click.ClickException):
         return error.format_message(), error.exit_code
-    from wharfinger.errors import ConnectionFailed, ConnectionLost, NotAuthorized, WharfingerError
+    from wharfinger.errors import ConnectionFailed, ConnectionLost, NotAuthorized, RequestTimeout, WharfingerError
 
     if isinstance(error, NotAuthorized):
         hint = "" if "wharfinger auth" in str(error) else " Give the token with --token-env NAME."
@@ -74,8 +78,10 @@ def describe(error: BaseException) -> tuple[str, int]:
 
         message = str(error).removesuffix(f"\n{error.stderr}")
         return "\n".join([message, *last_words(error.stderr.split("\n"))]), error.exit_code
-    if isinstance(error, ConnectionFailed) and "://" in str(error):
-        return f"{error} Is the server running, and is this its address?", error.exit_code
+    if isinstance(error, ConnectionFailed) and str(error).startswith("Cannot connect to http"):
+        return f"{str(error).rstrip('.')}. Is the server running, and is this its address?", error.exit_code
+    if isinstance(error, RequestTimeout):
+        return f"{error} Give it more time with --timeout SECONDS.", error.exit_code
     if isinstance(error, WharfingerError):
         return str(error), error.exit_code
     if isinstance(error, OSError):
@@ -99,12 +105,11 @@ def usage_line(error: click.UsageError) -> str:
 
 
 def say(line: str) -> None:
-    """Print on stderr, on one line, without passwords and with nothing in it that a terminal would obey."""
+    """Print on stderr, on one line, with nothing in it that a terminal would obey."""
     from wharfinger.cli.words import printable
-    from wharfinger.redacting import redacted_text
 
     try:
-        sys.stderr.write(printable(redacted_text(line.replace("\n", " "))) + "\n")
+        sys.stderr.write(printable(line.replace("\n", " ")) + "\n")
         sys.stderr.flush()
     except (OSError, ValueError):  # stderr is closed: nobody listens
         pass

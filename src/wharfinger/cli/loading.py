@@ -43,6 +43,8 @@ def load_server(place: str) -> Server:
         Failed: the code raised while it was imported.
     """
     where, name = split_place(place)
+    if Path(where).is_dir() and not (Path(where) / "__init__.py").exists():
+        raise click.UsageError(f"{where} is a folder: to publish it write `wharfinger serve {where}`.")
     module = import_file(source_file(place)) if source_file(place) else import_named(where)
     return find_server(module, where, name)
 
@@ -52,10 +54,14 @@ def import_file(path: str) -> ModuleType:
     from importlib.util import module_from_spec, spec_from_file_location
 
     if not Path(path).is_file():
-        raise click.UsageError(f"No such file: {path}")
+        from wharfinger.cli.targets import near_file
+
+        raise click.UsageError(f"No such file: {path}.{near_file(path)}")
     spec = spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
-        raise click.UsageError(f"{path} is not a Python file.")
+        raise click.UsageError(
+            f"{path} is not a Python file: to publish it write `wharfinger serve {Path(path).parent}`."
+        )
     module = module_from_spec(spec)
     sys.path.insert(0, str(Path(path).parent))
     sys.modules[spec.name] = module

@@ -91,9 +91,18 @@ def ls(
             except MethodNotFound:
                 if kind == "templates" and client.capabilities.resources:  # resources need no templates
                     continue
-                raise Failed(f"The server has no {kind}: `ls --tree` shows what it has.") from None
+                raise Failed(f"The server has no {kind}{others(client)}.") from None
 
     with_client(ctx, target, connecting(options), work)
+
+
+def others(client: Client) -> str:
+    """Say what a server declares where it lacks what was asked for."""
+    has = client.capabilities
+    kinds = [kind for kind in ("resources", "tools", "prompts") if getattr(has, kind)]
+    if not kinds:
+        return ", no tools and no prompts"
+    return f"; it has {' and '.join(kinds)}: {', '.join(f'`ls --{kind}`' for kind in kinds)}"
 
 
 ALL = ("resources", "templates", "tools", "prompts")

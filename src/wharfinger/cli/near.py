@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Any
 
-__all__ = ["choices", "nearest"]
+__all__ = ["choices", "nearest", "suggesting"]
 
 MOST = 12
 """Names that are listed."""
+COMPARED = 1000
+"""Names of a server that are compared."""
+URIS = 0.85
+"""How like URIs must be, which begin alike anyway."""
+SECONDS = 5.0
+"""How long a server is asked for its names."""
 LONGEST = 200
 """Characters of a name that are compared: peers choose names, and comparing takes the square of their length."""
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the name that is most like this one, empty if none is."""
+def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the name that is most like this one, empty if none is; `cutoff` from 0 to 1 says how like it must be."""
     from difflib import get_close_matches
 
-    by_folded = {one[:LONGEST].casefold(): one for one in names}
-    found = get_close_matches(name[:LONGEST].casefold(), by_folded, 1, 0.6)
+    by_folded = {one[:LONGEST].casefold(): one for one in islice(names, COMPARED)}
+    found = get_close_matches(name[:LONGEST].casefold(), by_folded, 1, cutoff)
     return by_folded[found[0]] if found else ""
 
 
@@ -31,3 +41,50 @@ def choices(name: str, names: Iterable[str], there: str = "There is") -> str:
         return ""
     more = f", and {len(known) - MOST:,} more" if len(known) > MOST else ""
     return f" {there}: {', '.join(known[:MOST])}{more}."
+
+
+@asynccontextmanager
+async def suggesting(
+    name: str, *lists: tuple[Callable[[], AsyncIterator[Any]], str], all_of_them: bool = True
+) -> AsyncGenerator[None]:
+    """Add to a request's error that nothing has this name which name was probably meant, else (`all_of_them`) all.
+
+    Each list is a method of the client and the attribute that is the name. A server that does not answer is left alone.
+    """
+    from wharfinger.errors import RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, ToolError
+
+    try:
+        yield
+    except (RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, ToolError) as error:
+        if isinstance(error, ToolError) and not _UNKNOWN.search(str(error)):
+            raise
+        names = await _names(lists)
+        if names and name not in names:
+            meant = "" if all_of_them else nearest(name, names, URIS)
+            advice = choices(name, names).strip() if all_of_them else f"Did you mean {meant!r}?" if meant else ""
+            if advice:
+                error.add_note(advice)
+        raise
+
+
+_UNKNOWN = re.compile(r"\b(?:unknown|not found|no such|does not exist)\b", re.IGNORECASE)
+"""What servers say that report an unknown tool as the failure of a tool."""
+
+
+async def _names(lists: Iterable[tuple[Callable[[], AsyncIterator[Any]], str]]) -> list[str]:
+    """The first names of some lists; empty if they cannot be had."""
+    import asyncio
+
+    from wharfinger.errors import WharfingerError
+
+    names: list[str] = []
+    for listing, attribute in lists:
+        try:
+            async with asyncio.timeout(SECONDS):
+                async for item in listing():
+                    names.append(getattr(item, attribute))
+                    if len(names) >= COMPARED:
+                        break
+        except (WharfingerError, TimeoutError):
+            continue
+    return names

@@ -125,6 +125,22 @@ def connection_options(command: F) -> F:
     return command
 
 
+class NearChoice(click.Choice[str]):
+    """One of some words; for another one, the error says which was probably meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word as it is listed."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            from wharfinger.cli.near import nearest
+
+            found = nearest(str(value), self.choices)
+            if found:
+                error.message += f" Did you mean {found!r}?"
+            raise
+
+
 class TargetCommand(click.Command):
     """A command whose arguments may end with `-- command…`, kept whole in `ctx.meta[COMMAND]`."""
 

@@ -35,15 +35,17 @@ def prompt(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **optio
 
     A text that begins with @ is read from the file of that name. `ls --prompts TARGET` lists the prompts.
     """
-    target, rest = split_words(ctx, words, ("NAME",))
+    target, rest = split_words(ctx, words, ("NAME",), "`wharfinger ls --prompts TARGET` lists the prompts")
     name, given = rest[0], texts(ctx, rest[1:])
     from wharfinger.cli.connecting import connecting, with_client
+    from wharfinger.cli.near import suggesting
     from wharfinger.cli.talking import Talking
 
     talking = Talking(ctx.obj)
 
     async def work(client: Client) -> Any:
-        return await client.get_prompt(name, given or None)
+        async with suggesting(name, (client.list_prompts, "name")):
+            return await client.get_prompt(name, given or None)
 
     result = with_client(ctx, target, connecting(options), work, **talking.handlers)
     if as_json:

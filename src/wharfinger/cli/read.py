@@ -43,16 +43,18 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
     that names it. Of what comes in windows the first is shown; -o FILE takes all of them. At a terminal text is in
     colour (with the extra `pretty`), and of binary content only is told what it is: -o FILE or a pipe takes it.
     """
-    target, (uri, *more) = split_words(ctx, words, ("URI",))
+    target, (uri, *more) = split_words(ctx, words, ("URI",), "`wharfinger ls TARGET` lists the resources")
     if more:
         raise click.UsageError(f"One URI only: {more[0]!r} is too much.", ctx)
     from wharfinger.cli.connecting import connecting, with_client
+    from wharfinger.cli.near import suggesting
     from wharfinger.cli.talking import Talking
 
     into_folder = output is not None and (output.endswith(("/", os.sep)) or Path(output).is_dir())
 
     async def work(client: Client) -> Any:
-        result = (await client.read_resource(uri)).result
+        async with suggesting(uri, (client.list_resources, "uri"), all_of_them=False):
+            result = (await client.read_resource(uri)).result
         if output and not as_json and not into_folder:
             await save_windows(ctx, client, result.contents, output)
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,14 @@ def serve(
     settings = choose(ctx, **rest)
     if not words and not demo:
         raise click.UsageError("Give a folder to publish, for example `wharfinger serve .`", ctx)
+    for word in words:
+        if word.endswith(".py") and os.path.isfile(word):
+            raise click.UsageError(
+                f"{word} is a Python file: to run the server in it write `wharfinger run {word}`."
+                f" To publish it as a file, publish its folder: `wharfinger serve {os.path.dirname(word) or '.'}"
+                f" --include {os.path.basename(word)}`.",
+                ctx,
+            )
     if no_tools and allow_query:
         raise click.UsageError("--allow-query and --no-tools exclude each other.", ctx)
     check_options(ctx, words, {**options, "allow_query": allow_query})
