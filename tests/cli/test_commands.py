@@ -163,6 +163,27 @@ def test_a_watch_on_what_is_not_there_is_refused(say: Say, url: str) -> None:
     assert "tide://nowhere" in err
 
 
+def test_a_watch_says_that_the_server_is_gone_and_that_it_is_back(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """The first word comes at once, not when the server is back."""
+    (tmp_path / "harbour.py").write_text(SERVER)
+    server = start("run", "--http", "127.0.0.1:0", "harbour.py", stdin=subprocess.DEVNULL)
+    assert server.stdout is not None
+    card = server.stdout.readline() + server.stdout.readline()
+    url = re.search(r"http://127\.0\.0\.1:\d+/mcp", card)
+    assert url is not None, card
+    watching = start("watch", url[0], "tide://now")
+    assert watching.stderr is not None
+    assert watching.stdout is not None
+    assert watching.stderr.readline().startswith("Watching tide://now")
+    server.terminate()
+    assert "connection lost, connecting again (" in watching.stderr.readline()
+    address = url[0].removeprefix("http://").removesuffix("/mcp")
+    start("run", "--http", address, "harbour.py", stdin=subprocess.DEVNULL)
+    assert "connected again, may have changed: tide://now" in watching.stdout.readline()
+
+
 def test_ctrl_c_ends_a_watch_with_130(start: Callable[..., subprocess.Popen[str]], url: str) -> None:
     import signal
 

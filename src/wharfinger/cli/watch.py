@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from wharfinger.client import Change, Client, Watch
+    from wharfinger.errors import WharfingerError
 
 __all__ = ["watch"]
 
@@ -56,8 +57,8 @@ def watch(
     """Print a line for each change of the resources URI, until Ctrl-C.
 
     A line is the local time and what changed. A server says that something changed, never what: --read reads it. A
-    connection that breaks is made again, and what may have changed meanwhile is told as such. What changes while CMD of
-    --exec runs is told once, after it.
+    connection that breaks is made again, which stderr says, and what may have changed meanwhile is told as such. What
+    changes while CMD of --exec runs is told once, after it.
     """
     target, uris = split_words(ctx, words, ())
     from wharfinger.cli.connecting import connecting, with_client
@@ -69,6 +70,8 @@ def watch(
         if lists or not uris:
             watches.append(client.watch_lists())
         for begun in watches:
+            if not quiet:
+                begun.interrupted = tell_gap
             await begun.start()
         if not quiet:
             click.echo(f"Watching {', '.join(uris) or 'the lists'}: Ctrl-C stops.", err=True)
@@ -83,6 +86,17 @@ def watch(
                     return
 
     with_client(ctx, target, connecting(options), work)
+
+
+def tell_gap(error: WharfingerError) -> None:
+    """Say that nothing is heard for a while; that it is over is told with what may have changed."""
+    import time
+
+    from wharfinger.cli.words import printable
+    from wharfinger.redacting import redacted_text
+
+    reason = redacted_text(str(error).partition("\n")[0]).rstrip(".")
+    click.echo(f"{time.strftime('%H:%M:%S')} connection lost, connecting again ({printable(reason)})", err=True)
 
 
 async def merged(watches: list[Watch]) -> AsyncIterator[Change]:

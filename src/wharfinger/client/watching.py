@@ -88,13 +88,30 @@ class Connection(Link, Protocol):
 class _Feed:
     """Changes that wait to be taken, each at most once, and how it ends."""
 
-    __slots__ = ("_ready", "begun", "changed", "end", "keeper", "listening", "lists", "on", "pending", "uris")
+    __slots__ = (
+        "_ready",
+        "away",
+        "begun",
+        "changed",
+        "end",
+        "interrupted",
+        "keeper",
+        "listening",
+        "lists",
+        "on",
+        "pending",
+        "uris",
+    )
 
     def __init__(self, uris: tuple[str, ...], lists: bool, begun: asyncio.Future[None]) -> None:
         self.uris = uris
         self.lists = lists
         self.changed: Callable[[Kind, str], None] | None = None
         """Told at once of what may have changed unheard."""
+        self.interrupted: Callable[[WharfingerError], object] | None = None
+        """Told once of each gap, when it begins."""
+        self.away = False
+        """Whether there is a gap at the moment."""
         self.begun = begun
         """Done when the server has acknowledged it for the first time."""
         self.pending: dict[tuple[Kind, str], bool] = {}
@@ -134,10 +151,19 @@ class _Feed:
 
     def began(self) -> None:
         """The server has acknowledged it: the first time its opener goes on, later ones follow a gap."""
+        self.away = False
         if self.begun.done():
             self.miss()
         else:
             self.begun.set_result(None)
+
+    def interrupt(self, error: WharfingerError) -> None:
+        """A gap begins, unless one goes on."""
+        if self.away:
+            return
+        self.away = True
+        if self.interrupted is not None:
+            self.interrupted(error)
 
     def finish(self, end: WharfingerError | None) -> None:
         if self.end is False:
@@ -163,8 +189,11 @@ class Watch:
     acknowledged it: what changes from then on is seen. What changes twice before it is taken is told once.
 
     It goes on when the connection is lost and opened again, when a session ends, and when the server ends its side of
-    it. As nobody knows what has changed meanwhile, all that is watched is then told with `missed`.
+    it. As nobody knows what has changed meanwhile, all that is watched is then told with `missed`. `interrupted`, if you
+    set it, is called with the reason when such a gap begins.
     """
+
+    interrupted: Callable[[WharfingerError], object] | None = None
 
     def __init__(self, open: Callable[[], Awaitable[tuple[Watches, _Feed]]]) -> None:
         self._open = open
@@ -179,6 +208,7 @@ class Watch:
         """
         if self._opened is None and not self._closed:
             self._opened = await self._open()
+            self._opened[1].interrupted = self.interrupted
         return self
 
     def __await__(self) -> Generator[Any, None, Watch]:
@@ -324,6 +354,7 @@ class Watches:
             if not feed.begun.done() or backoff.failures >= retry.watching or not _may_come_back(error):
                 return error
             logger.debug("a watch is begun again: %s", error)
+            feed.interrupt(error)
             delay = backoff.next()
             if living.link is link:  # else it is the next connection that is waited for
                 await living.settings.sleep(delay)
