@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet
+PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 tools/install.sh $(PY)
 NPM := PATH="$(CURDIR)/.node/bin:$$PATH" npm ci --silent --no-audit --no-fund
 PROJECT := pyproject.toml constraints.txt
 TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic joserfc \
@@ -83,19 +83,23 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(MADE):
-	tools/venv.sh $(VENV)
+	@echo 'Making the environment $(VENV), once'
+	@tools/venv.sh $(VENV)
 	@touch $@
 
 $(RUNS): $(MADE) $(PROJECT)
-	$(PIP) --editable '.[fast,schema,pretty,skills]'
+	@echo 'Installing Wharfinger and what it needs into $(VENV), once: about a minute'
+	@$(PIP) --editable '.[fast,schema,pretty,skills]'
 	@touch $@
 
 $(TESTS): $(RUNS)
-	$(PIP) --editable '.[git,sql,objects,tables,system,screen]' $(TEST_TOOLS)
+	@echo 'Installing what the tests need into $(VENV), once: a minute or two'
+	@$(PIP) --editable '.[git,sql,objects,tables,system,screen]' $(TEST_TOOLS)
 	@touch $@
 
 $(CHECKS): $(TESTS)
-	$(PIP) $(CHECK_TOOLS)
+	@echo 'Installing $(CHECK_TOOLS)'
+	@$(PIP) $(CHECK_TOOLS)
 	@touch $@
 
 # The package as its users get it, for the type tests.

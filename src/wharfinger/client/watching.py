@@ -189,8 +189,8 @@ class Watch:
     acknowledged it: what changes from then on is seen. What changes twice before it is taken is told once.
 
     It goes on when the connection is lost and opened again, when a session ends, and when the server ends its side of
-    it. As nobody knows what has changed meanwhile, all that is watched is then told with `missed`. `interrupted`, if you
-    set it, is called with the reason when such a gap begins.
+    it. As nobody knows what has changed meanwhile, all that is watched is then told with `missed`. `interrupted`, if
+    you set it, is called with the reason when such a gap begins.
     """
 
     interrupted: Callable[[WharfingerError], object] | None = None
