@@ -8,6 +8,8 @@ import os
 import re
 import shlex
 import subprocess
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 
 from tests.cli.conftest import ENVIRONMENT, Terminal
 from wharfinger import Client
-from wharfinger.cli.card import Address, Published, make_card, page, terminal
+from wharfinger.cli.card import Address, Item, Items, Published, make_card, page, terminal
 
 LOG = "file:///charts/tides.log"
 
@@ -141,6 +143,82 @@ def test_the_page_is_the_same_card_for_a_browser(lines: list[str], url: str, pat
         assert text_of(line) in shown
     assert url in shown
     assert lines[0].partition("  ")[2] in shown
+
+
+def get(url: str, token: str = "") -> str:
+    """Load a page as a browser does."""
+    headers = {"Accept": "text/html,*/*"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        text: str = answer.read().decode()
+        return text
+
+
+def test_the_page_lists_what_is_published_with_the_command_that_reads_it(url: str, charts: Path) -> None:
+    from html import unescape
+
+    text = unescape(get(url.removesuffix("/mcp") + "/"))
+    assert re.search(r"<summary>notes\.md <small>text/markdown, 8 B</small></summary>", text)
+    command = re.search(r"<code>([^<]* read [^<]*file:///charts/notes\.md)</code>", text)
+    assert command is not None
+    done = subprocess.run(command[1], shell=True, env=ENVIRONMENT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "# Notes\n")
+    (charts / "new.txt").write_text("x")
+    try:
+        end = time.monotonic() + 20
+        while "new.txt" not in get(url.removesuffix("/mcp") + "/"):  # the page's list is kept for a second
+            assert time.monotonic() < end
+            time.sleep(0.2)
+    finally:
+        (charts / "new.txt").unlink()
+
+
+MANY = """\
+from wharfinger import Server
+
+server = Server("many")
+for number in range(143):
+    server.resource(f"many://{number}")(lambda: "x")
+
+
+@server.resource("many://{name}/log", title="<b>\u202egol\u2066")
+def log(name: str) -> str:
+    return name
+"""
+
+
+def test_the_page_shows_the_first_and_counts_the_rest_for_who_has_the_token(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "many.py").write_text(MANY)
+    token = "0123456789abcdef-token"
+    serving = start("run", "--http", "127.0.0.1:0", "--token-env", "T", "many.py", env={"T": token})
+    assert serving.stdout is not None
+    card = serving.stdout.readline() + serving.stdout.readline()
+    found = re.search(r"page  (http://\S+/)", card)
+    assert found is not None, card
+    text = get(found[1], token)
+    assert text.count("<summary>") == 51
+    assert "and 93 more:" in text
+    assert "many://49<" in text
+    assert "many://50<" not in text
+    assert "&lt;b&gt;\\u202egol\\u2066" in text
+    assert token not in text
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        get(found[1])
+    with pytest.raises(urllib.error.HTTPError, match=r"40[0-9]"):
+        urllib.request.urlopen(urllib.request.Request(found[1], headers={"Host": "evil.test"}))
+
+
+def test_hostile_names_are_text_on_the_page() -> None:
+    """Whoever may write into a folder chooses names; controls and direction marks are shown, not obeyed."""
+    odd = "file:///<script>alert(1)</script>\"'&\x1b[2J\u202e\u2066\u061c\x00"
+    card = make_card("charts", [], Address("http://h/mcp", "http://h/"), ("/bin/w",), (), "")
+    text = page(card, Items((Item(odd, odd + "x" * 100_000, odd, odd),), (Item(odd, odd),), "and <i> more"))
+    assert not re.search("<script|<i>|[\x00\x1b\u061c\u202e\u2066]", text)
+    assert "&lt;script&gt;" in text
+    assert len(text) < 10_000
 
 
 def test_ctrl_c_ends_it_at_once_without_a_traceback(terminal: Callable[..., Terminal], charts: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from wharfinger.cli.programs import shell
 from wharfinger.cli.words import printable
 
-__all__ = ["Address", "Card", "Published", "Row", "make_card", "page", "terminal"]
+__all__ = ["Address", "Card", "Item", "Items", "Published", "Row", "make_card", "page", "terminal"]
 
 
 class Published(NamedTuple):
@@ -40,12 +40,32 @@ class Address(NamedTuple):
 
 
 class Card(NamedTuple):
-    """The whole card."""
+    """The whole card; `program` is the absolute command that is this `wharfinger`."""
 
     name: str
     published: tuple[Published, ...]
     address: Address
     rows: tuple[Row, ...]
+    program: tuple[str, ...] = ("wharfinger",)
+
+
+class Item(NamedTuple):
+    """One resource or template of the page."""
+
+    uri: str
+    title: str
+    kind: str = ""
+    size: str = ""
+
+
+class Items(NamedTuple):
+    """What is listed on the page; `more…` is what to say of what is not, and `whole` is false if a list failed."""
+
+    resources: tuple[Item, ...] = ()
+    templates: tuple[Item, ...] = ()
+    more_resources: str = ""
+    more_templates: str = ""
+    whole: bool = True
 
 
 def make_card(
@@ -76,7 +96,7 @@ def make_card(
         rows.append(Row("See it live", shell((*program, "watch", *client, url, live))))
     else:
         rows.append(Row("See it", shell((*program, "ls", *client, url))))
-    return Card(name, tuple(published), address, tuple(rows))
+    return Card(name, tuple(published), address, tuple(rows), program)
 
 
 def http_entry(url: str, token_env: str, kind: dict[str, Any]) -> dict[str, Any]:
@@ -104,11 +124,18 @@ def terminal(card: Card, width: int = 16) -> str:
 STYLE = """:root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.4rem}dt{font-weight:600;margin-top:1rem}dd{margin:0}
-code{display:block;overflow-x:auto;white-space:pre;padding:.5rem .7rem;border:1px solid #8886;border-radius:.3rem}"""
+code{display:block;overflow-x:auto;white-space:pre;padding:.5rem .7rem;border:1px solid #8886;border-radius:.3rem}
+h2{font-size:1.1rem;margin-top:2rem}summary{cursor:pointer;overflow-wrap:anywhere}small{opacity:.7}"""
+LONGEST = 200
+"""Characters of a name on the page."""
 
 
-def page(card: Card) -> str:
-    """Write the card as a small page without scripts; every fact is escaped: people choose the names of files."""
+def page(card: Card, items: Items | None = None) -> str:
+    """Write the card as a small page without scripts; every fact is escaped: people choose the names of files.
+
+    A resource opens to the command that reads it. Nothing is read by the page itself, since any web page can cause a GET:
+    see docs/design.md.
+    """
     from html import escape
 
     def item(title: str, text: str, remark: str) -> str:
@@ -126,5 +153,38 @@ def page(card: Card) -> str:
         f'<meta name="viewport" content="width=device-width"><title>{title}: MCP server</title>'
         f"<style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n{heads}\n"
         f"<p>This is a server of the Model Context Protocol. Applications connect to the MCP address below.</p>\n"
-        f"<dl>\n{rows}\n</dl></body></html>\n"
+        f"<dl>\n{rows}\n</dl>\n{listed(card, items or Items())}</body></html>\n"
     )
+
+
+def listed(card: Card, items: Items) -> str:
+    """Write the lists of the page."""
+    from html import escape
+
+    def shown(text: str) -> str:
+        return escape(printable(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"))
+
+    client = ("--token-env", card.address.token_env) if card.address.token_env else ()
+    parts: list[str] = []
+    for title, some, more, verb in (
+        ("Resources", items.resources, items.more_resources, "read"),
+        ("Templates", items.templates, items.more_templates, "complete"),
+    ):
+        if not some:
+            continue
+        parts.append(f"<h2>{title}</h2>")
+        for item in some:
+            facts = ", ".join(shown(fact) for fact in (item.kind, item.size) if fact)
+            command = shell((*card.program, verb, *client, card.address.mcp, item.uri))
+            if verb == "complete":
+                command += " VARIABLE"
+            parts.append(
+                f"<details><summary>{shown(item.title)} <small>{facts}</small></summary>"
+                f"<code>{escape(printable(item.uri))}</code><code>{escape(printable(command))}</code></details>"
+            )
+        if more:
+            command = shell((*card.program, "ls", f"--{title.lower()}", *client, card.address.mcp))
+            parts.append(f"<p>{escape(more)}:</p><code>{escape(printable(command))}</code>")
+    if not items.whole:
+        parts.append("<p>The lists are not whole: the server did not answer in time, or with an error.</p>")
+    return "\n".join(parts) + ("\n" if parts else "")

@@ -104,21 +104,17 @@ def explained(error: WharfingerError, target: Target, said: Stderr) -> Exception
             for line in cause_in(said.lines, str(error)):
                 error.add_note(line)
         return error
-    failed = own_failure(target, said)
-    if failed is None:
-        return error
-    failed.exit_code = error.exit_code
-    return failed
+    return own_failure(target, said, error.exit_code) or error
 
 
-def own_failure(target: Target, said: Stderr) -> Failed | None:
+def own_failure(target: Target, said: Stderr, exit_code: int = 1) -> Failed | None:
     """What a server that is this program said of its own failure, such as an error at the import of a file."""
     from wharfinger.cli.causes import cause_in
 
     lines = [line.removeprefix(OURS) for line in said.lines if line.startswith(OURS)]
     if not target.ours or not lines:
         return None
-    failed = Failed(lines[-1])
+    failed = Failed(lines[-1], exit_code)
     for line in [] if said.show else cause_in(said.lines, ""):
         failed.add_note(line)
     return failed

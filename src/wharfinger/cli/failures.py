@@ -12,9 +12,11 @@ CTRL_C = 130
 
 
 class Failed(click.ClickException):
-    """A command could not do what was asked (exit code 1)."""
+    """A command could not do what was asked."""
 
-    exit_code = 1
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads it of the instance, and calls it a class's
 
 
 def report(error: BaseException, *, level: int = 0) -> int:

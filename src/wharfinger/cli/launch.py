@@ -67,6 +67,7 @@ def over_http(
 
     from wharfinger.cli.bounds import apply_http
     from wharfinger.cli.journal import Journal
+    from wharfinger.cli.listing import Listing
     from wharfinger.cli.logs import log_to_stderr
     from wharfinger.cli.printer import Printer
     from wharfinger.transports.http_runner import AddressInUse, run_http
@@ -90,14 +91,16 @@ def over_http(
     def ready(url: str) -> None:
         showing.append(asyncio.get_running_loop().create_task(show(url)))
 
-    def page() -> tuple[str, bytes]:
+    listing = Listing(server)
+
+    async def page() -> tuple[str, bytes]:
         from wharfinger.cli.card import page as write
 
         if not shown:
             from wharfinger.errors import Overloaded
 
             raise Overloaded("The server is starting.")
-        return "text/html; charset=utf-8", write(shown[0]).encode("utf-8", "surrogateescape")
+        return "text/html; charset=utf-8", write(shown[0], await listing.look()).encode("utf-8", "surrogateescape")
 
     wanted = settings.listen
     try:

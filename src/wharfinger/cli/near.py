@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any
@@ -45,7 +45,7 @@ def choices(name: str, names: Iterable[str], there: str = "There is") -> str:
 
 @asynccontextmanager
 async def suggesting(
-    name: str, *lists: tuple[Callable[[], AsyncIterator[Any]], str], all_of_them: bool = True
+    name: str, *lists: tuple[Callable[[], AsyncIterable[Any]], str], all_of_them: bool = True
 ) -> AsyncGenerator[None]:
     """Add to a request's error that nothing has this name which name was probably meant, else (`all_of_them`) all.
 
@@ -71,7 +71,7 @@ _UNKNOWN = re.compile(r"\b(?:unknown|not found|no such|does not exist)\b", re.IG
 """What servers say that report an unknown tool as the failure of a tool."""
 
 
-async def _names(lists: Iterable[tuple[Callable[[], AsyncIterator[Any]], str]]) -> list[str]:
+async def _names(lists: Iterable[tuple[Callable[[], AsyncIterable[Any]], str]]) -> list[str]:
     """The first names of some lists; empty if they cannot be had."""
     import asyncio
 

@@ -136,9 +136,9 @@ class NearChoice(click.Choice[str]):
             from wharfinger.cli.near import nearest
 
             found = nearest(str(value), self.choices)
-            if found:
-                error.message += f" Did you mean {found!r}?"
-            raise
+            if not found:
+                raise
+            raise click.BadParameter(f"{error.message} Did you mean {found!r}?", ctx, param) from None
 
 
 class TargetCommand(click.Command):

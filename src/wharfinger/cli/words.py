@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["columns", "count", "duration", "printable", "size", "slug"]
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-BIDI = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Marks that turn the direction of text round: they can make a line read as something else."""
 
 

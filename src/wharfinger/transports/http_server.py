@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
 from msgspec import UNSET
@@ -56,8 +56,8 @@ from wharfinger.transports.http_streams import (
 
 __all__ = ["HttpApp", "HttpOptions", "Page"]
 
-Page = Callable[[], tuple[str, bytes]]
-"""One page for people: its content type and body, asked for each time."""
+Page = Callable[[], tuple[str, bytes] | Awaitable[tuple[str, bytes]]]
+"""One page for people: its content type and body, or what they are awaited from, asked for each time."""
 
 _PAGE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -403,7 +403,8 @@ class HttpApp:
         await self._send_page(path, send)
 
     async def _send_page(self, path: str, send: Send) -> None:
-        kind, body = self.pages[path]()
+        page = self.pages[path]()
+        kind, body = page if isinstance(page, tuple) else await page
         await send_body(send, 200, body, ((b"content-type", kind.encode("latin-1")), *_PAGE_HEADERS))
 
     def _default_page(self) -> tuple[str, bytes]:

@@ -91,8 +91,9 @@ def doctor(
     offer = with_client(ctx, target, how, work, said)
     for kind in KINDS:
         getattr(offer, kind).error = located(getattr(offer, kind).error, said.lines)
-    for uri, one in offer.reads.items():
-        offer.reads[uri] = msgspec.structs.replace(one, error=located(one.error, said.lines))
+    offer.reads = {
+        uri: msgspec.structs.replace(one, error=located(one.error, said.lines)) for uri, one in offer.reads.items()
+    }
     findings = check(offer)
     if as_json:
         from wharfinger.cli.output import print_json
