@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -85,6 +86,9 @@ def add(
         done, then = f"Removed {key} from {file}", kind.gone
     else:
         server, suggested = describe(ctx, kind, words, env, headers, token_env)
+        if name and not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
+            like = slug(name, fallback="server")
+            raise click.UsageError(f"--name {name!r}: hosts take letters, digits, '_' and '-', such as {like}.", ctx)
         key, wanted = name or suggested, entry(kind, server)
         present = change(file, kind, lambda: edit.find(old, kind.table, key), wanted)
         if present == wanted:

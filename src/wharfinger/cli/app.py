@@ -67,6 +67,18 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say of an option before the sub-command that it belongs behind it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            command = next((word for word in args if word in COMMANDS), "COMMAND")
+            raise click.UsageError(
+                f"No such option {error.option_name!r} here: options follow the command, as in"
+                f" `wharfinger {command} {error.option_name}`.",
+                ctx,
+            ) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -133,8 +133,7 @@ LONGEST = 200
 def page(card: Card, items: Items | None = None) -> str:
     """Write the card as a small page without scripts; every fact is escaped: people choose the names of files.
 
-    A resource opens to the command that reads it. Nothing is read by the page itself, since any web page can cause a GET:
-    see docs/design.md.
+    A resource opens to the command that reads it. The page itself reads nothing, since any web page can cause a GET.
     """
     from html import escape
 

@@ -152,7 +152,8 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
 
 def authors(frames: Sequence[Frame]) -> list[Frame]:
     """Choose the author's frames, the innermost ones; none if all belong to others."""
-    return [frame for frame in frames if not frame.foreign][-FRAMES:]
+    own = [frame for frame in frames if not frame.foreign]
+    return [frame for frame, before in zip(own, [None, *own], strict=False) if frame != before][-FRAMES:]
 
 
 def last_words(lines: Iterable[str], most: int = 5) -> list[str]:

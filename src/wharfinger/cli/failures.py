@@ -41,7 +41,7 @@ def report(error: BaseException, *, level: int = 0) -> int:
     # A usage error repeats what was typed here and now, and forms such as KEY=TEXT, which look like secrets.
     redact = redacted if isinstance(error, click.UsageError) else redacted_text
     say(redact(f"wharfinger: {first}"))
-    for more in [*rest, *notes(error)]:
+    for more in filter(str.strip, [*rest, *notes(error)]):
         say(redact(f"  | {more}"))
     origin = error.__cause__ if isinstance(error, click.ClickException) else error
     if origin is not None and level > (1 if deliberate(origin) else 0):

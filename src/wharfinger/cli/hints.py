@@ -28,7 +28,7 @@ def hint(target: Target, message: str) -> str:
     """Return one sentence on what to try, empty if there is nothing better than the message itself."""
     if target.url.startswith("http"):
         return _of_url(target.url, message)
-    return _of_command(target.command, message) if target.command else ""
+    return _of_command(target, message) if target.command else ""
 
 
 def _of_url(url: str, message: str) -> str:
@@ -52,7 +52,8 @@ def _answered(message: str) -> bool:
     return any(words in message for words in (" answered ", "is not MCP", "the endpoint", "Nothing is here"))
 
 
-def _of_command(command: tuple[str, ...], message: str) -> str:
+def _of_command(target: Target, message: str) -> str:
+    command = target.command
     program = command[0].replace("\\", "/").split("/")[-1]
     if "no such command" in message:
         from wharfinger.cli.near import nearest
@@ -61,6 +62,8 @@ def _of_command(command: tuple[str, ...], message: str) -> str:
             return f"{program} comes with {COMES_WITH[program]}."
         meant = nearest(program, USUAL)
         return f"Did you mean {meant!r}?" if meant else "Is it installed, and on the PATH? Or give its absolute path."
+    if target.ours and "gave no answer" in message and ".py" in command[-1]:
+        return f"Does {command[-1]} wait for something while it is imported? `wharfinger run -v` shows what it prints."
     file = next((word for word in command[1:] if word.endswith(".py")), "")
     if "exit code 0" in message and file:
         return f"Does {file} call server.run()? `wharfinger ls {file}` does not need that."

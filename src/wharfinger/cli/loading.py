@@ -77,6 +77,8 @@ def import_named(name: str) -> ModuleType:
     from importlib import import_module
 
     sys.path.insert(0, str(Path.cwd()))
+    if name.startswith(".") or not name:
+        raise click.UsageError(f"{name!r} is no name of a module: give the path of a file, or package.module.")
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -31,6 +31,12 @@ def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
     return by_folded[found[0]] if found else ""
 
 
+def ending(name: str, uris: Iterable[str]) -> str:
+    """Return the URI that ends with what is a path and no URI, empty if none does."""
+    end = "/" + name.removeprefix("./").lstrip("/")
+    return next((uri for uri in uris if uri.endswith(end)), "") if ":" not in name else ""
+
+
 def choices(name: str, names: Iterable[str], there: str = "There is") -> str:
     """Say ` Did you mean 'x'?`, or list the names after `there`; empty if there are none. It begins with a blank."""
     known = list(dict.fromkeys(names))
@@ -60,7 +66,7 @@ async def suggesting(
             raise
         names = await _names(lists)
         if names and name not in names:
-            meant = "" if all_of_them else nearest(name, names, URIS)
+            meant = "" if all_of_them else ending(name, names) or nearest(name, names, URIS)
             advice = choices(name, names).strip() if all_of_them else f"Did you mean {meant!r}?" if meant else ""
             if advice:
                 error.add_note(advice)

@@ -8,6 +8,7 @@ import click
 
 from wharfinger.cli.call import contents
 from wharfinger.cli.completing import complete_words
+from wharfinger.cli.failures import Failed
 from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
 from wharfinger.cli.targets import split_words
 
@@ -38,12 +39,15 @@ def prompt(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **optio
     target, rest = split_words(ctx, words, ("NAME",), "`wharfinger ls --prompts TARGET` lists the prompts")
     name, given = rest[0], texts(ctx, rest[1:])
     from wharfinger.cli.connecting import connecting, with_client
+    from wharfinger.cli.ls import others
     from wharfinger.cli.near import suggesting
     from wharfinger.cli.talking import Talking
 
     talking = Talking(ctx.obj)
 
     async def work(client: Client) -> Any:
+        if not client.capabilities.prompts:
+            raise Failed(f"The server has no prompts{others(client)}.")
         async with suggesting(name, (client.list_prompts, "name")):
             return await client.get_prompt(name, given or None)
 

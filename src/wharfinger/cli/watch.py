@@ -62,6 +62,7 @@ def watch(
     """
     target, uris = split_words(ctx, words, ())
     from wharfinger.cli.connecting import connecting, with_client
+    from wharfinger.cli.near import suggesting
 
     quiet = isinstance(ctx.obj, Verbosity) and ctx.obj.quiet
 
@@ -72,7 +73,8 @@ def watch(
         for begun in watches:
             if not quiet:
                 begun.interrupted = tell_gap
-            await begun.start()
+            async with suggesting(uris[0] if uris else "", (client.list_resources, "uri"), all_of_them=False):
+                await begun.start()
         if not quiet:
             click.echo(f"Watching {', '.join(uris) or 'the lists'}: Ctrl-C stops.", err=True)
         left = count
