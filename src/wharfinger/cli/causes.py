@@ -51,8 +51,11 @@ class Frame(NamedTuple):
 
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARY = re.compile(r"[/\\](?:lib[/\\]python3[^/\\]*|Lib|site-packages|dist-packages)[/\\]")
-"""A folder of Python's own modules, or of installed packages, on any system."""
+_LIBRARY = re.compile(
+    r"[/\\](?:lib[/\\]python3[^/\\]*|Lib|site-packages|dist-packages"
+    r"|wharfinger[/\\](?:auth|cli|client|protocol|server|sources|store|testing|transports|types))[/\\]"
+)
+"""A folder of Python's own modules, of installed packages, or of another copy of this one, on any system."""
 
 
 def short(file: str) -> str:
