@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.hooks import Call, Next, transparent
 from wharfinger.server.source import Changed, Source
-from wharfinger.server.watching import SessionWatcher
+from wharfinger.server.watching import SessionWatcher, Watching
 
 UPDATED = "notifications/resources/updated"
 
@@ -688,3 +689,202 @@ async def test_a_watch_begins_with_stat_whatever_is_around_reads(
         server.handlers.add_hook(transparent(around) if hook == "transparent" else around, ("resources/read",))
     async with Client(server, revision=revision) as client, client.watch("seen:it"):
         assert source.asked == [*asked, "stat", "attach"]
+
+
+# -- how soon, and in which order
+
+
+class Ear:
+    """A watcher of a `Watching`: the methods and URIs that it was told of."""
+
+    def __init__(self, heard: list[tuple[Ear, str]]) -> None:
+        self.heard = heard
+        self.acts: Callable[[], object] = lambda: None
+
+    def tell(self, message: Callable[[bytes | None], bytes]) -> bool:
+        notice = json.loads(message(None))
+        self.heard.append((self, notice.get("params", {}).get("uri") or notice["method"]))
+        self.acts()
+        return True
+
+
+class Hall:
+    """A running `Watching` with so many watchers of `a:`, `b:` and the resources."""
+
+    def __init__(self, number: int) -> None:
+        self.watching = Watching(lambda uri: None, lambda uri: None)
+        self.heard: list[tuple[Ear, str]] = []
+        self.ears = [Ear(self.heard) for _ in range(number)]
+        for ear in self.ears:
+            self.watching.watch(ear, "a:")
+            self.watching.watch(ear, "b:")
+            self.watching.watch_list(ear, "resources")
+        self.watching.start(asyncio.get_running_loop())
+
+    async def turns(self, number: int) -> None:
+        for _ in range(number):
+            await asyncio.sleep(0)
+
+    async def until(self, number: int) -> None:
+        """Wait until so many were told."""
+        while len(self.heard) < number:
+            await asyncio.sleep(0.001)
+
+    def told(self, ear: int) -> list[str]:
+        return [what for who, what in self.heard if who is self.ears[ear]]
+
+
+@looped
+async def test_a_change_after_silence_is_told_in_the_next_turn_and_what_follows_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody waits for a change that comes alone."""
+    monkeypatch.setattr(watching, "COALESCE", 3600.0)
+    hall = Hall(2)
+    hall.watching.updated("a:")
+    assert hall.heard == []  # a handler may go on changing it in this turn
+    hall.watching.updated("a:")
+    await hall.turns(2)
+    assert [what for _, what in hall.heard] == ["a:", "a:"]
+    hall.watching.updated("a:")
+    hall.watching.updated("b:")
+    hall.watching.list_changed("resources")
+    await hall.turns(5)
+    assert hall.told(0) == ["a:", "b:", "notifications/resources/list_changed"]
+    hall.watching.stop()
+
+
+@looped
+async def test_what_changes_again_is_told_once_more_and_then_there_is_silence() -> None:
+    hall = Hall(1)
+    hall.watching.updated("a:")
+    await hall.turns(2)
+    for _ in range(100):
+        hall.watching.updated("a:")
+        await hall.turns(1)
+    await hall.until(2)
+    await asyncio.sleep(watching.COALESCE * 5)
+    told = len(hall.heard)
+    assert 2 <= told <= 5  # under load the hundred turns may take longer than COALESCE
+    await asyncio.sleep(watching.COALESCE * 5)
+    assert len(hall.heard) == told
+    hall.watching.updated("a:")
+    await hall.turns(2)
+    assert len(hall.heard) == told + 1
+    hall.watching.stop()
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@looped
+async def test_a_storm_gives_few_notices_and_the_last_change_is_seen(threaded: bool) -> None:
+    hall = Hall(1)
+    state, seen = 0, []
+    hall.ears[0].acts = lambda: seen.append(state)
+
+    def storm() -> None:
+        nonlocal state
+        for number in range(1, 1001):
+            state = number
+            hall.watching.updated("a:")
+
+    if threaded:
+        await asyncio.to_thread(storm)
+    else:
+        storm()
+    while not seen or seen[-1] != 1000:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(watching.COALESCE * 5)
+    assert len(seen) < 100
+    hall.watching.stop()
+
+
+@looped
+async def test_many_watchers_are_told_in_slices_with_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SLICE", 3)
+    hall = Hall(10)
+    hall.watching.updated("a:")
+    hall.watching.updated("b:")
+    numbers = []
+    while len(hall.heard) < 20:
+        await hall.turns(1)
+        numbers.append(len(hall.heard))
+    assert numbers == [3, 6, 9, 12, 15, 18, 20]
+    assert all(hall.told(ear) == ["a:", "b:"] for ear in range(10))
+    hall.watching.stop()
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+@looped
+async def test_a_full_slice_is_not_the_last(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(watching, "SLICE", 3)
+    hall = Hall(number)
+    for times in (1, 2, 3):
+        hall.watching.updated("a:")
+        await hall.until(number * times)
+        await asyncio.sleep(watching.COALESCE * 5)
+    assert len(hall.heard) == number * 3
+    hall.watching.stop()
+
+
+@looped
+async def test_who_leaves_while_a_slice_waits_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SLICE", 1)
+    hall = Hall(4)
+    hall.ears[1].acts = lambda: hall.watching.drop(hall.ears[3])
+    hall.watching.updated("a:")
+    await hall.turns(1)
+    hall.watching.unwatch(hall.ears[2], "a:")
+    await hall.turns(10)
+    assert [hall.told(ear) for ear in range(4)] == [["a:"], ["a:"], [], []]
+    hall.watching.stop()
+
+
+@looped
+async def test_a_change_while_slices_wait_reaches_those_who_were_told_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SLICE", 1)
+    hall = Hall(3)
+    hall.watching.updated("a:")
+    await hall.turns(2)
+    assert hall.told(0) == ["a:"]
+    hall.watching.updated("a:")
+    await hall.until(6)
+    assert all(hall.told(ear) == ["a:", "a:"] for ear in range(3))
+    hall.watching.stop()
+
+
+@looped
+async def test_a_watcher_that_fails_keeps_nobody_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
+    hall = Hall(3)
+
+    def fail() -> None:
+        raise RuntimeError("broken")
+
+    hall.ears[1].acts = fail
+    told: list[int] = []
+    hall.watching.told = lambda uri, number: told.append(number)
+    hall.watching.updated("a:")
+    await hall.turns(2)
+    assert [hall.told(ear) for ear in range(3)] == [["a:"]] * 3
+    assert told == [2]
+    assert "A watcher of a: could not be told" in caplog.text
+    hall.watching.stop()
+
+
+@looped
+async def test_stopping_ends_the_slices_that_wait_and_starting_again_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "SLICE", 1)
+    hall = Hall(3)
+    hall.watching.updated("a:")
+    hall.watching.updated("b:")
+    await hall.turns(1)
+    hall.watching.stop()
+    await hall.turns(10)
+    assert len(hall.heard) == 1
+    hall.watching.start(asyncio.get_running_loop())
+    hall.watching.updated("a:")
+    await hall.until(4)
+    await asyncio.sleep(watching.COALESCE * 5)
+    assert [what for _, what in hall.heard] == ["a:"] * 4
+    hall.watching.stop()

@@ -18,6 +18,7 @@ from wharfinger.protocol import lifecycle, subscriptions
 from wharfinger.protocol.exchange import InputNeeded, Request, Stamps, notify
 from wharfinger.protocol.http import HttpLimits
 from wharfinger.protocol.interfaces import Handler, Notified
+from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import Revision
 from wharfinger.transports.http_runner import HttpServer, find_loop_factory, serve_http
@@ -188,7 +189,8 @@ class Harbour:
 
     def tell(self, uri: str) -> list[bool]:
         """Tell every listener; call it on the loop."""
-        return [r.channel.send(r, subscriptions.updated(uri, subscriptions.tag(r.id))) for r in self.listeners.values()]
+        notice = subscriptions.updated(uri)
+        return [r.channel.send(r, notice(encode(subscriptions.tag(r.id)))) for r in self.listeners.values()]
 
 
 def text(uri: str, value: str) -> t.ReadResourceResult:
@@ -265,6 +267,7 @@ def find_app(quay: Quay) -> HttpApp:
     """The application behind a quay, which nothing else has a way to."""
     import gc
 
+    gc.unfreeze()  # what lasts is frozen by our runner, and not listed
     (app,) = [o for o in gc.get_objects() if isinstance(o, HttpApp) and o.service is quay.service]
     return app
 

@@ -8,10 +8,11 @@ from msgspec import UNSET, Raw
 
 from wharfinger import types as t
 from wharfinger.protocol.exchange import META
-from wharfinger.protocol.jsonrpc import Id, encode, encode_notification
+from wharfinger.protocol.jsonrpc import Id, encode_notification
 
 __all__ = [
     "LISTS",
+    "Notice",
     "Tag",
     "acknowledgement",
     "list_changed",
@@ -31,8 +32,8 @@ _FILTERS = {
     "prompts": "prompts_list_changed",
 }
 
-Tag = dict[str, Any] | None
-"""The `_meta` of a notification on a listen stream; None in the handshake era."""
+Tag = bytes | None
+"""The encoded `_meta` of a notification on a listen stream; None in the handshake era."""
 
 
 def tag(id: Id) -> dict[str, Any]:
@@ -54,26 +55,34 @@ def acknowledgement(lists: list[str], uris: list[str], task_ids: list[str] | Non
     )
 
 
-def updated(uri: str, tag: Tag = None) -> bytes:
+class Notice:
+    """A change notification, encoded once for all who get it. Call it with a watcher's tag for the bytes to send."""
+
+    __slots__ = ("_after", "_before", "_untagged")
+
+    def __init__(self, method: str, params: dict[str, Any]) -> None:
+        self._untagged = encode_notification(method, params or UNSET)
+        before, _, after = encode_notification(method, {"_meta": 0, **params}).partition(b'"_meta":0')
+        self._before, self._after = before + b'"_meta":', after
+
+    def __call__(self, tag: Tag) -> bytes:
+        return self._untagged if tag is None else self._before + tag + self._after
+
+
+def updated(uri: str) -> Notice:
     """`notifications/resources/updated`; a hint, with no payload but the URI."""
-    return encode_notification("notifications/resources/updated", _params({"uri": uri}, tag))
+    return Notice("notifications/resources/updated", {"uri": uri})
 
 
-def list_changed(name: str, tag: Tag = None) -> bytes:
+def list_changed(name: str) -> Notice:
     """`notifications/<name>/list_changed`."""
-    return encode_notification(f"notifications/{name}/list_changed", _params({}, tag))
+    return Notice(f"notifications/{name}/list_changed", {})
 
 
 def task_changed(state: bytes, tag: Tag) -> bytes:
     """`notifications/tasks` with all that `tasks/get` would say: `state` is an object's JSON (the tasks extension)."""
-    params = state if tag is None else b'{"_meta":%b,%b' % (encode(tag), state[1:])
+    params = state if tag is None else b'{"_meta":%b,%b' % (tag, state[1:])
     return encode_notification("notifications/tasks", Raw(params))
-
-
-def _params(params: dict[str, Any], tag: Tag) -> Any:
-    if tag is not None:
-        return {"_meta": tag, **params}
-    return params or UNSET
 
 
 def listen_result(id: Id) -> t.SubscriptionsListenResult:

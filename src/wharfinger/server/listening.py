@@ -69,7 +69,10 @@ class Listening:
     def _end_with(self, watcher: SessionWatcher) -> None:
         """Drop the watcher when its session ends; one may subscribe before it has confirmed the handshake."""
         if not self._watching.knows(watcher):
-            watcher.session.on_close.append(lambda _: self._watching.drop(watcher))
+            watcher.session.on_close.append(self._drop)
+
+    def _drop(self, session: Session) -> None:
+        self._watching.drop(SessionWatcher(session))
 
     async def listen(self, request: Request) -> t.SubscriptionsListenResult:
         """The handler of `subscriptions/listen`: acknowledges what it honours, then stays open until one end ends it.
@@ -102,7 +105,7 @@ class Listening:
             tasks = self._server.tasks
             ids = await tasks.watch(request, watcher, ids) if ids and tasks is not None else []
             granted = t.SubscriptionsAcknowledgedNotificationParams(
-                meta=watcher.tag, notifications=subscriptions.acknowledgement(lists, honoured, ids)
+                meta=subscriptions.tag(request.id), notifications=subscriptions.acknowledgement(lists, honoured, ids)
             )
             if not notify(request, "notifications/subscriptions/acknowledged", granted):
                 raise Overloaded("The stream is too far behind for a subscription: read from it first.")

@@ -5,20 +5,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from enum import Enum
+from itertools import islice
 from typing import Any, Protocol
 
 from wharfinger.protocol import subscriptions
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.jsonrpc import encode
 
 __all__ = ["ListenWatcher", "Onlooker", "SessionWatcher", "Watching", "follow", "quietly"]
 
 log = logging.getLogger("wharfinger.server.watching")
 
 COALESCE = 0.05
-"""Seconds in which changes of one URI or list become one notification."""
+"""Seconds after a notice in which further changes of the same URI or list become one more."""
+SLICE = 200
+"""Watchers that are told in one turn of the loop: some 3 ms with the writing, so that requests go on meanwhile."""
+
+Change = tuple[str, bool]
+"""A URI, or the name of a list, and whether it is a list."""
+
+
+class Phase(Enum):
+    """How far the notice of a change has come; a change that is not known at all starts a new one."""
+
+    WAITING = "nobody was told yet, so that the notice stands for whatever changes before"
+    TOLD = "somebody was told, less than COALESCE ago"
+    AGAIN = "somebody was told, and it has changed since"
 
 
 class Watcher(Protocol):
@@ -67,7 +84,7 @@ class ListenWatcher:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.tag = subscriptions.tag(request.id)
+        self.tag = encode(subscriptions.tag(request.id))
 
     def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
         """Send on the request's stream, tagged with its id."""
@@ -92,7 +109,10 @@ class Watching:
         self._by_uri: dict[str, dict[Watcher, None]] = {}
         self._by_list: dict[str, dict[Watcher, None]] = {name: {} for name in subscriptions.LISTS}
         self._by_watcher: dict[Watcher, set[str]] = {}
-        self._changed: dict[tuple[str, bool], None] = {}
+        self._phases: dict[Change, Phase] = {}
+        self._waiting: deque[Change] = deque()
+        self._work: Iterator[None] | None = None
+        """What tells the watchers of what waits, one with each step; None while nothing waits."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
 
@@ -102,8 +122,9 @@ class Watching:
 
     def stop(self) -> None:
         """Nothing is told any more, not even what was collected."""
-        self._loop = None
-        self._changed = {}
+        self._loop = self._work = None
+        self._phases = {}
+        self._waiting.clear()
 
     # -- who watches
 
@@ -174,9 +195,9 @@ class Watching:
         if self._by_list[name]:
             self._note((name, True))
 
-    def _note(self, change: tuple[str, bool]) -> None:
+    def _note(self, change: Change) -> None:
         loop = self._loop
-        if loop is None or change in self._changed:  # what is collected is told later than now
+        if loop is None or self._phases.get(change) in (Phase.WAITING, Phase.AGAIN):  # it will be told later than now
             return
         if threading.get_ident() == self._thread:
             self._collect(change)
@@ -184,35 +205,53 @@ class Watching:
         with suppress(RuntimeError):  # the loop was closed between the look and the call
             loop.call_soon_threadsafe(self._collect, change)
 
-    def _collect(self, change: tuple[str, bool]) -> None:
+    def _collect(self, change: Change) -> None:
         if self._loop is None:
             return
-        if not self._changed:
-            self._loop.call_later(COALESCE, self._tell)
-        self._changed[change] = None
+        if change in self._phases:
+            if self._phases[change] is Phase.TOLD:
+                self._phases[change] = Phase.AGAIN
+            return
+        self._phases[change] = Phase.WAITING
+        self._waiting.append(change)
+        if self._work is None:
+            # Not now but in the next turn, so that what one handler changes several times is told once.
+            self._work = self._tell()
+            self._loop.call_soon(self._go_on, self._work)
 
-    def _tell(self) -> None:
-        changes, self._changed = self._changed, {}
-        for name, is_list in changes:
-            if is_list:
-                self._send(tuple(self._by_list[name]), subscriptions.list_changed, name)
-            else:
-                told = self._send(tuple(self._by_uri.get(name, ())), subscriptions.updated, name)
-                if self.told is not None and told:
-                    quietly(self.told, name, told)
+    def _go_on(self, work: Iterator[None]) -> None:
+        """Tell one slice of watchers, and leave the rest to the next turn of the loop."""
+        loop = self._loop
+        if loop is None or work is not self._work:  # stopped meanwhile
+            return
+        if sum(1 for _ in islice(work, SLICE)) == SLICE:
+            loop.call_soon(self._go_on, work)
+        else:
+            self._work = None
 
-    def _send(self, watchers: tuple[Watcher, ...], build: Callable[[str, subscriptions.Tag], bytes], name: str) -> int:
-        plain: bytes | None = None  # every session gets the same bytes
+    def _tell(self) -> Iterator[None]:
+        """Tell all watchers of what waits, change by change; each step is one watcher."""
+        while self._waiting:
+            change = name, is_list = self._waiting.popleft()
+            self._phases[change] = Phase.TOLD
+            watchers = self._by_list[name] if is_list else self._by_uri.get(name, {})
+            notice = quietly(subscriptions.list_changed if is_list else subscriptions.updated, name)
+            told = 0
+            for watcher in tuple(watchers) if notice is not None else ():
+                if watcher in watchers:  # it may have left while this waited for its turn
+                    try:
+                        told += watcher.tell(notice)
+                    except Exception:  # it is nobody else's
+                        log.exception("A watcher of %s could not be told", name)
+                    yield
+            if self.told is not None and told and not is_list:
+                quietly(self.told, name, told)
+            if self._loop is not None:
+                self._loop.call_later(COALESCE, self._rest_over, self._phases, change)
 
-        def message(tag: subscriptions.Tag) -> bytes:
-            nonlocal plain
-            if tag is not None:
-                return build(name, tag)
-            if plain is None:
-                plain = build(name, None)
-            return plain
-
-        return sum(quietly(watcher.tell, message) is True for watcher in watchers)
+    def _rest_over(self, phases: dict[Change, Phase], change: Change) -> None:
+        if phases is self._phases and phases.pop(change) is Phase.AGAIN:
+            self._collect(change)
 
 
 def quietly(function: Callable[..., Any], *args: Any) -> Any:
