@@ -276,6 +276,7 @@ def find_server(quay: Quay) -> HttpServer:
     """The HTTP server behind a quay."""
     import gc
 
+    gc.unfreeze()  # what lasts is frozen by our runner, and not listed
     (server,) = [o for o in gc.get_objects() if isinstance(o, HttpServer) and o.app.service is quay.service]
     return server
 

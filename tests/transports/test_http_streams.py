@@ -174,3 +174,23 @@ def test_many_idle_streams_are_served_beside_requests() -> None:
         assert all(wire.event() == updated("test://a") for wire in wires)
         quay.stop()
         assert all(wire.event()["result"]["resultType"] == "complete" for wire in wires)
+
+
+def test_a_page_of_another_origin_gets_its_notices() -> None:
+    with Quay(allow_origins=["https://app.example"]) as quay, quay.wire() as wire:
+        wire.listen("test://a", origin="https://app.example")
+        for _ in range(3):
+            quay.call(quay.service.tell, "test://a")
+            assert wire.event() == updated("test://a")
+
+
+def test_a_reader_that_was_behind_gets_what_waited_in_order() -> None:
+    with Quay(Harbour(Limits(backlog=1 << 24))) as quay, quay.wire() as wire, quay.wire() as other:
+        wire.listen("test://a")
+        uris = [f"test://{number}/" + "x" * 10_000 for number in range(600)]
+        for uri in uris:  # more than the kernel takes for a reader that is away
+            quay.call(quay.service.tell, uri)
+        assert other.read("a").status == 200
+        quay.call(quay.service.drain)
+        assert [wire.event()["params"]["uri"] for _ in uris] == uris
+        assert wire.event()["result"]["resultType"] == "complete"

@@ -34,7 +34,7 @@ def encode_event(data: bytes, *, event: str = "message", id: str = "", retry: in
 
     Raises ValueError when `event` or `id` holds a line end or NUL.
     """
-    head = b"event: " + _field(event) + b"\n"
+    head = b"event: message\n" if event == "message" else b"event: %b\n" % _field(event)
     if id:
         head += b"id: " + _field(id) + b"\n"
     if retry is not None:

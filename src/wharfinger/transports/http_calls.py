@@ -170,12 +170,14 @@ class Calls:
         if call.counted is not None:
             call.counted.add(call.owner, -1)
             call.counted = None
+        call.request = None  # whose channel is this call
         if self.fresh.pop(call, call) is None:
             return
         if self.slow.pop(call, call) is call:
             self.streams.pop(call, None)
         if call.watcher is not None:
             call.watcher.cancel()
+            call.watcher = None
 
     def cancel_all(self, why: str) -> None:
         """Stop every call, but nothing that belongs to a session."""

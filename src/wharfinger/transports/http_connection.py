@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -43,6 +44,10 @@ class Clock(Protocol):
     date: bytes
     crowd: Crowd[Connection]
     most_connections: int
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        """Call this in one of the next turns of the loop."""
+        ...
 
 
 class Connection(HttpToolsProtocol):
@@ -115,12 +120,20 @@ class Connection(HttpToolsProtocol):
         self.connections.discard(self)
         self.clock.crowd.discard(self.owner, self)
         for exchange in (self.serving, *self.waiting):
-            if exchange is not None:
-                exchange.leave()
+            if exchange is not None and not exchange.complete:
+                exchange.disconnected = True
+                self.clock.soon(exchange.wake)
         self.waiting.clear()
         self.flow.resume_writing()
-        self.parser = None
-        self.serving = self.reading = None  # a cycle, which would keep bodies until the collector comes by
+        # Whatever refers back to this connection: its memory is freed now, not by the next run of the collector.
+        self.parser = self.serving = self.reading = None
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends no more: the connection is closed, but not all that end at once in the same turn."""
+        if self.scheme == "https":  # TLS knows no half-closed connections: the transport closes
+            return False
+        self.clock.soon(self.transport.close)
+        return True
 
     # -- reading
 
@@ -398,7 +411,7 @@ class Exchange:
         """Call the application; an answer that it does not finish costs the connection."""
         connection = self.connection
         try:
-            await app(self.scope, self.receive, self.send)
+            await app(self.scope, self.receive, self)
         except asyncio.CancelledError:
             pass
         except BaseException:
@@ -406,6 +419,7 @@ class Exchange:
         finally:
             if self.task is not None:
                 connection.tasks.discard(self.task)
+                self.task = None
             if not self.complete and not self.disconnected:
                 self.complete = True
                 connection.transport.close()
@@ -451,7 +465,17 @@ class Exchange:
             await self.waiter
         return {"type": "http.disconnect"}
 
-    async def send(self, message: dict[str, Any]) -> None:
+    def write_at_once(self, body: bytes) -> bool:
+        """Send a part of a stream that has begun; False if the connection takes nothing now and `send` would wait."""
+        connection = self.connection
+        if self.disconnected or self.complete:
+            return True
+        if connection.flow.write_paused:
+            return False
+        connection.transport.write(b"%x\r\n%b\r\n" % (len(body), body) if self.chunked else body)
+        return True
+
+    async def __call__(self, message: dict[str, Any]) -> None:
         """ASGI's send. Only this package's application is served here, and what it sends is in order."""
         connection = self.connection
         if connection.flow.write_paused and not self.disconnected:

@@ -497,6 +497,7 @@ def _shared(send: Send, origin: bytes) -> Send:
             event["headers"] = [*event["headers"], *headers]
         await send(event)
 
+    shared.write_at_once = getattr(send, "write_at_once", None)  # type: ignore[attr-defined]
     return shared
 
 

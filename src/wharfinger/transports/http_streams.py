@@ -83,7 +83,8 @@ async def send_empty(send: Send, status: int, headers: Iterable[Pair] = ()) -> N
 
 def is_hint(message: bytes) -> bool:
     """Whether it only says that something changed, so that one of it is as good as two."""
-    return any(hint in message[:100] for hint in _HINTS)
+    head = message[:100]
+    return b"/updated" in head or b"list_changed" in head
 
 
 class ClientGone(OSError):
@@ -93,10 +94,12 @@ class ClientGone(OSError):
 class EventStream:
     """Events on their way to one client. Pushing never waits: a slow reader costs `limit` bytes, then they are dropped.
 
-    There is a task only while something waits to be written, so that an idle stream costs none.
+    What is pushed in one turn of the loop is written once, in the next. There is a task only while the connection takes
+    nothing, or where its server cannot write without one; an idle stream costs none.
     """
 
     __slots__ = (
+        "_flushing",
         "_headers",
         "_hints",
         "_limit",
@@ -104,6 +107,7 @@ class EventStream:
         "_send",
         "_size",
         "_started",
+        "_write_at_once",
         "_writer",
         "closed",
         "quiet_since",
@@ -111,6 +115,9 @@ class EventStream:
 
     def __init__(self, send: Send, limit: int, now: float, headers: Iterable[Pair] = ()) -> None:
         self._send = send
+        self._write_at_once: Callable[[bytes], bool] | None = getattr(send, "write_at_once", None)
+        """What our own connections have beside ASGI's `send`: a task for each notice would double its cost."""
+        self._flushing: asyncio.Handle | None = None
         self._limit = limit
         self._headers = (*STREAM_HEADERS, *headers)
         self._queue: list[bytes] = []
@@ -157,7 +164,25 @@ class EventStream:
         self._wake()
 
     def _wake(self) -> None:
-        if self._writer is None:
+        if self._writer is not None or self._flushing is not None:
+            return
+        if self._write_at_once is not None and self._started:
+            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
+        else:
+            self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    def _flush(self) -> None:
+        """Write what waits, or begin to wait until the connection takes it."""
+        self._flushing = None
+        if self._writer is not None or not self._queue:
+            return
+        data = b"".join(self._queue)
+        if self._write_at_once is not None and self._write_at_once(data):
+            self._queue.clear()
+            self._hints.clear()
+            self._size -= len(data)
+            self._sent()
+        else:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
@@ -186,6 +211,9 @@ class EventStream:
     async def finish(self, message: bytes | Pieces | None, *, id: str = "") -> None:
         """Send what waits, then the final message, if there is one, and end the stream."""
         self.closed = True
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flush()
         while self._writer is not None:
             await asyncio.wait((self._writer,))
         await self._start()
