@@ -4,7 +4,7 @@ import spec
 
 from wharfinger import Server
 
-server = Server(spec.NAME, version=spec.VERSION, page_size=1000)
+server = Server(spec.NAME, version=spec.VERSION)
 
 
 @server.resource(spec.STATIC_URI, mime_type=spec.TEXT)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.conftest import examples
 from tests.server.driving import ALL, ERAS, ask, listed, looped
 from wharfinger import types as t
+from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.app import Server
-from wharfinger.server.lists import KEPT
+from wharfinger.server.lists import KEPT, PAGE, PAGE_BYTES
 from wharfinger.server.source import Source
 from wharfinger.server.threads import MEMBER
 
@@ -289,3 +290,122 @@ async def test_a_list_says_whose_share_of_the_threads_it_uses() -> None:
 def test_a_page_without_room_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match=f"page_size={size}: a page has at least 1 item"):
         Server("s", page_size=size)
+
+
+# -- pages by size
+
+
+SIZES = st.lists(st.one_of(st.integers(0, 80), st.sampled_from([300, 2_000])), max_size=14)
+
+
+class Described(Rows):
+    """Rows with descriptions of these lengths."""
+
+    def __init__(self, prefix: str, lengths: list[int]) -> None:
+        super().__init__(prefix, len(lengths))
+        self.lengths = dict(zip(self.uris, lengths, strict=True))
+
+    async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        shown, key = await super().page(after, limit)
+        for resource in shown:
+            resource.description = "é" * self.lengths[resource.uri]
+        return shown, key
+
+
+def yielding(source: Described, *, keyed: bool) -> Callable[..., AsyncIterator[t.Resource]]:
+    """A catalogue of the same rows."""
+
+    async def behind(after: str | None) -> AsyncIterator[t.Resource]:
+        for resource in (await source.page(after, 1_000))[0]:
+            yield resource
+
+    async def again() -> AsyncIterator[t.Resource]:
+        for resource in (await source.page(None, 1_000))[0]:
+            yield resource
+
+    return behind if keyed else again
+
+
+@given(registered=SIZES, first=SIZES, second=SIZES, third=SIZES, size=st.integers(1, 12), room=st.integers(1, 3_000))
+@settings(max_examples=examples(200), deadline=None)
+def test_pages_are_as_full_as_bytes_allow_and_nothing_is_lost_or_doubled(
+    registered: list[int], first: list[int], second: list[int], third: list[int], size: int, room: int
+) -> None:
+    server = Server("s")
+    listing = server.resources.listing
+    listing.size, listing.most_bytes = size, room
+    for number, length in enumerate(registered):
+        server.add_resource(f"a:{number:03}", lambda: "", description="é" * length)
+    rows = [Described(prefix, lengths) for prefix, lengths in zip("bcd", (first, second, third), strict=True)]
+    server.include(rows[0])
+    server.list_resources(yielding(rows[1], keyed=True))
+    server.list_resources(yielding(rows[2], keyed=False))
+
+    async def pages() -> list[list[dict[str, Any]]]:
+        found: list[list[dict[str, Any]]] = []
+        cursor = None
+        while True:
+            result = (await ask(server, "resources/list", {} if cursor is None else {"cursor": cursor}))["result"]
+            found.append(result["resources"])
+            if (cursor := result.get("nextCursor")) is None:
+                return found
+
+    found = asyncio.run(pages())
+    shown = [resource["uri"] for part in found for resource in part]
+    assert shown == [f"a:{n:03}" for n in range(len(registered))] + [uri for source in rows for uri in source.uris]
+    for part, after in zip(found, [*found[1:], []], strict=True):
+        assert len(part) <= size
+        assert len(part) <= 1 or len(encode(part)) <= room
+        # Each provider's entries count as a list of their own: a few bytes of brackets are left over.
+        assert not after or len(part) == size or len(encode([*part, after[0]])) > room - 8
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@looped
+async def test_a_page_of_exactly_the_bytes_is_one_page(more: int) -> None:
+    server = Server("s")
+    for number in range(10):
+        server.add_resource(f"a:{number}", lambda: "", description="d" * 100)
+    listing = server.resources.listing
+    listing.most_bytes = len(encode([feature.definition for feature in server.resources.static])) - more
+    uris, cursor = await page(server)
+    assert (len(uris), cursor is None) == (10 - more, not more)
+
+
+@pytest.mark.parametrize("number", [PAGE, PAGE + 1])
+@looped
+async def test_a_thousand_are_one_page(number: int) -> None:
+    server = Server("s")
+    for each in range(number):
+        server.add_resource(f"notes://of-the-harbour/{each:05}", lambda: "", description="A note on the tide. " * 5)
+    uris, cursor = await page(server)
+    assert (len(uris), cursor is None) == (PAGE, number == PAGE)
+
+
+@looped
+async def test_a_thousand_long_descriptions_are_several_pages() -> None:
+    server = Server("s")
+    for number in range(1_000):
+        server.add_resource(f"a:{number:05}", lambda: "", description="d" * 5_000)
+    first = await server.resources.listing.page()
+    assert PAGE_BYTES - 6_000 < len(first) <= PAGE_BYTES + 200
+    assert [resource["uri"] for resource in await listed(server)] == [f"a:{number:05}" for number in range(1_000)]
+
+
+@looped
+async def test_the_page_size_of_an_author_is_exact() -> None:
+    server = Server("s", page_size=300)
+    for number in range(301):
+        server.add_resource(f"a:{number:05}", lambda: "", description="d" * 5_000)
+    uris, cursor = await page(server)
+    assert (len(uris), cursor is None) == (300, False)
+
+
+@looped
+async def test_an_entry_larger_than_a_page_is_a_page() -> None:
+    server = Server("s")
+    server.resources.listing.most_bytes = 200
+    server.include(Described("a", [0, 1_000, 1_000, 0]))
+    assert [resource["uri"] for resource in await listed(server)] == ["a:000", "a:001", "a:002", "a:003"]
+    uris, _ = await page(server)
+    assert uris == ["a:000"]

@@ -66,7 +66,8 @@ class Server:
     """An MCP server of all five revisions. It is a description: transports serve it, any number at a time.
 
     `lifespan` is entered once per process, before the first request; what it yields is `state`, and `ctx.state` in
-    handlers. `ttl` (seconds) and `cache_scope` are the caching hints of what has none of its own. `secret` (else
+    handlers. Lists come in pages of `page_size` entries; without it of 1,000, or fewer if they take more than 1 MiB.
+    `ttl` (seconds) and `cache_scope` are the caching hints of what has none of its own. `secret` (else
     `WHARFINGER_SECRET`) seals cursors and the states of calls that ask; processes that serve the same clients must
     share it. With `replay`, handlers that ask run again with the answers in every revision, which shows what in them
     must not happen twice. `decode_json_strings` has tools take arrays and objects also as strings that hold them.
@@ -87,7 +88,7 @@ class Server:
         website_url: str | None = None,
         icons: Sequence[t.Icon] | None = None,
         lifespan: Lifespan | None = None,
-        page_size: int = 500,
+        page_size: int | None = None,
         ttl: float = 0.0,
         cache_scope: t.CacheScope = "private",
         limits: Limits | None = None,

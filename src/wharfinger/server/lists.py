@@ -14,8 +14,12 @@ from wharfinger.server.cursors import Keys
 from wharfinger.server.features import Feature, Features
 from wharfinger.server.functions import owner_of
 
-__all__ = ["Listing", "Provider"]
+__all__ = ["PAGE", "PAGE_BYTES", "Listing", "Provider"]
 
+PAGE = 1000
+"""Entries of a page, unless the author of a server chooses: each page costs a round trip."""
+PAGE_BYTES = 1024 * 1024
+"""Bytes that the entries of such a page take at most, encoded; a single entry may be larger."""
 KEPT = 64
 """Encoded pages that one list keeps."""
 
@@ -26,10 +30,15 @@ Provider = Callable[[str, Any, int], Awaitable[tuple[Sequence[Any], Any]]]
 
 
 class Listing(Generic[F]):
-    """One list of the protocol. `result` builds its result from `(definitions, next_cursor)`."""
+    """One list of the protocol. `result` builds its result from `(definitions, next_cursor)`.
 
-    def __init__(self, name: str, features: Features[F], keys: Keys, size: int, result: Callable[..., Any]) -> None:
-        if size < 1:
+    Pages have `size` entries; without it `PAGE`, but no more than `PAGE_BYTES`.
+    """
+
+    def __init__(
+        self, name: str, features: Features[F], keys: Keys, size: int | None, result: Callable[..., Any]
+    ) -> None:
+        if size is not None and size < 1:
             raise ValueError(f"page_size={size}: a page has at least 1 item.")
         self.name = name
         self.features = features
@@ -37,7 +46,8 @@ class Listing(Generic[F]):
         """For looking up; added to by `add_provider`."""
         self.shown_by: list[Listing[F]] = []
         """Lists of other servers, of which this one is a part."""
-        self.size = size
+        self.size = PAGE if size is None else size
+        self.most_bytes = PAGE_BYTES if size is None else None
         self.shown: Callable[[F], Any] = lambda feature: feature.definition
         """What a list shows of a feature; a list with computed definitions is not kept."""
         self.shown_in_full: Callable[[F], Any] | None = None
@@ -90,14 +100,21 @@ class Listing(Generic[F]):
     async def build(self, number: int, after: Any, owner: str = "", full: bool = False) -> Any:
         """Fill one page, from the place `after` of provider `number` on; 0 is the registered features."""
         shown: list[Any] = []
+        held = 0
         while True:
-            room = self.size - len(shown)
-            if number == 0:
-                features, after = self.features.page(cast("int", after), room)
-                shown.extend(map((self.shown_in_full if full else None) or self.shown, features))
-            else:
-                more, after = await self.providers[number - 1](owner, after, room)
-                shown.extend(more)
+            before = after
+            more, after = await self._take(number, before, self.size - len(shown), owner, full)
+            if more and self.most_bytes is not None:
+                size = len(encode(more))
+                if size > self.most_bytes - held:
+                    fitting = _fitting(more, self.most_bytes - held)
+                    if not fitting and shown:
+                        return self._result(shown, self._keys.seal(self.name, [number, before]))
+                    # Only who gives them knows the key behind an entry, so that fewer are asked for again.
+                    more, after = await self._take(number, before, max(fitting, 1), owner, full)
+                    size = len(encode(more))
+                held += size
+            shown.extend(more)
             if after is not None:
                 break
             number += 1
@@ -106,3 +123,20 @@ class Listing(Generic[F]):
             if len(shown) >= self.size:
                 break
         return self._result(shown, self._keys.seal(self.name, [number, after]))
+
+    async def _take(self, number: int, after: Any, limit: int, owner: str, full: bool) -> tuple[Sequence[Any], Any]:
+        """At most so many of one provider, and the key of what follows them."""
+        if number:
+            return await self.providers[number - 1](owner, after, limit)
+        features, key = self.features.page(cast("int", after), limit)
+        return list(map((self.shown_in_full if full else None) or self.shown, features)), key
+
+
+def _fitting(definitions: Sequence[Any], room: int) -> int:
+    """How many of these, from the first on, take no more bytes than this as a list."""
+    room -= 1  # two brackets, and one comma less than there are definitions
+    for number, definition in enumerate(definitions):
+        room -= len(encode(definition)) + 1
+        if room < 0:
+            return number
+    return len(definitions)

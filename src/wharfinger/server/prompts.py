@@ -106,7 +106,7 @@ class Prompt:
 class Prompts:
     """Everything of one server that can be chosen and filled in."""
 
-    def __init__(self, server: Server, size: int) -> None:
+    def __init__(self, server: Server, size: int | None) -> None:
         self._server = server
         self.features: Features[Prompt] = Features("prompt", lambda: server.list_changed("prompts"))
         self.listing = Listing("prompts", self.features, server.keys, size, _prompts_result)

@@ -70,7 +70,7 @@ class Content:
 class Resources:
     """Everything of one server that can be read by URI."""
 
-    def __init__(self, server: Server, size: int) -> None:
+    def __init__(self, server: Server, size: int | None) -> None:
         self._server = server
         self.static: Features[ResourceFeature] = Features("resource", lambda: server.list_changed("resources"))
         self.templates: Features[ResourceFeature] = Features(

@@ -220,7 +220,7 @@ class Tool:
 class Tools:
     """Everything of one server that can be called."""
 
-    def __init__(self, server: Server, size: int) -> None:
+    def __init__(self, server: Server, size: int | None) -> None:
         self._server = server
         self.features: Features[Tool] = Features("tool", lambda: server.list_changed("tools"))
         self.listing = Listing("tools", self.features, server.keys, size, _tools_result)
