@@ -75,6 +75,7 @@ bench: $(TESTS)
 ifndef ARGS
 	$(PY) benchmarks/scale/run.py
 	$(PY) benchmarks/noticing.py
+	$(PY) benchmarks/watchers.py
 	$(PY) benchmarks/tool_tokens.py
 endif
 
