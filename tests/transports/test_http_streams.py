@@ -9,6 +9,7 @@ import pytest
 from tests.transports.http_support import STATELESS, Harbour, Quay, Wire
 from wharfinger.protocol.http import HttpLimits
 from wharfinger.protocol.limits import Limits
+from wharfinger.transports import http_streams
 
 TAG = {"io.modelcontextprotocol/subscriptionId": 1}
 
@@ -194,3 +195,16 @@ def test_a_reader_that_was_behind_gets_what_waited_in_order() -> None:
         quay.call(quay.service.drain)
         assert [wire.event()["params"]["uri"] for _ in uris] == uris
         assert wire.event()["result"]["resultType"] == "complete"
+
+
+def test_streams_beyond_one_slice_are_written_in_the_turns_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_streams, "SLICE", 2)
+    with Quay() as quay:
+        wires = [quay.wire() for _ in range(7)]
+        for wire in wires:
+            wire.listen("test://a")
+        for uri in ("test://a", "test://b"):
+            quay.call(quay.service.tell, uri)
+        for wire in wires:
+            assert [wire.event(), wire.event()] == [updated("test://a"), updated("test://b")]
+            wire.close()

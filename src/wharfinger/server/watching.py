@@ -109,6 +109,8 @@ class Watching:
         self._by_uri: dict[str, dict[Watcher, None]] = {}
         self._by_list: dict[str, dict[Watcher, None]] = {name: {} for name in subscriptions.LISTS}
         self._by_watcher: dict[Watcher, set[str]] = {}
+        self._departures = 0
+        """Watchers that have gone from anything."""
         self._phases: dict[Change, Phase] = {}
         self._waiting: deque[Change] = deque()
         self._work: Iterator[None] | None = None
@@ -143,6 +145,7 @@ class Watching:
         if watchers is None or watcher not in watchers:
             return
         del watchers[watcher]
+        self._departures += 1
         self._by_watcher[watcher].discard(uri)
         if not watchers:
             del self._by_uri[uri]
@@ -164,6 +167,7 @@ class Watching:
         for name, watchers in self._by_list.items():
             if watcher in watchers:
                 del watchers[watcher]
+                self._departures += 1
                 if not watchers and name == "resources":
                     quietly(self._detach, None)
 
@@ -236,9 +240,9 @@ class Watching:
             self._phases[change] = Phase.TOLD
             watchers = self._by_list[name] if is_list else self._by_uri.get(name, {})
             notice = quietly(subscriptions.list_changed if is_list else subscriptions.updated, name)
-            told = 0
+            told, departures = 0, self._departures
             for watcher in tuple(watchers) if notice is not None else ():
-                if watcher in watchers:  # it may have left while this waited for its turn
+                if departures == self._departures or watcher in watchers:  # it may have left in an earlier turn
                     try:
                         told += watcher.tell(notice)
                     except Exception:  # it is nobody else's

@@ -12,7 +12,7 @@ from wharfinger.protocol.http import TAKES_EVENTS, HttpLimits, Pairs, Refused
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.shares import Shares, name_owner
-from wharfinger.transports.http_streams import EventStream, Receive, Send
+from wharfinger.transports.http_streams import EventStream, Flushes, Receive, Send
 from wharfinger.transports.stream import UNREAD_TOTAL
 
 __all__ = ["Call", "Calls"]
@@ -117,6 +117,7 @@ class Calls:
         """Reading their body, or running for a moment; oldest first."""
         self.slow: dict[Call, None] = {}
         """Running for longer: watched for their caller's leaving."""
+        self.flushes = Flushes()
         self.streams: dict[Call, None] = {}
         """Open until one end ends them."""
         self.sweep_also: Callable[[float], bool] = lambda now: False
@@ -221,7 +222,7 @@ class Calls:
 
     def open_stream(self, call: Call) -> EventStream:
         """Answer this call with events."""
-        call.stream = EventStream(call.reply, self.service.limits.backlog, self.now, call.headers)
+        call.stream = EventStream(call.reply, self.service.limits.backlog, self.now, self.flushes, call.headers)
         if call.in_session:
             self.streams[call] = None
         else:

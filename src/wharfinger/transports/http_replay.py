@@ -19,10 +19,12 @@ UNREAD = 64
 class Rings:
     """What the rings of all sessions hold together; of whoever has most, those written to least recently give way."""
 
-    __slots__ = ("held", "limits", "rings")
+    __slots__ = ("held", "largest", "limits", "rings")
 
     def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
+        self.largest = min(limits.replay_size, limits.replay_total) - _COST if limits.replay_events else -1
+        """Bytes of the largest message that may be kept."""
         self.held = Shares()
         """Bytes by owner."""
         self.rings: dict[str, dict[Ring, None]] = {}
@@ -48,29 +50,27 @@ class Ring:
     @property
     def largest(self) -> int:
         """Bytes of the largest message that may be kept."""
-        limits = self._rings.limits
-        return min(limits.replay_size, limits.replay_total) - _COST if limits.replay_events else -1
+        return self._rings.largest
 
     def __len__(self) -> int:
         return len(self._events)
 
     def keep(self, stream: int, number: int, message: bytes) -> bool:
         """Keep one event; False where it is larger than all that may be kept."""
-        rings = self._rings
-        cost = len(message) + _COST
-        if len(message) > self.largest:
+        rings, events = self._rings, self._events
+        if len(message) > rings.largest:
             return False
-        while self._events and (
-            len(self._events) >= rings.limits.replay_events or self._size + cost > rings.limits.replay_size
-        ):
+        cost = len(message) + _COST
+        while events and (len(events) >= rings.limits.replay_events or self._size + cost > rings.limits.replay_size):
             self.drop_oldest()
-        self._events[stream, number] = message
+        events[stream, number] = message
         self._size += cost
         rings.held.add(self._owner, cost)
         own = rings.rings.setdefault(self._owner, {})
         own.pop(self, None)
         own[self] = None
-        rings.make_room()
+        if rings.held.total > rings.limits.replay_total:
+            rings.make_room()
         return True
 
     def drop_oldest(self) -> None:

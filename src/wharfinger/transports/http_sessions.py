@@ -265,7 +265,7 @@ class HttpSessions:
         call = Call(calls, receive, send, TAKES_EVENTS, scope.get("client"), principal)
         calls.admit_stream(call)
         call.in_session = track is not session.own
-        call.stream = EventStream(send, self.service.limits.backlog, calls.now)
+        call.stream = EventStream(send, self.service.limits.backlog, calls.now, calls.flushes)
         call.stream.open()
         try:
             track.read_on(call, after, calls.now)

@@ -135,7 +135,7 @@ class _Down(EventStream):
     __slots__ = ("_behind", "_call", "_server", "_whole")
 
     def __init__(self, call: Call, server: StreamServer) -> None:
-        super().__init__(call.reply, 0, call.calls.now)
+        super().__init__(call.reply, 0, call.calls.now, call.calls.flushes)
         self._call = call
         self._server = server
         self._behind = False
