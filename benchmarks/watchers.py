@@ -6,11 +6,11 @@
 
 Each watcher is a connection of its own. `first` and `last` are milliseconds from the change to the moment at which the
 kernel had the first and the last notice (the time stamp that it puts on what arrives), while the client sleeps: clients
-elsewhere do not slow their server down. `heard` is the same until a client on this machine, which reads each notice as it
-comes, has read the last. The pauses are the longest times for which the server's event loop ran nothing
-else: while all connect, when the resource changes, and when all disconnect at once. The figures are medians of single
-changes a few hundred milliseconds apart. The exit status is 1 if 200 watchers took more than 10 ms, 10,000 more than
-150 ms, or a pause was longer than 50 ms. Linux only; needs as many file descriptors as there are watchers.
+elsewhere do not slow their server down. `heard` is the same until a client on this machine, which reads each notice as
+it comes, has read the last. The pauses are the longest times for which the server's event loop ran nothing else: while
+all connect, when the resource changes, and when all disconnect at once. The figures are medians of single changes a few
+hundred milliseconds apart. The exit status is 1 if 200 watchers took more than 10 ms, 10,000 more than 150 ms, or a
+pause was longer than 50 ms. Linux only; needs as many file descriptors as there are watchers.
 """
 
 from __future__ import annotations

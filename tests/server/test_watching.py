@@ -871,6 +871,18 @@ async def test_a_watcher_that_fails_keeps_nobody_from_hearing(caplog: pytest.Log
 
 
 @looped
+async def test_a_uri_that_cannot_be_sent_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
+    hall = Hall(1)
+    hall.watching.watch(hall.ears[0], "a:\ud800")
+    hall.watching.updated("a:\ud800")
+    hall.watching.updated("b:")
+    await hall.turns(3)
+    assert hall.told(0) == ["b:"]
+    assert "updated failed" in caplog.text
+    hall.watching.stop()
+
+
+@looped
 async def test_stopping_ends_the_slices_that_wait_and_starting_again_begins_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

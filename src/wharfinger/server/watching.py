@@ -240,8 +240,11 @@ class Watching:
             self._phases[change] = Phase.TOLD
             watchers = self._by_list[name] if is_list else self._by_uri.get(name, {})
             notice = quietly(subscriptions.list_changed if is_list else subscriptions.updated, name)
+            if notice is None:
+                del self._phases[change]
+                continue
             told, departures = 0, self._departures
-            for watcher in tuple(watchers) if notice is not None else ():
+            for watcher in tuple(watchers):
                 if departures == self._departures or watcher in watchers:  # it may have left in an earlier turn
                     try:
                         told += watcher.tell(notice)
