@@ -32,9 +32,11 @@ CHECKS := $(VENV)/.checks
 WHEEL := $(VENV)/.wheel
 NODE := .node/.made
 SUITE := .conformance/.made
-PEERS := .interop/mcp1/.made .interop/mcp2/.made .interop/fastmcp/.made .interop/ts/.made .interop/inspector/.made
+PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts inspector agents1 agents2 agents_js)
+# Semantic Kernel alone takes 520 MB, more than the other eight frameworks one by one: not for every change.
+HEAVY_PEERS := .interop/semantic_kernel/.made
 
-.PHONY: help serve test check conformance interop bench clean
+.PHONY: help serve test check conformance interop interop-all bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -43,7 +45,8 @@ help:
 	@echo 'make test               every test but those of the next two   (ARGS="-k name" and the like reach pytest)'
 	@echo 'make check              ruff, mypy and pyright, also on the package as installed'
 	@echo 'make conformance        the official conformance suite against tests/conformance/server.py'
-	@echo 'make interop            the official Python and TypeScript SDKs and FastMCP against ours, both ways'
+	@echo 'make interop            SDKs, agent frameworks, published servers and bridges against ours, both ways'
+	@echo 'make interop-all        the same with what takes long to install (Semantic Kernel)'
 	@echo 'make bench              our speed beside that of other implementations and the floor'
 	@echo 'make clean              remove everything that these made'
 	@echo 'PYTHON=python3.12 make test   with another interpreter, in an environment of its own'
@@ -68,6 +71,9 @@ conformance: $(TESTS) $(SUITE)
 	$(PY) -m pytest tests/conformance -q $(ARGS)
 
 interop: $(TESTS) $(PEERS)
+	$(PY) -m pytest tests/interop -m 'not heavy' -n 2 --dist loadfile -q $(ARGS)
+
+interop-all: $(TESTS) $(PEERS) $(HEAVY_PEERS)
 	$(PY) -m pytest tests/interop -n 2 --dist loadfile -q $(ARGS)
 
 bench: $(TESTS)
@@ -121,7 +127,7 @@ $(SUITE): $(NODE) tests/conformance/package-lock.json
 	cd .conformance && $(NPM)
 	@touch $@
 
-.interop/ts/.made .interop/inspector/.made: .interop/%/.made: $(NODE) tests/interop/%/package-lock.json
+$(patsubst %,.interop/%/.made,ts inspector agents_js): .interop/%/.made: $(NODE) tests/interop/%/package-lock.json
 	mkdir -p .interop/$* && cp tests/interop/$*/package.json tests/interop/$*/package-lock.json .interop/$*/
 	cd .interop/$* && $(NPM)
 	@touch $@

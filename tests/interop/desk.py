@@ -113,6 +113,24 @@ async def refuse(ship: str) -> str:
 
 
 @server.tool
+async def spoken(ctx: Context) -> str:
+    """The revision that the caller speaks."""
+    return ctx.caller.rules.name
+
+
+@server.tool
+async def capsize(ship: str) -> str:
+    """Fails by a mistake of its author."""
+    raise LookupError(f"no keel under {ship}")
+
+
+@server.tool
+async def chart(ship: str) -> list[types.TextContent | types.ResourceLink]:
+    """Where a ship lies, in words and as a link."""
+    return [types.TextContent(text=f"{ship} lies at the quay"), types.ResourceLink(uri="desk://quay", name="quay")]
+
+
+@server.tool
 async def load(steps: int, ctx: Context) -> str:
     """Tells how far it is, and logs each step."""
     for step in range(1, steps + 1):

@@ -40,15 +40,31 @@ CALLERS = PEERS | {"fastmcp": (HANDSHAKE, STATELESS)}
 
 def program(peer: str, role: str) -> list[str]:
     """The command that runs a peer's client or server program, in the peer's own environment."""
-    if not peer.startswith("ts"):
-        python = HOME / peer / "bin" / "python"
-        if not python.exists():
-            absent(f"{python.relative_to(ROOT)} (make interop builds it)")
-        return [str(python), str(PROGRAMS / f"{peer}_{role}.py")]
-    node, modules = ROOT / ".node" / "bin" / "node", HOME / "ts" / "node_modules"
-    if not node.exists() or not modules.exists():
-        absent(f"{modules.relative_to(ROOT)} (make interop builds it)")
-    folder = HOME / "ts" / "peers"  # node looks for packages beside the program, so it needs a copy there
+    if peer.startswith("ts"):
+        return node_program("ts", f"{peer}_{role}.mjs")
+    return [installed(peer, "bin/python"), str(PROGRAMS / f"{peer}_{role}.py")]
+
+
+def installed(environment: str, path: str, target: str = "interop") -> str:
+    """The path of a file in an environment; without it the test is skipped, or fails in CI, and says what to run."""
+    found = HOME / environment / path
+    if not found.exists():
+        absent(f"{found.relative_to(ROOT)} (run: make {target})")
+    return str(found)
+
+
+def node(environment: str, script: str) -> list[str]:
+    """The command that runs a script of one of the npm packages of an environment."""
+    runtime = ROOT / ".node" / "bin" / "node"
+    if not runtime.exists():
+        absent(f"{runtime.relative_to(ROOT)} (run: make interop)")
+    return [str(runtime), installed(environment, f"node_modules/{script}")]
+
+
+def node_program(environment: str, name: str) -> list[str]:
+    """The command that runs one of our programs with the npm packages of an environment."""
+    runtime, *_ = node(environment, "")
+    folder = HOME / environment / "peers"  # node looks for packages beside the program, so it needs a copy there
     folder.mkdir(exist_ok=True)
     for source in PROGRAMS.glob("*.mjs"):
         copy = folder / source.name
@@ -56,7 +72,7 @@ def program(peer: str, role: str) -> list[str]:
             fresh = folder / f"{source.name}.{os.getpid()}"  # another process may be reading the old one
             shutil.copyfile(source, fresh)
             fresh.replace(copy)
-    return [str(node), str(folder / f"{peer}_{role}.mjs")]
+    return [runtime, str(folder / name)]
 
 
 def ours() -> list[str]:
@@ -66,12 +82,17 @@ def ours() -> list[str]:
 
 def visited(peer: str, visit: dict[str, Any], role: str = "client") -> dict[str, Any]:
     """What a peer's client saw; fails with all that it printed if it did not come to the end."""
+    return printed(program(peer, role), visit)
+
+
+def printed(command: list[str], visit: dict[str, Any], patience: float = PATIENCE) -> dict[str, Any]:
+    """What a program prints about a visit; fails with all of its output if it did not come to the end."""
     done = subprocess.run(
-        [*program(peer, role), json.dumps(visit)],
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
+        [*command, json.dumps(visit)],
+        capture_output=True, text=True, timeout=patience, check=False, env=environment(),
     )  # fmt: skip
     lines = done.stdout.splitlines()
-    assert done.returncode == 0 and lines, f"{peer} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0 and lines, f"{command[-1]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     seen: dict[str, Any] = json.loads(lines[-1])
     return seen
 

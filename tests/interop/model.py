@@ -1,0 +1,127 @@
+"""A chat-completions endpoint on loopback: the model of peers/scripted.py, for frameworks that speak this wire.
+
+It refuses what OpenAI's own refuses of the messages that it is sent, with the status 400.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.interop.peers import scripted
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class Refused(Exception):
+    """What OpenAI answers 400 to."""
+
+
+def text_of(message: dict[str, Any]) -> str:
+    """The text of a message. Parts of any other kind are allowed in what a user says only."""
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    kinds = {part["type"] for part in content} - {"text"}
+    if kinds and message["role"] != "user":
+        raise Refused(f"Invalid content of a {message['role']} message: parts of type {sorted(kinds)}, not 'text'")
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
+
+
+def answered(messages: list[dict[str, Any]]) -> list[str]:
+    """The text that came of each call, in order."""
+    asked: list[str] = []
+    heard: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            if message["tool_call_id"] != asked[len(heard)]:
+                raise Refused(f"tool_call_id {message['tool_call_id']} does not answer the call before it")
+            heard.append(text_of(message))
+        elif message["role"] == "assistant":
+            asked += [call["id"] for call in message.get("tool_calls") or []]
+        if message["role"] != "assistant" and len(heard) < len(asked) and message["role"] != "tool":
+            raise Refused("An assistant message with 'tool_calls' must be followed by tool messages")
+    return heard
+
+
+def complete(request: dict[str, Any]) -> dict[str, Any]:
+    """The assistant's message."""
+    functions = [tool["function"] for tool in request.get("tools") or []]
+    for function in functions:
+        if not NAME.fullmatch(function["name"]):
+            raise Refused(f"Invalid name of a function: {function['name']!r}")
+        if function.get("parameters", {"type": "object"}).get("type") != "object":
+            raise Refused(f"Invalid schema for function {function['name']!r}: its type must be 'object'")
+    messages = request["messages"]
+    heard = answered(messages)
+    prompt = text_of(next(message for message in messages if message["role"] == "user"))
+    kind, what, arguments = scripted.next_step(prompt, heard, [function["name"] for function in functions])
+    if kind == "say":
+        return {"role": "assistant", "content": what}
+    function = {"name": what, "arguments": json.dumps(arguments)}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": f"call_{len(heard)}", "type": "function", "function": function}],
+    }
+
+
+class Handler(BaseHTTPRequestHandler):
+    """`POST …/chat/completions`, as one piece or as a stream."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        try:
+            message = complete(request)
+        except (Refused, LookupError) as error:
+            told = {"error": {"message": str(error), "type": "invalid_request_error", "param": None, "code": None}}
+            self.send(400, "application/json", json.dumps(told))
+            return
+        finish = "tool_calls" if "tool_calls" in message else "stop"
+        head = {"id": "chat-1", "created": 1, "model": request["model"]}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        if not request.get("stream"):
+            choice = {"index": 0, "message": message, "finish_reason": finish}
+            body = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
+            self.send(200, "application/json", json.dumps(body))
+            return
+        calls = [{"index": n, **call} for n, call in enumerate(message.get("tool_calls", []))]
+        delta = {**message, "tool_calls": calls} if calls else message
+        choices = (
+            [{"index": 0, "delta": delta, "finish_reason": None}],
+            [{"index": 0, "delta": {}, "finish_reason": finish}],
+        )
+        chunks = [{**head, "object": "chat.completion.chunk", "choices": choice} for choice in choices]
+        events = [json.dumps(chunk) for chunk in [*chunks, {**chunks[-1], "choices": [], "usage": usage}]]
+        self.send(200, "text/event-stream", "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]))
+
+    def send(self, status: int, kind: str, body: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body.encode())))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+
+@contextlib.contextmanager
+def answering() -> Iterator[str]:
+    """The base URL of a model that answers until the end of the block."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

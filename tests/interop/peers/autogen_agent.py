@@ -1,0 +1,51 @@
+"""AutoGen: an assistant with a server as its workbench."""
+
+from contextlib import asynccontextmanager
+
+import agent_tour
+from autogen_agentchat.agents import AssistantAgent
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams, StreamableHttpServerParams
+
+ABLE = {
+    "vision": False,
+    "function_calling": True,
+    "json_output": True,
+    "structured_output": True,
+    "family": "unknown",
+    "multiple_system_messages": True,
+}
+
+
+class Way(agent_tour.Way):
+    def __init__(self, workbench, model):
+        self.workbench, self.model = workbench, model
+
+    async def tools(self):
+        return [tool["name"] for tool in await self.workbench.list_tools()]
+
+    async def resources(self):
+        return [str(resource.uri) for resource in (await self.workbench.list_resources()).resources]
+
+    async def read(self, uri, name):
+        return (await self.workbench.read_resource(uri)).contents[0].text
+
+    async def run(self, prompt):
+        model = OpenAIChatCompletionClient(
+            model="scripted", base_url=self.model, api_key="none", model_info=ABLE, max_retries=0
+        )
+        agent = AssistantAgent("agent", model, workbench=self.workbench, max_tool_iterations=20)
+        return (await agent.run(task=prompt)).messages[-1].content
+
+
+@asynccontextmanager
+async def connect(server, model):
+    if "url" in server:
+        how = StreamableHttpServerParams(url=server["url"])
+    else:
+        how = StdioServerParams(command=server["command"][0], args=server["command"][1:])
+    async with McpWorkbench(how) as workbench:
+        yield Way(workbench, model)
+
+
+agent_tour.main(connect)

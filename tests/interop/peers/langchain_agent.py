@@ -1,0 +1,44 @@
+"""LangChain: an agent with the tools of a server, over its MCP adapters."""
+
+from contextlib import asynccontextmanager
+
+import agent_tour
+from langchain.agents import create_agent
+from langchain_mcp_adapters.client import MultiServerMCPClient
+from langchain_mcp_adapters.resources import load_mcp_resources
+from langchain_mcp_adapters.tools import load_mcp_tools
+from langchain_openai import ChatOpenAI
+
+
+class Way(agent_tour.Way):
+    def __init__(self, session, tools, model):
+        self.session, self.loaded, self.model = session, tools, model
+
+    async def tools(self):
+        return [tool.name for tool in self.loaded]
+
+    async def resources(self):
+        return [str(blob.metadata["uri"]) for blob in await load_mcp_resources(self.session)]
+
+    async def read(self, uri, name):
+        (blob,) = await load_mcp_resources(self.session, uris=uri)
+        return blob.as_string()
+
+    async def run(self, prompt):
+        model = ChatOpenAI(model="scripted", base_url=self.model, api_key="none", max_retries=0)
+        agent = create_agent(model, self.loaded)
+        done = await agent.ainvoke({"messages": [{"role": "user", "content": prompt}]})
+        return done["messages"][-1].content
+
+
+@asynccontextmanager
+async def connect(server, model):
+    if "url" in server:
+        how = {"transport": "http", "url": server["url"]}
+    else:
+        how = {"transport": "stdio", "command": server["command"][0], "args": server["command"][1:]}
+    async with MultiServerMCPClient({"ours": how}).session("ours") as session:
+        yield Way(session, await load_mcp_tools(session), model)
+
+
+agent_tour.main(connect)

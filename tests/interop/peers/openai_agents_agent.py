@@ -1,0 +1,45 @@
+"""OpenAI Agents: an agent with a server of its own."""
+
+from contextlib import asynccontextmanager
+
+import agent_tour
+from agents import Agent, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
+from agents.mcp import MCPServerStdio, MCPServerStreamableHttp
+from openai import AsyncOpenAI
+
+set_tracing_disabled(True)  # it would be sent to its maker
+
+
+class Way(agent_tour.Way):
+    def __init__(self, server, model):
+        self.server, self.model = server, model
+
+    async def tools(self):
+        return [tool.name for tool in await self.server.list_tools()]
+
+    async def resources(self):
+        return [str(resource.uri) for resource in (await self.server.list_resources()).resources]
+
+    async def read(self, uri, name):
+        return (await self.server.read_resource(uri)).contents[0].text
+
+    async def run(self, prompt):
+        client = AsyncOpenAI(base_url=self.model, api_key="none", max_retries=0)
+        agent = Agent(
+            name="agent", mcp_servers=[self.server], model=OpenAIChatCompletionsModel("scripted", openai_client=client)
+        )
+        return (await Runner.run(agent, prompt, max_turns=20)).final_output
+
+
+@asynccontextmanager
+async def connect(server, model):
+    if "url" in server:
+        ours = MCPServerStreamableHttp({"url": server["url"]}, client_session_timeout_seconds=30)
+    else:
+        how = {"command": server["command"][0], "args": server["command"][1:]}
+        ours = MCPServerStdio(how, client_session_timeout_seconds=30)
+    async with ours:
+        yield Way(ours, model)
+
+
+agent_tour.main(connect)

@@ -1,0 +1,187 @@
+"""Agents of nine frameworks use servers of ours, over stdio and HTTP: the whole loop of model, tool, answer and model.
+
+The model is a script (peers/scripted.py): it asks for the tools that its prompt names, one after the other, and then
+says what it heard of them. So an agent that stops at a tool's error has no last words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import CACHE
+from tests.interop import model
+from tests.interop.frameworks import FRAMEWORKS, Framework
+from tests.interop.places import free_port, ours, printed, running
+
+PATIENCE = 240.0
+pytestmark = pytest.mark.timeout(PATIENCE + 30)
+
+DESK = Path(__file__).resolve().parent / "desk.py"
+POEM, TABLE = "Beautiful is better than ugly.\n", "hour,height\n1,4.2\n"
+AMBER = {"ship": "amber"}
+Calls = list[tuple[str, dict[str, Any]]]
+
+# Each is one run of an agent. The last call shows that it went on after the one before.
+DESK_RUNS: dict[str, Calls] = {
+    "works": [("berth", {"ship": "amber", "draught": 3.5}), ("count", AMBER), ("spoken", {})],
+    "refused": [("refuse", AMBER), ("count", AMBER)],
+    "raised": [("capsize", AMBER), ("count", AMBER)],
+    "wrong": [("count", {"ship": 3}), ("count", AMBER)],
+    "missing": [("count", {}), ("count", AMBER)],
+    "link": [("chart", AMBER), ("count", AMBER)],
+}
+SERVE_RUNS: dict[str, Calls] = {
+    "search": [("search", {"query": "beautiful"}), ("fetch", {"id": "file:///papers/poem.txt"})],
+    "mirrors": [
+        ("list_resources", {}),
+        ("read_directory", {"uri": "file:///papers"}),
+        ("read_resource", {"uri": "file:///papers/tides.csv"}),
+    ],
+    "not_there": [("read_resource", {"uri": "file:///papers/no.txt"}), ("fetch", {"id": "file:///papers/poem.txt"})],
+}
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What an agent's program is told: where the model is, and where each server."""
+    papers = tmp_path_factory.mktemp("agents") / "papers"
+    papers.mkdir()
+    (papers / "poem.txt").write_text(POEM)
+    (papers / "tides.csv").write_text(TABLE)
+    logs = tmp_path_factory.mktemp("logs")
+    desk, serve = [sys.executable, str(DESK)], [*ours(), "serve"]
+    kept = ["env", f"XDG_CACHE_HOME={CACHE}"]  # frameworks hand on few variables
+    at_desk = {"read": "desk://quay", "read_name": "quay", "runs": DESK_RUNS}
+    at_serve = {"read": "file:///papers/poem.txt", "read_name": "poem.txt", "runs": SERVE_RUNS}
+    with ExitStack() as stack:
+        ports = free_port(), free_port()
+        stack.enter_context(running([*desk, "http", str(ports[0])], ports[0], logs / "desk"))
+        http = [*serve, "--http", f"127.0.0.1:{ports[1]}", str(papers)]
+        stack.enter_context(running(http, ports[1], logs / "serve"))
+        servers = {
+            "desk http": at_desk | {"url": f"http://127.0.0.1:{ports[0]}/mcp"},
+            "desk stdio": at_desk | {"command": [*kept, *desk, "stdio"]},
+            "serve http": at_serve | {"url": f"http://127.0.0.1:{ports[1]}/mcp"},
+            "serve stdio": at_serve | {"command": [*kept, *serve, "--stdio", str(papers)]},
+        }
+        yield {"model": stack.enter_context(model.answering()), "servers": servers}
+
+
+HEAVY = [pytest.mark.heavy]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(one, id=one.program, marks=HEAVY if one.target == "interop-all" else []) for one in FRAMEWORKS
+    ],
+)
+def visited(request: pytest.FixtureRequest, asked: dict[str, Any]) -> tuple[Framework, dict[str, Any]]:
+    """A framework, and what it saw at every server."""
+    framework: Framework = request.param
+    return framework, printed(framework.command(), asked, PATIENCE)
+
+
+@pytest.fixture(params=["http", "stdio"])
+def transport(request: pytest.FixtureRequest) -> str:
+    """How the framework reaches the server."""
+    named: str = request.param
+    return named
+
+
+Visited = tuple[Framework, dict[str, Any]]
+
+
+def at(visited: Visited, server: str, transport: str) -> dict[str, Any]:
+    """What was seen at one server."""
+    seen: dict[str, Any] = visited[1][f"{server} {transport}"]
+    assert "failed" not in seen, seen["failed"]
+    return seen
+
+
+def heard(seen: dict[str, Any], run: str) -> list[str]:
+    """What the model heard of each call of a run, which came to its end."""
+    words = seen["runs"][run]
+    assert isinstance(words, str), words["failed"]
+    texts: list[str] = json.loads(words)
+    return texts
+
+
+def test_tools_are_listed_and_called(visited: Visited, transport: str) -> None:
+    framework, seen = visited[0], at(visited, "desk", transport)
+    assert {"berth", "count", "capsize"} <= {name.removeprefix("ours_") for name in seen["tools"]}
+    berth, count, spoken = heard(seen, "works")
+    assert "north" in berth and "4.5" in berth
+    assert "5" in count
+    assert framework.revision in spoken
+
+
+def test_resources_are_listed_and_read(visited: Visited, transport: str) -> None:
+    framework, desk, serve = visited[0], at(visited, "desk", transport), at(visited, "serve", transport)
+    if not framework.reads:
+        assert desk["resources"] is None and desk["read"] is None
+        return
+    assert any(name in ("quay", "desk://quay") for name in desk["resources"]), desk["resources"]
+    assert desk["read"] == "the north quay"
+    assert any(name.endswith("poem.txt") for name in serve["resources"]), serve["resources"]
+    assert serve["read"] == POEM
+
+
+def test_an_agent_goes_on_after_a_tool_that_raises_and_its_model_sees_the_reference(
+    visited: Visited, transport: str
+) -> None:
+    error, count = heard(at(visited, "desk", transport), "raised")
+    assert re.search(r"reference [0-9a-f]{8}", error), error
+    assert "keel" not in error  # what the exception says is for the log
+    assert "5" in count
+
+
+def test_an_agent_goes_on_after_an_error_that_was_meant_and_its_model_sees_it(visited: Visited, transport: str) -> None:
+    error, count = heard(at(visited, "desk", transport), "refused")
+    assert "amber is not expected" in error
+    assert "5" in count
+
+
+def test_an_agent_goes_on_after_wrong_arguments(visited: Visited, transport: str) -> None:
+    framework, seen = visited[0], at(visited, "desk", transport)
+    for run in ("wrong", "missing"):
+        error, count = heard(seen, run)
+        assert "5" in count
+        if not framework.local:
+            assert "Invalid arguments" in error and "ship" in error
+
+
+def test_what_a_model_sees_of_a_link(visited: Visited, transport: str) -> None:
+    """Why a tool should say in text what it says in links."""
+    framework, seen = visited[0], at(visited, "desk", transport)
+    if framework.link == "fails":
+        assert "does not support file URLs" in seen["runs"]["link"]["failed"]
+        return
+    answer, count = heard(seen, "link")
+    assert "5" in count
+    assert ("amber lies at the quay" in answer) is ("desk://quay" in answer) is (framework.link == "both"), answer
+
+
+def test_a_search_is_answered_in_text(visited: Visited, transport: str) -> None:
+    found, fetched = heard(at(visited, "serve", transport), "search")
+    assert "file:///papers/poem.txt" in found and "Beautiful is better" in found
+    assert "Beautiful is better" in fetched
+
+
+def test_the_mirrored_tools_are_answered_in_text(visited: Visited, transport: str) -> None:
+    seen = at(visited, "serve", transport)
+    listed, entries, read = heard(seen, "mirrors")
+    assert "file:///papers/poem.txt" in listed
+    assert "file:///papers/poem.txt" in entries
+    assert "height" in read and "4.2" in read
+    refused, fetched = heard(seen, "not_there")
+    assert "file:///papers/no.txt" in refused
+    assert "Beautiful is better" in fetched
