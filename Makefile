@@ -32,7 +32,7 @@ CHECKS := $(VENV)/.checks
 WHEEL := $(VENV)/.wheel
 NODE := .node/.made
 SUITE := .conformance/.made
-PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts inspector agents1 agents2 agents_js)
+PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts inspector agents1 agents2 agents_js servers_js)
 # Semantic Kernel alone takes 520 MB, more than the other eight frameworks one by one: not for every change.
 HEAVY_PEERS := .interop/semantic_kernel/.made
 
@@ -127,7 +127,7 @@ $(SUITE): $(NODE) tests/conformance/package-lock.json
 	cd .conformance && $(NPM)
 	@touch $@
 
-$(patsubst %,.interop/%/.made,ts inspector agents_js): .interop/%/.made: $(NODE) tests/interop/%/package-lock.json
+$(patsubst %,.interop/%/.made,ts inspector agents_js servers_js): .interop/%/.made: $(NODE) tests/interop/%/package-lock.json
 	mkdir -p .interop/$* && cp tests/interop/$*/package.json tests/interop/$*/package-lock.json .interop/$*/
 	cd .interop/$* && $(NPM)
 	@touch $@
