@@ -25,6 +25,7 @@ class Framework:
         link: What the model sees of an answer of a text and a link to a resource: `both`, `nothing` of either, or the
             agent's run `fails`.
         local: Whether it checks arguments itself, before the server can say what is wrong with them.
+        mute: Whether it says of an error that is no result only that there was one.
         target: The make target that installs it.
     """
 
@@ -36,6 +37,7 @@ class Framework:
     link: str
     reads: bool = True
     local: bool = False
+    mute: bool = False
     target: str = "interop"
 
     def command(self) -> list[str]:
@@ -49,11 +51,20 @@ class Framework:
         """The pinned version of each of its packages."""
         return {name: pinned(self.environment)[name] for name in self.packages}
 
+    def row(self) -> str:
+        """Its row in the table of the page."""
+        versions = ", ".join(f"`{name}` {version}" for name, version in self.versions().items())
+        reads = "yes" if self.reads else "it has none"
+        return f"| {self.title} | {versions} | {self.revision} | yes | yes | {reads} | yes | {LINKS[self.link]} |"
+
+
+LINKS = {"both": "text and link", "nothing": "**neither text nor link**", "fails": "**the run ends**"}
+
 
 def pinned(environment: str) -> dict[str, str]:
     """Name and version of what an environment holds (of npm packages: those that are asked for)."""
     folder = ROOT / "tests" / "interop"
-    if environment.endswith("_js"):
+    if (folder / environment).is_dir():
         wanted: dict[str, str] = json.loads((folder / environment / "package.json").read_text())["dependencies"]
         return wanted
     rows = (folder / f"{environment}.txt").read_text().split()
@@ -64,7 +75,10 @@ FRAMEWORKS = [
     Framework("langchain", "LangChain", "agents1", ("langchain", "langchain-mcp-adapters"), HANDSHAKE, "fails"),
     Framework("llamaindex", "LlamaIndex", "agents2", ("llama-index-core", "llama-index-tools-mcp"), HANDSHAKE, "both"),
     Framework("pydantic_ai", "Pydantic AI", "agents2", ("pydantic-ai-slim",), STATELESS, "both"),
-    Framework("openai_agents", "OpenAI Agents", "agents2", ("openai-agents",), STATELESS, "both", local=True),
+    Framework(
+        "openai_agents", "OpenAI Agents", "agents2", ("openai-agents",), STATELESS, "both",
+        local=True, mute=True,
+    ),
     Framework("autogen", "AutoGen", "agents1", ("autogen-agentchat", "autogen-ext"), HANDSHAKE, "nothing"),
     Framework(
         "semantic_kernel", "Semantic Kernel", "semantic_kernel", ("semantic-kernel",), HANDSHAKE, "nothing",

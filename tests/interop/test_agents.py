@@ -36,6 +36,7 @@ DESK_RUNS: dict[str, Calls] = {
     "raised": [("capsize", AMBER), ("count", AMBER)],
     "wrong": [("count", {"ship": 3}), ("count", AMBER)],
     "missing": [("count", {}), ("count", AMBER)],
+    "asks": [("reserve", {"message": "Which quay?"}), ("count", AMBER)],
     "link": [("chart", AMBER), ("count", AMBER)],
 }
 SERVE_RUNS: dict[str, Calls] = {
@@ -159,8 +160,15 @@ def test_an_agent_goes_on_after_wrong_arguments(visited: Visited, transport: str
             assert "Invalid arguments" in error and "ship" in error
 
 
+def test_an_agent_goes_on_after_a_tool_that_asks_a_user_who_is_not_there(visited: Visited, transport: str) -> None:
+    error, count = heard(at(visited, "desk", transport), "asks")
+    assert "5" in count
+    if not visited[0].mute:
+        assert "elicitation" in error
+
+
 def test_what_a_model_sees_of_a_link(visited: Visited, transport: str) -> None:
-    """Why a tool should say in text what it says in links."""
+    """Why no tool should answer with links unless it was asked for them."""
     framework, seen = visited[0], at(visited, "desk", transport)
     if framework.link == "fails":
         assert "does not support file URLs" in seen["runs"]["link"]["failed"]

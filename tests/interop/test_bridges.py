@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, SLOW, free_port, node, program, running
+from tests.conftest import CACHE
+from tests.interop import model
+from tests.interop.frameworks import FRAMEWORKS
+from tests.interop.places import HANDSHAKE, SLOW, free_port, node, printed, program, running
 from tests.interop.test_desk import DESK, judge, visit
 from wharfinger import Client, ResourceNotFound, ToolError
 
@@ -23,8 +27,9 @@ def supergateway(*arguments: str) -> list[str]:
     return [*node("servers_js", "supergateway/dist/index.js"), *arguments, "--logLevel", "none"]
 
 
-def mcp_remote(url: str, *arguments: str) -> list[str]:
-    return [*node("servers_js", "mcp-remote/dist/proxy.js"), url, "--allow-http", *arguments]
+def mcp_remote(url: str) -> list[str]:
+    kept = ["env", f"MCP_REMOTE_CONFIG_DIR={CACHE}"]  # else it leaves a folder in the user's home
+    return [*kept, *node("servers_js", "mcp-remote/dist/proxy.js"), f"{url}/mcp", "--allow-http"]
 
 
 def over_http(url: str) -> list[str]:
@@ -35,11 +40,7 @@ def over_sse(url: str) -> list[str]:
     return supergateway("--sse", f"{url}/sse")
 
 
-def remote(url: str) -> list[str]:
-    return mcp_remote(f"{url}/mcp")
-
-
-TO_STDIO = {"supergateway http": over_http, "supergateway sse": over_sse, "mcp-remote": remote}
+TO_STDIO = {"supergateway http": over_http, "supergateway sse": over_sse, "mcp-remote": mcp_remote}
 """What makes a command out of a server's URL."""
 TO_HTTP = {
     "sse": (["--outputTransport", "sse"], "/sse"),
@@ -85,6 +86,22 @@ def test_our_client_reaches_our_http_server_by_a_command(bridge: str, tmp_path: 
         asyncio.run(stay(TO_STDIO[bridge](url)))
 
 
+AGENTS = [*(("langchain", bridge) for bridge in TO_STDIO), ("ai_sdk", "mcp-remote")]
+"""One of each era. The AI SDK asks for 2026-07-28 first, and supergateway then answers its `initialize` with an error."""
+
+
+@pytest.mark.parametrize(("framework", "bridge"), AGENTS)
+def test_agents_reach_our_http_server_by_a_command(framework: str, bridge: str, tmp_path: Path) -> None:
+    (agent,) = (one for one in FRAMEWORKS if one.program == framework)
+    calls = [("berth", {"ship": "amber", "draught": 3.5}), ("refuse", {"ship": "amber"}), ("count", {"ship": "amber"})]
+    with desk_over_http(tmp_path / "desk") as url, model.answering() as base:
+        desk = {"command": TO_STDIO[bridge](url), "read": "desk://quay", "read_name": "quay", "runs": {"all": calls}}
+        seen = printed(agent.command(), {"model": base, "servers": {"desk": desk}}, 120)["desk"]
+    assert seen.get("read") == "the north quay", seen
+    berth, refused, count = json.loads(seen["runs"]["all"])
+    assert "north" in berth and "amber is not expected" in refused and "5" in count
+
+
 @pytest.mark.parametrize("how", TO_HTTP)
 def test_our_clients_reach_our_stdio_server_over_http(how: str, tmp_path: Path) -> None:
     """One after the other: over SSE all of them share one process of the server."""
@@ -110,7 +127,7 @@ def test_our_client_reaches_their_http_server_by_a_command(bridge: str, peer: st
 
 @pytest.mark.parametrize("how", TO_HTTP)
 def test_our_client_reaches_the_everything_server_over_http(how: str, tmp_path: Path) -> None:
-    command = node("servers_js", "@modelcontextprotocol/server-everything/dist/index.js")
+    command = node("ts", "@modelcontextprotocol/server-everything/dist/index.js")
 
     async def use(url: str) -> None:
         async with Client(url, probe_timeout=SLOW) as client:
@@ -126,7 +143,7 @@ def test_our_client_reaches_the_everything_server_over_http(how: str, tmp_path: 
 @pytest.mark.parametrize("peer", ["mcp1", "ts1"])
 def test_their_clients_do_everything_at_our_http_server_by_mcp_remote(peer: str, tmp_path: Path) -> None:
     with desk_over_http(tmp_path / "desk") as url:
-        judge(peer, HANDSHAKE, visit(peer, HANDSHAKE, command=remote(url)))
+        judge(peer, HANDSHAKE, visit(peer, HANDSHAKE, command=mcp_remote(url)))
 
 
 @pytest.mark.parametrize("peer", ["mcp1", "ts1"])

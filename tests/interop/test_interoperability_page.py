@@ -1,0 +1,37 @@
+"""docs/interoperability.md says what was tested, with the versions that are installed for it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.interop.frameworks import FRAMEWORKS, Framework, pinned
+from tests.interop.places import ROOT
+
+PAGE = (ROOT / "docs" / "interoperability.md").read_text(encoding="utf-8")
+ENVIRONMENTS = ("mcp1", "mcp2", "ts", "servers_js")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.program)
+def test_the_row_of_a_framework_is_what_is_tested(framework: Framework) -> None:
+    """Else copy it from the message."""
+    assert framework.row() in PAGE.splitlines()
+
+
+def test_every_framework_in_the_table_is_tested() -> None:
+    table = PAGE.partition("## Agent frameworks")[2].partition("###")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(FRAMEWORKS)
+
+
+def test_the_versions_of_servers_and_bridges_are_those_that_are_tested() -> None:
+    told = re.findall(r"^\| `([^`]+)` \| ([^ ]+) \|", PAGE, re.MULTILINE)
+    assert len(told) == 9
+    installed = {name: version for one in ENVIRONMENTS for name, version in pinned(one).items()}
+    assert [(name, installed.get(name)) for name, _ in told] == told
+
+
+def test_every_framework_is_named_with_what_it_does_with_an_answer() -> None:
+    for framework in FRAMEWORKS:
+        assert f"- **{framework.title}**: " in PAGE
