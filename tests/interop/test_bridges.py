@@ -87,7 +87,7 @@ def test_our_client_reaches_our_http_server_by_a_command(bridge: str, tmp_path: 
 
 
 AGENTS = [*(("langchain", bridge) for bridge in TO_STDIO), ("ai_sdk", "mcp-remote")]
-"""One of each era. The AI SDK asks for 2026-07-28 first, and supergateway then answers its `initialize` with an error."""
+"""One of each era. The AI SDK asks for 2026-07-28 first; supergateway then answers its `initialize` with an error."""
 
 
 @pytest.mark.parametrize(("framework", "bridge"), AGENTS)
