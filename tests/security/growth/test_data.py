@@ -1,0 +1,184 @@
+"""Hostile data at 1, 10 and 100 times its size, published by the command: folders, patterns, archives, logs, tables."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import lzma
+import shutil
+import sqlite3
+import struct
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.security.growth.measuring import Cost, check_growth, cost_of_command
+from tests.security.places import MIB, stateless
+
+IDLE_BYTES = 160 * MIB
+"""What the process takes without any data, its libraries among it."""
+
+
+class Data(NamedTuple):
+    """Data of size n in a folder; the words that publish it; the requests that have to do with it."""
+
+    size: int
+    make: Callable[[Path, int], None]
+    words: tuple[str, ...]
+    requests: Callable[[int], list[dict[str, object]]]
+
+
+def call(tool: str, **arguments: object) -> list[dict[str, object]]:
+    return [stateless(1, "tools/call", {"name": tool, "arguments": arguments})]
+
+
+def read(uri: str) -> list[dict[str, object]]:
+    return [stateless(1, "resources/read", {"uri": uri})]
+
+
+def listed(_: int) -> list[dict[str, object]]:
+    return [stateless(1, "resources/list")]
+
+
+def write(name: str, text: Callable[[int], str]) -> Callable[[Path, int], None]:
+    def make(folder: Path, n: int) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text(n))
+        (folder / "docs").mkdir(exist_ok=True)
+        (folder / "docs" / ("a" * 200)).write_text("a")
+
+    return make
+
+
+def many_files(folder: Path, n: int) -> None:
+    (folder / "docs").mkdir()
+    for i in range(n):
+        (folder / "docs" / f"{i}.txt").write_text("a")
+
+
+def deep_folders(folder: Path, n: int) -> None:
+    place = folder / "docs"
+    place.mkdir()
+    for _ in range(n):
+        place = place / "d"
+        place.mkdir()
+    (place / "a.txt").write_text("a")
+
+
+def archive(method: int, pack: Callable[[bytes], bytes]) -> Callable[[Path, int], None]:
+    """A member of n KiB whose head says that it has ten bytes."""
+
+    def make(folder: Path, n: int) -> None:
+        data = pack(b"\0" * n * 1024)
+        path = folder / "data.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
+            file.writestr("a.txt", data)
+        raw = bytearray(path.read_bytes())
+        for mark, method_at, size_at in ((b"PK\x03\x04", 8, 22), (b"PK\x01\x02", 10, 24)):
+            start = raw.index(mark)
+            raw[start + method_at : start + method_at + 2] = struct.pack("<H", method)
+            raw[start + size_at : start + size_at + 4] = struct.pack("<I", 10)
+        path.write_bytes(raw)
+
+    return make
+
+
+def pack_lzma(data: bytes) -> bytes:
+    """The form that a member of a zip archive has: the version, the filter's properties, and the stream."""
+    properties = bytes([0x5D]) + struct.pack("<I", 1 << 20)
+    filters = [{"id": lzma.FILTER_LZMA1, "dict_size": 1 << 20, "lc": 3, "lp": 0, "pb": 2}]
+    return b"\x09\x04\x05\x00" + properties + lzma.compress(data, lzma.FORMAT_RAW, filters=filters)
+
+
+def members(folder: Path, n: int) -> None:
+    with zipfile.ZipFile(folder / "data.zip", "w") as file:
+        for i in range(n):
+            file.writestr(f"{i}/" * 5 + "a", b"a")
+
+
+def table(folder: Path, n: int) -> None:
+    with sqlite3.connect(folder / "data.db") as database:
+        database.execute("create table ships (id integer primary key, name text)")
+        database.execute("insert into ships values (1, ?)", ("x" * n,))
+        database.execute(f"create table wide ({', '.join(f'c{i}' for i in range(min(n // 500, 1500)))})")
+
+
+DATA = {
+    "stars of a pattern in .gitignore": Data(
+        1, write("docs/.gitignore", lambda n: "*a" * 4 * n + "b"), ("docs",), listed
+    ),
+    "double stars of a pattern in .gitignore": Data(
+        1, write("docs/.gitignore", lambda n: "**/a*" * n + "/b"), ("docs",), listed
+    ),
+    "brackets of a pattern in .gitignore": Data(
+        100, write("docs/.gitignore", lambda n: "[a" * n + "]" * n), ("docs",), listed
+    ),
+    "patterns in .gitignore": Data(200, write("docs/.gitignore", lambda n: "*.o\n" * n), ("docs",), listed),
+    "files": Data(100, many_files, ("docs",), listed),
+    "folders in each other": Data(3, deep_folders, ("docs",), lambda n: call("search", query="a")),
+    "characters of a path filter": Data(
+        3_000, write("docs/a.txt", lambda n: "a"), ("docs",), lambda n: call("search", query="a", path="*a" * n)
+    ),
+    "double stars of a path filter": Data(
+        3_000, write("docs/a.txt", lambda n: "a"), ("docs",), lambda n: call("search", query="a", path="**/" * n + "b")
+    ),
+    "words of a search": Data(
+        300,
+        write("docs/a.txt", lambda n: "a"),
+        ("docs",),
+        lambda n: call("search", query=" ".join(f"w{i}" for i in range(n))),
+    ),
+    "quotes of a search": Data(
+        3_000, write("docs/a.txt", lambda n: "a"), ("docs",), lambda n: call("search", query='"' * n)
+    ),
+    "characters of a line": Data(
+        100_000, write("docs/a.txt", lambda n: "a" * n), ("docs",), lambda n: call("search", query="aaa")
+    ),
+    "characters of a line in a log": Data(
+        100_000, write("a.log", lambda n: "2026-11-20T10:00:00Z ERROR " + "a=" * n), ("logs=log:a.log",),
+        lambda n: read("log://logs/a.log?level=error"),
+    ),
+    "what may be secrets in a log": Data(
+        3_000, write("a.log", lambda n: "password=" * n + "\n" + "Bearer " * n + "\n" + "://a:" * n),
+        ("logs=log:a.log",),
+        lambda n: read("log://logs/a.log"),
+    ),
+    "lines of a log": Data(
+        3_000, write("a.log", lambda n: "2026-11-20T10:00:00Z INFO gate opened\n" * n), ("logs=log:a.log",),
+        lambda n: read("log://logs/a.log?level=error"),
+    ),
+    "members of an archive": Data(300, members, ("zip:data.zip",), listed),
+    "inflated bytes of a member (bzip2)": Data(
+        3_000, archive(12, bz2.compress), ("zip:data.zip",), lambda n: read("zip://data.zip/a.txt")
+    ),
+    "inflated bytes of a member (LZMA)": Data(
+        3_000, archive(14, pack_lzma), ("zip:data.zip",), lambda n: read("zip://data.zip/a.txt")
+    ),
+    "characters of a cell": Data(
+        100_000, table, ("sqlite:///data.db",), lambda n: read("sqlite://data/ships/rows")
+    ),
+    "quotes of a CSV": Data(
+        30_000, write("a.csv", lambda n: 'a,b\n"' + '""' * n), ("tables=table:a.csv",), lambda n: read("table://tables/a.csv")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", DATA)
+def test_data_costs_no_more_than_its_size(tmp_path: Path, name: str) -> None:
+    size, make, words, requests = DATA[name]
+
+    def measure(n: int) -> Cost:
+        folder = tmp_path / str(n)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        make(folder, n)
+        asked = b"".join(json.dumps(message).encode() + b"\n" for message in requests(n))
+        command = [sys.executable, "-m", "wharfinger", "serve", "-q", "--stdio", *words]
+        return cost_of_command(command, folder, asked, b'"id":1')
+
+    check_growth(measure, size, kept=0, base=IDLE_BYTES)

@@ -1,0 +1,155 @@
+"""Hostile messages at 1, 10 and 100 times their size, by every door: what they cost grows no faster than they do."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.security.growth.measuring import Cost, check_growth, cost_of
+from tests.security.growth.messages import LINES, REQUESTS
+from tests.security.places import DEADLINE, OPENING, Http, Process, Stdio, message, notice, within
+from tests.transports.http_support import HANDSHAKE, STATELESS, Wire
+
+SERVER = str(Path(__file__).with_name("server.py"))
+PATIENCE_SECONDS = 40.0
+"""For one answer; a machine that is busy with other tests may need a few seconds for 4 MiB."""
+
+
+class Unix(Process):
+    """The server on a Unix socket, spoken to line by line."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("run", SERVER, "--unix", str(path))
+        assert within(DEADLINE, path.exists), self.errors
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(PATIENCE_SECONDS)
+        self.socket.connect(str(path))
+        self.lines = self.socket.makefile("rb")
+
+    def write(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive(self, seconds: float = DEADLINE) -> Any:
+        return json.loads(self.lines.readline())
+
+    def __exit__(self, *_: object) -> None:
+        self.lines.close()
+        self.socket.close()
+        super().__exit__()
+
+
+@pytest.fixture(scope="module", params=["stdio", "unix"])
+def stream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stdio | Unix]:
+    path = tmp_path_factory.mktemp("growth") / "socket"
+    with Stdio("run", SERVER, "--stdio") if request.param == "stdio" else Unix(path) as server:
+        send_line(server, b"", 0)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def growing() -> Iterator[Http]:
+    with Http("run", SERVER) as server:
+        yield server
+
+
+def send_line(server: Stdio | Unix, data: bytes, answers: int) -> None:
+    """Send lines, and wait for so many answers and for that of a last request."""
+    server.write(data + b"\n" + json.dumps(message("last", "server/discover", {})).encode() + b"\n")
+    last = False
+    while answers > 0 or not last:
+        got = server.receive(PATIENCE_SECONDS)
+        if got.get("id") == "last":
+            last = True
+        elif "method" not in got:
+            answers -= 1
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_costs_no_more_than_its_size_on_a_stream(stream: Stdio | Unix, name: str) -> None:
+    size, build = REQUESTS[name]
+
+    def measure(n: int) -> Cost:
+        data = build(n)
+        return cost_of(stream, lambda: send_line(stream, data, 1))
+
+    check_growth(measure, size)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", LINES)
+def test_lines_cost_no_more_than_their_number(stream: Stdio | Unix, name: str) -> None:
+    size, build = LINES[name]
+
+    def measure(n: int) -> Cost:
+        data = build(n)
+        return cost_of(stream, lambda: send_line(stream, data, 0))
+
+    check_growth(measure, size)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["members, each twice, one of them escaped", "nested arrays", "wrong items of a list"])
+def test_a_batch_costs_no_more_than_its_size(name: str) -> None:
+    """A batch of 2025-03-26: ten entries, each hostile and of a tenth of the size."""
+    size, build = REQUESTS[name]
+    with Stdio("run", SERVER, "--stdio") as server:
+        server.send(message("open", "initialize", {**OPENING, "protocolVersion": "2025-03-26"}))
+        server.send(notice("notifications/initialized"))
+        assert server.receive()["result"]["protocolVersion"] == "2025-03-26"
+
+        def measure(n: int) -> Cost:
+            entries = [build(n // 10).replace(b'"hostile"', b"%d" % i) for i in range(10)]
+            data = b"[" + b",".join(entries) + b"]\n"
+
+            def send() -> None:
+                server.write(data)
+                answers = server.receive(PATIENCE_SECONDS)
+                assert isinstance(answers, dict) or len(answers) == 10
+
+            return cost_of(server, send)
+
+        check_growth(measure, size)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("era", ["stateless", "session"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_costs_no_more_than_its_size_over_http(growing: Http, name: str, era: str) -> None:
+    size, build = REQUESTS[name]
+    headers: dict[str, str | None] = {"mcp_protocol_version": STATELESS}
+    if era == "session":
+        with growing.wire() as wire:
+            wire.post(message(0, "initialize", OPENING))
+            headers = {"mcp_session_id": wire.reply().headers["mcp-session-id"], "mcp_protocol_version": HANDSHAKE}
+            wire.post(notice("notifications/initialized"), **headers)
+            assert wire.reply().status == 202
+
+    def post(data: bytes) -> None:
+        with closing(Wire(growing.port, PATIENCE_SECONDS)) as wire:
+            with suppress(OSError):  # refused by its length, and closed before all of it was sent
+                wire.post(data, **headers, **mirrors(data))
+            assert wire.reply().status < 500
+
+    def measure(n: int) -> Cost:
+        data = build(n)
+        return cost_of(growing, lambda: post(data))
+
+    check_growth(measure, size)
+
+
+def mirrors(data: bytes) -> dict[str, str | None]:
+    """The headers that repeat parts of a message, if it can be read and they are short enough for a header."""
+    try:
+        body = json.loads(data)
+        method, params = body["method"], body["params"]
+    except (ValueError, TypeError, RecursionError, KeyError):
+        return {}
+    name = params.get("name", params.get("uri"))
+    return {"mcp_method": method[:1000], "mcp_name": name[:1000] if isinstance(name, str) else None}
