@@ -23,6 +23,7 @@ TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic 
 CHECK_TOOLS := ruff mypy pyright
 # What needs pip, servers of its own or the peers: not for the quick suite.
 ELSEWHERE := conformance docs interop security test_package.py
+QUICK = $(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 --dist worksteal -q
 
 # What each environment holds; a stamp is newer than what it was built from.
 MADE := $(VENV)/.made
@@ -38,13 +39,14 @@ PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts inspector agents1 ag
 # change.
 HEAVY_PEERS := .interop/semantic_kernel/.made
 
-.PHONY: help serve test check conformance interop interop-all bench clean
+.PHONY: help serve test test-quick check conformance interop interop-all bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make serve DIR=FOLDER   publish a folder as live MCP resources on http://127.0.0.1:8000/mcp (Ctrl-C stops)'
 	@echo 'make serve              the same with a temporary copy of examples/ and a log that grows'
 	@echo 'make test               every test but those of the next two   (ARGS="-k name" and the like reach pytest)'
+	@echo 'make test-quick         the first part of it, and the documents: what differs between interpreters'
 	@echo 'make check              ruff, mypy and pyright, also on the package as installed'
 	@echo 'make conformance        the official conformance suite against tests/conformance/server.py'
 	@echo 'make interop            SDKs, agent frameworks, published servers and bridges against ours, both ways'
@@ -58,8 +60,12 @@ serve: $(RUNS)
 	@trap 'exit 0' INT; $(BIN)/wharfinger serve $(if $(DIR),"$$DIR",examples --demo) --http $(ARGS) || [ $$? -eq 130 ]
 
 test: $(TESTS)
-	$(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 --dist worksteal -q $(ARGS)
+	$(QUICK) $(ARGS)
 	$(PY) -m pytest tests/security tests/docs tests/test_package.py -n 2 -q
+
+test-quick: $(TESTS)
+	$(QUICK) $(ARGS)
+	$(PY) -m pytest tests/docs -n 2 -q
 
 check: $(CHECKS) $(NODE) $(WHEEL)
 	$(BIN)/ruff check .
