@@ -26,7 +26,7 @@ from wharfinger.errors import (
 from wharfinger.protocol.handshake import Caller, Phase, Session
 from wharfinger.protocol.jsonrpc import Id, Message, encode, encode_error, encode_notification, refuse_duplicates
 from wharfinger.protocol.methods import METHODS, Method
-from wharfinger.protocol.older_content import with_object, without_unknown_blocks
+from wharfinger.protocol.older_content import is_object, without_unknown_blocks
 from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 
 __all__ = [
@@ -310,7 +310,12 @@ def seal_result(request: Request, result: Any, stamps: Stamps) -> bytes | Pieces
         if rules.unknown_blocks:
             result = without_unknown_blocks(result, rules.unknown_blocks)
         if type(result) is t.CallToolResult and result.structured_content is not UNSET:
-            result = with_object(result, always=request.wraps)
+            structured = result.structured_content
+            if request.wraps or (type(structured) is not dict and not is_object(structured)):
+                wrapped = (
+                    Raw(b'{"result":%b}' % bytes(structured)) if type(structured) is Raw else {"result": structured}
+                )
+                result = msgspec.structs.replace(result, structured_content=wrapped)
     if type(result) is t.ReadResourceResult:
         for content in result.contents:
             if content.blob is not UNSET and len(content.blob) >= LARGE:

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from wharfinger import types as t
 
-__all__ = ["WRAPPED", "with_object", "without_unknown_blocks"]
+__all__ = ["WRAPPED", "is_object", "without_unknown_blocks"]
 
 WRAPPED = "x-fastmcp-wrap-result"
 """In an output schema: the value stands in `result`. FastMCP's clients and ours unwrap it again."""
@@ -48,18 +48,10 @@ def without_unknown_blocks(result: Any, unknown: frozenset[str]) -> Any:
     return result
 
 
-def with_object(result: t.CallToolResult, *, always: bool) -> t.CallToolResult:
-    """The result with an object as its structured content: `{"result": …}` around all others, or `always`."""
-    structured: Any = result.structured_content
-    if isinstance(structured, Raw):
-        if not always and bytes(structured)[:1] == b"{":
-            return result
-        return msgspec.structs.replace(result, structured_content=Raw(b'{"result":%b}' % bytes(structured)))
-    if isinstance(structured, dict) and not always:
-        return result
-    if not always and msgspec.json.encode(structured)[:1] == b"{":  # a struct, for instance
-        return result
-    return msgspec.structs.replace(result, structured_content={"result": structured})
+def is_object(structured: Any) -> bool:
+    """Whether structured content is an object in JSON."""
+    data = bytes(structured) if isinstance(structured, Raw) else msgspec.json.encode(structured)
+    return data[:1] == b"{"
 
 
 def _told(blocks: Sequence[Any], unknown: frozenset[str]) -> list[Any] | None:
