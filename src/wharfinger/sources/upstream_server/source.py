@@ -27,6 +27,7 @@ from wharfinger.server.mime import DIRECTORY, TEXT
 from wharfinger.server.source import Changed, Document, Hit, Hits, Source, UnusableSource, version_of
 from wharfinger.sources.commands import find_program, split_command
 from wharfinger.sources.file_uri import quote
+from wharfinger.sources.matching import words_of
 from wharfinger.sources.upstream_server.following import Following
 from wharfinger.sources.upstream_server.known import Known, is_uri
 from wharfinger.sources.upstream_server.learning import LEARNED, Learning
@@ -356,7 +357,7 @@ class Upstream(Source):
 
     async def search(self, query: str, limit: int) -> Hits:
         """Resources whose name, title, description or URI has every word; texts are not read for a search."""
-        words, found, ends, seen = query.casefold().split(), Hits(), time.monotonic() + SEARCHED, 0
+        words, found, ends, seen = words_of(query), Hits(), time.monotonic() + SEARCHED, 0
         after: str | None = None
         while words:
             try:
