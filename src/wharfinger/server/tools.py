@@ -291,11 +291,13 @@ class Tools:
         except URLElicitationRequired as error:
             return tool.needs_url(request, error)
         if type(value) is not tool.exact:
-            if tool.texts and type(value) is str and UNAWAITED not in value:
+            if tool.texts and type(value) is str and not ("<" in value and UNAWAITED in value):
                 return t.CallToolResult(content=[t.TextContent(text=value)])
             return await tool.result(request, value)
         encoded = encode(value)
-        if b"null" in encoded or _UNAWAITED in encoded:  # perhaps for a number that JSON does not have
+        if b"null" in encoded or (
+            b"<" in encoded and _UNAWAITED in encoded
+        ):  # perhaps for NaN, which JSON does not have
             return await tool.result(request, value)
         request.wraps = tool.wraps
         return t.CallToolResult(content=[t.TextContent(text=encoded.decode())], structured_content=Raw(encoded))
