@@ -183,7 +183,8 @@ def check_scheme(template: str, function: Callable[..., Any]) -> None:
     """Raise ValueError for a URI or template that no absolute URI can match, since it begins with no scheme."""
     if not _HAS_SCHEME.match(template):
         raise ValueError(
-            f"{place_of(function)}: {template!r} has no scheme: begin it with one of your own, such as notes:// or file:///."
+            f"{place_of(function)}: {template!r} has no scheme, "
+            "with which every URI begins: write one such as notes:// or file:///."
         )
 
 
