@@ -174,6 +174,26 @@ def test_every_fault_is_one_line_with_its_path_and_without_the_value() -> None:
     assert len(GivenSchema({"items": {"type": "string"}}, "schema").faults(list(range(1000)))) == 16
 
 
+@pytest.mark.parametrize("count", [1_000, 10_000, 100_000])
+@pytest.mark.parametrize(
+    ("inner", "fault"),
+    [
+        ({"type": "array", "items": {"type": "integer"}}, "v[0]: expected an integer"),
+        (
+            {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
+            "arguments: do not fit the schema",
+        ),
+    ],
+)
+def test_a_large_value_with_many_faults_is_refused_in_little_time(count: int, inner: Any, fault: str) -> None:
+    """A bug: every fault was collected for sixteen to be reported, 100,000 of them in seconds."""
+    schema = GivenSchema({"type": "object", "properties": {"v": inner}}, "schema")
+    started = time.perf_counter()
+    found = schema.faults({"v": ["x"] * count})
+    assert time.perf_counter() - started < 1
+    assert found[0] == fault if count > 2_000 else len(found) > 0
+
+
 def test_alternatives_inside_of_alternatives_take_no_time() -> None:
     """Each level doubles what there would be to say."""
     again = {"type": "object", "properties": {"a": {"$ref": "#"}}}

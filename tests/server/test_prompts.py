@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from tests.server.driving import ask
+from tests.server.driving import ask, looped
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.exchange import Caller, Request
@@ -260,3 +260,16 @@ def test_a_message_of_an_unknown_kind_is_a_fault_of_the_server(message: dict[str
 def test_what_cannot_complete_is_refused_at_once(values: Any) -> None:
     with pytest.raises(TypeError, match=r"Complete\(\) takes a function or a list of texts"):
         Complete(values)
+
+
+@looped
+async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
+    """A bug: each had its line, so that the answer was three times what was sent."""
+    server = Server("s")
+    server.add_prompt(lambda a="": a, name="greet")
+    error = (await ask(server, "prompts/get", {"name": "greet", "arguments": {f"k{n}": "x" for n in range(5_000)}}))[
+        "error"
+    ]
+    assert error["code"] == -32602
+    assert "k0: no such argument" in error["message"]
+    assert len(error["message"]) < 1_000

@@ -8,6 +8,7 @@ import json
 import logging
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -856,6 +857,18 @@ def test_templates_that_nothing_can_be_made_of_are_left_out() -> None:
     source._known.learn_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
     assert [template.uri_template for template in source.templates] == ["a://{x}/b", "a://{y}/b"]
     assert source.claims("a://1/b") and not source.claims("b://1") and not source.claims("a://1/c")
+
+
+def test_templates_made_to_take_long_are_learnt_in_little_time() -> None:
+    """A bug: each was compared with those before it, which took minutes for a thousand of them."""
+    source = upstream("https://harbour.example/mcp")
+    texts = [f"a://{{+x}}/{number}{'/a' * 500}{{b}}" for number in range(1_000)]
+    texts += ["a://" + "{x}" * 2_000, "a://{x}" + "a" * 10_000, "a://" + "".join(f"{{v{n}}}/" for n in range(65))]
+    began = time.perf_counter()
+    source._known.learn_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
+    assert source.claims(f"a://c/999{'/a' * 500}d")
+    assert not source.claims("a://" + "1/" * 65)
+    assert time.perf_counter() - began < 5
 
 
 def test_stat_is_what_is_listed_now_or_what_is_read() -> None:

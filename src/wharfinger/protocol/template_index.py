@@ -72,15 +72,18 @@ class TemplateIndex(Generic[T]):
         entry = self._entries.get(text)
         return None if entry is None else entry.value
 
-    def add(self, template: UriTemplate | str, value: T) -> None:
+    def add(self, template: UriTemplate | str, value: T, *, allow_ambiguous: bool = False) -> None:
         """Add a template.
+
+        With `allow_ambiguous` it is not compared with the others, which takes time in proportion to both lengths: for
+        templates of a stranger, where it does not matter which one is found.
 
         Raises:
             InvalidTemplate: `template` is text and does not parse.
             AmbiguousTemplate: another template is as specific and can match the same URIs.
         """
         entry = _Entry(UriTemplate(template) if isinstance(template, str) else template, value)
-        for other in self._root.nearby(entry.edges):
+        for other in () if allow_ambiguous else self._root.nearby(entry.edges):
             if other.rank == entry.rank and _may_clash(other, entry) and other.template.overlaps(entry.template):
                 raise AmbiguousTemplate(other.template.text, entry.template.text)
         self._root.reach(entry.edges).insert(entry)

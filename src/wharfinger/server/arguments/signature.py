@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum
+from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -292,7 +293,8 @@ class Signature:
     def _unknown(self, given: Mapping[str, Any]) -> list[str]:
         names = ", ".join(self.parameters)
         known = f"the arguments are {names}" if names else "there are none"
-        return [f"{printable(name)}: no such argument; {known}" for name in given if name not in self.parameters][:8]
+        unknown = islice((name for name in given if name not in self.parameters), 8)
+        return [f"{printable(name)}: no such argument; {known}" for name in unknown]
 
     def decode_strings(self, arguments: Mapping[str, str]) -> dict[str, Any]:
         """Arguments by name from strings, as prompts have them: numbers and such are read, what is no scalar is JSON.
@@ -301,11 +303,12 @@ class Signature:
             BadArguments: they do not fit.
         """
         faults = [f"{p.name}: missing" for p in self.parameters.values() if p.required and p.name not in arguments]
+        unknown = iter(self._unknown(arguments))
         taken: dict[str, Any] = {p.name: p.filled() for p in self._filled if p.filled is not None}
         for name, text in arguments.items():
             parameter = self.parameters.get(name)
             if parameter is None:
-                faults += self._unknown({name: text})
+                faults += islice(unknown, 1)
                 continue
             try:
                 taken[name] = _from_string(parameter, text)

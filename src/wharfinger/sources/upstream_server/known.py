@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
-from wharfinger.protocol.template_index import AmbiguousTemplate, TemplateIndex
+from wharfinger.protocol.template_index import TemplateIndex
 from wharfinger.protocol.uri_template import InvalidTemplate, UriTemplate
-from wharfinger.server.resource_features import check_uri
+from wharfinger.server.resource_features import LONGEST_URI, check_uri
 from wharfinger.sources.upstream_server.lists import Cursor
 
 __all__ = ["Known", "is_uri"]
@@ -20,6 +20,8 @@ URIS = 50_000
 TOPS = 1_000
 """Beginnings of them, such as `git://repo/`."""
 TEMPLATES = 1_000
+VARIABLES = 64
+"""Of one template: the pattern of one with thousands takes a second to compile."""
 
 _TOP = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#]+/|/[^/?#]+/)").match
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
@@ -58,15 +60,13 @@ class Known:
         index: TemplateIndex[None] = TemplateIndex()
         for template in templates[:TEMPLATES]:
             text = template.uri_template
-            if not template.name or text in usable or not _SCHEME(text):
+            if not template.name or text in usable or len(text) > LONGEST_URI or not _SCHEME(text):
                 continue
             try:
                 parsed = UriTemplate(text)
-                if not parsed.variables:
+                if not 0 < len(parsed.variables) <= VARIABLES:
                     continue
-                index.add(parsed, None)
-            except AmbiguousTemplate:
-                pass  # the other one claims what both match
+                index.add(parsed, None, allow_ambiguous=True)
             except InvalidTemplate:
                 continue
             usable[text] = template
