@@ -151,17 +151,17 @@ def read_headers(pairs: Sequence[Sequence[bytes]]) -> dict[bytes, bytes]:
 
 
 def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
-    headers: dict[bytes, bytes] = {}
+    values: dict[bytes, list[bytes]] = {}  # joined once, so that many of one name take linear time
     for name, value in pairs:
-        if name not in headers:
-            headers[name] = value
+        if name not in values:
+            values[name] = [value]
         elif name.startswith(b"mcp-"):
             raise HeaderMismatch("A routing header stands twice in the request: send each Mcp-… header once.")
         elif name in _ONCE:
             raise Refused(400, f"The header {name.decode('ascii', 'replace')} stands twice: send it once.", CLOSE)
         else:
-            headers[name] += (b"; " if name == b"cookie" else b", ") + value
-    return headers
+            values[name].append(value)
+    return {name: (b"; " if name == b"cookie" else b", ").join(found) for name, found in values.items()}
 
 
 # --- what may come ---------------------------------------------------------------------------------------------------
