@@ -99,6 +99,12 @@ class Process:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
         return self.rss
 
+    @property
+    def processor_time(self) -> float:
+        """Seconds of processor time that it has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def descriptors(self) -> int:
         """How many files it has open."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

@@ -25,7 +25,7 @@ GIT = "sources/git_repository/test_safety.py::"
 LOGS = "sources/log_files/test_logs.py::"
 SCREEN = "sources/test_screens.py::"
 
-ROWS = "J01-J41 L01-L24 H01-H61 S01-S13 R01-R34 T01-T06 U01-U10 Q01-Q11 G01-G12 D01-D05"
+ROWS = "J01-J41 L01-L24 H01-H62 S01-S13 R01-R34 T01-T06 U01-U10 Q01-Q11 G01-G12 D01-D05"
 """Every row that must be in the table."""
 
 SHOWN: dict[str, str] = {
@@ -123,6 +123,7 @@ SHOWN: dict[str, str] = {
     "H59": SHARES + "test_connections_are_shared_out",
     "H60": "transports/test_unread.py::test_large_answers_that_nobody_reads_are_bounded_together",
     "H61": HERE + "test_http.py::test_blocked_calls_of_one_application_leave_threads_to_another_on_the_same_host",
+    "H62": HERE + "test_http.py::test_that_no_descriptors_are_left_is_logged_once_and_costs_no_time",
     "S01-S02": STDIO + "test_stray_output_does_not_touch_the_wire",
     "S03": STDIO + "test_half_a_message_at_the_end_is_not_run",
     "S04": STDIO + "test_bytes_one_at_a_time_make_the_same_messages",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import absent
-from tests.security.places import FIXTURE, META, MIB, Http, call, heavy, read_over, start_call, within
+from tests.security.places import FIXTURE, META, MIB, Http, Process, call, heavy, read_over, start_call, within
 from tests.transports.http_support import Wire
 from wharfinger.cli import main
 
@@ -169,7 +169,59 @@ def test_without_descriptors_left_it_refuses_and_recovers(charts: Path) -> None:
             except (OSError, EOFError):
                 return False
 
-        assert within(5, served)
+        assert within(5, served), server.errors
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio", "asyncio on a Unix socket"])
+def test_that_no_descriptors_are_left_is_logged_once_and_costs_no_time(tmp_path: Path, loop: str) -> None:
+    """X10: in words that say what to change; and service resumes."""
+    if shutil.which("prlimit") is None:
+        absent("prlimit")
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    else:
+        (tmp_path / "uvloop.py").write_text("raise ImportError")
+    path = str(tmp_path / "s")
+    unix = loop.endswith("socket")
+    env = {} if loop == "uvloop" else {"PYTHONPATH": str(tmp_path)}
+    server: Process = Process("run", FIXTURE, "--unix", path, env=env) if unix else Http("run", FIXTURE, env=env)
+
+    def connect() -> socket.socket:
+        if unix:
+            made = socket.socket(socket.AF_UNIX)
+            made.settimeout(2)
+            made.connect(path)
+            return made
+        return socket.create_connection(("127.0.0.1", server.port), 2)  # type: ignore[attr-defined]
+
+    def served() -> bool:
+        try:
+            with connect() as made:
+                message = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}
+                made.sendall(
+                    json.dumps(message).encode() + b"\n"
+                    if unix
+                    else b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n"
+                )
+                return b"result" in made.recv(9999) if unix else made.recv(9999).startswith(b"HTTP/1.1 200")
+        except OSError:
+            return False
+
+    with server:
+        assert within(10, served)
+        subprocess.run(
+            ["prlimit", "--pid", str(server.process.pid), f"--nofile={server.descriptors() + 5}"], check=True
+        )
+        held = [connect() for _ in range(40)]
+        assert within(5, lambda: b"LimitNOFILE" in server.errors)
+        before = server.processor_time
+        time.sleep(3)  # three times as long as it takes to try again
+        assert server.processor_time - before < 0.5
+        assert server.errors.count(b"Connections cannot be accepted (Too many open files)") == 1
+        assert b"Traceback" not in server.errors
+        for made in held:
+            made.close()
+        assert within(15, served), server.errors
 
 
 def test_a_token_is_nowhere_but_in_its_variable(charts: Path) -> None:

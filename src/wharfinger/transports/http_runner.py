@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import signal
+import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -22,6 +24,7 @@ from wharfinger.protocol.doors import is_loopback
 from wharfinger.protocol.http import HttpLimits
 from wharfinger.protocol.interfaces import Service, Verify
 from wharfinger.protocol.shares import Crowd
+from wharfinger.transports.accepting import Exhaustion
 from wharfinger.transports.collecting import Collector
 from wharfinger.transports.http_connection import Connection
 from wharfinger.transports.http_server import HttpApp, Page
@@ -31,6 +34,8 @@ __all__ = ["AddressInUse", "CannotListen", "UnsafeBind", "run_http", "serve_http
 log = logging.getLogger("wharfinger.transports.http")
 
 
+_ACCEPTED = 100
+"""Connections that are accepted in one turn of the loop."""
 _SPARE = 128
 """Descriptors that are not used for connections: files that are read, a database, watches, the search index."""
 GOODBYE = 0.5
@@ -183,9 +188,12 @@ class HttpServer(UvicornServer):
         self.tick()
         loop = asyncio.get_running_loop()
         try:
+            # asyncio tries to accept so many at a time, and without descriptors so often in vain.
             server = await loop.create_server(
-                self.connection, config.host or None, config.port, ssl=config.ssl, backlog=self.limits.backlog
+                self.connection, config.host or None, config.port, ssl=config.ssl, backlog=_ACCEPTED
             )
+            for listener in server.sockets:
+                _listen(listener.fileno(), self.limits.backlog)
         except OSError as error:
             self.untick()
             if error.errno == errno.EADDRINUSE:
@@ -193,6 +201,7 @@ class HttpServer(UvicornServer):
             raise CannotListen(f"Cannot listen on {where}: {_reason(error)}.") from None
         self.servers = [server]
         self.started = True
+        self.exhaustion = Exhaustion(loop)
 
     def connection(self) -> Connection:
         """The protocol of one new connection."""
@@ -266,6 +275,7 @@ class HttpServer(UvicornServer):
         if not self.started:
             return
         self.started = False
+        self.exhaustion.stop()
         for server in self.servers:
             server.close()
         loop = asyncio.get_running_loop()
@@ -299,12 +309,20 @@ class HttpServer(UvicornServer):
         for connection in list(self.server_state.connections):
             connection.sweep(self.now)  # type: ignore[union-attr]
         self.collector.tick(self.lasting)
+        if self.started:
+            self.exhaustion.look()
         self._ticking = loop.call_later(self.limits.sweep_time, self.tick)
 
     def untick(self) -> None:
         """Stop the sweeper."""
         if self._ticking is not None:
             self._ticking.cancel()
+
+
+def _listen(descriptor: int, backlog: int) -> None:
+    """Let so many connections wait to be accepted on a socket that listens already."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as listener:  # not on Windows
+        listener.listen(backlog)
 
 
 def most_sockets() -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.shares import Shares
+from wharfinger.transports.accepting import Exhaustion
 from wharfinger.transports.stream import StreamServer
 
 __all__ = ["CONNECTIONS", "AddressInUse", "UnixServer", "serve_unix"]
@@ -83,6 +84,7 @@ class UnixServer:
         self._open: set[_Served] = set()
         self._unread = Shares()
         self._server: asyncio.AbstractServer | None = None
+        self._exhaustion: Exhaustion | None = None
         self._made: tuple[int, int] | None = None
         """Device and inode of the file that is ours to remove."""
 
@@ -99,6 +101,7 @@ class UnixServer:
             await self._service.start()
             loop = asyncio.get_running_loop()
             self._server = await loop.create_unix_server(self._connected, sock=listener, backlog=BACKLOG)
+            self._exhaustion = Exhaustion(loop)
         except BaseException:
             listener.close()
             self._remove()
@@ -109,6 +112,8 @@ class UnixServer:
         self._remove()
         if self._server is not None:
             self._server.close()
+        if self._exhaustion is not None:
+            self._exhaustion.stop()
         self._service.drain()
         await asyncio.sleep(0)  # what draining says goes out before the connections drain
         streams = list(self._open)

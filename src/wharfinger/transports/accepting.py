@@ -1,0 +1,64 @@
+"""Running out of file descriptors while connections are accepted: logged once in a while, with what to change."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import time
+from typing import Any
+
+__all__ = ["Exhaustion"]
+
+log = logging.getLogger("wharfinger.transports.accepting")
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_AGAIN = 60.0
+"""Seconds between two lines of the log that say so."""
+
+
+class Exhaustion:
+    """Logs that no connection can be accepted, from when it is made until `stop`.
+
+    asyncio reports each attempt to the loop's exception handler, with a traceback, and tries again after a second.
+    uvloop closes the connections without a word: `look` finds out.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._before = loop.get_exception_handler()
+        self._logged = float("-inf")
+        loop.set_exception_handler(self._handle)
+
+    def stop(self) -> None:
+        """Give the loop its exception handler back."""
+        if self._loop.get_exception_handler() == self._handle:
+            self._loop.set_exception_handler(self._before)
+
+    def look(self) -> None:
+        """Log it if no descriptor is left now."""
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                self._log(error)
+
+    def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in _EXHAUSTED and "accept" in context.get("message", ""):
+            self._log(error)
+        elif self._before is not None:
+            self._before(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    def _log(self, error: OSError) -> None:
+        now = time.monotonic()
+        if now - self._logged >= _AGAIN:
+            self._logged = now
+            log.error(
+                "Connections cannot be accepted (%s): raise the limit of open files (ulimit -n, LimitNOFILE= in "
+                "systemd), or allow fewer connections (--limit connections).",
+                error.strerror,
+            )
