@@ -298,7 +298,7 @@ def test_clients_that_vanish_in_every_phase_leave_nothing() -> None:
             app.calls.streams
             or app.calls.slow
             or app.calls._streams.total
-            or app.calls._in_flight.total
+            or app.calls._in_flight
             or app.sessions.rings.rings
         )
 

@@ -8,7 +8,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import islice, takewhile
 from typing import Generic, TypeVar
 
-__all__ = ["Crowd", "Shares", "name_owner"]
+__all__ = ["Crowd", "Shares", "name_network", "name_owner"]
 
 Member = TypeVar("Member")
 
@@ -21,12 +21,15 @@ def name_owner(principal: str, address: str) -> str:
 
     A name of one kind is never equal to one of the other.
     """
-    return f"principal {principal}" if principal else _name_network(address)
+    return f"principal {principal}" if principal else name_network(address)
 
 
 @lru_cache(4096)
-def _name_network(address: str) -> str:
-    """An IPv6 address counts as its /64, which is the least that one customer has (RFC 6177)."""
+def name_network(address: str) -> str:
+    """Whose share an anonymous caller uses.
+
+    An IPv6 address counts as its /64, which is the least that one customer has (RFC 6177).
+    """
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -11,7 +11,7 @@ from wharfinger.protocol.exchange import Pieces, Request
 from wharfinger.protocol.http import TAKES_EVENTS, HttpLimits, Pairs, Refused
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
-from wharfinger.protocol.shares import Shares, name_owner
+from wharfinger.protocol.shares import Shares, name_network, name_owner
 from wharfinger.transports.http_streams import EventStream, Flushes, Receive, Send
 from wharfinger.transports.stream import UNREAD_TOTAL
 
@@ -54,10 +54,10 @@ class Call:
         self.accepted = accepted
         self.address: str = client[0] if client else ""
         """Of the peer, as the server or a trusted proxy says."""
-        self.owner = name_owner(principal, self.address)
+        self.owner = name_owner(principal, self.address) if principal else name_network(self.address)
         """Whose share it uses."""
-        self.counted: Shares | None = None
-        """Where it is counted: among the calls in flight, or among the streams."""
+        self.counted = ""
+        """Where it is counted: in flight, or as a stream."""
         self.task = asyncio.current_task()
         self.since = calls.now
         self.size = 0
@@ -122,7 +122,8 @@ class Calls:
         """Open until one end ends them."""
         self.sweep_also: Callable[[float], bool] = lambda now: False
         """Somebody else who keeps time: swept too, and true while there is need."""
-        self._in_flight = Shares()
+        self._in_flight: dict[str, int] = {}
+        """Calls by owner. Not `Shares`: every request passes here, and who has most is never asked."""
         self._streams = Shares()
         self.unread = Shares()
         """Bytes of large answers on their way."""
@@ -140,8 +141,9 @@ class Calls:
             self._hurry()
         call = Call(self, receive, reply, accepted, client, principal)
         self.fresh[call] = None
-        call.counted = self._in_flight
-        self._in_flight.add(call.owner)
+        call.counted = "in flight"
+        in_flight, owner = self._in_flight, call.owner
+        in_flight[owner] = in_flight.get(owner, 0) + 1
         return call
 
     def hand_over(self, call: Call) -> None:
@@ -149,28 +151,27 @@ class Calls:
         del self.fresh[call]
         self._uncount(call)
 
-    @property
-    def crowded(self) -> bool:
-        """Whether as many calls are in flight as may be."""
-        return self._in_flight.total > self.service.limits.in_flight
-
     def check_part(self, call: Call) -> None:
         """Raise Overloaded for a call of an owner who has an equal part of all calls in flight, or more."""
         if self._in_flight[call.owner] > self.service.limits.in_flight // len(self._in_flight):
             raise Overloaded("Too many requests are in flight: try again later.")
 
     def _uncount(self, call: Call) -> None:
-        if call.counted is not None:
-            call.counted.add(call.owner, -1)
-            call.counted = None
+        if call.counted == "in flight":
+            in_flight, owner = self._in_flight, call.owner
+            left = in_flight[owner] = in_flight[owner] - 1
+            if not left:
+                del in_flight[owner]
+        elif call.counted:
+            self._streams.add(call.owner, -1)
+        call.counted = ""
 
     def end(self, call: Call) -> None:
         """The call is over: it is not watched and not counted any more."""
         if call.unread:
             self.end_unread(call)
-        if call.counted is not None:
-            call.counted.add(call.owner, -1)
-            call.counted = None
+        if call.counted:
+            self._uncount(call)
         call.request = None  # whose channel is this call
         if self.fresh.pop(call, call) is None:
             return
@@ -215,7 +216,7 @@ class Calls:
         if not streams.has_room(call.owner, limits.streams):
             raise Overloaded("Too many streams are open: try again later.")
         self._uncount(call)
-        call.counted = streams
+        call.counted = "stream"
         streams.add(call.owner)
         self.fresh.pop(call, None)
         self.streams[call] = None

@@ -279,7 +279,10 @@ class Connection(HttpToolsProtocol):
         self.framing_size -= len(body)
         exchange = self.reading
         if exchange is not None and exchange.body is not None and not exchange.complete:
-            exchange.hold(body)
+            if exchange.body:
+                exchange.hold(body)
+            else:
+                exchange.body = body
             if len(exchange.body) > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
             exchange.wake()
@@ -426,13 +429,9 @@ class Exchange:
 
     def hold(self, body: bytes) -> None:
         """Keep a part of the body until it is received; a thousand tiny parts cost no more than a large one."""
-        held = self.body
-        if not held:
-            self.body = body
-        elif isinstance(held, bytearray):
-            held += body
-        else:
-            self.body = bytearray(held) + body
+        if not isinstance(self.body, bytearray):
+            self.body = bytearray(self.body or b"")
+        self.body += body
 
     def wake(self) -> None:
         """There is something to receive."""
@@ -456,7 +455,7 @@ class Exchange:
                 self.body = b"" if more else None
                 if more:
                     connection.flow.resume_reading()
-                return {"type": "http.request", "body": bytes(body), "more_body": more}
+                return {"type": "http.request", "body": body if type(body) is bytes else bytes(body), "more_body": more}
             if connection.expect_100_continue and body is not None and not self.started:
                 connection.expect_100_continue = False
                 connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -217,7 +217,7 @@ class HttpApp:
                 raise no_such_method(request)
             if self.mirrors and request.method == "tools/call":
                 check_arguments(self.mirrors.get(request.params.name, ()), headers, request.params.arguments)
-            if self.draining or row.long or calls.crowded:
+            if self.draining or row.long or len(calls.fresh) + len(calls.slow) > self.service.limits.in_flight:
                 self._admit(call, request, headers)
                 if row.long:
                     event, body, message = {}, b"", None  # it stays open for long, and they may have megabytes
