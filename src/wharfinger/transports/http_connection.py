@@ -271,6 +271,7 @@ class Connection(HttpToolsProtocol):
     def start(self, exchange: Exchange) -> None:
         """Run the application for this request."""
         self.serving = exchange
+        exchange.paused = self.flow.write_paused
         exchange.task = task = self.loop.create_task(exchange.run(self.app))
         self.tasks.add(task)
 
@@ -353,11 +354,15 @@ class Connection(HttpToolsProtocol):
         """The client takes no bytes at the moment."""
         self.stalled_since = self.clock.now
         super().pause_writing()
+        if self.serving is not None:
+            self.serving.paused = True
 
     def resume_writing(self) -> None:
         """It does again."""
         self.stalled_since = 0.0
         super().resume_writing()
+        if self.serving is not None:
+            self.serving.paused = False
 
     def sweep(self, now: float) -> None:
         """Close what is over one of its times."""
@@ -391,14 +396,19 @@ class Exchange:
         "head_only",
         "keep_alive",
         "more_body",
+        "paused",
         "scope",
         "started",
         "task",
+        "transport",
         "waiter",
     )
 
     def __init__(self, connection: Connection, scope: Any, keep_alive: bool, head_only: bool) -> None:
         self.connection = connection
+        self.transport = connection.transport
+        self.paused = False
+        """The client takes no bytes at the moment. Kept here too: a notice to ten thousand then looks at less memory."""
         self.scope = scope
         self.keep_alive = keep_alive
         self.head_only = head_only
@@ -466,12 +476,11 @@ class Exchange:
 
     def write_at_once(self, body: bytes) -> bool:
         """Send a part of a stream that has begun; False if the connection takes nothing now and `send` would wait."""
-        connection = self.connection
         if self.disconnected or self.complete:
             return True
-        if connection.flow.write_paused:
+        if self.paused:
             return False
-        connection.transport.write(b"%x\r\n%b\r\n" % (len(body), body) if self.chunked else body)
+        self.transport.write(b"%x\r\n%b\r\n" % (len(body), body) if self.chunked else body)
         return True
 
     async def __call__(self, message: dict[str, Any]) -> None:
