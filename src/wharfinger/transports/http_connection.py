@@ -408,7 +408,7 @@ class Exchange:
         self.connection = connection
         self.transport = connection.transport
         self.paused = False
-        """The client takes no bytes at the moment. Kept here too: a notice to ten thousand then looks at less memory."""
+        """The client takes no bytes at the moment. Kept here since a notice to ten thousand then looks at less."""
         self.scope = scope
         self.keep_alive = keep_alive
         self.head_only = head_only
