@@ -65,7 +65,7 @@ async def suggesting(
         if isinstance(error, ToolError) and not _UNKNOWN.search(str(error)):
             raise
         names = await _names(lists)
-        if names and name not in names:
+        if names and name not in names and name.partition("?")[0] not in names:  # a window of what is there
             meant = "" if all_of_them else ending(name, names) or nearest(name, names, URIS)
             advice = choices(name, names).strip() if all_of_them else f"Did you mean {meant!r}?" if meant else ""
             if advice:
