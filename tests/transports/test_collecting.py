@@ -78,12 +78,14 @@ def test_a_collector_that_is_off_is_left_alone() -> None:
 
 
 def test_what_somebody_has_frozen_stays_frozen() -> None:
+    ring = Ring()
     gc.freeze()
-    frozen = gc.get_freeze_count()
-    with Collector():
-        assert gc.get_threshold() == FOUND
-    assert gc.get_freeze_count() >= frozen
-    gc.unfreeze()
+    try:
+        with Collector():
+            assert gc.get_threshold() == FOUND
+        assert not _is_looked_at(ring)
+    finally:
+        gc.unfreeze()
 
 
 def test_a_server_that_grows_by_a_step_is_frozen_anew() -> None:
