@@ -122,13 +122,8 @@ def buggy(tmp_path: Path) -> Path:
     ("words", "place", "raised"),
     [
         (["call", "buggy.py", "broken"], "return {}[name]", "KeyError: 'mary'"),
-        (["call", "buggy.py", "no_json"], "def no_json", "object has no form in JSON"),
-        (["call", "buggy.py", "nan"], "def nan", "NaN"),
-        (["call", "buggy.py", "wrong"], "def wrong", "Expected `int`, got `str`"),
-        (["call", "buggy.py", "image"], "def image", "No such file or directory: 'no-such.png'"),
         (["call", "buggy.py", "form"], "return str(await", "Form.place: a form has flat fields only"),
         (["read", "buggy.py", "buggy://broken"], "return {}[name]", "KeyError: 'anna'"),
-        (["read", "buggy.py", "buggy://none"], "def nothing", "a resource function returned None"),
         (["read", "buggy.py", "buggy://a/log"], "raise ExceptionGroup", "ValueError: inner"),
         (["prompt", "buggy.py", "briefing", "ship=olga"], "raise RuntimeError", "KeyError: 'olga'"),
         (["call", "broken", "--", sys.executable, "buggy.py"], "return {}[name]", "KeyError: 'mary'"),
@@ -142,11 +137,32 @@ def test_a_bug_is_shown_with_file_line_and_exception(
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     assert err.startswith("wharfinger: ")
-    offset = 0 if not place.startswith("def ") else -1  # a function begins at its decorator
-    assert f'| File "buggy.py", line {line_of(place) + offset}' in err
-    assert raised in err
+    assert f'| File "buggy.py", line {line_of(place)}' in err
+    assert err.count(raised) == 1
     assert "/wharfinger/" not in err
     assert err.count("\n") < 12
+
+
+@pytest.mark.parametrize(
+    ("words", "function", "said"),
+    [
+        (["call", "buggy.py", "no_json"], "no_json", "the result['a'] is of type object, which has no form in JSON"),
+        (["call", "buggy.py", "nan"], "nan", "the result is nan"),
+        (["call", "buggy.py", "wrong"], "wrong", "Expected `int`, got `str`"),
+        (["call", "buggy.py", "image"], "image", "No such file or directory: 'no-such.png'"),
+        (["read", "buggy.py", "buggy://none"], "nothing", "None: return text, bytes"),
+    ],
+    ids=lambda value: value[2] if isinstance(value, list) else "",
+)
+def test_a_result_that_cannot_be_sent_is_reported_with_its_function_in_one_line(
+    start: Start, buggy: Path, words: list[str], function: str, said: str
+) -> None:
+    process = start(*words)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert f"{function}() ({buggy}:{line_of(f'def {function}') - 1})" in err  # a function begins at its decorator
+    assert said in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -212,7 +228,7 @@ def test_what_is_printed_stands_before_the_error_that_follows_it(start: Start, t
     _, err = start("call", "-v", "server.py", "t").communicate(timeout=30)
     assert err.index("| looking") < err.index("| ZeroDivisionError")
     _, err = start("call", "server.py", "t").communicate(timeout=30)
-    assert err.splitlines()[-1] == "  | ZeroDivisionError: division by zero"
+    assert err.splitlines()[-1] == "  |   return 1 / 0"
 
 
 OLDER = 'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    x\nKeyError: 1\n'

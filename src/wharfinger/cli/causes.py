@@ -22,8 +22,6 @@ _GROUP = re.compile(r"^ *[|+] ?")
 """What stands before the lines of an exception group."""
 _HEAD = re.compile(r" *(?:Exception Group )?Traceback \(most recent call last\):$")
 _FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?$')
-_NOTE = re.compile(r'^File "(.+)"(?=, line \d+, in )')
-"""A note on an exception that names the function it belongs to."""
 _LOGGED = re.compile(r"\d\d:\d\d:\d\d [a-z]+ ")
 _OTHER = re.compile(r"wharfinger: |\S+:\d+: \w*Warning: ")
 """What may follow an exception at once and is no part of it."""
@@ -97,7 +95,11 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
     after = lines[place + 1 :]
     end = next((at for at, line in enumerate(after) if _LOGGED.match(line)), len(after))
     traced = [line for part in _tracebacks(after[:end])[:1] for line in part]
-    return traced or [_LOGGED.sub("", lines[place])]
+    if not traced:
+        return [_LOGGED.sub("", lines[place])]
+    news = [line for line in traced if not (said := line.partition(": ")[2]) or said not in message]
+    # Without a line of the author's own, the message says all: what a function returned has no traceback.
+    return news if any(line.startswith('File "') for line in news) else []
 
 
 def located(message: str, lines: Iterable[str]) -> str:
@@ -146,7 +148,7 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
             if frames and not frames[-1].code:
                 frames[-1] = frames[-1]._replace(code=line.strip())
         elif line.strip() and "-----" not in line and len(raised) < LINES:
-            raised.append(_NOTE.sub(lambda found: f'File "{short(found[1])}"', line.strip()))
+            raised.append(line.strip())
         elif raised and not line.strip():
             finish()
     finish()
