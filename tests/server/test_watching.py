@@ -271,6 +271,27 @@ async def test_the_number_of_listens_and_of_watched_resources_has_a_bound() -> N
 
 
 @looped
+async def test_all_together_watch_no_more_than_the_total_and_everybody_an_equal_part() -> None:
+    server = notes(limits=Limits(watched_total=3))
+    await server.start()
+    async with Wire(server, "2025-11-25") as newcomer:
+        async with Wire(server, "2025-11-25") as greedy:
+            answers = await greedy.watch("note://a", "note://b", "page://1", "page://2")
+            assert ["error" in answer for answer in answers] == [False, False, False, True]
+            assert answers[3]["error"]["code"] == -32603
+            first, second = await newcomer.watch("note://a", "note://b")
+            assert "result" in first
+            assert second["error"]["message"].startswith("Too many resources are watched")
+        assert "result" in (await newcomer.watch("note://b"))[0]
+    async with Wire(server) as listener:
+        wanted = {"notifications": {"resourceSubscriptions": ["note://a", "note://b", "page://1", "page://2"]}}
+        assert (await listener.ask("subscriptions/listen", wanted))["error"]["code"] == -32603
+        await listener.watch("note://a", "note://b", "page://1")
+    assert server.watching.shares.total == len(server.watching.shares) == 0
+    await server.close()
+
+
+@looped
 async def test_a_listen_that_cannot_be_acknowledged_is_refused() -> None:
     """The first message of a subscription is its acknowledgement: without it the others would be no subscription's."""
     server = notes()

@@ -26,6 +26,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Open `subscriptions/listen` requests of one connection."""
     watched: int = 10_000
     """URIs that one connection or one listen request may watch."""
+    watched_total: int = 1_000_000
+    """URIs that all of them together may watch; beyond it only callers with less than an equal part get more."""
     backlog: int = 1024 * 1024
     """Unsent bytes of one stream above which notifications are dropped; answers never are."""
     unread: int = 64 * 1024 * 1024

@@ -14,6 +14,7 @@ from wharfinger.protocol import subscriptions
 from wharfinger.protocol.exchange import Channel, Request, notify
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode_notification
+from wharfinger.server.functions import share_of
 from wharfinger.server.resource_features import check_uri
 from wharfinger.server.watching import ListenWatcher, SessionWatcher, Watching
 
@@ -39,6 +40,7 @@ class Listening:
 
         Raises:
             ResourceNotFound: missing or forbidden: a watch would be an oracle for changes (security: U02).
+            Overloaded: too many URIs are watched by all together, and this caller has an equal part of them.
         """
         uri, watcher = request.params.uri, self._session_watcher(request)
         check_uri(uri)
@@ -46,9 +48,15 @@ class Listening:
             raise ResourceNotFound(uri)
         if self._watching.count(watcher) >= self._server.limits.watched:
             raise InvalidParams(f"A session may watch {self._server.limits.watched} resources: unsubscribe from some.")
+        owner = share_of(request)
+        self._check_total(owner, 1)
         self._end_with(watcher)
-        self._watching.watch(watcher, uri)
+        self._watching.watch(watcher, uri, owner)
         return t.EmptyResult()
+
+    def _check_total(self, owner: str, wanted: int) -> None:
+        if not self._watching.shares.has_room(owner, self._server.limits.watched_total, wanted):
+            raise Overloaded("Too many resources are watched: unsubscribe from some, or try again later.")
 
     async def unsubscribe(self, request: Request) -> t.EmptyResult:
         """The handler of `resources/unsubscribe` (handshake era)."""
@@ -79,6 +87,7 @@ class Listening:
 
         Raises:
             InvalidParams: too many URIs, or too many open listens on this stream.
+            Overloaded: too many URIs are watched by all together, and this caller has an equal part of them.
         """
         wanted: t.SubscriptionFilter = request.params.notifications
         uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
@@ -88,6 +97,8 @@ class Listening:
         request.raw_params = Raw(b"{}")
         if len(uris) + len(ids) > self._server.limits.watched:
             raise InvalidParams(f"One listen may watch {self._server.limits.watched} resources: split it.")
+        owner = share_of(request)
+        self._check_total(owner, len(uris))
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         open_here = self.open.setdefault(request.channel, set())
         if len(open_here) >= self._server.limits.listens:
@@ -98,10 +109,11 @@ class Listening:
             lists = [name for name in subscriptions.lists_of(wanted) if name in self._listed()]
             honoured = [uri for uri in uris if await self._may_watch(request, uri)]
             del uris
+            self._check_total(owner, len(honoured))  # others may have come meanwhile
             for name in lists:
                 self._watching.watch_list(watcher, name)
             for uri in honoured:
-                self._watching.watch(watcher, uri)
+                self._watching.watch(watcher, uri, owner)
             tasks = self._server.tasks
             ids = await tasks.watch(request, watcher, ids) if ids and tasks is not None else []
             granted = t.SubscriptionsAcknowledgedNotificationParams(

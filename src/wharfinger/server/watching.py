@@ -16,6 +16,7 @@ from wharfinger.protocol import subscriptions
 from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode
+from wharfinger.protocol.shares import Shares
 
 __all__ = ["ListenWatcher", "Onlooker", "SessionWatcher", "Watching", "follow", "quietly"]
 
@@ -109,6 +110,10 @@ class Watching:
         self._by_uri: dict[str, dict[Watcher, None]] = {}
         self._by_list: dict[str, dict[Watcher, None]] = {name: {} for name in subscriptions.LISTS}
         self._by_watcher: dict[Watcher, set[str]] = {}
+        self._owners: dict[Watcher, str] = {}
+        """Whose share the URIs of each watcher count for."""
+        self.shares = Shares()
+        """How many URIs each owner's watchers watch."""
         self._departures = 0
         """Watchers that have gone from anything."""
         self._phases: dict[Change, Phase] = {}
@@ -130,10 +135,12 @@ class Watching:
 
     # -- who watches
 
-    def watch(self, watcher: Watcher, uri: str) -> None:
-        """Add a watcher of a URI; nothing changes where it is one already."""
+    def watch(self, watcher: Watcher, uri: str, owner: str = "") -> None:
+        """Add a watcher of a URI, unless it is one already; it counts for the owner of the watcher's first URI."""
         watchers = self._by_uri.setdefault(uri, {})
         first = not watchers
+        if watcher not in watchers:
+            self.shares.add(self._owners.setdefault(watcher, owner))
         watchers[watcher] = None
         self._by_watcher.setdefault(watcher, set()).add(uri)
         if first:
@@ -147,6 +154,7 @@ class Watching:
         del watchers[watcher]
         self._departures += 1
         self._by_watcher[watcher].discard(uri)
+        self.shares.add(self._owners[watcher], -1)
         if not watchers:
             del self._by_uri[uri]
             quietly(self._detach, uri)
@@ -164,6 +172,7 @@ class Watching:
         for uri in tuple(self._by_watcher.get(watcher, ())):
             self.unwatch(watcher, uri)
         self._by_watcher.pop(watcher, None)
+        self._owners.pop(watcher, None)
         for name, watchers in self._by_list.items():
             if watcher in watchers:
                 del watchers[watcher]
