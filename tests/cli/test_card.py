@@ -174,6 +174,23 @@ def test_the_page_lists_what_is_published_with_the_command_that_reads_it(url: st
         (charts / "new.txt").unlink()
 
 
+def test_changes_are_still_sent_after_the_page_was_opened(url: str, charts: Path) -> None:
+    note = charts / "opened.md"
+    note.write_text("fog")
+    get(url.removesuffix("/mcp") + "/")
+
+    async def work() -> None:
+        async with Client(url) as client, client.watch("file:///charts/opened.md") as changes:
+            note.write_text("clear")
+            change = await asyncio.wait_for(anext(changes), 20)
+            assert change.uri == "file:///charts/opened.md"
+
+    try:
+        asyncio.run(work())
+    finally:
+        note.unlink()
+
+
 MANY = """\
 from wharfinger import Server
 

@@ -63,7 +63,7 @@ class Harbour:
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
         return t.ServerCapabilities(resources=t.ResourcesCapability(subscribe=True))
 
-    async def start(self) -> None:
+    async def start(self, holder: object = None) -> None:
         if self.fail_start:
             raise RuntimeError("secret reason")
         self.starts += 1
@@ -73,7 +73,7 @@ class Harbour:
             if not end.done():
                 end.set_result(None)
 
-    async def close(self) -> None:
+    async def close(self, holder: object = None) -> None:
         self.closes += 1
 
     async def read(self, request: Request) -> Any:

@@ -72,7 +72,7 @@ def test_tls_is_served_with_the_certificate_that_is_given(certificate: Path) -> 
 
 def test_a_service_that_cannot_start_is_told_at_once() -> None:
     class Wreck(Harbour):
-        async def start(self) -> None:
+        async def start(self, holder: object = None) -> None:
             raise LookupError("no database")
 
     with pytest.raises(LookupError, match="no database"):

@@ -1,4 +1,4 @@
-"""A link to a service of this process: real bytes, no pipe, and a life that ends with its last link."""
+"""A link to a service of this process: real bytes, no pipe, which holds the service while it is open."""
 
 from __future__ import annotations
 
@@ -77,6 +77,47 @@ def test_service_lives_as_long_as_its_links() -> None:
         assert life == ["start", "end"]
 
     run(test())
+
+
+def test_a_server_that_runs_already_outlives_its_last_link() -> None:
+    life: list[str] = []
+
+    async def main() -> None:
+        here = server(life)
+        await here.start()  # as HTTP or stdio does
+        link = MemoryLink(here, LIMITS)
+        await link.open()
+        await link.close()
+        assert life == ["start"]
+        await here.close()
+        assert life == ["start", "end"]
+
+    run(main())
+
+
+def test_a_link_given_up_while_the_server_starts_does_not_hold_it() -> None:
+    life: list[str] = []
+    begun = asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        life.append("start")
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            life.append("end")
+
+    async def main() -> None:
+        opening = asyncio.create_task(MemoryLink(Server("here", lifespan=lifespan), LIMITS).open())
+        await begun.wait()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert life == ["start", "end"]
+
+    run(main())
 
 
 def test_large_content_passes() -> None:

@@ -67,16 +67,16 @@ class Service(Protocol):
         """What is declared to a caller of this revision."""
         ...
 
-    async def start(self) -> None:
-        """Enter the lifespan; does nothing the second time."""
+    async def start(self, holder: object = None) -> None:
+        """Enter the lifespan; does nothing the second time. It stays open until it is closed for every holder."""
         ...
 
     def drain(self) -> None:
         """End every long request with its final result; nothing new is to come."""
         ...
 
-    async def close(self) -> None:
-        """Leave the lifespan; does nothing the second time."""
+    async def close(self, holder: object = None) -> None:
+        """Leave the lifespan, unless another holder still needs it; does nothing the second time."""
         ...
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from wharfinger.errors import ConnectionLost
 from wharfinger.protocol.interfaces import Service
@@ -14,12 +13,12 @@ from wharfinger.transports.stream_link import StreamLink
 
 __all__ = ["MemoryLink"]
 
-_joined: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-"""How many links each service has: its lifespan ends with the last one."""
-
 
 class MemoryLink(StreamLink):
-    """A `Link` to a service of this process; starts it if it is not running, and ends it with its last link."""
+    """A `Link` to a service of this process; starts it if it is not running, and holds it until the link is closed.
+
+    It ends the service only if nothing else holds it: a server that also answers over HTTP goes on.
+    """
 
     transport = "memory"
 
@@ -31,11 +30,10 @@ class MemoryLink(StreamLink):
 
     async def open(self) -> None:
         """Start the service and join it."""
-        _joined[self._service] = _joined.get(self._service, 0) + 1
         try:
-            await self._service.start()
-        except BaseException:
-            self._part()
+            await self._service.start(self)
+        except asyncio.CancelledError:
+            await self._service.close(self)
             raise
         self._server = server = StreamServer(self._service)
         server.connection_made(_ToClient(self, server))
@@ -54,15 +52,7 @@ class MemoryLink(StreamLink):
             return
         self._server.connection_lost(None)
         await asyncio.wait((self._server.ended,), timeout=self._service.limits.drain)
-        if self._part():
-            await self._service.close()
-
-    def _part(self) -> bool:
-        """One link less; True where it was the last one."""
-        left = _joined.pop(self._service) - 1
-        if left:
-            _joined[self._service] = left
-        return not left
+        await self._service.close(self)
 
 
 class _ToClient(asyncio.WriteTransport):
