@@ -186,6 +186,7 @@ def test_a_file_that_does_not_start_says_where(
     first, *rest = err.splitlines()
     assert first.startswith(f"wharfinger: server.py, {place}: ")
     assert raised in first
+    assert err.count(raised) == 1
     assert f'| File "server.py", {place}' in "\n".join(rest)
     assert "Traceback" not in err
 
@@ -229,6 +230,13 @@ def test_what_is_printed_stands_before_the_error_that_follows_it(start: Start, t
     assert err.index("| looking") < err.index("| ZeroDivisionError")
     _, err = start("call", "server.py", "t").communicate(timeout=30)
     assert err.splitlines()[-1] == "  |   return 1 / 0"
+
+
+def test_a_line_of_code_stays_though_the_message_has_a_part_of_it() -> None:
+    lines = (
+        'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    g({"a": 1})\nKeyError: 1'.splitlines()
+    )
+    assert cause_in(lines, "a.py, line 1: KeyError: 1}) 1") == ['File "/a.py", line 1, in f', '  g({"a": 1})']
 
 
 OLDER = 'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    x\nKeyError: 1\n'

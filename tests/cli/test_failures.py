@@ -32,7 +32,7 @@ from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, R
         (
             ValueError("odd"),
             1,
-            "wharfinger: unexpected ValueError: odd (run again with -v for the traceback)",
+            "wharfinger: unexpected ValueError: odd (-v shows the traceback)",
         ),
         (
             ConnectionFailed(

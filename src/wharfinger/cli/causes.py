@@ -88,7 +88,7 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
     lines = list(lines)
     reference = _REFERENCE.search(message)
     if reference is None:
-        return [line for part in _tracebacks(lines)[-1:] for line in part]
+        return _unsaid([line for part in _tracebacks(lines)[-1:] for line in part], message)
     place = next((at for at in reversed(range(len(lines))) if reference[1] in lines[at]), None)
     if place is None:
         return []
@@ -97,9 +97,16 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
     traced = [line for part in _tracebacks(after[:end])[:1] for line in part]
     if not traced:
         return [_LOGGED.sub("", lines[place])]
-    news = [line for line in traced if not (said := line.partition(": ")[2]) or said not in message]
+    news = _unsaid(traced, message)
     # Without a line of the author's own, the message says all: what a function returned has no traceback.
     return news if any(line.startswith('File "') for line in news) else []
+
+
+def _unsaid(lines: Sequence[str], message: str) -> list[str]:
+    """Leave out the exceptions whose text the message already has; lines of code, which are indented, all stay."""
+    return [
+        line for line in lines if line.startswith(" ") or not (said := line.partition(": ")[2]) or said not in message
+    ]
 
 
 def located(message: str, lines: Iterable[str]) -> str:

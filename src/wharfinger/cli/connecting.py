@@ -115,7 +115,7 @@ def own_failure(target: Target, said: Stderr, exit_code: int = 1) -> Failed | No
     if not target.ours or not lines:
         return None
     failed = Failed(lines[-1], exit_code)
-    for line in [] if said.show else cause_in(said.lines, ""):
+    for line in [] if said.show else cause_in(said.lines, lines[-1]):
         failed.add_note(line)
     return failed
 

@@ -93,7 +93,7 @@ def describe(error: BaseException) -> tuple[str, int]:
 
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     place = place_of(error)
-    return f"{f'{place}: ' if place else 'unexpected '}{text} (run again with -v for the traceback)", 1
+    return f"{f'{place}: ' if place else 'unexpected '}{text} (-v shows the traceback)", 1
 
 
 def usage_line(error: click.UsageError) -> str:
