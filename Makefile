@@ -104,12 +104,12 @@ $(MADE):
 
 $(RUNS): $(MADE) $(PROJECT)
 	@echo 'Installing Wharfinger and what it needs into $(VENV), once: about a minute'
-	@$(PIP) --editable '.[fast,schema,pretty,skills]'
+	@$(PIP) --editable '.[fast,schema,pretty,skills,git]'
 	@touch $@
 
 $(TESTS): $(RUNS)
 	@echo 'Installing what the tests need into $(VENV), once: a minute or two'
-	@$(PIP) --editable '.[git,sql,objects,tables,system,screen]' $(TEST_TOOLS)
+	@$(PIP) --editable '.[sql,objects,tables,system,screen]' $(TEST_TOOLS)
 	@touch $@
 
 $(CHECKS): $(TESTS)

@@ -101,3 +101,16 @@ def test_public_names_are_there_and_nothing_else() -> None:
         assert getattr(wharfinger, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         wharfinger.Nothing
+
+
+def test_make_serve_installs_every_extra_that_the_readme_uses() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    installed = re.search(r"^\$\(RUNS\):.*?\.\[([a-z,]+)\]", makefile, re.MULTILINE | re.DOTALL)
+    said = re.search(r"`make serve`\ninstalls ([^,]*(?:, [^,]*)*?), which is enough for this page", readme)
+    assert installed is not None
+    assert said is not None
+    assert sorted(installed[1].split(",")) == sorted(re.findall(r"`(\w+)`", said[1]))
+    served = re.findall(r"^\$ .*wharfinger serve (.*)$", readme, re.MULTILINE)
+    assert any(" git:" in words for words in served)
+    assert "git" in installed[1].split(",")
