@@ -116,6 +116,12 @@ def test_values_are_completed_one_a_line(say: Say, url: str) -> None:
     assert say("complete", url, "briefing")[0] == 2
 
 
+def test_a_variable_that_a_template_does_not_have_is_reported(say: Say, url: str) -> None:
+    code, out, err = say("complete", url, "log://{vessel}/{day}", "ship")
+    assert (code, out) == (2, "")
+    assert "log://{vessel}/{day} has no variable 'ship': it has vessel, day." in err
+
+
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_inspect_tells_a_program_everything(say: Say, url: str, revision: str) -> None:
     found = json.loads(say("inspect", "--json", "--revision", revision, url)[1])

@@ -174,6 +174,17 @@ def test_the_page_lists_what_is_published_with_the_command_that_reads_it(url: st
         (charts / "new.txt").unlink()
 
 
+def test_the_page_completes_a_template_with_a_command_that_works(url: str) -> None:
+    from html import unescape
+
+    text = unescape(get(url.removesuffix("/mcp") + "/"))
+    command = re.search(r"<code>([^<]* complete [^<]*)</code>", text)
+    assert command is not None
+    done = subprocess.run(command[1], shell=True, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "notes.md" in done.stdout.split()
+
+
 def test_changes_are_still_sent_after_the_page_was_opened(url: str, charts: Path) -> None:
     note = charts / "opened.md"
     note.write_text("fog")

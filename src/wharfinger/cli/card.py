@@ -160,6 +160,8 @@ def listed(card: Card, items: Items) -> str:
     """Write the lists of the page."""
     from html import escape
 
+    from wharfinger.cli.words import variables_of
+
     def shown(text: str) -> str:
         return escape(printable(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"))
 
@@ -176,7 +178,7 @@ def listed(card: Card, items: Items) -> str:
             facts = ", ".join(shown(fact) for fact in (item.kind, item.size) if fact)
             command = shell((*card.program, verb, *client, card.address.mcp, item.uri))
             if verb == "complete":
-                command += " VARIABLE"
+                command += f" {shell(variables_of(item.uri)[:1])}"
             parts.append(
                 f"<details><summary>{shown(item.title)} <small>{facts}</small></summary>"
                 f"<code>{escape(printable(item.uri))}</code><code>{escape(printable(command))}</code></details>"

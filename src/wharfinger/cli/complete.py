@@ -46,6 +46,11 @@ def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opt
     context = texts(ctx, tuple(rest[1:]))
     from wharfinger.cli.connecting import connecting, with_client
     from wharfinger.cli.near import suggesting
+    from wharfinger.cli.words import variables_of
+
+    variables = variables_of(reference)
+    if variables and argument not in variables:
+        raise click.UsageError(f"{reference} has no variable {argument!r}: it has {', '.join(variables)}.", ctx)
 
     async def work(client: Client) -> Completion:
         async with suggesting(

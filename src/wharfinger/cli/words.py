@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["columns", "count", "duration", "printable", "size", "slug"]
+__all__ = ["columns", "count", "duration", "printable", "size", "slug", "variables_of"]
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -72,3 +72,13 @@ def columns(rows: list[tuple[str, ...]]) -> list[str]:
     return [
         "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows
     ]
+
+
+def variables_of(template: str) -> tuple[str, ...]:
+    """Name the variables of a URI template; empty if the text is none."""
+    from wharfinger.protocol.uri_template import InvalidTemplate, UriTemplate
+
+    try:
+        return UriTemplate(template).variables
+    except InvalidTemplate:
+        return ()
