@@ -238,6 +238,18 @@ def test_other_http_methods_are_not_allowed(quay: Quay, verb: str) -> None:
         assert not [name for name in headers if name.startswith("access-control")]
 
 
+@pytest.mark.parametrize("path", ["/", "/healthz"])
+def test_a_page_answers_head_with_the_head_of_get_and_no_body(wire: Wire, path: str) -> None:
+    """RFC 9110 §9.3.2; the request that follows on the connection shows that no body was sent."""
+    wire.request("HEAD", path)
+    status, headers = wire.head()
+    page = wire.ask("GET", path)
+    assert status == page.status == 200
+    assert headers["content-length"] == str(len(page.body))
+    refused = wire.ask("PUT", path)
+    assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
 def test_this_era_has_post_only(wire: Wire, verb: str) -> None:
     reply = wire.ask(verb, mcp_protocol_version=STATELESS)

@@ -72,6 +72,9 @@ _PREFLIGHT = (
 _ALLOW = ((b"allow", b"POST, GET, DELETE"),)
 _POST_ONLY = ((b"allow", b"POST"),)
 _GET_ONLY = ((b"allow", b"GET"),)
+_GET_OR_HEAD = ((b"allow", b"GET, HEAD"),)
+_SAFE = ("GET", "HEAD")
+"""Methods of pages (RFC 9110 §9.1 demands both); the HTTP server leaves the body of an answer to HEAD out (§9.3.2)."""
 _NO_CHUNKS = (
     "Send the body with Content-Length. A chunked one may end in trailers, which this ASGI server may mix into the "
     "headers; if it keeps them apart, say so: server.asgi(separates_trailers=True)."
@@ -390,16 +393,16 @@ class HttpApp:
     async def _page(self, scope: Any, headers: Mapping[bytes, bytes], send: Send) -> None:
         path = _path(scope)
         if path == "/healthz":
-            if scope["method"] != "GET":
-                raise Refused(405, "Send GET.", _GET_ONLY)
+            if scope["method"] not in _SAFE:
+                raise Refused(405, "Send GET.", _GET_OR_HEAD)
             await send_body(send, 200, b"ok\n", ((b"content-type", b"text/plain"),))
             return
         if self.verify is not None:
             self.verify(headers)
         if path not in self.pages:
             raise Refused(404, "Nothing is here: the endpoint is /mcp.")
-        if scope["method"] != "GET":
-            raise Refused(405, "Send GET; the endpoint for messages is /mcp.", _GET_ONLY)
+        if scope["method"] not in _SAFE:
+            raise Refused(405, "Send GET; the endpoint for messages is /mcp.", _GET_OR_HEAD)
         await self._send_page(path, send)
 
     async def _send_page(self, path: str, send: Send) -> None:
