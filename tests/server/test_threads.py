@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -303,3 +304,27 @@ async def test_what_has_waited_in_vain_or_was_cancelled_is_forgotten_at_once() -
         assert (pool._waiting, pool._queued) == ({}, {})
         gate.open.set()
         await asyncio.gather(*held)
+
+
+@looped
+async def test_a_call_that_was_cancelled_while_it_waited_never_runs() -> None:
+    """Also when its turn comes before its task has heard of the cancellation."""
+    async with gated(size=1) as (pool, gate):
+        loop = asyncio.get_running_loop()
+        ran: list[str] = []
+
+        def cancel() -> None:
+            gate.open.set()
+            time.sleep(0.1)  # the loop stands still while the thread reports its end, which is then handled first
+            waiting.cancel()
+
+        first = start(pool, "ann", gate)[0]
+        await gate.hold(1)
+        waiting = asyncio.create_task(pool.run("ann", ran.append, "cancelled"))
+        after = asyncio.create_task(pool.run("ann", ran.append, "after"))
+        await asyncio.sleep(0)
+        loop.call_soon(cancel)
+        assert await first == "through"
+        await after
+        assert waiting.cancelled()
+        assert ran == ["after"]

@@ -185,7 +185,8 @@ class Pool:
             self._waiting[job.group] = self._waiting.pop(job.group)
             group[job.owner] = group.pop(job.owner)
             self._dequeue(job)
-            self._start(job)
+            if not job.future.done():  # cancelled, and its task has not heard of it yet
+                self._start(job)
 
     def _find_next(self) -> Job | None:
         """The first that may start. Few groups and members have their share already, so that few are passed over."""
