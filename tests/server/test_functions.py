@@ -19,7 +19,7 @@ from wharfinger.server.app import Server
 from wharfinger.server.completion import Complete
 from wharfinger.server.context import Context
 from wharfinger.server.functions import Callee, is_async, owner_of, share_of
-from wharfinger.server.threads import MEMBER
+from wharfinger.server.threads import MEMBER, Job
 
 
 async def coroutine() -> str:
@@ -224,6 +224,27 @@ def test_sessions_of_one_address_are_members_of_its_share() -> None:
     one.peer = other.peer = "192.0.2.1"
     assert share_of(one) == share_of(other)
     assert owner_of(one) == owner_of(one) != owner_of(other)
+
+
+def group_of(owner: str) -> str:
+    unused: Any = None
+    return Job(owner, str, unused).group
+
+
+def test_callers_over_http_without_an_address_share_one_part() -> None:
+    """As behind a proxy that reaches the ASGI server by a Unix socket."""
+    server = Server("s")
+    one, other = (opened(server, "server/discover") for _ in range(2))
+    one.headers = other.headers = {}
+    assert share_of(one) == share_of(other)
+
+
+@pytest.mark.parametrize("principal", ["ann", "ann\nbob", "ann\n"])
+def test_no_name_puts_a_caller_into_the_share_of_another_one(principal: str) -> None:
+    request = opened(Server("s"), "server/discover", principal=principal)
+    for name in ("sailor", "sail\nor", "\n"):
+        request.caller = msgspec.structs.replace(request.caller, info=t.Implementation(name=name, version="1"))
+        assert group_of(owner_of(request)) == share_of(request) == f"principal {principal}"
 
 
 @looped

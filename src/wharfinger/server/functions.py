@@ -39,9 +39,12 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def share_of(request: Request) -> str:
-    """Whose share a request uses: the principal's, else its address's, else that of its connection."""
+    """Whose share a request uses: the principal's, else its address's, else that of its connection.
+
+    All callers over HTTP without an address are one: each of their calls may have a connection of its own.
+    """
     principal = request.caller.principal
-    if principal or request.peer:
+    if principal or request.peer or request.headers is not None:
         return name_owner(principal, request.peer)
     return f"connection {id(request.session or request.channel)}"
 
@@ -56,7 +59,10 @@ def owner_of(request: Request) -> str:
     if share.startswith("connection"):
         return share
     client = request.caller.info
-    member = f"session {id(request.session)}" if request.session is not None else client.name[:64] if client else ""
+    if request.session is not None:
+        member = f"session {id(request.session)}"
+    else:
+        member = client.name[:64].replace(MEMBER, " ") if client else ""
     return f"{share}{MEMBER}{member}"
 
 

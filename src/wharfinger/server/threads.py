@@ -15,8 +15,8 @@ from wharfinger.errors import Overloaded
 __all__ = ["MEMBER", "Pool"]
 
 MEMBER = "\n"
-"""In the name of an owner: before it stands the group whose share it uses, a principal or an address; after it a member
-of that group, such as one session."""
+"""In the name of an owner: what stands before the last one is the group whose share it uses, a principal or an address;
+what stands after it is a member of that group, such as one session."""
 T = TypeVar("T")
 
 
@@ -27,7 +27,7 @@ class Job:
 
     def __init__(self, owner: str, call: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self.owner = owner
-        self.group = owner.partition(MEMBER)[0]
+        self.group = owner.rpartition(MEMBER)[0] or owner
         self.call = call
         self.context = contextvars.copy_context()
         self.future = future
