@@ -251,7 +251,7 @@ def test_a_flood_of_refused_connections_is_cut() -> None:
         server = find_server(quay)
         with quay.wire() as wire, contextlib.suppress(ConnectionResetError):
             assert wire.reply().status == 503
-        assert quay.call(lambda: len(server.server_state.connections)) <= 1 + 128
+        assert quay.call(lambda: len(server.server_state.connections)) <= 1 + 32
         quay.open_gates()
         assert busy.reply().status == 200
         busy.close()
@@ -267,6 +267,24 @@ def test_there_are_no_more_connections_than_descriptors() -> None:
                 assert most_sockets() == most
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_refused_connections_leave_descriptors_to_others() -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        server = Http("run", FIXTURE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with server, contextlib.ExitStack() as stack:
+        for _ in range(400):
+            wire = stack.enter_context(server.wire(10))
+            with contextlib.suppress(ConnectionError):  # cut
+                wire.write(b"POST /mcp HTTP/1.1\r\n")
+        assert server.descriptors() < 256 - 32
+        with wire_from(server.port) as other:
+            assert other.call("tools/list").status == 200
 
 
 def test_what_is_kept_of_whoever_has_most_gives_way() -> None:

@@ -25,8 +25,8 @@ __all__ = ["PIPELINED", "Connection"]
 
 log = logging.getLogger("wharfinger.transports.http")
 
-_REFUSED = 128
-"""Connections beyond the limit that are told so at a time; more are cut without a word."""
+_REFUSED = 32
+"""Connections beyond the limit that get an answer at a time; more are cut. They use descriptors that files need too."""
 _LINGER = 2.0
 """Seconds in which what a refused client still sends is thrown away: a reset could destroy its unread answer."""
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
