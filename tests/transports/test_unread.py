@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.security.places import FIXTURE, MIB, Http, Process, call, notice, start_call, stateless, within
-from tests.transports.http_support import BIG, Harbour, Quay, find_app
+from tests.security.places import FIXTURE, MIB, Http, Process, call, message, notice, start_call, stateless, within
+from tests.transports.http_support import BIG, INITIALIZE, Harbour, Quay, find_app
 from tests.transports.test_http_shares import wire_from
 from wharfinger.protocol.limits import Limits
 
@@ -64,6 +64,29 @@ def test_answers_that_nobody_reads_in_sessions_and_streams_are_bounded_too() -> 
             results.append("result" in reply.events[-1])
             reader.close()
         assert 1 <= sum(results) < 6
+        assert within(10, lambda: not quay.call(lambda: calls.unread.total))
+
+
+@pytest.mark.parametrize("kind", ["array", "stream"])
+def test_the_small_answers_of_a_batch_are_bounded_together(kind: str) -> None:
+    """A batch is one answer, however small its parts are."""
+    parts = [f"test://{number}" + "x" * 100_000 for number in range(20)]
+    with Quay(Harbour(Limits(unread_total=2 * MIB))) as quay, quay.wire() as wire:
+        calls = find_app(quay).calls
+        session = wire.in_session("", "initialize", INITIALIZE | {"protocolVersion": "2025-03-26"}).headers[
+            "mcp-session-id"
+        ]
+        first = ["test://progress"] if kind == "stream" else []
+        wire.post(
+            [message(number, "resources/read", {"uri": uri}) for number, uri in enumerate([*first, *parts])],
+            mcp_session_id=session,
+        )
+        reply = wire.reply()
+        answers = [event for event in reply.events if "id" in event] if first else reply.json
+        assert len(answers) == len(first) + 20
+        refused = [answer["error"]["message"] for answer in answers if "error" in answer]
+        assert 9 <= len(refused) <= 11
+        assert all("try again later" in message for message in refused)
         assert within(10, lambda: not quay.call(lambda: calls.unread.total))
 
 

@@ -34,8 +34,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Unsent bytes of one stream from which requests are refused, also those being served; at twice as many in refusals
     and other small messages the connection is ended."""
     unread_total: int = 256 * 1024 * 1024
-    """Unsent bytes of all connections of a server, of answers of 256 KiB and more. Where it is reached, large answers
-    are refused to who has an equal part; one alone may be larger."""
+    """Unsent bytes of all connections of a server, in answers and batches of 256 KiB and more. Once it is reached, an
+    owner who has an equal part gets no more large answers; one alone may be larger."""
     content: int = 256 * 1024 * 1024
     """Bytes of one content that a handler streams or names by its path."""
     handler_time: float = 300.0

@@ -193,7 +193,7 @@ class HttpSessions:
             if handler is None:
                 raise no_such_method(request)
             data = peer.respond(request, await handler(request))
-            if data is not None and len(data) > LARGE:
+            if data is not None and (len(data) > LARGE or post.batch is not None):  # small ones join to a large one
                 data, status = self._check_unread(post, request, data)
             served = status == 200
         except asyncio.CancelledError as error:
