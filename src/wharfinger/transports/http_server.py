@@ -46,13 +46,13 @@ from wharfinger.transports.http_sessions import HttpSessions, answer_for, stoppe
 from wharfinger.transports.http_sse import MESSAGES, SSE, SseSessions
 from wharfinger.transports.http_streams import (
     JSON_TYPE,
-    LARGE,
     Receive,
     Send,
     send_body,
     send_empty,
     send_json,
 )
+from wharfinger.transports.stream import LARGE
 
 __all__ = ["HttpApp", "HttpOptions", "Page"]
 

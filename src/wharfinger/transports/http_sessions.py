@@ -36,7 +36,8 @@ from wharfinger.transports.asking import take_notice
 from wharfinger.transports.http_calls import Call, Calls
 from wharfinger.transports.http_posts import HttpSession, Post, Sealed
 from wharfinger.transports.http_replay import Rings
-from wharfinger.transports.http_streams import LARGE, EventStream, Receive, Send, send_empty, send_json
+from wharfinger.transports.http_streams import EventStream, Receive, Send, send_empty, send_json
+from wharfinger.transports.stream import LARGE
 
 log = logging.getLogger("wharfinger.transports.http")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from wharfinger.protocol.exchange import Pieces
 from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
+from wharfinger.transports.stream import LARGE
 
 __all__ = [
     "JSON_TYPE",
-    "LARGE",
     "STOPS",
     "STREAM_HEADERS",
     "ClientGone",
@@ -39,9 +39,6 @@ STOPS = "wharfinger.stops"
 _JOINED = 64 * 1024
 SLICE = 200
 """Streams that are written in one turn of the loop: some 3 ms."""
-LARGE = 256 * 1024
-"""Bytes from which an answer is sent in parts of this size, as fast as its reader takes them."""
-_HINTS = (b"/updated", b"list_changed")
 
 
 def cut(message: bytes) -> Pieces:

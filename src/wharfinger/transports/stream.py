@@ -30,7 +30,7 @@ from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Ref
 from wharfinger.protocol.shares import Shares
 from wharfinger.transports.asking import Questions, report, take_notice
 
-__all__ = ["UNREAD_TOTAL", "StreamServer"]
+__all__ = ["LARGE", "UNREAD_TOTAL", "StreamServer"]
 
 log = logging.getLogger("wharfinger.transports.stream")
 
