@@ -8,7 +8,7 @@
     │   ├── InvalidParams                  -32602  200
     │   │   └── InvalidArgument            -32602  200   raised by authors
     │   ├── InternalError                  -32603  200
-    │   │   ├── HandlerFailed              -32603  200   a fault of the author's code: of a tool told with `isError`
+    │   │   ├── HandlerFailed              -32603  200   a fault of the author's code; a result with `isError` for tools
     │   │   └── Overloaded                 -32603  503
     │   ├── HeaderMismatch                 -32020  400
     │   ├── MissingClientCapability        -32021  400
@@ -173,7 +173,7 @@ class InternalError(ProtocolError):
 
 
 class HandlerFailed(InternalError):
-    """A handler raised what it did not mean to tell, or took too long.
+    """A handler raised an exception that it did not mean to show, or took too long.
 
     A tool's caller gets a result with `isError` instead of the error, since a model can do something about it.
     """

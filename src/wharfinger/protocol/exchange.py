@@ -157,7 +157,7 @@ def open_request(message: Message, session: Session | None, principal: str = "")
     method: str = message.method  # type: ignore[assignment]  # peers route on it before they come here
     raw = _EMPTY if message.params is UNSET else message.params
     row = METHODS.get(method)
-    if row is not None and row.notification:  # with an id it is a request, and there is none of that name
+    if row is not None and row.notification:  # with an id it is a request, and no request has that name
         row = None
     try:
         params = (_UNKNOWN_METHOD if row is None else row).decode_params(raw)

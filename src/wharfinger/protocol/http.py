@@ -74,20 +74,19 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     body_rate: int = 64 * 1024
     """Bytes a second at which a slow body earns more time."""
     unfinished: int = 64 * 1024 * 1024
-    """All bodies together that have not arrived completely; where it is reached, refused is who has an equal part."""
+    """Bytes of all bodies that have not arrived completely; beyond it, owners with an equal part are refused."""
     connections: int = 10_000
     sessions: int = 10_000
-    """Sessions of the handshake era; beyond it whoever has most loses the one idle longest."""
+    """Sessions of the handshake era; beyond it, the owner of most sessions loses the one idle longest."""
     session_time: float = 1800.0
     """A session without any request, answer or open stream for so long ends."""
     session_requests: int = 16_384
-    """Requests that are served in all sessions together, also those whose connection has gone; where it is reached,
-    refused is who has an equal part."""
+    """Requests that are served in all sessions together, also those whose connection has gone; beyond it, owners with
+    an equal part are refused."""
     streams: int = 10_000
-    """Open listen, GET and HTTP+SSE streams, all clients together; where it is reached, refused is who has an equal
-    part."""
+    """Open listen, GET and HTTP+SSE streams, all clients together; beyond it, owners with an equal part are refused."""
     streams_per_client: int = 1024
-    """The same for one principal, or for one address (IPv6: one /64) where the caller is anonymous."""
+    """The same for one principal, or for one address (IPv6: one /64) of anonymous callers."""
     replay_events: int = 256
     """Events of one session that are kept for a client that was cut off."""
     replay_size: int = 1024 * 1024

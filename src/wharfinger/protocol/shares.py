@@ -1,4 +1,4 @@
-"""Who holds how much of something bounded, so that a table which one caller has filled has room for another."""
+"""Count how much each owner holds of a bounded table, so that one who fills it leaves room for others."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _COMPARED = 64
 
 
 def name_owner(principal: str, address: str) -> str:
-    """Whose share a caller uses: the principal's, or that of an address where the caller is anonymous.
+    """Return the owner whose share a caller uses: the principal, or the address of an anonymous caller.
 
-    A name of one kind is never equal to one of the other.
+    A principal is never equal to an address.
     """
     return f"principal {principal}" if principal else name_network(address)
 
 
 @lru_cache(4096)
 def name_network(address: str) -> str:
-    """Whose share an anonymous caller uses.
+    """Return the owner whose share an anonymous caller uses.
 
-    An IPv6 address counts as its /64, which is the least that one customer has (RFC 6177).
+    An IPv6 address counts as its /64, the least that one customer has (RFC 6177).
     """
     try:
         parsed = ip_address(address)
@@ -58,7 +58,7 @@ class Shares:
         return len(self._held)
 
     def add(self, owner: str, amount: int = 1) -> None:
-        """Count more for `owner`, or less where `amount` is negative."""
+        """Count more for `owner`, or less if `amount` is negative."""
         before = self._held.get(owner, 0)
         after = before + amount
         self.total += amount
@@ -76,10 +76,10 @@ class Shares:
                 self._by_size.setdefault(new, {})[owner] = None
 
     def has_room(self, owner: str, limit: int, amount: int = 1) -> bool:
-        """Whether `owner` may have so much more of what is bounded by `limit`.
+        """Return whether `owner` may have `amount` more of what `limit` bounds.
 
-        Where it is full, whoever has less than an equal part still gets some: all together may then exceed the limit,
-        by no more than its part for each owner.
+        Once the limit is reached, an owner who has less than an equal part still gets some. The total may then exceed
+        the limit, by at most one equal part per owner.
         """
         if self.total + amount <= limit:
             return True
@@ -87,7 +87,7 @@ class Shares:
         return self[owner] + amount <= limit // owners
 
     def find_largest(self) -> str:
-        """The owner who holds most; among more than 64 of about that size, one of them. There must be one."""
+        """Return the owner who holds most, or one of them if more than 64 hold about as much. There must be one."""
         largest = self._by_size[max(self._by_size)]  # at most 64 sizes
         return max(islice(largest, _COMPARED), key=self._held.__getitem__)
 
@@ -107,13 +107,13 @@ class Crowd(Generic[Member]):
         self.shares.add(owner)
 
     def use(self, owner: str, member: Member) -> None:
-        """This member is now the one of its owner that was used last."""
+        """Make this member the one that its owner used last."""
         members = self._owned[owner]
         del members[member]
         members[member] = None
 
     def discard(self, owner: str, member: Member) -> None:
-        """Remove a member; nothing happens where it is none."""
+        """Remove a member, if it is one."""
         members = self._owned.get(owner, {})
         if member in members:
             del members[member]
@@ -122,14 +122,14 @@ class Crowd(Generic[Member]):
                 del self._owned[owner]
 
     def unused(self, is_old: Callable[[Member], bool]) -> list[Member]:
-        """The members that are old, where what was used later is never older."""
+        """Return the members that are old; of one owner, what was used later must not be older."""
         return [member for members in self._owned.values() for member in takewhile(is_old, members)]
 
     def find_victim(self, owner: str, busy: Callable[[Member], bool]) -> Member | None:
-        """Who is to go, so that `owner` may add a member to a full table; None where nobody has to.
+        """Return the member to remove so that `owner` may add one to a full table; None if there is none to remove.
 
-        It is the idle member used least recently of whoever has most, else the one of `owner` itself. A busy one goes
-        only if its owner has no idle one, and more than `owner` will have.
+        It is the idle member that the largest owner used least recently, else one of `owner` itself. A busy one goes
+        only if the largest owner has no idle one, and more members than `owner` will have.
         """
         shares = self.shares
         if not shares.total:
@@ -142,7 +142,7 @@ class Crowd(Generic[Member]):
                     return member
             if shares[largest] > shares[owner] + 1:
                 return next(iter(members))
-        # Asked for again and again by whoever has filled the table: only a few are looked at each time.
+        # The owner who filled the table may ask again and again: look at only a few members each time.
         for member in list(islice(self._owned.get(owner, ()), _COMPARED)):
             if not busy(member):
                 return member

@@ -51,7 +51,7 @@ class Question:
 
 
 def report(error: Exception) -> ProtocolError:
-    """Log what was raised while a message was taken; what its caller is told refers to the log."""
+    """Log what was raised while a message was taken, and return an error that refers to the log."""
     reference = os.urandom(4).hex()
     log.error("A message could not be taken (reference %s)", reference, exc_info=error)
     return told(error, reference)

@@ -57,7 +57,7 @@ class Call:
         self.owner = name_owner(principal, self.address) if principal else name_network(self.address)
         """Whose share it uses."""
         self.counted = ""
-        """Where it is counted: in flight, or as a stream."""
+        """What it is counted as: "in flight" or "stream"."""
         self.task = asyncio.current_task()
         self.since = calls.now
         self.size = 0
@@ -72,7 +72,7 @@ class Call:
         self.in_session = False
         """Its work belongs to a session: nothing ends it before that."""
         self.unread = 0
-        """Bytes of memory that its answer takes until it is sent, where that is large."""
+        """Bytes of memory that its answer takes until it is sent, if that is large."""
         self.final: bytes | Pieces | None = None
         """The last event of a stream that is ended, and its id."""
         self.final_id = ""
@@ -189,7 +189,7 @@ class Calls:
     # -- large answers
 
     def check_unread(self, call: Call, answer: bytes | Pieces) -> None:
-        """Count a large answer until `end_unread`. Raises Overloaded where too much is unread already."""
+        """Count a large answer until `end_unread`. Raises Overloaded if too much is unread already."""
         if call.over and call.in_session:  # nobody is there to read it
             return
         size = len(answer) if isinstance(answer, bytes) else answer.memory

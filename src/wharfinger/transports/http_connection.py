@@ -99,7 +99,7 @@ class Connection(HttpToolsProtocol):
                 transport.abort()
 
     def _find_room(self) -> bool:
-        """Become one of the connections, in place of one of whoever has most where there are too many."""
+        """Become one of the connections; if there are too many, in place of one of the largest owner's."""
         clock = self.clock
         if clock.crowd.shares.total >= clock.most_connections:
             victim = clock.crowd.find_victim(self.owner, lambda connection: connection.busy)

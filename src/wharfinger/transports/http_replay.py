@@ -17,7 +17,7 @@ UNREAD = 64
 
 
 class Rings:
-    """What the rings of all sessions hold together; of whoever has most, those written to least recently give way."""
+    """What the rings of all sessions hold together; the largest owner's oldest rings give way first."""
 
     __slots__ = ("held", "largest", "limits", "rings")
 

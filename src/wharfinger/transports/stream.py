@@ -295,7 +295,7 @@ class StreamServer(asyncio.Protocol):
             self.counted_bytes = self.parked_bytes
 
     def check_unread(self, request: Request, data: bytes | Pieces | None) -> bytes | Pieces | None:
-        """A large answer, or an error in its place where too much is unread already."""
+        """Return a large answer, or an error in its place if too much is unread already."""
         unread = self.unread
         if data is None or not unread.total:
             return data
