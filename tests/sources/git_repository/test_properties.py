@@ -40,6 +40,8 @@ def test_trees_are_written_and_read_back(label: str, rev: str, path: tuple[str, 
 
 
 @given(revs, st.none() | revs, parts)
+@example("v1.", "v2", ())
+@example(".", ".", ())
 def test_differences_are_written_and_read_back(rev: str, to: str | None, path: tuple[str, ...]) -> None:
     uris = Uris("repo")
     address = uris.read(uris.diff(rev, to, path))

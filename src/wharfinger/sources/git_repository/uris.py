@@ -58,7 +58,11 @@ class Uris:
 
     def diff(self, rev: str, to: str | None = None, parts: Parts = ()) -> str:
         """What differs between two revisions, or between one and its parent; everywhere, or below a path."""
-        between = quote_rev(rev) if to is None else f"{quote_rev(rev)}..{quote_rev(to)}"
+        first = quote_rev(rev)
+        if to is not None:
+            # A dot at the end would be taken for one of the two that follow.
+            first = f"{first[:-1]}%2E" if first.endswith(".") else first
+        between = first if to is None else f"{first}..{quote_rev(to)}"
         return f"{self._inside}diff/{between}" + ("/" + join_parts(parts) if parts else "")
 
     def log(self, rev: str) -> str:
