@@ -113,6 +113,23 @@ def test_files_serve_as_stdin_and_stdout(tmp_path: Path) -> None:
     assert base64.b64decode(got[2]["result"]["contents"][0]["blob"]) == b"\xff" * 300_000
 
 
+def test_the_thread_that_writes_to_a_file_ends_with_the_server(tmp_path: Path) -> None:
+    code = """
+import sys, threading
+from wharfinger import Server
+Server("x").run()
+for thread in threading.enumerate():
+    if thread.name == "wharfinger-stdout":
+        thread.join(5)
+        print(thread.is_alive(), file=sys.stderr)
+"""
+    with (tmp_path / "out").open("wb") as taken:
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=taken, stderr=subprocess.PIPE, timeout=20)
+    assert done.returncode == 0
+    assert b"True" not in done.stderr
+
+
 def test_the_null_device_as_stdin_ends_at_once() -> None:
     done = subprocess.run(FIXTURE, stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
     assert (done.returncode, done.stdout) == (0, b"")

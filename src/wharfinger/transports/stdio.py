@@ -73,7 +73,10 @@ async def _serve(service: Service, reader: int, writer: int) -> None:
         orphaned.cancel()
         await _written(stream)
     finally:
+        output = stream.transport
         stream.finish()
+        if isinstance(output, _BlockingWriter):
+            output.abort()
         await service.close()
 
 
@@ -195,11 +198,20 @@ class _BlockingWriter(asyncio.WriteTransport):
         return self._size
 
     def abort(self) -> None:
-        """What the thread writes cannot be taken back; being a daemon, it holds up nothing."""
+        """Drop what waits, and let the thread end.
+
+        What the thread is writing cannot be taken back; being a daemon, it holds up nothing.
+        """
+        self._waiting.clear()
+        self._wake.release()
 
     def _work(self) -> None:
+        # A thread that never ended would keep the whole server until the interpreter is gone: DuckDB reports that.
         while self._wake.acquire():
-            data = self._waiting.popleft()
+            try:
+                data = self._waiting.popleft()
+            except IndexError:  # aborted
+                return
             try:
                 view = memoryview(data)
                 while view:
