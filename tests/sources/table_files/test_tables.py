@@ -7,6 +7,7 @@ import io
 import json
 import os
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -186,7 +187,9 @@ BROKEN = {
     "binary.csv": (os.urandom(64) + b"\0\1\2", "is no text in columns"),
     "euro.csv": ("a,b\nHavn på Fyn,1\nkostede 5 €,2\n".encode("cp1252"), "File is not latin-1 encoded"),
     "late.csv": (b"a,b\n" + b"1,2\n" * 600_000 + b"\xff,2\n", "utf-8"),
-    "long.csv": (b"a,b\n" + b"x" * (5 << 20) + b",1\n", "Maximum line size"),
+    "long.csv": (b"a,b\n" + b"x" * (5 << 20) + b",1\n", "long.csv has a line of more than 4 MiB"),
+    "later.csv": (b"a,b\n" + b"1,2\n" * 30_000 + b"1," * (3 << 20) + b"\n", "later.csv has a line of more than 4 MiB"),
+    "wide.csv": ("a,b\n".encode("utf-16") + "\u0a05\u0a00\u6100".encode("utf-16-le") * (1 << 20), "more than 4 MiB"),
     "long.jsonl": (b'"' + b"x" * (5 << 20) + b'"\n', "4 MiB"),
 }
 
@@ -228,6 +231,40 @@ def test_odd_csv_is_read(folder: Path, source: Tables, content: bytes, wanted: A
         assert rows(source, "/odd.csv?rows=30001-") == [wanted]
     else:
         assert rows(source, "/odd.csv?rows=1-") == wanted
+
+
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize(("encoding", "end"), [("utf-8", b"\n"), ("utf-8", b"\r"), ("utf-16-le", b"\n\0")])
+def test_a_line_of_a_csv_is_bounded(encoding: str, end: bytes, size: int) -> None:
+    line = b"x" * (formats.LINE - len(end) + size * len(end)) + end
+
+    class Bytes:
+        size = len(line) * 3
+
+        def read(self, offset: int, length: int) -> bytes:
+            return (line * 3)[offset : offset + length]
+
+    file: Any = formats.OpenFile("x.csv", "", Bytes(), None)  # type: ignore[arg-type]
+    if size:
+        with pytest.raises(UnreadableTable, match="more than 4 MiB"):
+            formats._check_lines(file, encoding)
+    else:
+        formats._check_lines(file, encoding)
+
+
+def test_of_long_values_only_the_rows_of_a_window_are_taken(folder: Path, source: Tables) -> None:
+    duckdb.execute(
+        "COPY (SELECT repeat('x', 16000) AS v FROM range(4000)) "
+        f"TO '{folder}/values.parquet' (FORMAT parquet, ROW_GROUP_SIZE 2048)"
+    )
+    tracemalloc.start()
+    try:
+        found = rows(source, "/values.parquet?rows=1-4000")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 65
+    assert most < 16 << 20  # all of them are 64 MB
 
 
 def test_what_is_outside_is_never_read(tmp_path: Path, folder: Path, source: Tables) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wharfinger.errors import HandlerFailed, InvalidArgument, MissingExtra
@@ -15,6 +15,8 @@ __all__ = ["Engine", "UnreadableTable", "literal", "path_of"]
 SECONDS = 10.0
 """Time of one statement, which is interrupted then."""
 MEMORY, THREADS = "256MB", 2
+FETCHED = 16
+"""Rows that are taken from DuckDB at once: each may have values of many MiB."""
 
 _SETTINGS = (
     "temp_directory = ''",
@@ -58,7 +60,11 @@ class Engine:
             self._connection.execute(f"SET {setting.format(root=literal(inside))}")
 
     def ask(self, name: str, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a statement, which bounds them itself; `name` is the file's, for errors.
+        """All rows of a statement, which bounds them itself; errors as of `rows`."""
+        return list(self.rows(name, statement, parameters))
+
+    def rows(self, name: str, statement: str, parameters: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement, a few at a time, since they may be large; `name` is the file's, for errors.
 
         Raises:
             UnreadableTable: DuckDB cannot read the file.
@@ -69,8 +75,9 @@ class Engine:
         timer.daemon = True
         timer.start()
         try:
-            rows: list[tuple[Any, ...]] = cursor.execute(statement, list(parameters)).fetchall()
-            return rows
+            cursor.execute(statement, list(parameters))
+            while batch := cursor.fetchmany(FETCHED):
+                yield from batch
         except self._interrupted:
             raise HandlerFailed(f"{name}: this took longer than {SECONDS:g} s, and was ended.") from None
         except self._errors as error:
