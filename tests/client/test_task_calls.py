@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -13,8 +15,11 @@ import pytest
 
 from wharfinger import Client
 from wharfinger import types as t
-from wharfinger.client.task_calls import MOST_TOOLS, TaskCalls
+from wharfinger.client.calls import Budget
+from wharfinger.client.task_calls import GET, MOST_TOOLS, TaskCalls, drive_task_call
 from wharfinger.errors import InvalidResponse, RemoteError, RequestTimeout, ToolError
+from wharfinger.protocol.methods import Method
+from wharfinger.types import tasks
 
 SCRIPT = """
 import json, sys
@@ -248,3 +253,23 @@ def test_what_is_remembered_of_tools_is_bounded_and_brought_up_to_date() -> None
     assert not calls.wants("1") and calls.requires(str(MOST_TOOLS))
     calls.forget()
     assert not calls.wants("2")
+
+
+def test_a_notice_that_comes_together_with_an_answer_is_not_missed() -> None:
+    changed = asyncio.Event()
+    states = ["working", "working", "completed"]
+    kept = {"taskId": "T", "createdAt": "x", "lastUpdatedAt": "x", "ttl": None, "pollInterval": 60_000}
+
+    async def send(row: Method, params: Any, long: bool) -> msgspec.Raw:
+        if row is not GET:
+            return msgspec.Raw(b'{"content": []}')
+        changed.set()
+        return msgspec.Raw(msgspec.json.encode({**kept, "status": states.pop(0)}))
+
+    async def drive() -> t.CallToolResult:
+        task = msgspec.convert({**kept, "status": "working"}, tasks.Task)
+        changed.set()
+        async with asyncio.timeout(10):
+            return await drive_task_call(task, changed, Budget(math.inf, math.inf, time.monotonic), send)
+
+    assert asyncio.run(drive()).content == []

@@ -164,6 +164,7 @@ async def drive_task_call(
     state: tasks.Task = task
     while state.status == "working":
         await _changed_within(changed, pause(state.poll_interval, budget))
+        changed.clear()  # before the question: a notice may come together with the answer to it
         state = open_result(GET, await send(GET, tasks.GetTaskRequestParams(task_id=task.task_id), False))
         if state.task_id != task.task_id:
             raise InvalidResponse("The server told of another task than the one it was asked for.")
@@ -177,7 +178,6 @@ async def drive_task_call(
 
 async def _changed_within(changed: asyncio.Event, seconds: float) -> None:
     """Wait until the server says that the task has changed, or for so long."""
-    changed.clear()
     try:
         async with asyncio.timeout(seconds):
             await changed.wait()
