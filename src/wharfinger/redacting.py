@@ -22,23 +22,34 @@ _AUTHORITY_END = re.compile(r"[/?#\s]").search
 _URL_END = re.compile(r"[\s\"'<>]").search
 _SECRET_NAME = re.compile(
     r"(?:password|passwd|passphrase|pwd|secret|token|apikey|accesskey|accesskeyid|secretkey|privatekey|credentials?"
-    r"|authorization|cookie|signature)\Z|\A(?:x?auth|key|pass|pat|sig|bearer)\Z"
+    r"|accountkey|authorization|cookie|signature)\Z|\A(?:x?auth|key|pass|pat|sig|bearer)\Z"
 ).search
+_SHORT_NAME = re.compile(r"[-_.](?:pass|pat|pw)\Z", re.IGNORECASE).search
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9_-])(?:sk-[A-Za-z0-9_-]{16,}+|gh[a-z]_[A-Za-z0-9]{16,}+|github_pat_[A-Za-z0-9_]{16,}+"
-    r"|glpat-[A-Za-z0-9_-]{16,}+|xox[a-z]-[A-Za-z0-9-]{8,}+|A[KS]IA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{35}"
+    r"|glpat-[A-Za-z0-9_-]{16,}+|hf_[A-Za-z0-9]{16,}+|npm_[A-Za-z0-9]{30,}+|pypi-AgE[A-Za-z0-9_-]{16,}+"
+    r"|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}+|ya29\.[A-Za-z0-9_-]{16,}+|SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+"
+    r"|xox[a-z]-[A-Za-z0-9-]{8,}+|A[KS]IA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{35}"
     r"|eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+)?)"
 )
 _ASSIGNED = re.compile(
-    r"(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]++)([\"']?+\s{0,4}+=\s{0,4}+|[\"']\s{0,4}+:\s{0,4}+)"
+    r"(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]++)([\"']?+\s{0,4}+=(?!=)\s{0,4}+|[\"']\s{0,4}+:\s{0,4}+)"
     r"((?:bearer|basic|token)\s{1,4}+[^\s\"',;&}]++|\"[^\"]*+\"|'[^']*+'|[^\s\"',;&}]++)",
     re.IGNORECASE,
 )
+_CODE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*+[\[(]").fullmatch
+"""What is assigned in a line of code up to the first quote: `DATA["name"]`, `os.getenv("NAME")`."""
+_FIELD = re.compile(r"(?<![A-Za-z0-9_.-])([A-Za-z0-9]++[_-][A-Za-z0-9_-]++)(:\s{0,4}+)([^\s\"',;&}]{8,}+)")
+"""A header or a variable with its value; a message about such a field has a word there, and no digit in it."""
 _OPTION_VALUE = re.compile(
     r"(?<!\S)(['\"]?--)([A-Za-z0-9][A-Za-z0-9_.-]*+)(\s{1,4}+)"
+    r"(?!(?:and|are|cannot|for|has|in|is|must|needs?|or|to|was|with)[,.;:]?(?:\s|\Z))"
     r"(?:\"[^\"]*+\"|'[^']*+'|[^\s\"'-]\S*?(?=[,.;:]?(?:\s|\Z)))"
 )
-_BEARER = re.compile(r"\b(bearer|basic)( {1,4}+)[A-Za-z0-9._~+/=-]{8,}+", re.IGNORECASE)
+_BEARER = re.compile(
+    r"\b(bearer|basic)( {1,4}+)(?!(?-i:[a-z]{1,14})(?!\.?[A-Za-z0-9_~+/=-]))[A-Za-z0-9._~+/=-]{8,}+", re.IGNORECASE
+)
+"""A word such as `authentication` is no token."""
 _HEADER = re.compile(r"((?:-{1,2}\w{1,64}+=)?([A-Za-z0-9_-]{1,128}+)):").match
 _OPTION = re.compile(r"--?([A-Za-z0-9][A-Za-z0-9_.-]{0,127}+)(=)?").match
 _SHORT_OPTIONS = {"curl": "-u", "mariadb": "-p", "mysql": "-p", "mysqldump": "-p", "redis-cli": "-a", "sshpass": "-p"}
@@ -47,7 +58,7 @@ _SHORT_OPTIONS = {"curl": "-u", "mariadb": "-p", "mysql": "-p", "mysqldump": "-p
 
 def _is_secret(name: str) -> bool:
     """Whether what has this name is a secret: `--api-key`, `PGPASSWORD`, `client_secret`."""
-    return _SECRET_NAME(re.sub(r"[-_.]", "", name).lower()) is not None
+    return _SECRET_NAME(re.sub(r"[-_.]", "", name).lower()) is not None or _SHORT_NAME(name) is not None
 
 
 def redacted(url: str) -> str:
@@ -94,12 +105,19 @@ def _without_query(rest: str) -> str:
 
 def redacted_text(text: str) -> str:
     """A message without the passwords and tokens that can be told by their names or forms."""
-    text = _OPTION_VALUE.sub(_hide_option, _ASSIGNED.sub(_hide_value, redacted(text)))
+    text = _FIELD.sub(_hide_field, _ASSIGNED.sub(_hide_value, redacted(text)))
+    text = _OPTION_VALUE.sub(_hide_option, text)
     return _TOKEN.sub(HIDDEN, _BEARER.sub(rf"\1\2{HIDDEN}", text))
 
 
 def _hide_value(found: re.Match[str]) -> str:
-    return f"{found[1]}{found[2]}{HIDDEN}" if _is_secret(found[1]) else found[0]
+    is_code = found.string[found.end() : found.end() + 1] in ('"', "'") and _CODE(found[3]) is not None
+    return f"{found[1]}{found[2]}{HIDDEN}" if _is_secret(found[1]) and not is_code else found[0]
+
+
+def _hide_field(found: re.Match[str]) -> str:
+    told = any(character.isdigit() for character in found[3]) and _is_secret(found[1])
+    return f"{found[1]}{found[2]}{HIDDEN}" if told else found[0]
 
 
 def _hide_option(found: re.Match[str]) -> str:
