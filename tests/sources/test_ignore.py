@@ -13,11 +13,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from wharfinger.server.source import UnusableSource
 from wharfinger.sources.ignore import (
     IGNORE_FILE_LONGEST,
     LINES,
     WILD,
     Choice,
+    Patterns,
     Rules,
     Verdict,
     looks_secret,
@@ -281,3 +283,16 @@ def test_a_hostile_file_in_a_published_folder_stops_nobody(tmp_path: Path) -> No
         "plain.txt",
     }
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("patterns", [["*" + "a" * 999 + "?"], [f"{number}*?" for number in range(WILD + 1)]])
+def test_patterns_of_the_operator_that_are_too_much_are_refused(patterns: list[str]) -> None:
+    for included, excluded in ((patterns, []), ([], patterns)):
+        with pytest.raises(UnusableSource, match="at most 1,000"):
+            Choice(included, excluded)
+
+
+def test_no_more_patterns_than_are_allowed_are_compiled() -> None:
+    assert len(Patterns(f"{number}*?" for number in range(2 * WILD)).wild) == WILD + 1
+    made = read_ignore_file(b"".join(b"%d*?\n" % number for number in range(2 * WILD)))
+    assert made is not None and made.everything

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from wharfinger.server.globs import Matcher, compile_glob, is_wild
+from wharfinger.server.source import UnusableSource
 
 __all__ = [
     "IGNORE_FILE",
@@ -99,6 +100,8 @@ class Patterns:
         self._ignores: list[bool] = []
         for line in lines:
             self._add(line)
+            if len(self.wild) > WILD:  # too much already: compiling the rest of 256 KiB takes a second
+                break
         self.wild.reverse()
         self._suffixes = sorted({len(key) - 1 for key in (*self._any, *self._directories) if key[0] == "*"})
 
@@ -188,6 +191,20 @@ def _compile(lines: Iterable[str]) -> Patterns | None:
     return made if made or made.everything else None
 
 
+def _chosen(patterns: Iterable[str]) -> Patterns | None:
+    """The operator's patterns; those that cannot all be kept are refused: to include everything is not what was meant.
+
+    Raises:
+        UnusableSource: there are too many, or one is too long.
+    """
+    made = _compile(patterns)
+    if made is not None and (made.everything or _is_too_much((made,))):
+        raise UnusableSource(
+            f"Give at most {WILD:,} patterns with wildcards, of at most {_LONGEST_WILD:,} characters each."
+        )
+    return made
+
+
 class Choice:
     """What the operator chose to publish, or not to, with patterns as in a .gitignore file.
 
@@ -198,8 +215,8 @@ class Choice:
     def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = (), hidden: bool = False) -> None:
         included = tuple(include)
         self.hidden = hidden
-        self.included = _compile(included)
-        self.excluded = _compile(exclude)
+        self.included = _chosen(included)
+        self.excluded = _chosen(exclude)
         self.named = frozenset(
             part
             for pattern in included
