@@ -13,6 +13,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -159,7 +161,7 @@ def test_the_page_lists_what_is_published_with_the_command_that_reads_it(url: st
     from html import unescape
 
     text = unescape(get(url.removesuffix("/mcp") + "/"))
-    assert re.search(r"<summary>notes\.md <small>text/markdown, 8 B</small></summary>", text)
+    assert re.search(r"<summary><a [^>]*>notes\.md</a> <small>text/markdown, 8 B</small></summary>", text)
     command = re.search(r"<code>([^<]* read [^<]*file:///charts/notes\.md)</code>", text)
     assert command is not None
     done = subprocess.run(command[1], shell=True, env=ENVIRONMENT, capture_output=True, text=True)
@@ -172,6 +174,62 @@ def test_the_page_lists_what_is_published_with_the_command_that_reads_it(url: st
             time.sleep(0.2)
     finally:
         (charts / "new.txt").unlink()
+
+
+def open_link(link: str, site: str | None = "same-origin", method: str = "GET") -> tuple[int, Any, bytes]:
+    """What a browser gets for a link that a page of this site has, or a person has typed (none)."""
+    headers = {} if site is None else {"Sec-Fetch-Site": site}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(link, headers=headers, method=method)) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def test_the_link_of_a_resource_shows_what_it_holds_and_lets_nothing_of_it_act(url: str, charts: Path) -> None:
+    page_url = url.removesuffix("/mcp") + "/"
+    names = {"a b&c.html": b"<script>1</script>", "dot.png": b"\x89PNG\r\n\x1a\n\0", "odd.bin": b"\0\xff\1"}
+    for name, data in names.items():
+        (charts / name).write_bytes(data)
+    try:
+        for name, kind in (
+            ("a%20b%26c.html", "text/plain; charset=utf-8"),
+            ("dot.png", "image/png"),
+            ("odd.bin", "application/octet-stream"),
+        ):
+            uri = quote(f"file:///charts/{name}", safe="")
+            status, headers, body = open_link(f"{page_url}read?uri={uri}")
+            assert (status, headers["content-type"], body) == (200, kind, names[unquote(name)])
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "sandbox" in headers["content-security-policy"]
+            assert headers["cross-origin-resource-policy"] == "same-origin"
+    finally:
+        for name in names:
+            (charts / name).unlink()
+    link = re.search(r'<a href="(/read[^"]*)">notes\.md<', get(page_url))
+    assert link is not None
+    link_url = page_url.removesuffix("/") + link[1]
+    assert open_link(link_url, "none")[2] == b"# Notes\n"
+    assert open_link(link_url, method="HEAD")[::2] == (200, b"")
+    assert open_link(link_url, method="POST")[0] == 405
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "", None])
+def test_no_other_site_can_have_a_resource_read(url: str, site: str | None) -> None:
+    """Images, forms and navigations of any web page are GETs without an Origin."""
+    status, _, body = open_link(url.removesuffix("/mcp") + "/read?uri=file%3A%2F%2F%2Fcharts%2Fnotes.md", site)
+    assert status == 403
+    assert b"Notes" not in body
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("uri=file:///charts/none.md", 404), ("uri=file:///charts/..%2F..%2Fetc%2Fpasswd", 404), ("uri=x", 404),
+     ("", 400), ("uri=", 400), ("uri=a:&uri=b:", 400), ("url=a:", 400)],
+)  # fmt: skip
+def test_a_link_to_nothing_is_refused(url: str, query: str, status: int) -> None:
+    found, _, body = open_link(url.removesuffix("/mcp") + f"/read?{query}")
+    assert found == status, body
 
 
 def test_the_page_completes_a_template_with_a_command_that_works(url: str) -> None:
@@ -233,8 +291,14 @@ def test_the_page_shows_the_first_and_counts_the_rest_for_who_has_the_token(
     assert "many://50<" not in text
     assert "&lt;b&gt;\\u202egol\\u2066" in text
     assert token not in text
+    assert "/read?" not in text  # a link carries no token
     with pytest.raises(urllib.error.HTTPError, match="401"):
         get(found[1])
+    for_owner = urllib.request.Request(
+        f"{found[1]}read?uri=many://1", headers={"Authorization": f"Bearer {token}", "Sec-Fetch-Site": "none"}
+    )
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(for_owner)
     with pytest.raises(urllib.error.HTTPError, match=r"40[0-9]"):
         urllib.request.urlopen(urllib.request.Request(found[1], headers={"Host": "evil.test"}))
 

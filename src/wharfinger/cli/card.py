@@ -133,7 +133,8 @@ LONGEST = 200
 def page(card: Card, items: Items | None = None) -> str:
     """Write the card as a small page without scripts; every fact is escaped: people choose the names of files.
 
-    A resource opens to the command that reads it. The page itself reads nothing, since any web page can cause a GET.
+    A resource is a link to what it holds, where a browser says which site caused a request: on this machine and over
+    HTTPS, without a token. It also opens to the command that reads it.
     """
     from html import escape
 
@@ -159,13 +160,17 @@ def page(card: Card, items: Items | None = None) -> str:
 def listed(card: Card, items: Items) -> str:
     """Write the lists of the page."""
     from html import escape
+    from urllib.parse import quote, urlsplit
 
     from wharfinger.cli.words import variables_of
+    from wharfinger.protocol.doors import is_loopback
 
     def shown(text: str) -> str:
         return escape(printable(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"))
 
     client = ("--token-env", card.address.token_env) if card.address.token_env else ()
+    place = urlsplit(card.address.page)
+    linked = not client and (place.scheme == "https" or is_loopback(place.hostname or ""))
     parts: list[str] = []
     for title, some, more, verb in (
         ("Resources", items.resources, items.more_resources, "read"),
@@ -179,8 +184,11 @@ def listed(card: Card, items: Items) -> str:
             command = shell((*card.program, verb, *client, card.address.mcp, item.uri))
             if verb == "complete":
                 command += f" {shell(variables_of(item.uri)[:1])}"
+            name = shown(item.title)
+            if linked and verb == "read":
+                name = f'<a href="/read?uri={quote(item.uri, safe="", errors="surrogateescape")}">{name}</a>'
             parts.append(
-                f"<details><summary>{shown(item.title)} <small>{facts}</small></summary>"
+                f"<details><summary>{name} <small>{facts}</small></summary>"
                 f"<code>{escape(printable(item.uri))}</code><code>{escape(printable(command))}</code></details>"
             )
         if more:

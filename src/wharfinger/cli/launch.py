@@ -120,6 +120,7 @@ def over_http(
                     tls_key=settings.tls_key,
                     limits=apply_http(settings.limits),
                     pages={"/": page},
+                    contents=listing.read,
                     on_ready=ready,
                 )
             except AddressInUse:

@@ -1,4 +1,4 @@
-"""What a server publishes, listed for its page: the first resources and templates, read anew at most once a second."""
+"""What a server publishes, for its page: the first resources and templates, and what a resource holds."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ COUNTED = 1000
 """Items up to which they are counted."""
 SECONDS = 2.0
 """How long the page waits for the lists."""
+READ_SECONDS = 30.0
+"""How long a link to a resource waits for it."""
+READS = 2
+"""Resources that are read for browsers at a time: each may take as much memory as one content may have."""
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What a browser shows as it is. Nothing that could hold a script: SVG and HTML are text, or are saved."""
 KEPT = 1.0
 """Seconds for which they are kept: whoever loads the page again and again costs one list a second."""
 
@@ -30,6 +36,7 @@ class Listing:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._lock = asyncio.Lock()
+        self._reading = asyncio.Semaphore(READS)
         self._found = Items()
         self._until = float("-inf")
 
@@ -41,6 +48,28 @@ class Listing:
                 self._found = await self._looked()
                 self._until = loop.time() + KEPT
             return self._found
+
+    async def read(self, uri: str) -> tuple[str, bytes]:
+        """Read a resource for a browser: text as plain text, pictures as such, and anything else as bytes to save.
+
+        Raises:
+            Refused: there is no such resource, or it cannot be read.
+        """
+        from wharfinger.client import Client
+        from wharfinger.errors import InvalidParams, ResourceNotFound, WharfingerError
+        from wharfinger.protocol.http import Refused
+
+        try:
+            async with self._reading, asyncio.timeout(READ_SECONDS), Client(self._server, cache=False) as client:
+                content = (await client.read_resource(uri)).contents[0]
+        except (ResourceNotFound, InvalidParams):
+            raise Refused(404, "There is no such resource.") from None
+        except (WharfingerError, TimeoutError, IndexError):
+            raise Refused(503, "This cannot be read now: the command on the page says why.") from None
+        if isinstance(content.text, str):
+            return "text/plain; charset=utf-8", content.text.encode("utf-8", "replace")
+        kind = content.mime_type if content.mime_type in PICTURES else "application/octet-stream"
+        return str(kind), content.blob if isinstance(content.blob, bytes) else b""
 
     async def _looked(self) -> Items:
         from wharfinger import types as t

@@ -27,7 +27,7 @@ from wharfinger.protocol.shares import Crowd
 from wharfinger.transports.accepting import Exhaustion
 from wharfinger.transports.collecting import Collector
 from wharfinger.transports.http_connection import Connection
-from wharfinger.transports.http_server import HttpApp, Page
+from wharfinger.transports.http_server import Contents, HttpApp, Page
 
 __all__ = ["AddressInUse", "CannotListen", "UnsafeBind", "run_http", "serve_http"]
 
@@ -74,6 +74,7 @@ async def serve_http(
     tls_key: str = "",
     limits: HttpLimits | None = None,
     pages: Mapping[str, Page] | None = None,
+    contents: Contents | None = None,
     sse: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> signal.Signals | None:
@@ -106,6 +107,7 @@ async def serve_http(
         verify=verify,
         limits=limits,
         pages=pages,
+        contents=contents,
         sse=sse,
         separates_trailers=True,
     )

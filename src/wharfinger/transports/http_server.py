@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypedDict
+from urllib.parse import parse_qs
 
 from msgspec import UNSET
 
@@ -54,16 +55,29 @@ from wharfinger.transports.http_streams import (
 )
 from wharfinger.transports.stream import LARGE
 
-__all__ = ["HttpApp", "HttpOptions", "Page"]
+__all__ = ["Contents", "HttpApp", "HttpOptions", "Page"]
 
 Page = Callable[[], tuple[str, bytes] | Awaitable[tuple[str, bytes]]]
 """One page for people: its content type and body, or what they are awaited from, asked for each time."""
+Contents = Callable[[str], Awaitable[tuple[str, bytes]]]
+"""What a resource holds, given its URI, for people: a content type that a browser may show, and bytes.
+
+Raises a ProtocolError for what cannot be read.
+"""
 
 _PAGE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),
 )
+_CONTENT_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; sandbox; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+_OWN_PAGE = (b"same-origin", b"none")
+"""Values of `Sec-Fetch-Site` for a link on a page of this origin, and for what a person types (Fetch Metadata §2.4)."""
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"POST, GET, DELETE"),
     (b"access-control-allow-headers", b"*, authorization"),  # the star does not cover that one (Fetch §4.9)
@@ -104,6 +118,8 @@ class HttpApp:
     `scope["headers"]`. Without it chunked bodies are refused with 411, since uvicorn with httptools appends those
     fields to the headers, where they pass for what a proxy has checked.
     `pages` are for people: path to page; `/` is also what a browser gets on the endpoint. `/healthz` answers 200.
+    `contents` reads resources for the links of such a page, at `/read?uri=…`; never if there is `verify`, since a link
+    carries no credentials, and only for requests whose browser says that no other site caused them.
 
     Raises:
         ValueError: a host, origin or URL that cannot be one.
@@ -120,6 +136,7 @@ class HttpApp:
         verify: Verify | None = None,
         limits: HttpLimits | None = None,
         pages: Mapping[str, Page] | None = None,
+        contents: Contents | None = None,
         sse: bool = True,
         separates_trailers: bool = False,
     ) -> None:
@@ -130,6 +147,7 @@ class HttpApp:
         self.separates_trailers = separates_trailers
         self.mirrors: Mapping[str, tuple[Mirror, ...]] = getattr(service, "mirrors", {})
         self.pages = {"/": self._default_page, **(pages or {})}
+        self.contents = contents if verify is None else None
         self.calls = Calls(service, self.limits)
         self.sessions = HttpSessions(service, self.limits, self.calls)
         self.calls.sweep_also = self.sessions.sweep
@@ -399,11 +417,28 @@ class HttpApp:
             return
         if self.verify is not None:
             self.verify(headers)
-        if path not in self.pages:
+        if path not in self.pages and (path != "/read" or self.contents is None):
             raise Refused(404, "Nothing is here: the endpoint is /mcp.")
         if scope["method"] not in _SAFE:
             raise Refused(405, "Send GET; the endpoint for messages is /mcp.", _GET_OR_HEAD)
-        await self._send_page(path, send)
+        if path in self.pages:
+            await self._send_page(path, send)
+        else:
+            await self._send_content(scope["query_string"], headers, send)
+
+    async def _send_content(self, query: bytes, headers: Mapping[bytes, bytes], send: Send) -> None:
+        """Answer a link to a resource. Any page can cause a GET without an Origin: the browser must say who did."""
+        assert self.contents is not None
+        if headers.get(b"sec-fetch-site") not in _OWN_PAGE:
+            raise Refused(
+                403, "Open this from the page of this server in a browser, or run the command that stands there."
+            )
+        try:
+            (uri,) = parse_qs(query.decode("latin-1"), max_num_fields=1)["uri"]
+        except (ValueError, KeyError):
+            raise Refused(400, "Write /read?uri= and one URI, with escapes.") from None
+        kind, body = await self.contents(uri)
+        await send_body(send, 200, body, ((b"content-type", kind.encode("latin-1")), *_CONTENT_HEADERS))
 
     async def _send_page(self, path: str, send: Send) -> None:
         page = self.pages[path]()
