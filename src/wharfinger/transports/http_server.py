@@ -105,6 +105,7 @@ class HttpOptions(TypedDict, total=False):
     verify: Verify | None
     limits: HttpLimits | None
     pages: Mapping[str, Page] | None
+    contents: Contents | None
     sse: bool
     separates_trailers: bool
 
