@@ -1,0 +1,222 @@
+"""Make small faults in the source at random, one at a time, and report those that no test notices.
+
+    python tools/mutants.py protocol server client --count 100 --seed 7
+    python tools/mutants.py protocol/lines.py --count 20 --only tests/protocol
+
+A fault is one of: a comparison changed, `and` and `or` swapped, a `not` dropped, a number raised by one, a branch never
+taken, a call dropped. Each is made in a copy of the repository, so the working tree stays as it is. The tests run in
+three rounds, up to the first failure: the tests named after the module, those of its package, then all quick ones.
+A fault that survives is printed as a diff. Decide for each whether it changes any behaviour: one that does not is
+equivalent, and can be left out of a later sample with `--skip FILE:LINE:COLUMN`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "wharfinger"
+COPIED = ("src", "tests", "tools", "docs", "examples", "benchmarks", "typing_tests", "pyproject.toml", "README.md",
+          "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "constraints.txt")  # fmt: skip
+SLOW = ("conformance", "interop", "docs", "security", "test_package.py")
+ROUND_SECONDS = 400
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+class Mutant(NamedTuple):
+    """One fault: where it is, what it is called, and the whole source with it."""
+
+    path: Path
+    line: int
+    column: int
+    kind: str
+    source: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.path.relative_to(SOURCE)}:{self.line}:{self.column}"
+
+    def diff(self) -> str:
+        before = self.path.read_text(encoding="utf-8").splitlines()
+        lines = difflib.unified_diff(before, self.source.splitlines(), lineterm="", n=2)
+        return "\n".join(f"    {line}" for line in lines if not line.startswith(("---", "+++")))
+
+
+def mutants(path: Path) -> Iterator[Mutant]:
+    """Every fault that can be made in one file."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    ignored = annotations(tree)
+    for node in ast.walk(tree):
+        if node not in ignored:
+            for kind, target, changed in changes(node):
+                source = replaced(text, target, changed)
+                yield Mutant(path, target.lineno, target.col_offset, kind, source)
+
+
+def annotations(tree: ast.AST) -> set[ast.AST]:
+    """Everything that types alone mean: annotations, and what only a type checker reads."""
+    found: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        parts: list[ast.AST | None] = []
+        match node:
+            case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
+                parts = [annotation]
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                overload = any(ast.unparse(decorator) == "overload" for decorator in node.decorator_list)
+                parts = [node if overload else node.returns]
+            case ast.ClassDef(bases=bases) if any(ast.unparse(base).startswith("Protocol") for base in bases):
+                parts = [node]
+            case ast.If(test=test) if ast.unparse(test) == "TYPE_CHECKING":
+                parts = [node]
+            case _:
+                pass
+        for part in parts:
+            if part is not None:
+                found.update(ast.walk(part))
+    return found
+
+
+def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
+    """The faults of one node: a name, the node to replace, and its replacement."""
+    match node:
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            for index, op in enumerate(ops):
+                other = [*ops[:index], COMPARISONS[type(op)](), *ops[index + 1 :]]
+                yield "comparison changed", node, f"({ast.unparse(ast.Compare(left, other, comparators))})"
+        case ast.BoolOp(op=op, values=values):
+            swapped = ast.Or() if isinstance(op, ast.And) else ast.And()
+            yield "and/or swapped", node, f"({ast.unparse(ast.BoolOp(swapped, values))})"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield "not dropped", node, f"({ast.unparse(operand)})"
+        case ast.Constant(value=value) if isinstance(value, int | float) and not isinstance(value, bool):
+            yield "number raised", node, f"({value + 1!r})"
+        case ast.If(test=test) if not isinstance(test, ast.NamedExpr):
+            yield "branch never taken", test, f"(False and ({ast.unparse(test)}))"
+        case ast.Expr(value=ast.Call() | ast.Await(value=ast.Call())):
+            yield "call dropped", node, "pass"
+        case _:
+            pass
+
+
+def replaced(text: str, node: ast.expr | ast.stmt, changed: str) -> str:
+    """The source with another text in the place of one node; columns of a syntax tree count UTF-8 bytes."""
+    lines = text.encode().splitlines(keepends=True)
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
+    end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
+    whole = text.encode()
+    return (whole[:start] + changed.encode() + whole[end:]).decode()
+
+
+def rounds(path: Path, only: list[str]) -> Iterator[list[str]]:
+    """Which tests to run, the likeliest first."""
+    if only:
+        yield only
+        return
+    name, package = path.stem, path.relative_to(SOURCE).parts[0]
+    own = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").rglob(f"test_{name}.py"))]
+    if own:
+        yield own
+    yield [f"tests/{package}"]
+    yield ["tests", *(f"--ignore=tests/{name}" for name in SLOW)]
+
+
+def killer(mutant: Mutant, copy: Path, only: list[str]) -> str:
+    """The tests that noticed, or an empty text. The copy is as it was afterwards."""
+    target = copy / mutant.path.relative_to(ROOT)
+    whole = target.read_text(encoding="utf-8")
+    target.write_text(mutant.source, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "--timeout=60"]
+    try:
+        for tests in rounds(mutant.path, only):
+            try:
+                done = subprocess.run(
+                    [*command, *tests], cwd=copy, env=environment, capture_output=True, timeout=ROUND_SECONDS
+                )
+            except subprocess.TimeoutExpired:
+                return f"{tests[0]} (endless)"
+            if done.returncode not in (0, 5):
+                return tests[0]
+        return ""
+    finally:
+        target.write_text(whole, encoding="utf-8")
+
+
+def copied(folder: Path) -> Path:
+    """The repository in a folder of its own, with links to what the tests find beside it."""
+    copy = folder / ROOT.name
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            copy.mkdir(exist_ok=True, parents=True)
+            shutil.copy(ROOT / name, copy / name)
+    if (ROOT.parent / "shared").exists():
+        (folder / "shared").symlink_to((ROOT.parent / "shared").resolve())
+    return copy
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("where", nargs="+", help="packages or files below src/wharfinger")
+    parser.add_argument("--count", type=int, default=20, help="how many faults to make (20)")
+    parser.add_argument("--seed", type=int, default=1, help="the sample; the same number makes the same faults (1)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at once (1)")
+    parser.add_argument("--only", nargs="*", default=[], help="run these tests only, instead of the three rounds")
+    parser.add_argument("--at", nargs="*", default=[], metavar="FILE:LINE", help="only faults at these places")
+    parser.add_argument("--skip", nargs="*", default=[], metavar="FILE:LINE:COLUMN", help="places known as equivalent")
+    options = parser.parse_args()
+
+    files = [p for where in options.where for p in sorted([SOURCE / where] if (SOURCE / where).is_file() else
+             (SOURCE / where).rglob("*.py"))]  # fmt: skip
+    found = [mutant for path in files for mutant in mutants(path) if mutant.place not in options.skip]
+    if options.at:
+        found = [m for m in found if any(m.place == at or m.place.startswith(f"{at}:") for at in options.at)]
+    sample = random.Random(options.seed).sample(found, min(options.count, len(found)))
+    print(f"{len(sample)} of {len(found)} possible faults", flush=True)
+
+    survived = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as threads:
+        free: Queue[Path] = Queue()
+        for number in range(options.jobs):
+            free.put(copied(Path(folder) / str(number)))
+
+        def judge(mutant: Mutant) -> tuple[Mutant, str, float]:
+            started, copy = time.monotonic(), free.get()
+            try:
+                return mutant, killer(mutant, copy, options.only), time.monotonic() - started
+            finally:
+                free.put(copy)
+
+        for mutant, tests, seconds in threads.map(judge, sample):
+            verdict = f"killed by {tests}" if tests else "SURVIVED"
+            print(f"{mutant.place}: {mutant.kind}: {verdict} ({seconds:.0f} s)", flush=True)
+            if not tests:
+                survived += 1
+                print(mutant.diff(), flush=True)
+    print(f"{len(sample) - survived} killed, {survived} survived")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
