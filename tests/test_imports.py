@@ -17,11 +17,16 @@ PACKAGE = ROOT / "src" / "wharfinger"
 
 # Every layer may import those above it in this list (lower in the house), and itself. Siblings share a row.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"types", "errors", "redacting", "version"}),
+    frozenset({"types", "errors", "version"}),
+    frozenset({"content"}),
     frozenset({"protocol"}),
-    frozenset({"transports", "auth", "policy", "bus", "store"}),
+    frozenset({"transports", "auth", "policy", "record", "bus", "store"}),
+    frozenset({"source"}),
     frozenset({"server", "client"}),
-    frozenset({"sources", "host", "gateway", "browse", "testing"}),
+    frozenset({"upstreams"}),
+    frozenset({"sources"}),
+    frozenset({"host", "gateway"}),
+    frozenset({"web", "testing"}),
     frozenset({"", "cli", "__main__"}),
 )
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}

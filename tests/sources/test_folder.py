@@ -17,13 +17,13 @@ from msgspec import UNSET
 
 from tests.sources.conftest import many_names
 from wharfinger import types as t
+from wharfinger.content.text import iso
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.uri_template import UriTemplate
 from wharfinger.server.source import VERSION, version_of
 from wharfinger.sources.file_content import Kept
 from wharfinger.sources.folder import CHILDREN, ENCODING, SUMMARY, Folder, files, size_text
 from wharfinger.sources.line_index import LineIndex
-from wharfinger.sources.shown import iso
 from wharfinger.sources.windows import GUESSED, NEXT, WINDOW
 
 MODIFIED = 1_700_000_000

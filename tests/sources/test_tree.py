@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import CI, examples
 from tests.sources.conftest import many_names
-from wharfinger.server.mime import DIRECTORY
+from wharfinger.content.mime import DIRECTORY
 from wharfinger.sources import tree as trees
 from wharfinger.sources.folder import Folder, files
 from wharfinger.sources.ignore import Choice

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger import sources
-from wharfinger.redacting import has_password, redacted
+from wharfinger.content.redaction import has_password, redacted
 from wharfinger.server.source import Source, UnusableSource
 from wharfinger.sources.words import (
     FILES,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from wharfinger import types as t
+from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.mime import DIRECTORY
 from wharfinger.server.source import VERSION, Changed, Hit, Source
 from wharfinger.testing import SourceContract
 

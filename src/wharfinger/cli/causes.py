@@ -74,7 +74,7 @@ class Stderr:
         self.lines.append(line)
         if self.show:
             from wharfinger.cli.words import printable
-            from wharfinger.redacting import redacted_text
+            from wharfinger.content.redaction import redacted_text
 
             print(f"  | {printable(redacted_text(line))}", file=sys.stderr, flush=True)
 

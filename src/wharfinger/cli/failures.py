@@ -34,7 +34,7 @@ def report(error: BaseException, *, level: int = 0) -> int:
     if isinstance(error, BrokenPipeError):
         silence_stdout()
         return 1
-    from wharfinger.redacting import redacted, redacted_text
+    from wharfinger.content.redaction import redacted, redacted_text
 
     line, code = describe(error)
     first, *rest = line.split("\n")

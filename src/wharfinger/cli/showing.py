@@ -56,7 +56,7 @@ class _Look:
         self.thread.start()
 
     def _run(self) -> None:
-        from wharfinger.redacting import redacted_text
+        from wharfinger.content.redaction import redacted_text
 
         source = self._made.source
         try:

@@ -35,7 +35,7 @@ class Target(NamedTuple):
     ours: bool = False
 
     def __str__(self) -> str:
-        from wharfinger.redacting import redacted, redacted_command
+        from wharfinger.content.redaction import redacted, redacted_command
 
         return self.origin or redacted(self.url) or redacted_command(self.command)
 

@@ -95,7 +95,7 @@ def tell_gap(error: WharfingerError) -> None:
     import time
 
     from wharfinger.cli.words import printable
-    from wharfinger.redacting import redacted_text
+    from wharfinger.content.redaction import redacted_text
 
     reason = redacted_text(str(error).partition("\n")[0]).rstrip(".")
     click.echo(f"{time.strftime('%H:%M:%S')} connection lost, connecting again ({printable(reason)})", err=True)

@@ -19,6 +19,7 @@ from wharfinger import types as t
 from wharfinger.client.admitting import Patient
 from wharfinger.client.retrying import Retry
 from wharfinger.client.watching import Connection
+from wharfinger.content.redaction import redacted, redacted_command, redacted_text
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -49,7 +50,6 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.revisions import REVISIONS, Revision
-from wharfinger.redacting import redacted, redacted_command, redacted_text
 
 __all__ = ["Agreement", "Settings", "Target", "check_target", "connect"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from wharfinger import types as t
 from wharfinger.client.results import ReadResult
+from wharfinger.content.frontmatter import BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.errors import NotVerified
-from wharfinger.protocol.frontmatter import BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.protocol.methods import EXTENSIONS_FROM, Method
 from wharfinger.types.skills import (
     GetSkillRequestParams,

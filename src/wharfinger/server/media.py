@@ -84,7 +84,7 @@ class Media:
         return self._block(data, self.mime_type or self._found(data))
 
     def _found(self, data: bytes) -> str:
-        from wharfinger.server.mime import by_name, sniff
+        from wharfinger.content.mime import by_name, sniff
 
         named = by_name(self.path.name) if self.path is not None else ""
         return named or sniff(data)
@@ -156,13 +156,13 @@ class File(Media):
         self.uri = uri
 
     def _type_of(self, format: str) -> str:
-        from wharfinger.server.mime import by_name
+        from wharfinger.content.mime import by_name
 
         short = format.lower().lstrip(".")
         return short if "/" in short else by_name(f"file.{short}") or f"application/{short}"
 
     def _block(self, data: bytes, mime_type: str) -> t.ContentBlock:
-        from wharfinger.server.mime import is_text
+        from wharfinger.content.mime import is_text
 
         text: str | None = None
         if is_text(mime_type):

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content.mime import is_text, sniff
 from wharfinger.errors import (
     InvalidArgument,
     InvalidParams,
@@ -30,7 +31,6 @@ from wharfinger.server.faults import UNAWAITED, UnusableResult, refuse_unawaited
 from wharfinger.server.features import Features
 from wharfinger.server.functions import owner_of
 from wharfinger.server.lists import Listing
-from wharfinger.server.mime import is_text, sniff
 from wharfinger.server.pages import pages_of_catalogue, pages_of_source, templates_of_source
 from wharfinger.server.resource_features import ResourceFeature, check_uri
 from wharfinger.server.results import to_wire

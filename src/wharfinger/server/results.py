@@ -284,7 +284,7 @@ def block_of(value: Any) -> Any:
         return value
     if not isinstance(value, (bytes, bytearray)):
         return t.TextContent(text=to_wire(value).decode())
-    from wharfinger.server.mime import sniff
+    from wharfinger.content.mime import sniff
 
     data = bytes(value)
     mime_type = sniff(data)

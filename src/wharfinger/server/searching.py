@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import UNSET
 
+from wharfinger.content.globs import LONGEST_PATTERN, Matcher, compile_glob
 from wharfinger.errors import (
     InternalError,
     InvalidArgument,
@@ -26,7 +27,6 @@ from wharfinger.protocol.exchange import Request
 from wharfinger.server.asking.transcripts import CannotAsk
 from wharfinger.server.context import reading
 from wharfinger.server.functions import owner_of
-from wharfinger.server.globs import LONGEST_PATTERN, Matcher, compile_glob
 from wharfinger.server.source import Hit, Hits, Source
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import ResourceNotFound, WharfingerError
-from wharfinger.server.mime import DIRECTORY
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from typing import IO, NamedTuple
 
 from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.redacting import redacted_command
-from wharfinger.server import mime
 from wharfinger.server.source import VERSION, Changed, Document, Hit, Hits, Source, UnusableSource
 from wharfinger.sources.cursors import need_no_cursor
 from wharfinger.sources.file_uri import quote

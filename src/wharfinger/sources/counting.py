@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from wharfinger.content.text import many, size_text
 from wharfinger.sources.ignore import Verdict
 from wharfinger.sources.safe_open import NotServed, stat_entry
-from wharfinger.sources.shown import many, size_text
 from wharfinger.sources.tree import Tree
 
 __all__ = ["Count", "count"]

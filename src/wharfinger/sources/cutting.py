@@ -10,8 +10,8 @@ import codecs
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument
-from wharfinger.server import mime
 from wharfinger.sources.line_index import Content, Form, LineIndex, NotReached, ends_line, line_ends, nth_end
 
 __all__ = ["HEAD", "WINDOW_BYTES", "WINDOW_LINES", "Cut", "View", "Window", "Writing", "with_query", "writing_of"]

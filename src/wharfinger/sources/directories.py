@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.server import mime
-from wharfinger.sources.shown import size_text
+from wharfinger.content import mime
+from wharfinger.content.text import size_text
 from wharfinger.sources.windows import SUMMARY
 
 __all__ = ["CHILDREN", "Say", "described", "listing_text", "modified_at", "summaries"]

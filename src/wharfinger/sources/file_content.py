@@ -9,7 +9,7 @@ import hashlib
 import os
 import threading
 
-from wharfinger.server import mime
+from wharfinger.content import mime
 from wharfinger.sources.line_index import Content
 from wharfinger.sources.safe_open import Handle, NotServed, open_file
 from wharfinger.sources.windows import Data

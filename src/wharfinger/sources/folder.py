@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import dated, many, shown, size_text
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server import mime
 from wharfinger.server.source import VERSION, Changed, Document, Hits, Source
 from wharfinger.sources.completing import complete_path
 from wharfinger.sources.counting import Count, count
@@ -28,7 +29,6 @@ from wharfinger.sources.ignore import Choice
 from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root, usable_label
 from wharfinger.sources.line_index import LineIndexes
 from wharfinger.sources.safe_open import Handle, NotServed, holds, stat_entry
-from wharfinger.sources.shown import dated, many, shown, size_text
 from wharfinger.sources.tree import Entry, Listing, Parts, Place, Position, Tree, write_key
 from wharfinger.sources.versions import digest
 from wharfinger.sources.watch import Watch

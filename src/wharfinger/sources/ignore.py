@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from wharfinger.server.globs import Matcher, compile_glob, is_wild
+from wharfinger.content.globs import Matcher, compile_glob, is_wild
 from wharfinger.server.source import UnusableSource
 
 __all__ = [

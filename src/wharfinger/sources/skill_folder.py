@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from wharfinger import types as t
+from wharfinger.content.frontmatter import LONGEST, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.errors import ResourceNotFound
-from wharfinger.protocol.frontmatter import LONGEST, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.server.source import Document, Hits
 from wharfinger.sources.cursors import read_position
 from wharfinger.sources.directories import CHILDREN

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from wharfinger import types as t
+from wharfinger.content.mime import DIRECTORY, TEXT
+from wharfinger.content.text import iso, many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.server.mime import DIRECTORY, TEXT
 from wharfinger.server.source import VERSION, Changed, Document, Hit, Hits, Source
 from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.directories import listing_text, summaries
 from wharfinger.sources.matching import has_all, words_of
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.shown import iso, many, shown
 from wharfinger.sources.versions import digest
 from wharfinger.sources.windows import split_query
 

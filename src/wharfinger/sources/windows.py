@@ -14,11 +14,11 @@ from urllib.parse import unquote
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
-from wharfinger.server import mime
 from wharfinger.sources.cutting import HEAD, WINDOW_BYTES, WINDOW_LINES, View, Window, with_query, writing_of
 from wharfinger.sources.line_index import Content, LineIndex, LineIndexes
-from wharfinger.sources.shown import shown
 
 __all__ = [
     "ENCODING",

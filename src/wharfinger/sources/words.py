@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wharfinger import sources
-from wharfinger.redacting import has_password, redacted, redacted_command, redacted_text
+from wharfinger.content.redaction import has_password, redacted, redacted_command, redacted_text
 from wharfinger.server.source import Source, UnusableSource
 from wharfinger.sources.labels import free, split_label
 

@@ -12,12 +12,12 @@ from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
+from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, InvalidResponse, NotMCP, WharfingerError
 from wharfinger.protocol.era import read_error
 from wharfinger.protocol.interfaces import AGAIN
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
-from wharfinger.redacting import redacted, redacted_text
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from wharfinger.content.redaction import HIDDEN, redacted_command, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
 from wharfinger.protocol.limits import Limits
-from wharfinger.redacting import HIDDEN, redacted_command, redacted_text
 from wharfinger.transports.stream_link import BLOCKED, StreamLink, shown_bytes
 
 __all__ = ["StdioLink", "inherited"]

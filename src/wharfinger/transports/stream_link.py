@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import ConnectionLost, InvalidResponse, RequestTimeout, WharfingerError
 from wharfinger.protocol.client_peer import (
     Answer,
@@ -26,7 +27,6 @@ from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG, LineBuffer
 from wharfinger.protocol.revisions import Revision
-from wharfinger.redacting import redacted_text
 from wharfinger.transports.asked import Answers
 
 __all__ = ["StreamLink", "not_sent", "shown_bytes"]

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 import wharfinger
 from tests.server.driving import opened
 from wharfinger import Server
+from wharfinger.content.folding import fold
 from wharfinger.server.searching import Wanted, search
 from wharfinger.sources import files
-from wharfinger.sources.folding import fold
 from wharfinger.sources.search import finding, search_index
 from wharfinger.sources.search.store import CHUNK, OVERLAP
 

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.sources.folding import fold
+from wharfinger.content.folding import fold
 from wharfinger.sources.search.sighting import SNIPPET, look
 
 

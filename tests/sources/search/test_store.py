@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wharfinger.content.folding import fold, words_of
 from wharfinger.server.source import Document
-from wharfinger.sources.folding import fold, words_of
 from wharfinger.sources.search import store as module
 from wharfinger.sources.search.store import BEGINNING, CHUNK, NAME_ONLY, OVERLAP, WHOLE, Filters, Store
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.server.mime import DIRECTORY
 from wharfinger.server.source import UnusableSource
 from wharfinger.sources.sql_database import Database, finding, sql
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable
 
 from wharfinger import types as t
-from wharfinger.server import mime
+from wharfinger.content import mime
+from wharfinger.content.text import dated
 from wharfinger.server.source import VERSION
 from wharfinger.sources.git_repository.answers import Answer, Repository
 from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject
@@ -15,7 +16,6 @@ from wharfinger.sources.git_repository.parsing import Commit, Tag
 from wharfinger.sources.git_repository.rendering import commit_text, subject
 from wharfinger.sources.git_repository.revisions import PEELED, Revision
 from wharfinger.sources.git_repository.trees import Change, changes
-from wharfinger.sources.shown import dated
 
 __all__ = ["CommitAnswer", "commit_resource", "first_changes", "tree_before", "with_moves"]
 

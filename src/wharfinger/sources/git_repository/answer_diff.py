@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 from wharfinger import types as t
+from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.server.source import VERSION
 from wharfinger.sources.file_uri import UnreadableUri, join_parts
@@ -21,7 +22,6 @@ from wharfinger.sources.git_repository.parsing import Commit, Entry
 from wharfinger.sources.git_repository.revisions import Revision, commit_of
 from wharfinger.sources.git_repository.trees import Change, NoSuchPath, changes, find, is_tree
 from wharfinger.sources.git_repository.uris import plain_path
-from wharfinger.sources.shown import many, shown
 from wharfinger.sources.windows import NEXT, WINDOW_BYTES, going_on, with_query
 
 __all__ = ["DIFF", "DiffAnswer"]

@@ -12,8 +12,9 @@ import time
 from urllib.parse import quote as quote_query
 
 from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import dated, many, shown
 from wharfinger.errors import InvalidArgument
-from wharfinger.server import mime
 from wharfinger.server.source import VERSION
 from wharfinger.sources.file_uri import UnreadableUri
 from wharfinger.sources.git_repository.answers import Answer
@@ -22,7 +23,6 @@ from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.rendering import log_text
 from wharfinger.sources.git_repository.revisions import Revision, commit_of
 from wharfinger.sources.git_repository.uris import plain_path
-from wharfinger.sources.shown import dated, many, shown
 from wharfinger.sources.windows import NEXT, going_on
 
 __all__ = ["LogAnswer"]

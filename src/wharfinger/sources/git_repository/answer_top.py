@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
-from wharfinger.server import mime
 from wharfinger.server.source import VERSION
 from wharfinger.sources.directories import CHILDREN, summaries
 from wharfinger.sources.git_repository.answers import Answer
@@ -14,7 +15,6 @@ from wharfinger.sources.git_repository.objects import MissingObject
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
 from wharfinger.sources.git_repository.rendering import clock, subject, top_text
 from wharfinger.sources.git_repository.revisions import commit_of, short_name
-from wharfinger.sources.shown import many, shown
 
 __all__ = ["TopAnswer", "head_words"]
 

@@ -11,8 +11,9 @@ import functools
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import dated, many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server import mime
 from wharfinger.server.source import VERSION
 from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.directories import CHILDREN, listing_text, summaries
@@ -22,7 +23,6 @@ from wharfinger.sources.git_repository.parsing import Entry
 from wharfinger.sources.git_repository.revisions import Revision, peel
 from wharfinger.sources.git_repository.trees import NoSuchPath, find, is_link, is_module, is_tree, name_of
 from wharfinger.sources.git_repository.uris import Parts
-from wharfinger.sources.shown import dated, many, shown
 from wharfinger.sources.windows import need_no_window, parse, read_content
 
 __all__ = ["LINK", "MODULE", "TreeAnswer", "entry_resource"]

@@ -6,8 +6,8 @@ Refuses to know what is answered.
 from __future__ import annotations
 
 from wharfinger import types as t
+from wharfinger.content import mime
 from wharfinger.errors import ResourceNotFound
-from wharfinger.server import mime
 from wharfinger.server.source import VERSION
 from wharfinger.sources.freshness import IMMUTABLE, ttl_ms
 from wharfinger.sources.git_repository.history import Histories

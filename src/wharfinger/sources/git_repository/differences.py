@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
+from wharfinger.content import mime
+from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
-from wharfinger.server import mime
 from wharfinger.sources.git_repository.objects import MissingObject, Objects
 from wharfinger.sources.git_repository.parsing import Entry
 from wharfinger.sources.git_repository.trees import Change, is_module
-from wharfinger.sources.shown import shown
 from wharfinger.sources.windows import Content, Data
 
 __all__ = ["difference"]

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument
-from wharfinger.server import mime
 from wharfinger.server.source import Hit, Hits
 from wharfinger.sources.completing import typed_name
 from wharfinger.sources.file_uri import UnreadableUri, join_parts, split_path

@@ -10,8 +10,8 @@ from contextlib import suppress
 from itertools import islice
 
 from wharfinger import types as t
+from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server import mime
 from wharfinger.server.source import Document, document_of
 from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.file_uri import UnreadableUri, join_parts, split_path

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from wharfinger.content.text import shown
 from wharfinger.server.source import UnusableSource
 from wharfinger.sources.labels import UnusableFolder, resolve_root
 from wharfinger.sources.safe_open import (
@@ -25,7 +26,6 @@ from wharfinger.sources.safe_open import (
     open_root,
     stat_entry,
 )
-from wharfinger.sources.shown import shown
 
 _Result = TypeVar("_Result")
 _SECTION = re.compile(r"\s*\[([^\]\n]*)\](.*)").fullmatch

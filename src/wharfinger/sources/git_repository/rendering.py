@@ -9,10 +9,10 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 
+from wharfinger.content.text import many, shown
 from wharfinger.sources.git_repository.parsing import Commit, Person, Tag
 from wharfinger.sources.git_repository.safe_text import paragraph
 from wharfinger.sources.git_repository.trees import Change
-from wharfinger.sources.shown import many, shown
 
 __all__ = [
     "change_line",

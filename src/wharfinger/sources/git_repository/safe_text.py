@@ -5,7 +5,7 @@ Refuses to know where the text is from.
 
 from __future__ import annotations
 
-from wharfinger.sources.shown import shown
+from wharfinger.content.text import shown
 
 __all__ = ["decode", "paragraph"]
 

@@ -14,8 +14,9 @@ from typing import TypeVar
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.server import mime
 from wharfinger.server.source import Changed, Document, Hits, Source
 from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.git_repository import finding, listing
@@ -31,7 +32,6 @@ from wharfinger.sources.git_repository.safe_text import paragraph
 from wharfinger.sources.git_repository.trees import is_link, is_module, is_tree, walk
 from wharfinger.sources.labels import default_label, usable_label
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.shown import many, shown
 from wharfinger.sources.windows import WHOLE
 
 __all__ = ["GitSource", "git"]

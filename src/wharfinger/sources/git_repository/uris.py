@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.file_uri import UnreadableUri, join_parts, quote, split_path
-from wharfinger.sources.shown import shown
 from wharfinger.sources.windows import split_query
 
 __all__ = ["Address", "Parts", "Uris", "plain_path", "quote_rev", "unquote_rev"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wharfinger import types as t
-from wharfinger.server import mime
+from wharfinger.content import mime
 from wharfinger.sources.log_files.levels import LEVELS
 from wharfinger.sources.log_files.query import Query
 from wharfinger.sources.log_files.selecting import Selection

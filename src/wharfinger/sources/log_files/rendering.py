@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from wharfinger.server import mime
+from wharfinger.content import mime
 from wharfinger.sources.log_files.secrets import CONTEXT, REDACTED, secret_spans
 
 __all__ = ["LINE_SHOWN", "Around", "render"]

@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server import mime
 from wharfinger.server.source import VERSION, Document, Hit, Hits, UnusableSource
 from wharfinger.sources import windows
 from wharfinger.sources.cursors import bad_cursor, read_position

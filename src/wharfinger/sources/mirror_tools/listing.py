@@ -9,10 +9,10 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidParams, ResourceNotFound, ToolError
 from wharfinger.server.context import Context
 from wharfinger.server.functions import owner_of
-from wharfinger.server.mime import DIRECTORY
 from wharfinger.server.source import Source
 from wharfinger.sources.mirror_tools.answers import as_json, brief, clipped, read
 

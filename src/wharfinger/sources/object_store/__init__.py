@@ -7,7 +7,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from wharfinger.redacting import redacted_text
+from wharfinger.content.redaction import redacted_text
 from wharfinger.server.source import UnusableSource
 from wharfinger.sources.file_uri import quote
 from wharfinger.sources.labels import usable_label

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import IO, NamedTuple
 
+from wharfinger.content.text import many
 from wharfinger.server.source import UnusableSource
 from wharfinger.sources.object_store.store import Info, ObjectChanged, StoreFailed, UnreadableObject, level_of, served
-from wharfinger.sources.shown import many
 from wharfinger.sources.windows import Content
 
 __all__ = ["DIRECTORY", "INFLATED", "RATIO", "ZipStore"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.server import mime
+from wharfinger.content import mime
+from wharfinger.content.text import dated, shown
 from wharfinger.server.source import VERSION
 from wharfinger.sources.object_store.store import Info
-from wharfinger.sources.shown import dated, shown
 
 __all__ = ["describe"]
 

@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
+from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import MissingExtra
-from wharfinger.redacting import redacted, redacted_text
 from wharfinger.server.source import UnusableSource
 from wharfinger.sources.object_store.store import Info, ObjectChanged, ObjectContent, StoreFailed, behind
 from wharfinger.sources.windows import Content

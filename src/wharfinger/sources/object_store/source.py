@@ -11,8 +11,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TypeVar
 
 from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
-from wharfinger.server import mime
 from wharfinger.server.source import VERSION, Changed, Document, Hit, Hits, Source
 from wharfinger.sources import freshness
 from wharfinger.sources.cursors import bad_cursor
@@ -34,7 +35,6 @@ from wharfinger.sources.object_store.store import (
     writable,
 )
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.shown import many, shown
 from wharfinger.sources.windows import Content, LineIndexes, parse, read_content, split_query
 
 __all__ = ["SIGNED", "Objects"]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wharfinger.content.folding import words_of
 from wharfinger.server.source import Hits, Source
-from wharfinger.sources.folding import words_of
 from wharfinger.sources.search.cache import Place, cache_folder, hold
 from wharfinger.sources.search.finding import find
 from wharfinger.sources.search.indexing import Indexing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from wharfinger.sources.folding import fold
+from wharfinger.content.folding import fold
 
 __all__ = ["SNIPPET", "Sighting", "look"]
 

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from wharfinger.server.globs import compile_glob
+from wharfinger.content.folding import fold
+from wharfinger.content.globs import compile_glob
 from wharfinger.server.source import Document
-from wharfinger.sources.folding import fold
 
 __all__ = ["NAME_ONLY", "TEXT", "Filters", "Known", "Row", "Store"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.sources.shown import many
+from wharfinger.content.text import many
 from wharfinger.sources.sql_database.catalogue import Column, ForeignKey, Table
 from wharfinger.sources.sql_database.rendering import clean, is_named, is_several
 from wharfinger.sources.sql_database.uris import Uris

@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import InternalError, MissingExtra, Overloaded
-from wharfinger.redacting import redacted_text
 from wharfinger.server.source import UnusableSource
 from wharfinger.sources.sql_database.catalogue import Catalogue, Table
 from wharfinger.sources.sql_database.engine import (

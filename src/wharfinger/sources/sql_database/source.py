@@ -10,14 +10,14 @@ from urllib.parse import unquote
 import msgspec
 
 from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import many
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server import mime
 from wharfinger.server.source import VERSION, Changed, Document, Hits, Source, version_of
 from wharfinger.sources.caching import Cache
 from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
 from wharfinger.sources.freshness import ttl_ms
-from wharfinger.sources.shown import many
 from wharfinger.sources.sql_database.catalogue import Catalogue, Table
 from wharfinger.sources.sql_database.describing import brief, describe
 from wharfinger.sources.sql_database.engine import Bounds, Engine, Parameters, Span, Unreachable

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from wharfinger.content import encodings, mime
 from wharfinger.errors import InvalidArgument
-from wharfinger.server import encodings, mime
 from wharfinger.sources.file_content import FileContent
 from wharfinger.sources.line_index import LineIndex, NotReached
 from wharfinger.sources.sql_database.rendering import clean, json_line, number, render, unique_names

@@ -13,8 +13,9 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import dated, many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.server import mime
 from wharfinger.server.source import VERSION, Changed, Hits, Source
 from wharfinger.sources import freshness
 from wharfinger.sources.caching import Cache
@@ -28,7 +29,6 @@ from wharfinger.sources.ignore import Choice
 from wharfinger.sources.line_index import LineIndexes
 from wharfinger.sources.matching import COMPLETIONS
 from wharfinger.sources.safe_open import NotServed, holds, stat_entry
-from wharfinger.sources.shown import dated, many, shown, size_text
 from wharfinger.sources.table_files.asking import JSON, JSON_LINES, MARKDOWN, ROWS, VIEWS, Asked, locate, rows_uri
 from wharfinger.sources.table_files.engine import Engine, path_of
 from wharfinger.sources.table_files.formats import CELL, FORMATS, OpenFile, Table, format_of

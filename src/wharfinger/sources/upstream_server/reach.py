@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from wharfinger.client import Client
+from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -27,7 +28,6 @@ from wharfinger.errors import (
     UnsupportedRevision,
     WharfingerError,
 )
-from wharfinger.redacting import redacted_text
 
 __all__ = ["Reach", "Unreachable"]
 

@@ -19,11 +19,11 @@ from msgspec import UNSET, UnsetType
 from wharfinger import types as t
 from wharfinger.auth.places import is_loopback, is_public
 from wharfinger.client import Client, Retry
+from wharfinger.content.mime import DIRECTORY, TEXT
+from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound, WharfingerError
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri_template import UriTemplate
-from wharfinger.redacting import redacted_command
-from wharfinger.server.mime import DIRECTORY, TEXT
 from wharfinger.server.source import Changed, Document, Hit, Hits, Source, UnusableSource, version_of
 from wharfinger.sources.commands import find_program, split_command
 from wharfinger.sources.file_uri import quote

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import WharfingerError
-from wharfinger.server.mime import DIRECTORY
 from wharfinger.server.source import VERSION, Source
 from wharfinger.testing.source_suite.stage import Broken, Stage, expect
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from wharfinger.redacting import redacted, redacted_command, redacted_text
+from wharfinger.content.redaction import redacted, redacted_command, redacted_text
 
 SECRET = "hunter2hunter2hunter2"
 

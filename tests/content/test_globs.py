@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wharfinger.server.globs import compile_glob
+from wharfinger.content.globs import compile_glob
 
 HOSTILE = [
     "*a" * 13 + "b",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wharfinger.server import mime
+from wharfinger.content import mime
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 

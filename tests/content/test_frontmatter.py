@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wharfinger.protocol.frontmatter import BadFrontmatter, read_frontmatter
+from wharfinger.content.frontmatter import BadFrontmatter, read_frontmatter
 
 
 def read(block: str) -> Any:

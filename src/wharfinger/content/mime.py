@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wharfinger.server import encodings
-from wharfinger.server.encodings import MARKS, Decoded
+from wharfinger.content import encodings
+from wharfinger.content.encodings import MARKS, Decoded
 
 __all__ = [
     "DIRECTORY",

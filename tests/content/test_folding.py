@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.sources.folding import WORDS, fold, words_of
+from wharfinger.content.folding import WORDS, fold, words_of
 
 
 @given(st.text())

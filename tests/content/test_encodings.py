@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.server.encodings import MARKS, WESTERN, decode, encoding_of, has_mark
+from wharfinger.content.encodings import MARKS, WESTERN, decode, encoding_of, has_mark
 
 WESTERN_TEXTS = [
     "Die Fähre nach Norderney fährt täglich um 8 Uhr – außer sonntags.",
