@@ -17,12 +17,12 @@ if __package__ in (None, ""):
 
 from benchmarks.harness import wire
 from wharfinger import Server
-from wharfinger.protocol.exchange import Request, open_request, seal_result
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import decode
-from wharfinger.protocol.peer import ServerPeer
-from wharfinger.protocol.template_index import TemplateIndex
-from wharfinger.protocol.uri_template import UriTemplate
+from wharfinger.protocol.request import Request, open_request, seal_result
+from wharfinger.protocol.server_peer import ServerPeer
+from wharfinger.protocol.uri.template import UriTemplate
+from wharfinger.protocol.uri.template_index import TemplateIndex
 
 Operation = Callable[[], object]
 TEXT = ("The quick brown fox jumps over the lazy dog. " * 40)[:1024]

@@ -10,7 +10,7 @@ import threading
 import time
 
 from wharfinger import Server
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.transports.http_runner import run_http
 
 URI = "bench://watched"

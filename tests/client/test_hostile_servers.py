@@ -27,7 +27,7 @@ from wharfinger.client.templates import LONGEST, Template
 from wharfinger.client.watching import LONGEST_URI, MOST_PENDING, _Feed
 from wharfinger.errors import ConnectionFailed, InvalidResponse, WharfingerError
 from wharfinger.protocol.client_peer import MOST_IN_BATCH, ClientPeer, Garbage, Reply
-from wharfinger.protocol.header_values import InvalidHeaderAnnotation, find_mirrors
+from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_mirrors
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.protocol.sse import EventDecoder
 from wharfinger.transports.http_client import REPLIES

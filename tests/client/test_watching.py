@@ -19,9 +19,9 @@ from wharfinger.errors import (
     RequestTimeout,
     ResourceNotFound,
 )
-from wharfinger.protocol.exchange import Request, notify
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode_notification
+from wharfinger.protocol.request import Request, notify
 from wharfinger.server import Server
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"

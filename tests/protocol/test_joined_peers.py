@@ -15,12 +15,12 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.client_peer import Answer as Answered
 from wharfinger.protocol.client_peer import ClientPeer, Garbage, Notice, Reply, Unreadable
-from wharfinger.protocol.exchange import Request, Stamps
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode_notification
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.peer import Answer, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.request import Request, Stamps
 from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.protocol.server_peer import Answer, Cancelled, Notification, Refusal, ServerPeer
 
 LIMITS = Limits()
 INFO = t.Implementation(name="x", version="1")

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from wharfinger.errors import InvalidRequest, ParseError, ProtocolError
-from wharfinger.protocol.exchange import Request, Stamps
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Message, decode
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import LineBuffer
-from wharfinger.protocol.peer import Refusal, ServerPeer
+from wharfinger.protocol.request import Request, Stamps
+from wharfinger.protocol.server_peer import Refusal, ServerPeer
 from wharfinger.types import EmptyResult, Implementation
 
 SYNTAX, SHAPE, PARAMS = -32700, -32600, -32602

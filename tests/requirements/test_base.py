@@ -14,7 +14,7 @@ from tests.transcripts.transcript import FOLDER, parse
 from tests.transports.http_support import Quay, call_tool
 from tests.transports.http_support import Wire as HttpWire
 from wharfinger import Server
-from wharfinger.protocol.exchange import META as RESERVED
+from wharfinger.protocol.request import META as RESERVED
 
 
 @pytest.fixture(scope="module")

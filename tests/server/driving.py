@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from wharfinger.errors import ProtocolError
-from wharfinger.protocol.exchange import Request, no_such_method, open_request, seal_error, seal_result, told
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import decode
+from wharfinger.protocol.request import Request, no_such_method, open_request, seal_error, seal_result, told
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
 from wharfinger.transports.stream import StreamServer

@@ -16,7 +16,7 @@ import wharfinger
 from tests.server.driving import ALL, ERAS, Wire, ask, listed, looped, opened, read
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument
-from wharfinger.protocol.exchange import InputNeeded
+from wharfinger.protocol.request import InputNeeded
 from wharfinger.server.app import Server
 from wharfinger.server.arguments.headers import Header
 from wharfinger.server.completion import Complete

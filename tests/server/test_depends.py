@@ -13,7 +13,7 @@ import pytest
 
 from tests.server.driving import ALL, Wire, ask, looped, opened, read
 from wharfinger.errors import PermissionDenied, ResourceNotFound, ToolError
-from wharfinger.protocol.exchange import InputNeeded
+from wharfinger.protocol.request import InputNeeded
 from wharfinger.server.app import Server
 from wharfinger.server.completion import Complete
 from wharfinger.server.context import Context

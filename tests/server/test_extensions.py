@@ -12,9 +12,9 @@ from msgspec import UNSET
 from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, looped, opened
 from wharfinger import Context, Server, types
 from wharfinger.errors import HeaderMismatch
-from wharfinger.protocol.exchange import Request, seal_result
-from wharfinger.protocol.http import check_mirrors
+from wharfinger.protocol.http.rules import check_mirrors
 from wharfinger.protocol.methods import METHODS, Method, add_method
+from wharfinger.protocol.request import Request, seal_result
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.depends import Depends
 from wharfinger.server.hooks import Next

@@ -12,7 +12,7 @@ from tests.server.driving import ERAS, ask, looped, opened
 from tests.transports.http_support import Quay
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, RemoteInvalidParams, ToolError
-from wharfinger.protocol.exchange import InputNeeded
+from wharfinger.protocol.request import InputNeeded
 from wharfinger.server.app import Server
 from wharfinger.server.guards import Timing, limit_rate, limit_size, log_calls, outcome_of
 

@@ -13,8 +13,8 @@ from msgspec import UNSET
 from tests.server.driving import ask, looped
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
-from wharfinger.protocol.exchange import Caller, Request
 from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.request import Caller, Request
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
 from wharfinger.server.completion import Complete

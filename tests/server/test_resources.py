@@ -20,7 +20,7 @@ from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, PermissionDenied, ResourceNotFound
 from wharfinger.protocol.revisions import REVISIONS
-from wharfinger.protocol.template_index import AmbiguousTemplate
+from wharfinger.protocol.uri.template_index import AmbiguousTemplate
 from wharfinger.server.app import Server
 from wharfinger.server.completion import Complete
 from wharfinger.server.resource_features import ResourceFeature

@@ -23,7 +23,7 @@ from tests.transports.http_support import META
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import RemoteError
-from wharfinger.protocol.exchange import Base64, Pieces
+from wharfinger.protocol.request import Base64, Pieces
 from wharfinger.server.source import Source
 from wharfinger.transports.http_streams import STOPS, ClientGone, send_json
 

@@ -21,9 +21,9 @@ from tests.server.driving import ALL, Wire, ask
 from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, InvalidParams, ResourceNotFound, ToolError
-from wharfinger.protocol.exchange import Caller, Request
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.request import Caller, Request
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
@@ -188,7 +188,7 @@ def test_older_revisions_get_what_is_no_object_as_the_result_of_one(
 @pytest.mark.parametrize(("function", "value"), WRAPPED[:-1])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_its_output_schema_is_listed_as_it_is_sent(function: Callable[[], Any], value: Any, revision: str) -> None:
-    from wharfinger.protocol.given_schema import GivenSchema
+    from wharfinger.protocol.json_schema import GivenSchema
 
     server = Server("s")
     server.add_tool(function)
@@ -202,7 +202,7 @@ def test_its_output_schema_is_listed_as_it_is_sent(function: Callable[[], Any], 
 
 
 def test_references_of_a_schema_given_by_hand_still_lead_to_the_same_place_when_it_is_wrapped() -> None:
-    from wharfinger.protocol.given_schema import GivenSchema
+    from wharfinger.protocol.json_schema import GivenSchema
 
     tree = {
         "type": "array",

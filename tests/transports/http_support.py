@@ -15,11 +15,11 @@ from msgspec import UNSET, Raw
 from wharfinger import types as t
 from wharfinger.errors import ResourceNotFound, WharfingerError
 from wharfinger.protocol import lifecycle, subscriptions
-from wharfinger.protocol.exchange import InputNeeded, Request, Stamps, notify
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.interfaces import Handler, Notified
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.request import InputNeeded, Request, Stamps, notify
 from wharfinger.protocol.revisions import Revision
 from wharfinger.transports.http_runner import HttpServer, find_loop_factory, serve_http
 from wharfinger.transports.http_server import HttpApp

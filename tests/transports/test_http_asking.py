@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.transports.http_support import Harbour, Quay, Wire, find_app
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 
 ROOTS = {"roots": [{"uri": "file:///a"}]}

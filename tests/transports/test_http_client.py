@@ -35,7 +35,7 @@ from wharfinger.errors import (
     RequestTimeout,
     WharfingerError,
 )
-from wharfinger.protocol.header_values import find_mirrors
+from wharfinger.protocol.http.headers import find_mirrors
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.transports.http_client import HttpLink, NoMessage
 

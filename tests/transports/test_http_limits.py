@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from tests.transports.http_support import META, Harbour, Quay, Wire, find_app, find_server
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.http_connection import PIPELINED
 

@@ -19,7 +19,7 @@ import pytest
 from tests.conftest import absent
 from tests.transports.http_support import Harbour, Quay, Wire
 from wharfinger.auth import static_token
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.transports.http_runner import AddressInUse, CannotListen, UnsafeBind, serve_http
 from wharfinger.transports.http_server import HttpApp
 
@@ -191,7 +191,7 @@ PROGRAM = """
 import sys
 from tests.conftest import absent
 from tests.transports.http_support import Harbour
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.transports.http_runner import run_http
 ready = lambda url: print(url, flush=True)
 number = run_http(Harbour(), "127.0.0.1", 0, on_ready=ready, limits=HttpLimits(drain=float(sys.argv[1])))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.transports.http_support import HANDSHAKE, INITIALIZE, Harbour, Quay, Wire, find_app
 from wharfinger.auth import static_token
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 
 

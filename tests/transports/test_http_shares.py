@@ -11,7 +11,7 @@ import pytest
 from tests.security.places import FIXTURE, Http
 from tests.transports.http_support import INITIALIZE, META, Harbour, Quay, Wire, find_app, find_server
 from tests.transports.test_http_sse import Pair
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.http_replay import Ring, Rings
 from wharfinger.transports.http_runner import most_sockets

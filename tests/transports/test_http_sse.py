@@ -10,7 +10,7 @@ import pytest
 
 from tests.transports.http_support import INITIALIZE, Harbour, Quay, find_app
 from wharfinger.auth import static_token
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 
 OLD = INITIALIZE | {"protocolVersion": "2024-11-05"}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.transports.http_support import BIG, META, STATELESS, Harbour, Quay, Wire
 from wharfinger.auth import static_token
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 
 

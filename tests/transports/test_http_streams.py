@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.transports.http_support import STATELESS, Harbour, Quay, Wire
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports import http_streams
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wharfinger.auth.bearer import static_token
-from wharfinger.protocol.http import Refused
+from wharfinger.protocol.http.rules import Refused
 
 if TYPE_CHECKING:
     from wharfinger.auth.client_credentials import ClientCredentials

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from wharfinger.protocol.http import CLOSE, Refused
+from wharfinger.protocol.http.rules import CLOSE, Refused
 from wharfinger.protocol.interfaces import Verify
 
 __all__ = ["static_token"]

@@ -11,7 +11,7 @@ import msgspec
 from wharfinger.protocol.limits import Limits
 
 if TYPE_CHECKING:
-    from wharfinger.protocol.http import HttpLimits
+    from wharfinger.protocol.http.rules import HttpLimits
 
 __all__ = ["apply", "apply_http", "check", "listing", "parse_amount"]
 
@@ -83,14 +83,14 @@ def apply(limits: Limits, words: Iterable[str]) -> Limits:
 
 def apply_http(words: Iterable[str]) -> HttpLimits:
     """Return HTTP's bounds, changed."""
-    from wharfinger.protocol.http import HttpLimits
+    from wharfinger.protocol.http.rules import HttpLimits
 
     return HttpLimits(**changes(HttpLimits, parse(words)))
 
 
 def kinds() -> tuple[type[msgspec.Struct], ...]:
     """The records that hold bounds."""
-    from wharfinger.protocol.http import HttpLimits
+    from wharfinger.protocol.http.rules import HttpLimits
 
     return (Limits, HttpLimits)
 

@@ -163,7 +163,7 @@ def listed(card: Card, items: Items) -> str:
     from urllib.parse import quote, urlsplit
 
     from wharfinger.cli.words import variables_of
-    from wharfinger.protocol.doors import is_loopback
+    from wharfinger.protocol.http.host_origin import is_loopback
 
     def shown(text: str) -> str:
         return escape(printable(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"))

@@ -12,7 +12,7 @@ from wharfinger.cli.words import count, duration, printable, size
 from wharfinger.server.hooks import transparent
 
 if TYPE_CHECKING:
-    from wharfinger.protocol.exchange import Request
+    from wharfinger.protocol.request import Request
     from wharfinger.server import Server
     from wharfinger.server.hooks import Hook, Next
 

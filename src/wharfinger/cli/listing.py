@@ -57,7 +57,7 @@ class Listing:
         """
         from wharfinger.client import Client
         from wharfinger.errors import InvalidParams, ResourceNotFound, WharfingerError
-        from wharfinger.protocol.http import Refused
+        from wharfinger.protocol.http.rules import Refused
 
         try:
             async with self._reading, asyncio.timeout(READ_SECONDS), Client(self._server, cache=False) as client:

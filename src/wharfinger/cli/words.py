@@ -76,7 +76,7 @@ def columns(rows: list[tuple[str, ...]]) -> list[str]:
 
 def variables_of(template: str) -> tuple[str, ...]:
     """Name the variables of a URI template; empty if the text is none."""
-    from wharfinger.protocol.uri_template import InvalidTemplate, UriTemplate
+    from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
 
     try:
         return UriTemplate(template).variables

@@ -15,9 +15,9 @@ from wharfinger import types as t
 from wharfinger.client.answering import Answering
 from wharfinger.client.calls import Budget
 from wharfinger.errors import InvalidResponse, RemoteError, RequestTimeout, URLElicitationRequired, remote_error
-from wharfinger.protocol.exchange import open_result
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
+from wharfinger.protocol.request import open_result
 from wharfinger.types.task_extension import TaskParams, TaskStarted, TaskUpdateParams
 
 __all__ = ["CANCELLED", "Arrivals", "drive_task", "open_any", "pause", "perform", "urls_wanted"]

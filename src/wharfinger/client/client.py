@@ -39,13 +39,13 @@ from wharfinger.errors import (
     ToolError,
     WharfingerError,
 )
-from wharfinger.protocol.era import told
-from wharfinger.protocol.exchange import open_result
-from wharfinger.protocol.header_values import InvalidHeaderAnnotation, find_mirrors
+from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_mirrors
 from wharfinger.protocol.interfaces import Authorize
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS, Method
+from wharfinger.protocol.negotiation import told
+from wharfinger.protocol.request import open_result
 from wharfinger.types.task_extension import TASKS, TaskStarted
 from wharfinger.version import __version__
 

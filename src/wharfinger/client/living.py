@@ -15,8 +15,8 @@ from wharfinger.client.opening import Agreement, Checked, Settings, connect
 from wharfinger.client.retrying import READS, Backoff, passes
 from wharfinger.client.watching import Connection, Watches
 from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout, WharfingerError
-from wharfinger.protocol.era import Eras, supported_in
 from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.negotiation import Eras, supported_in
 
 __all__ = ["Living"]
 

@@ -32,7 +32,11 @@ from wharfinger.errors import (
     WharfingerError,
     remote_error,
 )
-from wharfinger.protocol.era import (
+from wharfinger.protocol.interfaces import Authorize, Service
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.negotiation import (
     Discover,
     Eras,
     Found,
@@ -45,10 +49,6 @@ from wharfinger.protocol.era import (
     judge_initialize,
     judge_refusal,
 )
-from wharfinger.protocol.interfaces import Authorize, Service
-from wharfinger.protocol.jsonrpc import Message
-from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.revisions import REVISIONS, Revision
 
 __all__ = ["Agreement", "Settings", "Target", "check_target", "connect"]

@@ -67,7 +67,7 @@ class Outputs:
 
 def _compiled(name: str, schema: Any) -> Any:
     """A checker; None where there is no library for it, or the schema cannot be used."""
-    from wharfinger.protocol.given_schema import GivenSchema, InvalidSchema  # on use: few clients need it
+    from wharfinger.protocol.json_schema import GivenSchema, InvalidSchema  # on use: few clients need it
 
     try:
         return GivenSchema(schema, f"output schema of the tool {name!r}", trusted=False)

@@ -20,9 +20,9 @@ from wharfinger.client.asked_back import CANCELLED, open_any, pause
 from wharfinger.client.calls import Budget
 from wharfinger.errors import InvalidResponse, RemoteError
 from wharfinger.protocol.client_peer import TASK_PROGRESS
-from wharfinger.protocol.exchange import open_result
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
+from wharfinger.protocol.request import open_result
 from wharfinger.types import tasks
 
 __all__ = ["CANCEL", "TaskCalls", "as_task", "drive_task_call", "started_in"]

@@ -8,7 +8,7 @@ from typing import Any
 from wharfinger import types as t
 from wharfinger.client.results import ReadResult
 from wharfinger.errors import InvalidResponse, RemoteResourceNotFound
-from wharfinger.protocol.uri_template import Expression, UriTemplate
+from wharfinger.protocol.uri.template import Expression, UriTemplate
 
 __all__ = ["Template", "no_template"]
 

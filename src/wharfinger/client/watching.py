@@ -20,9 +20,9 @@ from wharfinger.errors import (
     RequestTimeout,
     WharfingerError,
 )
-from wharfinger.protocol.era import told
 from wharfinger.protocol.interfaces import Link
 from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.negotiation import told
 
 if TYPE_CHECKING:
     from wharfinger.client.living import Living

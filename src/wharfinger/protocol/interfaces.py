@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from wharfinger.protocol.exchange import Channel, Request, Stamps
 from wharfinger.protocol.handshake import Outlet, Session
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.request import Channel, Request, Stamps
 from wharfinger.protocol.revisions import Revision
 from wharfinger.types import Implementation, ServerCapabilities
 

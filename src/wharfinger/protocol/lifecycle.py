@@ -12,8 +12,8 @@ from wharfinger.protocol.interfaces import Handler
 from wharfinger.protocol.revisions import SUPPORTED
 
 if TYPE_CHECKING:
-    from wharfinger.protocol.exchange import Request
     from wharfinger.protocol.interfaces import Service
+    from wharfinger.protocol.request import Request
 
 __all__ = ["handlers"]
 

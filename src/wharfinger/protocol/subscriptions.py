@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
-from wharfinger.protocol.exchange import META
 from wharfinger.protocol.jsonrpc import Id, encode_notification
+from wharfinger.protocol.request import META
 
 __all__ = [
     "LISTS",

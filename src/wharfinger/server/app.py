@@ -15,12 +15,12 @@ from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
 from wharfinger.protocol import lifecycle
-from wharfinger.protocol.exchange import Stamps
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Handler, Notified, Store
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.request import Stamps
 from wharfinger.protocol.revisions import Revision
-from wharfinger.protocol.uri_template import UriTemplate
+from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.completion import Completions
 from wharfinger.server.cursors import Keys
 from wharfinger.server.depends import Overrides

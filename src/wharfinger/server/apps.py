@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.request import Request
 from wharfinger.server.functions import Callee
 from wharfinger.server.resource_features import ResourceFeature
 from wharfinger.server.resources import Content

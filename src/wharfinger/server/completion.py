@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
-from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.request import Request
 from wharfinger.server.context import Context
 from wharfinger.server.depends import Needs, Opened, needs_of
 from wharfinger.server.functions import owner_of

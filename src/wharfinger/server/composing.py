@@ -12,9 +12,9 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, URLElicitationRequired
 from wharfinger.protocol import subscriptions
-from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.interfaces import Handler
 from wharfinger.protocol.methods import CORE
+from wharfinger.protocol.request import Request
 from wharfinger.server.extensions import check_part, pass_on
 from wharfinger.server.features import Features
 from wharfinger.server.prompts import Prompt

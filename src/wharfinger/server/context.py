@@ -13,9 +13,9 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import PermissionDenied, ResourceNotFound
-from wharfinger.protocol.exchange import Caller, Request
 from wharfinger.protocol.jsonrpc import Id, Message, encode_notification
 from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.request import Caller, Request
 from wharfinger.server.asking.transcripts import transcript_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 from wharfinger.errors import Overloaded
-from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.request import Request
 from wharfinger.server.context import Context
 from wharfinger.server.functions import is_async, owner_of, refuse_questions
 

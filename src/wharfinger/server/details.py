@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.errors import HandlerFailed, ProtocolError
-from wharfinger.protocol.exchange import LIBRARIES, called
+from wharfinger.protocol.request import LIBRARIES, called
 from wharfinger.server.hooks import Call, Next, transparent
 
 if TYPE_CHECKING:

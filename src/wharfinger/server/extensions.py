@@ -15,9 +15,9 @@ from msgspec import UNSET, Raw
 
 from wharfinger import types as t
 from wharfinger.errors import MissingClientCapability
-from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.interfaces import Handler, Notified
 from wharfinger.protocol.methods import CORE, EXTENSIONS_FROM, Method, add_method
+from wharfinger.protocol.request import Request
 from wharfinger.server.functions import Callee, is_async
 
 if TYPE_CHECKING:

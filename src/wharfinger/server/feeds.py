@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from wharfinger.protocol.template_index import TemplateIndex
+from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.source import Source
 from wharfinger.server.watching import follow, quietly
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import msgspec
 
 from wharfinger.errors import HandlerFailed, ResourceNotFound, URLElicitationRequired
-from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.request import Request
 from wharfinger.protocol.shares import name_owner
 from wharfinger.server.arguments.remembered import remembered
 from wharfinger.server.context import Context

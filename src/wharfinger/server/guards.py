@@ -15,8 +15,8 @@ from msgspec import UNSET, Raw
 
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded, ProtocolError
-from wharfinger.protocol.exchange import input_needed
 from wharfinger.protocol.jsonrpc import encode
+from wharfinger.protocol.request import input_needed
 from wharfinger.protocol.shares import name_owner
 from wharfinger.server.hooks import Call, Hook, Next, Result, transparent
 

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.interfaces import Handler
 from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.request import Request
 from wharfinger.server.functions import is_async
 
 __all__ = ["Call", "Handlers", "Hook", "Next", "Result", "is_transparent", "transparent"]

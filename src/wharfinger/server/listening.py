@@ -11,9 +11,9 @@ from msgspec import UNSET, Raw
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, Overloaded, ResourceNotFound
 from wharfinger.protocol import subscriptions
-from wharfinger.protocol.exchange import Channel, Request, notify
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode_notification
+from wharfinger.protocol.request import Channel, Request, notify
 from wharfinger.server.functions import share_of
 from wharfinger.server.resource_features import check_uri
 from wharfinger.server.watching import ListenWatcher, SessionWatcher, Watching

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar, cast
 from msgspec import UNSET, Raw
 
 from wharfinger.errors import InvalidParams
-from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.jsonrpc import encode
+from wharfinger.protocol.request import Request
 from wharfinger.server.cursors import Keys
 from wharfinger.server.features import Feature, Features
 from wharfinger.server.functions import owner_of

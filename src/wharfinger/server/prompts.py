@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
-from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.request import Request
 from wharfinger.server.arguments.signature import BadArguments, Parameter, printable, signature_of
 from wharfinger.server.completion import Complete
 from wharfinger.server.faults import check_texts, unusable

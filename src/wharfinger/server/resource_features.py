@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
-from wharfinger.protocol.uri_template import UriTemplate
+from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.faults import place_of
 from wharfinger.server.functions import Callee
 

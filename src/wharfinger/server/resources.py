@@ -22,9 +22,9 @@ from wharfinger.errors import (
     ResourceNotFound,
     URLElicitationRequired,
 )
-from wharfinger.protocol.exchange import Request
-from wharfinger.protocol.template_index import TemplateIndex
-from wharfinger.protocol.uri_template import UriTemplate
+from wharfinger.protocol.request import Request
+from wharfinger.protocol.uri.template import UriTemplate
+from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.asking.transcripts import CannotAsk
 from wharfinger.server.context import reading
 from wharfinger.server.faults import UNAWAITED, UnusableResult, refuse_unawaited, unusable

@@ -11,14 +11,14 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
-from wharfinger.protocol.exchange import Request
-from wharfinger.protocol.older_content import WRAPPED
+from wharfinger.protocol.downgrade import WRAPPED
+from wharfinger.protocol.request import Request
 from wharfinger.server.arguments.kinds import from_json, json_schema, to_json
 from wharfinger.server.functions import owner_of
 from wharfinger.server.media import Media
 
 if TYPE_CHECKING:
-    from wharfinger.protocol.given_schema import GivenSchema
+    from wharfinger.protocol.json_schema import GivenSchema
     from wharfinger.server.app import Server
 
 __all__ = ["BLOCKS", "Output", "block_of", "is_content", "to_wire", "with_media_read"]

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from wharfinger.protocol.exchange import described
+from wharfinger.protocol.request import described
 from wharfinger.server.life import Life
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from wharfinger.errors import (
     PermissionDenied,
     ResourceNotFound,
 )
-from wharfinger.protocol.exchange import Request
+from wharfinger.protocol.request import Request
 from wharfinger.server.asking.transcripts import CannotAsk
 from wharfinger.server.context import reading
 from wharfinger.server.functions import owner_of

@@ -21,8 +21,8 @@ from wharfinger.errors import (
     ToolError,
     URLElicitationRequired,
 )
-from wharfinger.protocol.exchange import Request
-from wharfinger.protocol.header_values import Mirror
+from wharfinger.protocol.http.headers import Mirror
+from wharfinger.protocol.request import Request
 from wharfinger.server.arguments.headers import mirrors_of
 from wharfinger.server.arguments.signature import BadArguments, Signature, printable, signature_of
 from wharfinger.server.faults import UNAWAITED, check_texts, unusable
@@ -152,7 +152,7 @@ class Tool:
 
     def _output_of(self, output_schema: Mapping[str, Any] | None) -> Output:
         if output_schema is not None:
-            from wharfinger.protocol.given_schema import GivenSchema
+            from wharfinger.protocol.json_schema import GivenSchema
 
             return Output(None, GivenSchema(output_schema, f"output_schema of tool {self.name!r}"))
         kept = self.signature.derived

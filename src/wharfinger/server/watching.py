@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Any, Protocol
 
 from wharfinger.protocol import subscriptions
-from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode
+from wharfinger.protocol.request import Request
 from wharfinger.protocol.shares import Shares
 
 __all__ = ["ListenWatcher", "Onlooker", "SessionWatcher", "Watching", "follow", "quietly"]

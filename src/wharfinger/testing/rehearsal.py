@@ -13,9 +13,9 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
-from wharfinger.protocol.exchange import Request, input_needed, open_request
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.request import Request, input_needed, open_request
 from wharfinger.protocol.revisions import HANDSHAKE, STATELESS
 from wharfinger.server import Server
 from wharfinger.testing.answers import Answers, answer_to, question_of

@@ -11,11 +11,11 @@ from typing import Any
 
 from wharfinger import types as t
 from wharfinger.errors import ConnectionLost, Overloaded, ProtocolError, RequestTimeout
-from wharfinger.protocol.exchange import Request, told
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_notification
-from wharfinger.protocol.peer import Answer, Notification, ServerPeer
+from wharfinger.protocol.request import Request, told
+from wharfinger.protocol.server_peer import Answer, Notification, ServerPeer
 
 __all__ = ["Question", "Questions", "report", "take_notice"]
 

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from wharfinger.errors import Overloaded
-from wharfinger.protocol.exchange import Pieces, Request
-from wharfinger.protocol.http import TAKES_EVENTS, HttpLimits, Pairs, Refused
+from wharfinger.protocol.http.rules import TAKES_EVENTS, HttpLimits, Pairs, Refused
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.request import Pieces, Request
 from wharfinger.protocol.shares import Shares, name_network, name_owner
 from wharfinger.transports.http_streams import EventStream, Flushes, Receive, Send
 from wharfinger.transports.stream import UNREAD_TOTAL

@@ -23,11 +23,11 @@ from wharfinger.protocol.client_peer import (
     Unreadable,
     Withdrawn,
 )
-from wharfinger.protocol.era import read_error
-from wharfinger.protocol.header_values import Mirror, encode_value, param_headers
+from wharfinger.protocol.http.headers import Mirror, encode_value, param_headers
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.negotiation import read_error
 from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.sse import EventDecoder, EventTooLarge
 from wharfinger.transports.asked import Answers

@@ -16,7 +16,7 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
 from wharfinger.errors import InvalidRequest, Overloaded, ProtocolError
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.jsonrpc import encode_error
 from wharfinger.protocol.shares import Crowd, name_owner
 from wharfinger.transports.http_streams import STOPS, ClientGone

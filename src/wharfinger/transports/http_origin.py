@@ -14,10 +14,10 @@ import msgspec
 
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, InvalidResponse, NotMCP, WharfingerError
-from wharfinger.protocol.era import read_error
 from wharfinger.protocol.interfaces import AGAIN
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.negotiation import read_error
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession

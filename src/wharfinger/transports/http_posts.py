@@ -8,12 +8,12 @@ from collections.abc import Awaitable
 from typing import Any
 
 from wharfinger.errors import InternalError
-from wharfinger.protocol.exchange import Pieces, Request
 from wharfinger.protocol.handshake import Session
-from wharfinger.protocol.http import TAKES_EVENTS, Refused
+from wharfinger.protocol.http.rules import TAKES_EVENTS, Refused
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_error
-from wharfinger.protocol.peer import Batch, ServerPeer
+from wharfinger.protocol.request import Pieces, Request
+from wharfinger.protocol.server_peer import Batch, ServerPeer
 from wharfinger.transports.asking import Questions, report
 from wharfinger.transports.http_calls import Call, Calls
 from wharfinger.transports.http_replay import Ring, Rings, Track

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wharfinger.protocol.exchange import Pieces
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.rules import HttpLimits
+from wharfinger.protocol.request import Pieces
 from wharfinger.protocol.shares import Shares
 from wharfinger.transports.http_calls import Call
 from wharfinger.transports.http_streams import is_hint

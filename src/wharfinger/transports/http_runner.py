@@ -20,8 +20,8 @@ from uvicorn.config import Config
 from uvicorn.server import Server as UvicornServer
 
 from wharfinger.errors import WharfingerError
-from wharfinger.protocol.doors import is_loopback
-from wharfinger.protocol.http import HttpLimits
+from wharfinger.protocol.http.host_origin import is_loopback
+from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.interfaces import Service, Verify
 from wharfinger.protocol.shares import Crowd
 from wharfinger.transports.accepting import Exhaustion

@@ -10,18 +10,9 @@ from urllib.parse import parse_qs
 from msgspec import UNSET
 
 from wharfinger.errors import InternalError, InvalidRequest, Overloaded, ProtocolError
-from wharfinger.protocol.doors import Doors
-from wharfinger.protocol.exchange import (
-    Pieces,
-    Request,
-    input_needed,
-    no_such_method,
-    open_request,
-    seal_error,
-    seal_result,
-)
-from wharfinger.protocol.header_values import Mirror, check_arguments
-from wharfinger.protocol.http import (
+from wharfinger.protocol.http.headers import Mirror, check_arguments
+from wharfinger.protocol.http.host_origin import Doors
+from wharfinger.protocol.http.rules import (
     CLOSE,
     ENDPOINTS,
     SESSION,
@@ -41,6 +32,15 @@ from wharfinger.protocol.http import (
 )
 from wharfinger.protocol.interfaces import Service, Verify
 from wharfinger.protocol.jsonrpc import Message, decode, encode_error
+from wharfinger.protocol.request import (
+    Pieces,
+    Request,
+    input_needed,
+    no_such_method,
+    open_request,
+    seal_error,
+    seal_result,
+)
 from wharfinger.protocol.shares import Shares
 from wharfinger.transports.http_calls import Call, Calls
 from wharfinger.transports.http_sessions import HttpSessions, answer_for, stopped

@@ -8,17 +8,7 @@ import os
 from typing import Any
 
 from wharfinger.errors import HandlerFailed, Overloaded, ProtocolError
-from wharfinger.protocol.exchange import (
-    Pieces,
-    Request,
-    called,
-    described,
-    input_needed,
-    no_such_method,
-    seal_error,
-    told,
-)
-from wharfinger.protocol.http import (
+from wharfinger.protocol.http.rules import (
     LAST_EVENT,
     SESSION,
     TAKES_EVENTS,
@@ -30,7 +20,17 @@ from wharfinger.protocol.http import (
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_error
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.request import (
+    Pieces,
+    Request,
+    called,
+    described,
+    input_needed,
+    no_such_method,
+    seal_error,
+    told,
+)
+from wharfinger.protocol.server_peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 from wharfinger.protocol.shares import Crowd, Shares
 from wharfinger.transports.asking import take_notice
 from wharfinger.transports.http_calls import Call, Calls

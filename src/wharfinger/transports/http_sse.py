@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from wharfinger.errors import Overloaded
-from wharfinger.protocol.exchange import Request
-from wharfinger.protocol.http import TAKES_EVENTS, Refused, check_stream
+from wharfinger.protocol.http.rules import TAKES_EVENTS, Refused, check_stream
 from wharfinger.protocol.interfaces import Service
-from wharfinger.protocol.peer import Batch
+from wharfinger.protocol.request import Request
+from wharfinger.protocol.server_peer import Batch
 from wharfinger.protocol.shares import Shares
 from wharfinger.protocol.sse import encode_event
 from wharfinger.transports.http_calls import Call, Calls

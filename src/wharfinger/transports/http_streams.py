@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from wharfinger.protocol.exchange import Pieces
+from wharfinger.protocol.request import Pieces
 from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
 from wharfinger.transports.stream import LARGE
 

@@ -12,7 +12,11 @@ from functools import partial
 from typing import Any
 
 from wharfinger.errors import ConnectionLost, HandlerFailed, Overloaded
-from wharfinger.protocol.exchange import (
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.lines import LineBuffer
+from wharfinger.protocol.request import (
     Pieces,
     Request,
     called,
@@ -22,11 +26,7 @@ from wharfinger.protocol.exchange import (
     seal_error,
     told,
 )
-from wharfinger.protocol.handshake import Session
-from wharfinger.protocol.interfaces import Service
-from wharfinger.protocol.jsonrpc import Message
-from wharfinger.protocol.lines import LineBuffer
-from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.server_peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 from wharfinger.protocol.shares import Shares
 from wharfinger.transports.asking import Questions, report, take_notice
 

@@ -21,11 +21,11 @@ from wharfinger.protocol.client_peer import (
     Unreadable,
     Withdrawn,
 )
-from wharfinger.protocol.era import read_error
-from wharfinger.protocol.header_values import Mirror
+from wharfinger.protocol.http.headers import Mirror
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG, LineBuffer
+from wharfinger.protocol.negotiation import read_error
 from wharfinger.protocol.revisions import Revision
 from wharfinger.transports.asked import Answers
 

@@ -25,8 +25,8 @@ from tests.server.driving import ALL, META, STATELESS, looped, opened
 from wharfinger import Cancelled, Context, Declined, Elicit, Roots, Sample, Server
 from wharfinger import types as t
 from wharfinger.errors import MissingClientCapability, NoAnswer, URLElicitationRequired
-from wharfinger.protocol.exchange import InputNeeded
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.request import InputNeeded
 
 FORMS = ("2025-06-18", "2025-11-25", STATELESS)
 """The revisions that have elicitation."""

@@ -50,7 +50,7 @@ def check_resources(offer: Offer) -> Iterator[Finding]:
 
 def check_templates(offer: Offer) -> Iterator[Finding]:
     """Templates that cannot be filled."""
-    from wharfinger.protocol.uri_template import InvalidTemplate, UriTemplate
+    from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
 
     broken: list[str] = []
     for item in offer.templates.items:

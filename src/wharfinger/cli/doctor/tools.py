@@ -68,7 +68,7 @@ def _reaches_out(schema: dict[str, Any]) -> bool:
 
 
 def _header_problem(schema: dict[str, Any]) -> str:
-    from wharfinger.protocol.header_values import InvalidHeaderAnnotation, find_mirrors
+    from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_mirrors
 
     try:
         find_mirrors(schema)

@@ -9,7 +9,7 @@ from typing import Any, cast, get_origin
 import msgspec
 from msgspec import Raw, UnsetType
 
-from wharfinger.protocol.given_schema import GivenSchema, InvalidSchema
+from wharfinger.protocol.json_schema import GivenSchema, InvalidSchema
 from wharfinger.server.arguments.docstrings import summary_of
 from wharfinger.server.arguments.faults import BadArguments, lines_of, printable
 from wharfinger.server.arguments.signature import Signature, annotations_of, is_context, refuse_unbound, signature_of

@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from wharfinger.protocol.given_schema import path_text, printable
+from wharfinger.protocol.json_schema import path_text, printable
 from wharfinger.server.arguments.kinds import Refusals
 
 __all__ = ["BadArguments", "allowed", "lines_of", "members", "path_text", "printable"]

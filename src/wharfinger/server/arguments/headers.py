@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.protocol.header_values import InvalidHeaderAnnotation, Mirror, find_mirrors
+from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, Mirror, find_mirrors
 
 __all__ = ["KEYWORD", "Header", "mirrors_of"]
 

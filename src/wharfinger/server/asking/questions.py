@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw
 
 from wharfinger import types as t
 from wharfinger.errors import Cancelled, Declined, MissingClientCapability, ToolError
-from wharfinger.protocol.exchange import Caller
+from wharfinger.protocol.request import Caller
 from wharfinger.protocol.revisions import Revision
 from wharfinger.server.asking.forms import Misfit, form_of
 

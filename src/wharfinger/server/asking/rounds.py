@@ -19,8 +19,8 @@ from wharfinger.errors import (
     RequestTimeout,
     URLElicitationRequired,
 )
-from wharfinger.protocol.exchange import InputNeeded, Request, input_needed
 from wharfinger.protocol.jsonrpc import Message, encode_notification
+from wharfinger.protocol.request import InputNeeded, Request, input_needed
 from wharfinger.server.asking.patience import standing_still
 from wharfinger.server.asking.questions import ElicitUrl, Misfit, Question
 from wharfinger.server.asking.transcripts import CannotAsk, Transcript, digest_of, root_of, transcript_of

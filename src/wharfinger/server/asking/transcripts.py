@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw
 
 from wharfinger import types as t
 from wharfinger.errors import InternalError, InvalidParams
-from wharfinger.protocol.exchange import InputNeeded, Request
+from wharfinger.protocol.request import InputNeeded, Request
 from wharfinger.server.cursors import STATE
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
 from wharfinger.errors import ProtocolError
-from wharfinger.protocol.exchange import Request
 from wharfinger.protocol.jsonrpc import Message, encode
+from wharfinger.protocol.request import Request
 from wharfinger.types.task_extension import TaskStarted, TaskState, TaskStatus
 
 __all__ = ["Question", "RunningTask"]

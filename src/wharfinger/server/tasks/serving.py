@@ -24,9 +24,9 @@ from wharfinger.errors import (
     StoreUnusable,
 )
 from wharfinger.protocol import subscriptions
-from wharfinger.protocol.exchange import Caller, Request, called, described, told, tool_failure
 from wharfinger.protocol.interfaces import Store
 from wharfinger.protocol.jsonrpc import encode, encode_error
+from wharfinger.protocol.request import Caller, Request, called, described, told, tool_failure
 from wharfinger.protocol.shares import Shares
 from wharfinger.server.functions import share_of
 from wharfinger.server.tasks.channel import RunningTask, moment

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from wharfinger.protocol.exchange import Request, input_needed
+from wharfinger.protocol.request import Request, input_needed
 from wharfinger.server.arguments.signature import BadArguments
 from wharfinger.server.tasks.channel import RunningTask
 from wharfinger.server.tasks.serving import Pending, Tasks, check_declared, declares, outcome

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
-from wharfinger.protocol.template_index import TemplateIndex
-from wharfinger.protocol.uri_template import InvalidTemplate, UriTemplate
+from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
+from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.resource_features import LONGEST_URI, check_uri
 from wharfinger.sources.upstream_server.lists import Cursor
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wharfinger import types as t
-from wharfinger.protocol.older_content import without_unknown_blocks
+from wharfinger.protocol.downgrade import without_unknown_blocks
 from wharfinger.protocol.revisions import REVISIONS
 
 SOUND = t.AudioContent(data=b"abc", mime_type="audio/wav", annotations=t.Annotations(priority=1.0))

@@ -8,8 +8,8 @@ from itertools import permutations
 
 import pytest
 
-from wharfinger.protocol.template_index import FEW, AmbiguousTemplate, TemplateIndex
-from wharfinger.protocol.uri_template import InvalidTemplate
+from wharfinger.protocol.uri.template import InvalidTemplate
+from wharfinger.protocol.uri.template_index import FEW, AmbiguousTemplate, TemplateIndex
 
 TEMPLATES = [
     "log://{vessel}/today",

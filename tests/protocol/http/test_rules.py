@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from wharfinger.errors import HeaderMismatch, InvalidParams, ProtocolError, UnsupportedVersion
-from wharfinger.protocol.exchange import Request, open_request
-from wharfinger.protocol.http import (
+from wharfinger.protocol.http.rules import (
     METHOD,
     NAME,
     SESSION,
@@ -28,6 +27,7 @@ from wharfinger.protocol.http import (
 )
 from wharfinger.protocol.jsonrpc import Message, decode, encode
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.request import Request, open_request
 
 STATELESS = "2026-07-28"
 META = {

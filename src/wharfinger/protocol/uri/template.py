@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from wharfinger.errors import WharfingerError
-from wharfinger.protocol.uri_matcher import Atom, Hole, Matcher, may_meet
+from wharfinger.protocol.uri.matcher import Atom, Hole, Matcher, may_meet
 
 __all__ = ["Expression", "InvalidTemplate", "UriTemplate", "Value", "Variable", "canonical_uri", "is_unsafe"]
 

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from wharfinger.errors import WharfingerError
-from wharfinger.protocol.uri_matcher import Hole
-from wharfinger.protocol.uri_template import UriTemplate, Value, canonical_uri
+from wharfinger.protocol.uri.matcher import Hole
+from wharfinger.protocol.uri.template import UriTemplate, Value, canonical_uri
 
 __all__ = ["AmbiguousTemplate", "TemplateIndex"]
 

@@ -9,7 +9,9 @@ import pytest
 
 from wharfinger import types as t
 from wharfinger.errors import HeaderMismatch, RemoteError, UnsupportedRevision, UnsupportedVersion
-from wharfinger.protocol.era import (
+from wharfinger.protocol.jsonrpc import Message, decode
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.negotiation import (
     Discover,
     Eras,
     GiveUp,
@@ -22,8 +24,6 @@ from wharfinger.protocol.era import (
     supported_in,
     told,
 )
-from wharfinger.protocol.jsonrpc import Message, decode
-from wharfinger.protocol.limits import Limits
 
 NEWEST, HANDSHAKE = "2026-07-28", "2025-11-25"
 FIRST = Discover(NEWEST)

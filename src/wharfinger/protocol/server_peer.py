@@ -9,12 +9,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger.errors import InternalError, InvalidRequest, Overloaded, ProtocolError
-from wharfinger.protocol.exchange import Pieces, Request, Stamps, open_request, seal_error, seal_result
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Id, Message, decode, decode_batch, encode_error, encode_request
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG, Overlong
 from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.request import Pieces, Request, Stamps, open_request, seal_error, seal_result
 
 __all__ = ["Answer", "Batch", "Cancelled", "Notification", "Refusal", "ServerPeer"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wharfinger.protocol.doors import Doors, is_loopback
-from wharfinger.protocol.http import Refused
+from wharfinger.protocol.http.host_origin import Doors, is_loopback
+from wharfinger.protocol.http.rules import Refused
 
 
 def refused(status: int, headers: dict[bytes, bytes]) -> Refused:

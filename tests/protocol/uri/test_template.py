@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import examples
-from wharfinger.protocol.uri_matcher import Matcher
-from wharfinger.protocol.uri_template import InvalidTemplate, UriTemplate, canonical_uri
+from wharfinger.protocol.uri.matcher import Matcher
+from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate, canonical_uri
 
 VALUES: dict[str, Any] = {
     "count": ["one", "two", "three"],

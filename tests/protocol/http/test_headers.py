@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.errors import HeaderMismatch
-from wharfinger.protocol.header_values import (
+from wharfinger.protocol.http.headers import (
     InvalidHeaderAnnotation,
     Mirror,
     check_params,

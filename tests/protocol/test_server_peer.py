@@ -10,12 +10,12 @@ import pytest
 
 from wharfinger import types as t
 from wharfinger.errors import InternalError, PermissionDenied, ResourceNotFound
-from wharfinger.protocol.exchange import Pieces, Request, Stamps
 from wharfinger.protocol.handshake import Phase, Session
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG
 from wharfinger.protocol.methods import METHODS, Method, add_method
-from wharfinger.protocol.peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.request import Pieces, Request, Stamps
+from wharfinger.protocol.server_peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -12,7 +12,7 @@ import pytest
 from tests.server.driving import ALL, STATELESS, ask, looped
 from wharfinger import Server
 from wharfinger.errors import MissingExtra
-from wharfinger.protocol.given_schema import DIALECTS, GivenSchema, InvalidSchema
+from wharfinger.protocol.json_schema import DIALECTS, GivenSchema, InvalidSchema
 
 DRAFTS = list(DIALECTS)
 FULL: dict[str, Any] = {

@@ -23,10 +23,10 @@ from wharfinger.errors import (
     UnsupportedVersion,
     URLElicitationRequired,
 )
+from wharfinger.protocol.downgrade import is_object, without_unknown_blocks
 from wharfinger.protocol.handshake import Caller, Phase, Session
 from wharfinger.protocol.jsonrpc import Id, Message, encode, encode_error, encode_notification, refuse_duplicates
 from wharfinger.protocol.methods import METHODS, Method
-from wharfinger.protocol.older_content import is_object, without_unknown_blocks
 from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 
 __all__ = [

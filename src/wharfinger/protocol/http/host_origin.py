@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wharfinger.protocol.http import CLOSE, Headers, Refused
+from wharfinger.protocol.http.rules import CLOSE, Headers, Refused
 
 __all__ = ["LOOPBACK", "Doors", "is_loopback"]
 

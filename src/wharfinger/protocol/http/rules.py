@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger.errors import HeaderMismatch, InvalidRequest, ProtocolError, UnsupportedVersion
-from wharfinger.protocol.header_values import decode_value
+from wharfinger.protocol.http.headers import decode_value
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.revisions import HANDSHAKE, REVISIONS
 
