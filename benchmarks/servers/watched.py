@@ -11,7 +11,7 @@ import time
 
 from wharfinger import Server
 from wharfinger.protocol.http.rules import HttpLimits
-from wharfinger.transports.http_runner import run_http
+from wharfinger.transports.http_server.runner import run_http
 
 URI = "bench://watched"
 LIMITS = HttpLimits(connections=20_000, streams=20_000, streams_per_client=20_000, sessions=20_000)

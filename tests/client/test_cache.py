@@ -22,7 +22,7 @@ from wharfinger.client import NEVER, Cache, Retry
 from wharfinger.client.cache import OVERHEAD, Key, Shelf
 from wharfinger.errors import ConnectionLost, RemoteError, RequestTimeout, ResourceNotFound, WharfingerError
 from wharfinger.protocol.request import Request
-from wharfinger.transports.http_runner import serve_http
+from wharfinger.transports.http_server.runner import serve_http
 
 HANDSHAKE = "2025-11-25"
 

@@ -25,7 +25,7 @@ EACH = pytest.mark.parametrize("revision", SUPPORTED)
 @asynccontextmanager
 async def over_http(server: Server) -> AsyncGenerator[str]:
     """A server of this process over HTTP."""
-    from wharfinger.transports.http_runner import serve_http
+    from wharfinger.transports.http_server.runner import serve_http
 
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(serve_http(server, port=0, on_ready=ready.set_result))

@@ -110,7 +110,7 @@ def test_over_stdio_it_is_the_same(revision: str) -> None:
 @asynccontextmanager
 async def http_server() -> AsyncIterator[str]:
     """A harbour over HTTP."""
-    from wharfinger.transports.http_runner import serve_http
+    from wharfinger.transports.http_server.runner import serve_http
 
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(serve_http(harbour(), port=0, on_ready=ready.set_result))

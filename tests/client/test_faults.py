@@ -33,7 +33,6 @@ from wharfinger.errors import (
 )
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import SUPPORTED
-from wharfinger.transports import stream_link
 
 PROGRAM = str(Path(__file__).with_name("faulty.py"))
 QUICK = Retry(first=0.01)

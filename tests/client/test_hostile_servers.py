@@ -30,7 +30,7 @@ from wharfinger.protocol.client_peer import MOST_IN_BATCH, ClientPeer, Garbage, 
 from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_mirrors
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.protocol.sse import EventDecoder
-from wharfinger.transports.http_client import REPLIES
+from wharfinger.transports.http_client.http_link import REPLIES
 
 MIB = 1024 * 1024
 

@@ -15,7 +15,7 @@ from wharfinger.errors import (
     UnsupportedRevision,
 )
 from wharfinger.protocol.methods import METHODS
-from wharfinger.transports.http_origin import NoMessage
+from wharfinger.transports.http_client.origin import NoMessage
 
 
 def test_backoff_is_random_within_what_doubles_and_forgotten_after_a_good_connection() -> None:

@@ -14,7 +14,7 @@ from wharfinger.protocol.jsonrpc import decode
 from wharfinger.protocol.request import Request, no_such_method, open_request, seal_error, seal_result, told
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
-from wharfinger.transports.stream import StreamServer
+from wharfinger.transports.stream_server import StreamServer
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = "2026-07-28"

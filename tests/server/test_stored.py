@@ -25,7 +25,7 @@ from wharfinger import types as t
 from wharfinger.errors import RemoteError
 from wharfinger.protocol.request import Base64, Pieces
 from wharfinger.server.source import Source
-from wharfinger.transports.http_streams import STOPS, ClientGone, send_json
+from wharfinger.transports.http_server.asgi_response import STOPS, ClientGone, send_json
 
 MIB = 1 << 20
 PATTERN = bytes(range(256)) * 4096  # a MiB

@@ -28,7 +28,7 @@ from wharfinger.sources import files, mirrors, search_index
 from wharfinger.sources.upstream_server import Upstream, upstream
 from wharfinger.sources.upstream_server.lists import Lists
 from wharfinger.testing import SourceContract
-from wharfinger.transports.http_runner import serve_http
+from wharfinger.transports.http_server.runner import serve_http
 
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 

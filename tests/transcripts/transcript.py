@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from tests.conformance.server import make_server
-from wharfinger.transports.stream import StreamServer
+from wharfinger.transports.stream_server import StreamServer
 
 __all__ = ["FOLDER", "Ear", "Line", "Said", "connected", "parse", "replay", "spawned"]
 

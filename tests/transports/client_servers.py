@@ -15,7 +15,7 @@ from wharfinger import types as t
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import REVISIONS
-from wharfinger.transports.http_client import HttpLink
+from wharfinger.transports.http_client.http_link import HttpLink
 
 LIMITS = Limits(message=100_000, depth=64)
 STATELESS, HANDSHAKE = REVISIONS["2026-07-28"], REVISIONS["2025-11-25"]

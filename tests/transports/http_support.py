@@ -21,8 +21,8 @@ from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import InputNeeded, Request, Stamps, notify
 from wharfinger.protocol.revisions import Revision
-from wharfinger.transports.http_runner import HttpServer, find_loop_factory, serve_http
-from wharfinger.transports.http_server import HttpApp
+from wharfinger.transports.http_server.app import HttpApp
+from wharfinger.transports.http_server.runner import HttpServer, find_loop_factory, serve_http
 
 STATELESS = "2026-07-28"
 HANDSHAKE = "2025-11-25"

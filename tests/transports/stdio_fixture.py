@@ -10,7 +10,7 @@ import time
 
 from wharfinger.protocol.limits import Limits
 from wharfinger.server.app import Server
-from wharfinger.transports import stdio
+from wharfinger.transports import stdio_server
 
 HASTY = "hasty" in sys.argv
 """For tests that wait for it to stop waiting."""
@@ -92,6 +92,6 @@ async def blob(size: int) -> bytes:
 
 if __name__ == "__main__":
     if HASTY:
-        stdio.ORPHAN_CHECK = 0.05
+        stdio_server.ORPHAN_CHECK = 0.05
     print("started", file=sys.stderr, flush=True)
     server.run()

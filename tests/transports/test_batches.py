@@ -12,7 +12,7 @@ import pytest
 from tests.server.driving import looped
 from tests.transports.http_support import INITIALIZE, Harbour, Quay, Wire
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.stream import StreamServer
+from wharfinger.transports.stream_server import StreamServer
 
 BATCHES = "2025-03-26"
 OTHERS = ["2024-11-05", "2025-06-18", "2025-11-25"]

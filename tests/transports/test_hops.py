@@ -14,9 +14,9 @@ import pytest
 
 import wharfinger
 from wharfinger.server.app import Server
-from wharfinger.transports import stdio
-from wharfinger.transports import stream as stream_module
-from wharfinger.transports.stream import StreamServer
+from wharfinger.transports import stdio_server
+from wharfinger.transports import stream_server as stream_module
+from wharfinger.transports.stream_server import StreamServer
 
 PACKAGE = str(Path(wharfinger.__file__).parent)
 META = (
@@ -47,8 +47,8 @@ async def _trace(first: bytes, message: bytes) -> dict[str, Any]:
     to_client, from_server = os.pipe()
     os.set_blocking(to_client, False)
     stream = StreamServer(server)
-    await stdio._connect_writer(loop, stream, from_server)
-    await stdio._connect_reader(loop, stream, to_server)
+    await stdio_server._connect_writer(loop, stream, from_server)
+    await stdio_server._connect_reader(loop, stream, to_server)
 
     async def answer(data: bytes) -> bytes:
         got: asyncio.Future[bytes] = loop.create_future()

@@ -12,7 +12,7 @@ import pytest
 from tests.transports.http_support import META, Harbour, Quay, Wire, find_app, find_server
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.http_connection import PIPELINED
+from wharfinger.transports.http_server.http_connection import PIPELINED
 
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 DISCOVER = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}).encode()

@@ -9,12 +9,12 @@ import socket
 import pytest
 
 from tests.security.places import FIXTURE, Http
+from tests.transports.http_server.test_legacy_sse import Pair
 from tests.transports.http_support import INITIALIZE, META, Harbour, Quay, Wire, find_app, find_server
-from tests.transports.test_http_sse import Pair
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.http_replay import Ring, Rings
-from wharfinger.transports.http_runner import most_sockets
+from wharfinger.transports.http_server.replay import Ring, Rings
+from wharfinger.transports.http_server.runner import most_sockets
 
 OTHER = "127.0.0.2"
 HALF = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"

@@ -18,7 +18,7 @@ import uvicorn
 from tests.security.places import FIXTURE, MIB, Http
 from tests.transports.http_support import META, Harbour, Quay, Wire
 from wharfinger.protocol.http.rules import HttpLimits
-from wharfinger.transports.http_server import HttpApp, HttpOptions
+from wharfinger.transports.http_server.app import HttpApp, HttpOptions
 
 BODY = json.dumps(
     {

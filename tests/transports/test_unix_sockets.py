@@ -19,8 +19,8 @@ import pytest
 from wharfinger import Client, Context, Server
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.socket_client import UnixLink
-from wharfinger.transports.socket_server import AddressInUse, UnixServer, serve_unix
+from wharfinger.transports.unix_client import UnixLink
+from wharfinger.transports.unix_server import AddressInUse, UnixServer, serve_unix
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no Unix sockets for asyncio")
 

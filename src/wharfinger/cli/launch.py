@@ -38,14 +38,14 @@ def over_lines(
     log_to_stderr(verbosity, tracebacks=tracebacks)
     server.limits = apply(server.limits, limits)
     if unix is not None:
-        from wharfinger.transports.socket_server import serve_unix
+        from wharfinger.transports.unix_server import serve_unix
 
         def ready() -> None:
             if not verbosity.quiet:
                 click.echo(f"Serving {server.info.name} at unix:{os.path.abspath(unix)}")
 
         return CTRL_C if serve_unix(server, unix, on_ready=ready) else 0
-    from wharfinger.transports.stdio import serve_stdio
+    from wharfinger.transports.stdio_server import serve_stdio
 
     return CTRL_C if serve_stdio(server) else 0
 
@@ -70,7 +70,7 @@ def over_http(
     from wharfinger.cli.listing import Listing
     from wharfinger.cli.logs import log_to_stderr
     from wharfinger.cli.printer import Printer
-    from wharfinger.transports.http_runner import AddressInUse, run_http
+    from wharfinger.transports.http_server.runner import AddressInUse, run_http
 
     log_to_stderr(verbosity, tracebacks=tracebacks)
     server.limits = apply(server.limits, settings.limits)

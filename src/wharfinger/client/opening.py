@@ -257,7 +257,7 @@ class _Trial:
         if isinstance(target, str):
             if self._known == "sse":
                 return await self._sse_link(target)
-            from wharfinger.transports.http_client import HttpLink
+            from wharfinger.transports.http_client.http_link import HttpLink
 
             return HttpLink(target, settings.limits, settings.headers, self.auth, settings.reaches)
         if isinstance(target, list):
@@ -267,7 +267,7 @@ class _Trial:
             await child.open(settings.env, settings.cwd)
             return child
         if isinstance(target, Socket):
-            from wharfinger.transports.socket_client import UnixLink
+            from wharfinger.transports.unix_client import UnixLink
 
             socket = UnixLink(target.path, settings.limits)
             await socket.open()
@@ -282,7 +282,7 @@ class _Trial:
         return memory
 
     async def _sse_link(self, url: str) -> Connection:
-        from wharfinger.transports.sse_client import SseLink
+        from wharfinger.transports.http_client.sse_link import SseLink
 
         link = SseLink(url, self.settings.limits, self.settings.headers, self.auth, self.settings.reaches)
         try:
@@ -523,7 +523,7 @@ def _failed(lost: ConnectionLost) -> ConnectionFailed:
 
 def _no_message() -> type[Exception]:
     """HTTP's `NoMessage`, without loading the HTTP client for those who do not use it."""
-    module = sys.modules.get("wharfinger.transports.http_origin")
+    module = sys.modules.get("wharfinger.transports.http_client.origin")
     return cast("type[Exception]", module.NoMessage) if module is not None else _Never
 
 

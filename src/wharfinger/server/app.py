@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from wharfinger.server.apps import Page, PageOptions
     from wharfinger.server.composing import Mount
     from wharfinger.server.tasks.serving import Tasks
-    from wharfinger.transports.http_server import HttpOptions
+    from wharfinger.transports.http_server.app import HttpOptions
 
 __all__ = ["Includable", "Lifespan", "Server"]
 
@@ -811,7 +811,7 @@ class Server:
         if http is not None and unix is not None:
             raise TypeError("http and unix exclude each other: serve over one of them.")
         if unix is not None:
-            from wharfinger.transports.socket_server import serve_unix
+            from wharfinger.transports.unix_server import serve_unix
 
             serve_unix(self, unix, **options)
         elif http is None:
@@ -819,13 +819,13 @@ class Server:
                 raise TypeError(
                     f'run() over stdio takes no {next(iter(options))}=: for HTTP say run(http="127.0.0.1:8000").'
                 )
-            from wharfinger.transports.stdio import serve_stdio
+            from wharfinger.transports.stdio_server import serve_stdio
 
             if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
                 self._say_how_to_try()
             serve_stdio(self)
         else:
-            from wharfinger.transports.http_runner import run_http
+            from wharfinger.transports.http_server.runner import run_http
 
             if not isinstance(http, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError('run(http=…) takes HOST:PORT: run(http="127.0.0.1:8000")')
@@ -854,7 +854,7 @@ class Server:
             RuntimeError: several workers are to serve it, and no secret says how they know each other's seals.
         """
         from wharfinger.server.workers import check_secret
-        from wharfinger.transports.http_server import HttpApp
+        from wharfinger.transports.http_server.app import HttpApp
 
         check_secret(self.keys)
         return HttpApp(self, **options)

@@ -17,7 +17,7 @@ from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.limits import Limits
 from wharfinger.testing.transcripts import Line, Transcript, essence
 from wharfinger.transports.memory import MemoryLink
-from wharfinger.transports.stream_link import StreamLink
+from wharfinger.transports.stream_client import StreamLink
 
 __all__ = ["Replay", "Wire"]
 

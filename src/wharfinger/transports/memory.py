@@ -8,8 +8,8 @@ from typing import Any
 from wharfinger.errors import ConnectionLost
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.stream import StreamServer
-from wharfinger.transports.stream_link import StreamLink
+from wharfinger.transports.stream_client import StreamLink
+from wharfinger.transports.stream_server import StreamServer
 
 __all__ = ["MemoryLink"]
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from wharfinger.content.redaction import HIDDEN, redacted_command, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.stream_link import BLOCKED, StreamLink, shown_bytes
+from wharfinger.transports.stream_client import BLOCKED, StreamLink, shown_bytes
 
 __all__ = ["StdioLink", "inherited"]
 

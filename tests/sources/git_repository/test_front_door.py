@@ -14,7 +14,7 @@ import pytest
 from tests.sources.git_repository.conftest import Work
 from wharfinger import Client, Server
 from wharfinger.sources import git
-from wharfinger.transports.http_runner import serve_http
+from wharfinger.transports.http_server.runner import serve_http
 
 ERAS = ("2025-11-25", "2026-07-28")
 SERVE = """

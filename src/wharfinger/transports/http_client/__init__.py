@@ -1,0 +1,1 @@
+"""Streamable HTTP for clients, and HTTP+SSE of 2024-11-05."""

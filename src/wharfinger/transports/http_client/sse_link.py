@@ -1,0 +1,229 @@
+"""HTTP+SSE of 2024-11-05 from the client's side: GET for all that the server says, POST for each message of ours.
+
+Deprecated since 2025-03-26, and here for servers that know nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from wharfinger.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    InvalidResponse,
+    NotAuthorized,
+    NotMCP,
+    WharfingerError,
+)
+from wharfinger.protocol.jsonrpc import Id
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.sse import EventDecoder, EventTooLarge
+from wharfinger.transports.http_client.origin import EVENTS, NoMessage, Origin, content_type, excerpt
+from wharfinger.transports.stream_client import StreamLink, shown_bytes
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+    from yarl import URL
+
+    from wharfinger.protocol.interfaces import Authorize
+
+__all__ = ["SseLink"]
+
+logger = logging.getLogger("wharfinger.transports.http_client.sse_link")
+
+POSTS = 64
+"""Messages of ours that are on their way at once; above it new requests wait."""
+POST_TIME = 30.0
+"""Seconds that the server may take to say that it has a message. Some say so only with the answer: it is no failure."""
+
+
+class _Numbered(msgspec.Struct):
+    """What tells whether a message of ours is a request."""
+
+    id: Id | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+
+
+_decode_numbered = msgspec.json.Decoder(_Numbered).decode
+
+
+class SseLink(StreamLink):
+    """A `Link` to a URL of HTTP+SSE; the session is the stream, and ends with it."""
+
+    transport = "http+sse"
+
+    def __init__(
+        self,
+        url: str,
+        limits: Limits,
+        headers: Mapping[str, str] | None = None,
+        auth: Authorize | None = None,
+        reaches: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._origin = Origin(url, limits, headers, auth, reaches)
+        super().__init__(self._origin.name, limits)
+        self._posts: set[asyncio.Task[None]] = set()
+        self._before: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Open the stream, and learn from its first event where to POST (2024-11-05, HTTP with SSE).
+
+        Raises:
+            ConnectionFailed: no such stream, or it ended, or named a place on another server.
+            NotAuthorized: the server wants credentials.
+        """
+        origin = self._origin
+        try:
+            response = await origin.send("GET", self._headers(EVENTS), None)
+            try:
+                await self._check(response)
+                decoder = EventDecoder(self.limits.message)
+                place = await self._first(response, decoder)
+            except BaseException:
+                response.close()
+                raise
+        except BaseException as error:
+            await origin.close()
+            if isinstance(error, EventTooLarge):
+                raise self._too_large() from None
+            if isinstance(error, origin.http.ClientError | OSError):
+                raise origin.told(error) from None
+            raise
+        self._place = place
+        self.write = self._put
+
+    async def close(self) -> None:
+        """End the stream, and with it the session; what waits fails with ConnectionLost."""
+        if self._closing is None:
+            self._flush()
+            if self._before is not None:
+                await asyncio.wait((self._before,), timeout=1.0)
+            await super().close()
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    # Reading.
+
+    async def _check(self, response: ClientResponse) -> None:
+        status, name = response.status, self.name
+        if status in (401, 403):
+            raise NotAuthorized(await self._origin.refusal(response))
+        if status != 200:
+            raise NoMessage(await self._origin.refusal(response), status)
+        if content_type(response) != EVENTS:
+            first = await response.content.read(80)
+            raise NotMCP(
+                f"{name} is not MCP: GET brings {content_type(response)}; the first bytes were {shown_bytes(first)}."
+            )
+
+    async def _first(self, response: ClientResponse, decoder: EventDecoder) -> URL:
+        """The place to POST to; what came behind it in the same chunk is read later, by the reader it is given to."""
+        chunks = response.content.iter_any()
+        async for chunk in chunks:
+            events = decoder.feed(chunk)
+            for number, event in enumerate(events):
+                if event.event == "endpoint":
+                    place = self._origin.within(event.data.decode("utf-8", "replace"), self._origin.url, "names")
+                    early = [late.data for late in events[number + 1 :] if late.event == "message"]
+                    self._reading = self._loop.create_task(self._read(response, decoder, early))
+                    return place
+        raise ConnectionFailed(f"{self.name} ended its stream before it had named a place to POST to.")
+
+    async def _read(self, response: ClientResponse, decoder: EventDecoder, early: list[bytes]) -> None:
+        origin, end = self._origin, ConnectionLost(f"{self.name} ended the stream.")
+        failure: WharfingerError = end
+        try:
+            for message in early:
+                self.take(message)
+            async for chunk in response.content.iter_any():
+                for event in decoder.feed(chunk):
+                    if event.data and event.event == "message":
+                        self.take(event.data)
+        except EventTooLarge:
+            failure = self._too_large()
+        except (origin.http.ClientError, OSError) as error:
+            failure = ConnectionLost(f"{self.name} broke the stream off: {str(error) or type(error).__name__}.")
+        finally:
+            response.close()
+        self.lose(_maker(failure))
+
+    def _too_large(self) -> InvalidResponse:
+        return InvalidResponse(f"{self.name} sent an event over the limit of {self.limits.message} bytes.")
+
+    # Writing.
+
+    def _put(self, data: bytes) -> None:
+        for message in data.rstrip(b"\n").split(b"\n"):
+            numbered = _decode_numbered(message)
+            task = self._loop.create_task(self._post(message, numbered.id, self._before))
+            if isinstance(numbered.id, UnsetType):  # what follows a notification must not overtake it
+                self._before = task
+            self._posts.add(task)
+            task.add_done_callback(self._posted)
+        if len(self._posts) >= POSTS:
+            self.pause_writing()
+
+    def _posted(self, task: asyncio.Task[None]) -> None:
+        self._posts.discard(task)
+        if self._before is task:
+            self._before = None
+        if len(self._posts) < POSTS:
+            self.resume_writing()
+
+    async def _post(self, message: bytes, id: Id | UnsetType, before: asyncio.Task[None] | None) -> None:
+        origin = self._origin
+        if before is not None:
+            await asyncio.wait((before,))
+        try:
+            async with asyncio.timeout(POST_TIME) as deadline:
+                response = await origin.send("POST", self._headers(), message, url=self._place, deadline=deadline)
+                try:
+                    if response.status in (401, 403):
+                        raise NotAuthorized(await origin.refusal(response))
+                    if response.status >= 400:
+                        body = await response.content.read(1024)
+                        reason = f"{self.name} answered {response.status} {response.reason or ''}{excerpt(body)}"
+                        raise ConnectionFailed(reason)
+                finally:
+                    response.release()
+        except TimeoutError:
+            logger.debug("%s has not said whether it took a message", self.name)
+        except (origin.http.ClientError, OSError, WharfingerError) as error:
+            self._refused(id, origin.told(error))
+
+    def _refused(self, id: Id | UnsetType, error: WharfingerError) -> None:
+        call = None if isinstance(id, UnsetType) else self._peer.awaited.pop(id, None)
+        if call is None:
+            logger.debug("a message did not reach %s: %s", self.name, error)
+        else:
+            self._fail(call, error)
+
+    def _headers(self, accept: str = "") -> dict[str, str]:
+        headers = dict(self._origin.headers)
+        if accept:
+            headers["Accept"] = accept
+            headers.pop("Content-Type", None)
+        if self.rules is not None and self.rules.version_header:
+            headers["MCP-Protocol-Version"] = self.rules.name
+        return headers
+
+    async def _close(self) -> None:
+        tasks = [task for task in (self._reading, *self._posts) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._origin.close()
+
+
+def _maker(failure: WharfingerError) -> Callable[[], WharfingerError]:
+    text = str(failure)
+    return lambda: type(failure)(text)

@@ -1,0 +1,1 @@
+"""Streamable HTTP for servers, as an ASGI application, and what runs it."""

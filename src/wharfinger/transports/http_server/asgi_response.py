@@ -1,0 +1,257 @@
+"""One answer to one HTTP call, as JSON or as an event stream over ASGI; knows bytes and bounds, no method."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+from wharfinger.protocol.request import Pieces
+from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
+from wharfinger.transports.stream_server import LARGE
+
+__all__ = [
+    "JSON_TYPE",
+    "STOPS",
+    "STREAM_HEADERS",
+    "ClientGone",
+    "EventStream",
+    "Flushes",
+    "is_hint",
+    "send_body",
+    "send_empty",
+    "send_json",
+]
+
+Pair = tuple[bytes, bytes]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON_TYPE: Pair = (b"content-type", b"application/json")
+STREAM_HEADERS: tuple[Pair, ...] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+)
+STOPS = "wharfinger.stops"
+"""In a part of a body: whoever sends it wants to know that the client is gone."""
+_JOINED = 64 * 1024
+SLICE = 200
+"""Streams that are written in one turn of the loop: some 3 ms."""
+
+
+def cut(message: bytes) -> Pieces:
+    """A large message in parts, which are views of it."""
+    view = memoryview(message)
+    return Pieces(tuple(view[start : start + LARGE] for start in range(0, len(view), LARGE)))
+
+
+async def send_json(send: Send, status: int, body: bytes | Pieces, headers: Iterable[Pair] = ()) -> None:
+    """Answer with one JSON body; a large one goes piece by piece, as fast as the connection takes it."""
+    await send_body(send, status, body, (JSON_TYPE, *headers))
+
+
+async def send_body(send: Send, status: int, body: bytes | Pieces, headers: tuple[Pair, ...]) -> None:
+    """Answer with one body of these headers."""
+    if len(body) <= LARGE and not isinstance(body, bytes):  # one write is cheaper than three
+        body = b"".join([bytes(piece) async for piece in body])
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [*headers, (b"content-length", b"%d" % len(body))],
+        }
+    )
+    if not isinstance(body, bytes) or len(body) > LARGE:
+        try:
+            async for piece in cut(body) if isinstance(body, bytes) else body:
+                for start in range(0, len(piece), LARGE):
+                    part = bytes(piece[start : start + LARGE])
+                    await send({"type": "http.response.body", "body": part, "more_body": True, STOPS: True})
+        except ClientGone:  # so that nothing more is read for it
+            return
+        body = b""
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_empty(send: Send, status: int, headers: Iterable[Pair] = ()) -> None:
+    """Answer without a body."""
+    length = () if status == 204 else ((b"content-length", b"0"),)
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def is_hint(message: bytes) -> bool:
+    """Whether it only says that something changed, so that one of it is as good as two."""
+    head = message[:100]
+    return b"/updated" in head or b"list_changed" in head
+
+
+class ClientGone(OSError):
+    """Raised by `send` for a part that says `STOPS`: nobody is there to take it."""
+
+
+class Flushes:
+    """Streams that have something to write. They are written in the next turn of the loop, `SLICE` of them at most."""
+
+    __slots__ = ("_streams",)
+
+    def __init__(self) -> None:
+        self._streams: deque[EventStream] = deque()
+
+    def add(self, stream: EventStream) -> None:
+        """Write this stream soon: one callback for all, since one for each would cost as much as the event."""
+        if not self._streams:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._streams.append(stream)
+
+    def _flush(self) -> None:
+        streams = self._streams
+        some = [streams.popleft() for _ in range(min(SLICE, len(streams)))]
+        if streams:
+            asyncio.get_running_loop().call_soon(self._flush)
+        for stream in some:
+            stream.flush()
+
+
+class EventStream:
+    """Events on their way to one client. Pushing never waits: a slow reader costs `limit` bytes, then they are dropped.
+
+    What is pushed in one turn of the loop is written once, in the next. There is a task only while the connection takes
+    nothing, or where its server cannot write without one; an idle stream costs none.
+    """
+
+    __slots__ = (
+        "_flushes",
+        "_flushing",
+        "_headers",
+        "_hints",
+        "_limit",
+        "_queue",
+        "_send",
+        "_size",
+        "_started",
+        "_write_at_once",
+        "_writer",
+        "closed",
+        "quiet_since",
+    )
+
+    def __init__(self, send: Send, limit: int, now: float, flushes: Flushes, headers: Iterable[Pair] = ()) -> None:
+        self._send = send
+        self._write_at_once: Callable[[bytes], bool] | None = getattr(send, "write_at_once", None)
+        """What our own connections have beside ASGI's `send`: a task for each notice would double its cost."""
+        self._flushes = flushes
+        self._flushing = False
+        self._limit = limit
+        self._headers = (*STREAM_HEADERS, *headers)
+        self._queue: list[bytes] = []
+        self._hints: set[bytes] = set()
+        self._size = 0  # bytes that the connection has not taken yet
+        self._started = False
+        self._writer: asyncio.Task[None] | None = None
+        self.closed = False
+        """Nothing more is taken: the stream is finished, or its reader gone."""
+        self.quiet_since = now
+
+    def open(self) -> None:
+        """Send the headers now, so that the client sees an open stream before its first event."""
+        self._wake()
+
+    def push(self, message: bytes, now: float, *, id: str = "", must: bool = False) -> bool:
+        """Send one message as an event; False where it was dropped. A change notice that still waits is not doubled.
+
+        What `must` be sent is not dropped for a slow reader.
+        """
+        if self.closed or (self._size > self._limit and not must):
+            return False
+        if message in self._hints:
+            return True
+        if is_hint(message):
+            self._hints.add(message)
+        self._put(encode_event(message, id=id), now)
+        return True
+
+    def prime(self, id: str, now: float, *, retry: int | None = None) -> None:
+        """Send an event without data: the `id` to go on after, and the milliseconds to wait before (2025-11-25)."""
+        if not self.closed:
+            self._put(encode_event(b"", id=id, retry=retry), now)
+
+    def comment(self, now: float) -> None:
+        """Show proxies that the stream is alive."""
+        if not self.closed and not self._queue:
+            self._put(COMMENT, now)
+
+    def _put(self, event: bytes, now: float) -> None:
+        self.quiet_since = now
+        self._queue.append(event)
+        self._size += len(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._flushing or self._writer is not None:
+            return
+        if self._write_at_once is not None and self._started:
+            self._flushing = True
+            self._flushes.add(self)
+        else:
+            self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    def flush(self) -> None:
+        """Write what waits, or begin to wait until the connection takes it."""
+        self._flushing = False
+        if self._writer is not None or not self._queue:
+            return
+        data = b"".join(self._queue)
+        if self._write_at_once is not None and self._write_at_once(data):
+            self._queue.clear()
+            self._hints.clear()
+            self._size -= len(data)
+            self._sent()
+        else:
+            self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        try:
+            await self._start()
+            while self._queue:
+                data = b"".join(self._queue)
+                self._queue.clear()
+                self._hints.clear()
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+                self._size -= len(data)
+                self._sent()
+        except OSError:  # how servers other than uvicorn say that the client is gone
+            self.closed = True
+        finally:
+            self._writer = None
+
+    def _sent(self) -> None:
+        """The connection has taken what was queued; for a stream that somebody paces."""
+
+    async def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
+
+    async def finish(self, message: bytes | Pieces | None, *, id: str = "") -> None:
+        """Send what waits, then the final message, if there is one, and end the stream."""
+        self.closed = True
+        if self._flushing:
+            self.flush()
+        while self._writer is not None:
+            await asyncio.wait((self._writer,))
+        await self._start()
+        held: list[bytes] = []
+        if isinstance(message, bytes) and len(message) > LARGE:
+            message = cut(message)
+        if isinstance(message, bytes):
+            held.append(encode_event(message, id=id))
+        elif message is not None:
+            async for piece in encode_pieces(message, id=id):
+                held.append(piece)
+                if sum(map(len, held)) >= _JOINED:
+                    await self._send({"type": "http.response.body", "body": b"".join(held), "more_body": True})
+                    held.clear()
+        await self._send({"type": "http.response.body", "body": b"".join(held)})

@@ -1,0 +1,124 @@
+"""Our questions to the client of one connection: who waits for which answer, while its request's time stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+from wharfinger import types as t
+from wharfinger.errors import ConnectionLost, Overloaded, ProtocolError, RequestTimeout
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.jsonrpc import Message, encode_notification
+from wharfinger.protocol.request import Request, told
+from wharfinger.protocol.server_peer import Answer, Notification, ServerPeer
+
+__all__ = ["Question", "Questions", "report", "take_notice"]
+
+log = logging.getLogger("wharfinger.transports.outbound_requests")
+
+Send = Callable[[bytes], bool]
+
+
+class Question:
+    """One question that waits: the token that its answer comes back with."""
+
+    __slots__ = ("_answer", "request")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    def take(self, message: Message) -> None:
+        """The answer, unless nobody waits for it any more."""
+        if not self._answer.done():
+            self._answer.set_result(message)
+
+    def lose(self) -> None:
+        """No answer can come any more."""
+        if not self._answer.done():
+            self._answer.set_exception(ConnectionLost("The client is gone."))
+            self._answer.exception()  # where the waiting task is cancelled too, nobody else looks at it
+
+    async def wait(self, seconds: float) -> Message:
+        """The answer. Raises TimeoutError or ConnectionLost."""
+        async with asyncio.timeout(seconds):
+            return await self._answer
+
+
+def report(error: Exception) -> ProtocolError:
+    """Log what was raised while a message was taken, and return an error that refers to the log."""
+    reference = os.urandom(4).hex()
+    log.error("A message could not be taken (reference %s)", reference, exc_info=error)
+    return told(error, reference)
+
+
+def take_notice(service: Service, session: Session, event: Notification | Answer) -> None:
+    """Give what wants no answer to who waits for it; what that raises is logged and must not lose other messages."""
+    try:
+        if isinstance(event, Answer):
+            event.token.take(event.message)
+        elif taker := service.notified.get(event.method):
+            taker(session, event.params)
+    except Exception:
+        log.exception("%s failed", "An answer" if isinstance(event, Answer) else event.method)
+
+
+class Questions:
+    """The questions of one connection. The owner of a question is its connection's peer: no other can answer it."""
+
+    __slots__ = ("_now", "_open", "_peer")
+
+    def __init__(self, peer: ServerPeer, now: Callable[[], float]) -> None:
+        self._peer = peer
+        self._now = now
+        """The clock by which `Request.born` is kept."""
+        self._open: dict[Request, tuple[int, float, float]] = {}
+        """How many wait in each request, when it was born, and since when its time stands still."""
+
+    async def put(self, request: Request, method: str, params: Any, send: Send) -> Message:
+        """Ask, and wait for the answer: a result or an error.
+
+        Raises:
+            ConnectionLost: the request is over, or its client gone.
+            Overloaded: `send` did not take the question.
+            RequestTimeout: no answer within `Limits.answer_time`.
+        """
+        peer = self._peer
+        if peer.in_flight.get(request.id) is not request:
+            raise ConnectionLost("The request is over: nobody can be asked for it.")
+        question = Question(request)
+        id, data = peer.ask(method, params, question)
+        self._pause(request)
+        try:
+            if not send(data):
+                raise Overloaded("The client cannot be asked: it has no stream open that takes a question.")
+            return await question.wait(peer.limits.answer_time)
+        except TimeoutError:
+            raise RequestTimeout(f"The client did not answer {method} in {peer.limits.answer_time:g} s.") from None
+        finally:
+            if peer.forget(id):  # it waits no more, and has no answer
+                gone = t.CancelledNotificationParams(request_id=id, reason="The question is withdrawn.")
+                send(encode_notification("notifications/cancelled", gone))
+            self._resume(request)
+
+    def _pause(self, request: Request) -> None:
+        count, born, since = self._open.get(request, (0, request.born, self._now()))
+        self._open[request] = (count + 1, born, since)
+        request.born = math.inf
+
+    def _resume(self, request: Request) -> None:
+        count, born, since = self._open.pop(request)
+        if count > 1:
+            self._open[request] = (count - 1, born, since)
+        elif request.born == math.inf:
+            request.born = born + self._now() - since
+
+    def close(self) -> None:
+        """The connection is gone: nothing waits any more."""
+        for question in self._peer.forget_all():
+            question.lose()

@@ -1,0 +1,243 @@
+"""The server's end of stdio: takes the two descriptors away from everyone else and serves one connection on them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import socket
+import stat
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+from wharfinger.protocol.interfaces import Service
+from wharfinger.transports.stream_server import StreamServer
+
+__all__ = ["serve_stdio"]
+
+READ = 64 * 1024
+"""Bytes read at a time: what a pipe holds. From 128 KiB on, each read would map and unmap memory, which takes 10 µs."""
+ORPHAN_CHECK = 1.0
+"""Seconds between two looks at whether the parent process is still there."""
+
+
+def serve_stdio(service: Service) -> bool:
+    """Serve until the end of input, Ctrl-C, SIGTERM, or the parent's death; True where it was Ctrl-C.
+
+    From here on `print` and child processes write to stderr, and nobody but the server reads stdin: what they would
+    write or take is the protocol's (stdio: nothing but messages on stdout).
+    """
+    reader, writer = _take(0, os.O_RDONLY), _take(1, os.O_WRONLY)
+    try:
+        with asyncio.Runner() as runner:
+            runner.run(_serve(service, reader, writer))
+    except KeyboardInterrupt:  # one is a way to end, and no traceback
+        return True
+    else:
+        return False
+    finally:
+        # A thread may sit in read() or in a user's blocking function for ever: they are daemons, but flushing
+        # stdio buffers at exit must not wait for them either.
+        sys.stderr.flush()
+
+
+def _take(descriptor: int, mode: int) -> int:
+    """Move a standard descriptor out of reach, and put in its place what harms nobody."""
+    taken = os.dup(descriptor)
+    os.set_inheritable(taken, False)
+    if mode == os.O_RDONLY:
+        null = os.open(os.devnull, mode)
+        os.dup2(null, descriptor)
+        os.close(null)
+    else:
+        sys.stdout.flush()
+        os.dup2(2, descriptor)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # What is printed appears when it is printed, among what the log says, and not all of it at the end.
+            sys.stdout.reconfigure(line_buffering=True)
+    return taken
+
+
+async def _serve(service: Service, reader: int, writer: int) -> None:
+    loop = asyncio.get_running_loop()
+    await service.start()
+    stream = StreamServer(service)
+    try:
+        await _connect(loop, stream, reader, writer)
+        _end_on_signals(loop, service, stream)
+        orphaned = asyncio.ensure_future(_parent_gone())
+        await asyncio.wait([stream.ended, orphaned], return_when=asyncio.FIRST_COMPLETED)
+        orphaned.cancel()
+        await _written(stream)
+    finally:
+        output = stream.transport
+        stream.finish()
+        if isinstance(output, _BlockingWriter):
+            output.abort()
+        await service.close()
+
+
+async def _parent_gone() -> None:
+    """Return when the parent process has died: some clients are killed without closing the pipe (security: S10)."""
+    parent = os.getppid()
+    while parent == os.getppid() or parent == 1:  # noqa: ASYNC110  # nothing tells of it on every platform
+        await asyncio.sleep(ORPHAN_CHECK)
+
+
+def _end_on_signals(loop: asyncio.AbstractEventLoop, service: Service, stream: StreamServer) -> None:
+    """SIGTERM ends as the end of input does: long requests get their result, others a moment to finish."""
+    import signal
+
+    def end() -> None:
+        service.drain()
+        loop.call_soon(stream.drain)
+
+    with suppress(NotImplementedError, RuntimeError):  # Windows; a thread that is not the main one
+        loop.add_signal_handler(signal.SIGTERM, end)
+
+
+async def _connect(loop: asyncio.AbstractEventLoop, stream: StreamServer, reader: int, writer: int) -> None:
+    if _one_socket(reader, writer):
+        # One socket both ways: a write pipe would take its client's messages for the end.
+        os.close(writer)
+        await loop.connect_accepted_socket(lambda: stream, socket.socket(fileno=reader))
+    else:
+        await _connect_writer(loop, stream, writer)
+        await _connect_reader(loop, stream, reader)
+
+
+def _one_socket(reader: int, writer: int) -> bool:
+    return stat.S_ISSOCK(os.fstat(reader).st_mode) and os.path.sameopenfile(reader, writer)
+
+
+async def _connect_reader(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
+    if _is_pipe(descriptor):
+        transport: Any
+        transport, _ = await loop.connect_read_pipe(lambda: _Reading(stream), os.fdopen(descriptor, "rb", 0))
+        transport.max_size = READ  # asyncio's own name for it, on the loops that read in Python; ignored elsewhere
+    else:  # a file, a terminal, a null device: nothing the loop can wait for
+        threading.Thread(target=_read, args=(loop, stream, descriptor), name="wharfinger-stdin", daemon=True).start()
+
+
+class _Reading(asyncio.Protocol):
+    """The read side of a stream whose write side is another descriptor."""
+
+    def __init__(self, stream: StreamServer) -> None:
+        self.data_received = stream.data_received  # type: ignore[method-assign]  # no call in between
+        self.stream = stream
+
+    def eof_received(self) -> None:
+        self.stream.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.stream.drain()
+
+
+def _read(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
+    try:
+        while data := _read_some(descriptor):
+            loop.call_soon_threadsafe(stream.data_received, data)
+        loop.call_soon_threadsafe(stream.eof_received)
+    except RuntimeError:  # the loop has ended first
+        pass
+
+
+def _read_some(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, READ)
+    except OSError:  # a terminal that went away
+        return b""
+
+
+async def _connect_writer(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
+    if _is_pipe(descriptor):
+        transport, _ = await loop.connect_write_pipe(lambda: _Writing(stream), os.fdopen(descriptor, "wb", 0))
+        stream.transport = transport
+    else:
+        stream.transport = _BlockingWriter(loop, stream, descriptor)
+
+
+class _Writing(asyncio.BaseProtocol):
+    """The write side of a stream whose read side is another descriptor."""
+
+    def __init__(self, stream: StreamServer) -> None:
+        self.pause_writing = stream.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = stream.resume_writing  # type: ignore[method-assign]
+        self.stream = stream
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.stream.connection_lost(exc)
+
+
+class _BlockingWriter(asyncio.WriteTransport):
+    """Writes from a thread, in order, to something that the loop cannot wait for."""
+
+    HIGH = 1024 * 1024
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
+        super().__init__()
+        self._loop = loop
+        self._stream = stream
+        self._descriptor = descriptor
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._wake = threading.Semaphore(0)
+        threading.Thread(target=self._work, name="wharfinger-stdout", daemon=True).start()
+
+    def write(self, data: Any) -> None:
+        self._waiting.append(bytes(data))
+        self._size += len(data)
+        if self._size > self.HIGH:
+            self._stream.pause_writing()
+        self._wake.release()
+
+    def get_write_buffer_size(self) -> int:
+        return self._size
+
+    def abort(self) -> None:
+        """Drop what waits, and let the thread end.
+
+        What the thread is writing cannot be taken back; being a daemon, it holds up nothing.
+        """
+        self._waiting.clear()
+        self._wake.release()
+
+    def _work(self) -> None:
+        # A thread that never ended would keep the whole server until the interpreter is gone: DuckDB reports that.
+        while self._wake.acquire():
+            try:
+                data = self._waiting.popleft()
+            except IndexError:  # aborted
+                return
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._descriptor, view) :]
+                self._loop.call_soon_threadsafe(self._written, len(data))
+            except OSError as error:
+                self._loop.call_soon_threadsafe(self._stream.connection_lost, error)
+                return
+            except RuntimeError:  # the loop has ended
+                return
+
+    def _written(self, size: int) -> None:
+        self._size -= size
+        if self._stream.blocked and self._size < self.HIGH // 2:
+            self._stream.resume_writing()
+
+
+def _is_pipe(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+
+
+async def _written(stream: StreamServer) -> None:
+    """Wait until the transport has handed over what it was given, for as long as somebody reads."""
+    transport: Any = stream.transport
+    for _ in range(200):
+        if transport is None or transport.get_write_buffer_size() == 0:
+            return
+        await asyncio.sleep(0.01)

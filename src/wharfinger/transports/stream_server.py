@@ -1,0 +1,372 @@
+"""A server's peer on a byte stream: reads lines, runs one task per request, writes once per turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import Awaitable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from wharfinger.errors import ConnectionLost, HandlerFailed, Overloaded
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.lines import LineBuffer
+from wharfinger.protocol.request import (
+    Pieces,
+    Request,
+    called,
+    described,
+    input_needed,
+    no_such_method,
+    seal_error,
+    told,
+)
+from wharfinger.protocol.server_peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.shares import Shares
+from wharfinger.transports.outbound_requests import Questions, report, take_notice
+
+__all__ = ["LARGE", "UNREAD_TOTAL", "StreamServer"]
+
+log = logging.getLogger("wharfinger.transports.stream_server")
+
+TICK = 1.0
+"""Seconds between two looks at deadlines: one sweeper per connection, since a timer per request costs 1.8 µs."""
+EAGER: bool = sys.version_info >= (3, 12)
+"""Whether a task begins at once, so that what never waits costs no turn of the loop."""
+new_task: Any = partial(asyncio.Task, name="request", **{"eager_start": True} if EAGER else {})  # type: ignore[arg-type]
+"""Starts the one task of a request."""
+FLUSH = 16
+"""Small messages that are written together at most: the reader works on them while we go on with the rest."""
+LARGE = 256 * 1024
+"""Bytes from which an answer is written in parts of this size, as fast as the reader takes them."""
+UNREAD_TOTAL = "Too much of what was answered is not read yet: try again later."
+LATE = -1
+"""`Request.born` of a request whose deadline has passed."""
+
+
+class StreamServer(asyncio.Protocol):
+    """Serves one connection of newline-delimited messages: stdio, a pipe, a socket.
+
+    `unread` counts what waits for readers of all connections of one server, by owner.
+    `ended` is done when the connection is over and everything that was read is answered, or cancelled.
+    """
+
+    shared = True
+
+    def __init__(self, service: Service, *, principal: str = "", unread: Shares | None = None, owner: str = "") -> None:
+        self.service = service
+        self.unread = Shares() if unread is None else unread
+        self.owner = owner
+        self.peer = ServerPeer(Session(principal, self.send_apart), service.stamps, service.limits, report)
+        self.questions = Questions(self.peer, lambda: self.tick)
+        self.lines = LineBuffer(service.limits.message)
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self.loop.create_future()
+        self.transport: Any = None
+        self.out: list[bytes] = []
+        """Small messages of this turn of the loop; one write takes them all."""
+        self.parked: deque[bytes | Iterator[bytes | memoryview]] = deque()
+        """What waits for the reader, behind a large message or above the high-water mark."""
+        self.parked_bytes = 0
+        self.counted_bytes = 0
+        """Those of them that are in `unread`."""
+        self.parked_small = 0
+        """Those of them in small messages: where these grow on and on, they are refusals to who reads nothing."""
+        self.blocked = False
+        self.tick = 0
+        self.draining = False
+        self.sweeper = self.loop.call_later(TICK, self.sweep)
+
+    # -- reading
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; each request starts one task."""
+        # A chunk of whole lines, which nearly every one is, needs no buffer.
+        whole = not self.lines.unfinished and data.endswith(b"\n")
+        for line in data.split(b"\n") if whole else self.lines.feed(data):
+            if not line:
+                continue
+            event = self.peer.receive(line)
+            if type(event) is Request:
+                event.channel = self
+                event.born = self.tick
+                event.task = new_task(self.serve(event), loop=self.loop)
+            elif event is not None:
+                self.settle(event)  # type: ignore[arg-type]  # mypy does not narrow by `type() is`
+
+    def settle(self, event: Refusal | Cancelled | Notification | Answer | Batch) -> None:
+        """Do what an event other than a request asks for."""
+        match event:
+            case Refusal(data):
+                self.write(data)
+            case Cancelled(request):
+                # In the next turn: a task that is cancelled before its first step never runs, and its batch would wait.
+                self.loop.call_soon(request.task.cancel)
+            case Notification() | Answer():
+                take_notice(self.service, self.peer.session, event)
+            case Batch():
+                self.take_batch(event)
+
+    def take_batch(self, batch: Batch) -> None:
+        """Serve the requests of a batch, whose answers are written together."""
+        if not batch.left and (data := batch.array()) is not None:
+            self.write(data)
+        for event in batch.events:
+            if isinstance(event, Request):
+                self.begin(event, batch)
+            else:
+                self.settle(event)
+
+    def begin(self, request: Request, batch: Batch | None = None) -> None:
+        """Serve a request that did not come in a line of its own."""
+        request.channel = self
+        request.born = self.tick
+        request.task = new_task(self.serve(request, batch), loop=self.loop)
+
+    def eof_received(self) -> bool:
+        """The client sends no more: what was read is answered, then `ended` is set; the write side stays open."""
+        self.questions.close()
+        self.drain()
+        return True
+
+    # -- serving
+
+    async def serve(self, request: Request, batch: Batch | None = None) -> None:
+        """Run the handler; the only place where its exception becomes an error on the wire."""
+        if EAGER:  # it can be cancelled before its maker knows it, by a client in the same process
+            request.task = asyncio.current_task()
+        try:
+            handler = self.service.handlers.get(request.method) if request.row is not None else None
+            if handler is None:
+                raise no_such_method(request)
+            result = await handler(request)
+            if self.peer.refusing:
+                raise Overloaded("The answers before this one are not read yet: ask again when they are.")
+            data = self.peer.respond(request, result)
+            if type(data) is not bytes or len(data) > LARGE:
+                data = self.check_unread(request, data)
+        except asyncio.CancelledError as error:
+            data = self.stopped(request, error)
+        except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
+            data = self.failed(request, error)
+        if batch is not None:
+            data = batch.answered(data)
+        if data is not None:
+            self.write(data)
+        if self.draining and not self.peer.in_flight:
+            self.finish()
+
+    def failed(self, request: Request, error: BaseException) -> bytes | Pieces | None:
+        """The error answer, or what a handler stopped with; what was not raised on purpose is logged by a reference."""
+        if stop := input_needed(error):
+            try:
+                return self.peer.respond(request, stop.result)
+            except Exception as unsealed:
+                error = unsealed
+        reference = os.urandom(4).hex()
+        answer = told(error, reference)
+        # A handler that asked when its client left is no fault of its author's.
+        if answer is not error and not (self.draining and isinstance(error, ConnectionLost)):
+            log.error("%s", described(called(request), error, reference), exc_info=error)
+        try:
+            return self.peer.fail(request, answer)
+        except Exception:  # an author's message or data that has no form on the wire: their caller still waits
+            log.exception("The error of %s could not be told (reference %s)", request.method, reference)
+            return self.peer.fail(request, told(RuntimeError(), reference))
+
+    def stopped(self, request: Request, error: asyncio.CancelledError) -> bytes | Pieces | None:
+        """A cancelled handler: no answer where the client cancelled or is gone, else the deadline's."""
+        if self.peer.in_flight.get(request.id) is not request:
+            return None
+        if request.born == LATE:
+            seconds = self.service.limits.handler_time
+            return self.peer.fail(
+                request, HandlerFailed(f"The request was cancelled: it took longer than {seconds:g} s.")
+            )
+        # The handler cancelled itself: its caller still waits.
+        return self.failed(request, error)
+
+    def sweep(self) -> None:
+        """Cancel what is over its deadline."""
+        self.tick += 1
+        oldest = self.tick - self.service.limits.handler_time / TICK
+        for request in self.peer.in_flight.values():
+            if request.born < oldest and not (request.row is not None and request.row.long):
+                request.born = LATE
+                request.task.cancel()
+        self.sweeper = self.loop.call_later(TICK, self.sweep)
+
+    # -- writing
+
+    def send(self, request: Request, message: bytes) -> bool:
+        """`Channel`: a notification on the request's stream; dropped when the request is over, or the reader slow."""
+        return self.peer.in_flight.get(request.id) is request and self.send_apart(message)
+
+    def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
+        """`Channel`: a question in the handshake era; it is never dropped, since a handler waits for its answer."""
+        if request.session is None:
+            return None
+        return self.questions.put(request, method, params, self.put)
+
+    def release(self, request: Request, retry: int) -> bool:
+        """`Channel`: the stream is the connection."""
+        return False
+
+    def put(self, message: bytes) -> bool:
+        """Send what must not be dropped; False where nobody reads any more."""
+        if self.ended.done() or self.peer.refusing:
+            return False
+        self.write(message)
+        return True
+
+    def send_apart(self, message: bytes) -> bool:
+        """`Outlet`: a notification that belongs to no request; dropped when the reader is too slow."""
+        if self.parked_bytes > self.service.limits.backlog or self.ended.done():
+            return False
+        self.write(message)
+        return True
+
+    def write(self, data: bytes | Pieces) -> None:
+        """Send one message, after those before it; small ones are collected and written once per turn of the loop."""
+        if self.blocked or self.parked or type(data) is not bytes or len(data) > LARGE:
+            self.park(data)
+            return
+        self.out.append(data)
+        if len(self.out) == 1:
+            self.loop.call_soon(self.flush)
+        elif len(self.out) == FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what this turn of the loop collected."""
+        if self.out and self.transport is not None:
+            self.out.append(b"")
+            self.transport.write(b"\n".join(self.out))
+        self.out.clear()
+
+    def park(self, data: bytes | Pieces) -> None:
+        """Keep the order: a large message is written piece by piece, as fast as the reader takes it."""
+        self.flush()
+        self.parked_bytes += len(data)
+        if type(data) is bytes and len(data) <= LARGE:
+            self.parked.append(data + b"\n")
+            self.parked_small += len(data)
+        else:
+            self.parked.extend((_cut((data,) if isinstance(data, bytes) else data), b"\n"))
+        if not self.blocked:
+            self.pump()
+        self.count_unread()
+        unread = self.service.limits.unread
+        self.peer.refusing = self.parked_bytes > unread
+        if self.parked_small > 2 * unread and self.transport is not None:
+            log.warning("A client reads none of its answers: the connection is ended.")
+            self.transport.abort()
+            self.connection_lost(None)
+
+    def pump(self) -> None:
+        """Write what is parked until the reader is behind."""
+        while self.parked and not self.blocked and self.transport is not None:
+            head = self.parked[0]
+            chunk: Any = head if isinstance(head, bytes) else next(head, None)
+            if chunk is None or head is chunk:
+                self.parked.popleft()
+            if chunk is not None:
+                if isinstance(head, bytes):
+                    self.parked_small -= len(head)
+                self.parked_bytes -= len(chunk)
+                self.transport.write(chunk)
+        self.count_unread()
+        self.peer.refusing = self.parked_bytes > self.service.limits.unread
+        if not self.parked:
+            self.parked_bytes = self.parked_small = 0
+            self.count_unread()
+            if self.draining and not self.peer.in_flight:
+                self.finish()
+
+    def count_unread(self) -> None:
+        """Count what waits for the reader of this connection among what waits for all."""
+        if self.parked_bytes != self.counted_bytes:
+            self.unread.add(self.owner, self.parked_bytes - self.counted_bytes)
+            self.counted_bytes = self.parked_bytes
+
+    def check_unread(self, request: Request, data: bytes | Pieces | None) -> bytes | Pieces | None:
+        """Return a large answer, or an error in its place if too much is unread already."""
+        unread = self.unread
+        if data is None or not unread.total:
+            return data
+        size = len(data) if isinstance(data, bytes) else data.memory
+        if size <= LARGE or unread.has_room(self.owner, self.service.limits.unread_total, size):
+            return data
+        return seal_error(request, Overloaded(UNREAD_TOTAL), self.peer.stamps)
+
+    def pause_writing(self) -> None:
+        """The reader is behind."""
+        self.blocked = True
+
+    def resume_writing(self) -> None:
+        """The reader has caught up."""
+        self.blocked = False
+        self.pump()
+
+    # -- beginning and end
+
+    def connection_made(self, transport: Any) -> None:
+        """Both directions of a socket; for two pipes `transport` is set by hand."""
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody reads any more: everything in flight is cancelled, and what waits for the reader is thrown away."""
+        self.out.clear()
+        self.parked.clear()
+        self.parked_bytes = self.parked_small = 0
+        self.count_unread()
+        self.blocked, self.transport = False, None
+        self.finish()
+
+    def drain(self) -> None:
+        """No new request comes: answer what was read, within `Limits.drain` seconds, then end."""
+        if self.draining:
+            return
+        self.draining = True
+        for request in [
+            request for request in self.peer.in_flight.values() if request.row is not None and request.row.long
+        ]:
+            del self.peer.in_flight[request.id]
+            request.task.cancel()
+        if self.peer.in_flight:
+            self.loop.call_later(self.service.limits.drain, self.finish)
+        else:
+            self.finish()
+
+    def finish(self) -> None:
+        """Cancel what is left, write what is collected, and set `ended`."""
+        self.sweeper.cancel()
+        for request in self.peer.close():
+            request.task.cancel()
+        self.questions.close()
+        self.flush()
+        if self.ended.done():
+            return
+        if self.parked:
+            self.loop.call_later(self.service.limits.drain, self.give_up, self.parked_bytes)
+        else:
+            self.ended.set_result(None)
+
+    def give_up(self, before: int) -> None:
+        """End although something is parked, unless the reader has taken some of it meanwhile."""
+        if self.parked and self.parked_bytes == before:
+            self.connection_lost(None)
+        elif not self.ended.done():
+            self.finish()
+
+
+def _cut(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The same in pieces of bounded size: what a transport has taken, it keeps and counts as sent."""
+    for piece in pieces:
+        for at in range(0, len(piece), LARGE):
+            yield piece if len(piece) <= LARGE else memoryview(piece)[at : at + LARGE]

@@ -1,0 +1,96 @@
+"""A server behind a Unix socket: the lines of stdio both ways over one connection; knows no method."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, cast
+
+from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
+from wharfinger.protocol.limits import Limits
+from wharfinger.transports.stream_client import BLOCKED, StreamLink, shown_bytes
+
+__all__ = ["UnixLink"]
+
+_REASONS = {
+    "FileNotFoundError": "there is no such socket",
+    "ConnectionRefusedError": "nobody listens there: the server has ended, or the file is no socket",
+    "PermissionError": "this user may not connect to it",
+}
+
+
+class UnixLink(StreamLink):
+    """A `Link` to a server that listens on a Unix socket."""
+
+    transport = "unix socket"
+
+    def __init__(self, path: str | os.PathLike[str], limits: Limits) -> None:
+        self._path = os.fspath(path)
+        super().__init__(f"unix:{self._path}", limits)
+        self._connection = _Connection(self)
+        self._closing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            ConnectionFailed: nobody listens there, or this user may not connect; Windows has no such sockets.
+        """
+        connect = getattr(self._loop, "create_unix_connection", None)
+        if connect is None:  # pragma: no cover  # Windows; not run there
+            raise ConnectionFailed(f"Cannot connect to {self.name}: this platform has no Unix sockets.")
+        try:
+            await connect(lambda: self._connection, self._path)
+        except (OSError, NotImplementedError, ValueError) as error:
+            reason = _REASONS.get(type(error).__name__) or getattr(error, "strerror", None) or str(error)
+            raise ConnectionFailed(f"Cannot connect to {self.name}: {reason}.") from None
+
+    async def close(self) -> None:
+        """End the connection; what waits fails with ConnectionLost."""
+        if self._closing is None:
+            self._flush()
+            await super().close()
+            self._closing = self._loop.create_task(self._connection.end())
+        await asyncio.shield(self._closing)
+
+    def why_lost(self) -> WharfingerError:
+        """What to tell callers when the server has ended the connection."""
+        if self.garbage and self.rules is None:
+            return NotMCP(f"{self.name} is not MCP: the first bytes were {shown_bytes(self.garbage)}.")
+        return ConnectionLost(f"{self.name} ended the connection.")
+
+
+class _Connection(asyncio.Protocol):
+    """The socket."""
+
+    END = 2.0
+    """Seconds in which what was written last may still leave."""
+
+    def __init__(self, link: UnixLink) -> None:
+        self._link = link
+        self._transport: asyncio.Transport | None = None
+        self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.pause_writing = link.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = link.resume_writing  # type: ignore[method-assign]
+        self.data_received = link.feed  # type: ignore[method-assign]  # no call in between
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = made = cast("asyncio.Transport", transport)
+        made.set_write_buffer_limits(high=BLOCKED)
+        cast("Any", self._link).write = made.write
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
+        self._link.lose(self._link.why_lost)
+
+    async def end(self) -> None:
+        if self._transport is None:
+            return
+        self._transport.close()
+        done, _ = await asyncio.wait((self._gone,), timeout=self.END)
+        if not done:
+            self._transport.abort()

@@ -1,0 +1,213 @@
+"""A server's Unix socket: who may open it, how many at once, and how it ends; the lines are those of stdio."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.shares import Shares
+from wharfinger.transports.accepting import Exhaustion
+from wharfinger.transports.stream_server import StreamServer
+
+__all__ = ["CONNECTIONS", "AddressInUse", "UnixServer", "serve_unix"]
+
+log = logging.getLogger("wharfinger.transports.unix_server")
+
+CONNECTIONS = 256
+"""Clients at once; one more is let go at once."""
+MODE = 0o600
+"""Who may connect: this user."""
+BACKLOG = 128
+
+
+class AddressInUse(OSError):
+    """The path of a socket is taken: by a server that answers, or by a file that is no socket."""
+
+
+def serve_unix(
+    service: Service,
+    path: str | os.PathLike[str],
+    *,
+    mode: int = MODE,
+    connections: int = CONNECTIONS,
+    on_ready: Callable[[], None] | None = None,
+) -> bool:
+    """Serve until Ctrl-C or SIGTERM; True where it was Ctrl-C.
+
+    `mode` is that of the socket's file: who may write to it may connect. `on_ready` is called once clients can connect.
+
+    Raises:
+        AddressInUse: another server listens there, or the file is no socket.
+        OSError: the socket cannot be made there.
+    """
+    try:
+        with asyncio.Runner() as runner:
+            runner.run(_serve(UnixServer(service, path, mode=mode, connections=connections), on_ready))
+    except KeyboardInterrupt:  # one is a way to end, and no traceback
+        return True
+    return False
+
+
+async def _serve(server: UnixServer, on_ready: Callable[[], None] | None) -> None:
+    import signal
+
+    ending = asyncio.Event()
+    with suppress(NotImplementedError, RuntimeError):  # Windows; a thread that is not the main one
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+    await server.start()
+    try:
+        if on_ready is not None:
+            on_ready()
+        await ending.wait()
+    finally:
+        await server.close()
+
+
+class UnixServer:
+    """A service at a path of the file system, for every client that may open it."""
+
+    def __init__(
+        self, service: Service, path: str | os.PathLike[str], *, mode: int = MODE, connections: int = CONNECTIONS
+    ) -> None:
+        self.path = os.fspath(path)
+        self._service = service
+        self._mode = mode
+        self._most = connections
+        self._open: set[_Served] = set()
+        self._unread = Shares()
+        self._server: asyncio.AbstractServer | None = None
+        self._exhaustion: Exhaustion | None = None
+        self._made: tuple[int, int] | None = None
+        """Device and inode of the file that is ours to remove."""
+
+    async def start(self) -> None:
+        """Start the service, and listen.
+
+        Raises:
+            AddressInUse, OSError: as `serve_unix`; the service is not running then.
+        """
+        listener = _bound(self.path, self._mode)
+        status = os.stat(self.path)
+        self._made = (status.st_dev, status.st_ino)
+        try:
+            await self._service.start()
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_unix_server(self._connected, sock=listener, backlog=BACKLOG)
+            self._exhaustion = Exhaustion(loop)
+        except BaseException:
+            listener.close()
+            self._remove()
+            raise
+
+    async def close(self) -> None:
+        """Take no more clients; what was asked is answered within `Limits.drain` seconds, then all ends."""
+        self._remove()
+        if self._server is not None:
+            self._server.close()
+        if self._exhaustion is not None:
+            self._exhaustion.stop()
+        self._service.drain()
+        await asyncio.sleep(0)  # what draining says goes out before the connections drain
+        streams = list(self._open)
+        for stream in streams:
+            stream.drain()
+        if streams:
+            await asyncio.wait([stream.gone for stream in streams], timeout=2 * self._service.limits.drain)
+        for stream in streams:
+            stream.finish()
+            stream.leave(abort=True)
+        await self._service.close()
+
+    def _connected(self) -> asyncio.Protocol:
+        if len(self._open) >= self._most:
+            log.warning("%s has %d clients: one more is let go.", self.path, self._most)
+            return _Refused()
+        return _Served(self._service, self._open, self._unread)
+
+    def _remove(self) -> None:
+        """Remove the file, if it is still ours: another server may have taken its place."""
+        with suppress(OSError):
+            status = os.stat(self.path)
+            if self._made == (status.st_dev, status.st_ino):
+                os.unlink(self.path)
+        self._made = None
+
+
+class _Served(StreamServer):
+    """One client's connection; `gone` is done when it is closed."""
+
+    def __init__(self, service: Service, others: set[_Served], unread: Shares) -> None:
+        super().__init__(service, unread=unread, owner=f"connection {id(self)}")
+        self._others = others
+        self.gone: asyncio.Future[None] = self.loop.create_future()
+        self.ended.add_done_callback(lambda _: self.leave())
+
+    def connection_made(self, transport: Any) -> None:
+        """A client is there."""
+        super().connection_made(transport)
+        self._socket = transport
+        self._others.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        self._others.discard(self)
+        super().connection_lost(exc)
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def leave(self, abort: bool = False) -> None:
+        """Close the connection, behind what was written unless `abort`."""
+        (self._socket.abort if abort else self._socket.close)()
+
+
+class _Refused(asyncio.Protocol):
+    """One client too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _bound(path: str, mode: int) -> socket.socket:
+    """A socket at `path`, in place of one that nobody listens on any more; nobody else can ever open it in between."""
+    if sys.platform == "win32" or not hasattr(socket, "AF_UNIX"):  # not run there
+        raise OSError("This platform has no Unix sockets for asyncio.")
+    _clear(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.setblocking(False)
+    before = os.umask(0o777 & ~mode)
+    try:
+        listener.bind(path)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"Cannot listen on {path}: {error.strerror or error}") from None
+    finally:
+        os.umask(before)
+    return listener
+
+
+def _clear(path: str) -> None:
+    try:
+        kind = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(kind):
+        raise AddressInUse(f"{path} is there and is no socket: it is left alone; choose another path.")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            return
+        except OSError:
+            pass  # full, or not ours: somebody listens
+    raise AddressInUse(f"A server listens on {path} already.")

@@ -1,0 +1,586 @@
+"""A link to a URL, against hand-written HTTP servers that behave well and badly (security: C25-C30)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from tests.transports.client_servers import (
+    HANDSHAKE,
+    LIMITS,
+    STATELESS,
+    Asked,
+    answer,
+    ask,
+    event,
+    linked,
+    result,
+    run,
+    serving,
+    stream,
+)
+from wharfinger import types as t
+from wharfinger.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    HeaderMismatch,
+    InvalidResponse,
+    NotAuthorized,
+    NotMCP,
+    RequestTimeout,
+    WharfingerError,
+)
+from wharfinger.protocol.http.headers import find_mirrors
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.transports.http_client.http_link import HttpLink, NoMessage
+
+
+async def ok(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    answer(writer, result(asked, verb=asked.verb))
+
+
+def got(message: Message) -> bytes:
+    """The result of an answer, as it came."""
+    assert isinstance(message.result, Raw)
+    return bytes(message.result)
+
+
+def refused(message: Message) -> bytes:
+    """The error of an answer."""
+    assert isinstance(message.error, Raw)
+    return bytes(message.error)
+
+
+def test_stateless_request_repeats_its_routing_in_headers() -> None:
+    """2026-07-28, Streamable HTTP, standard headers; values that are no header text go in base64."""
+    seen: list[Asked] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        seen.append(asked)
+        answer(writer, result(asked))
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            await link.request("resources/read", t.ReadResourceRequestParams(uri="file:///a b%20c"), timeout=9)
+            await link.request("resources/read", t.ReadResourceRequestParams(uri="file:///é"), timeout=9)
+        wanted = [
+            {"mcp-method": "resources/read", "mcp-name": "file:///a b%20c", "mcp-protocol-version": "2026-07-28"},
+            {
+                "mcp-method": "resources/read",
+                "mcp-name": "=?base64?ZmlsZTovLy/DqQ==?=",
+                "mcp-protocol-version": "2026-07-28",
+            },
+        ]
+        assert [{name: a.headers[name] for name in a.headers if name.startswith("mcp-")} for a in seen] == wanted
+        assert seen[0].headers["accept"] == "application/json, text/event-stream"
+        assert seen[0].headers["content-type"] == "application/json"
+        assert seen[0].message["id"] != seen[1].message["id"]
+
+    run(test())
+
+
+def test_annotated_arguments_are_repeated_in_headers() -> None:
+    """2026-07-28, x-mcp-header."""
+    seen: list[dict[str, str]] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        seen.append(asked.headers)
+        answer(writer, result(asked))
+
+    async def test() -> None:
+        schema = {"type": "object", "properties": {"quay": {"type": "integer", "x-mcp-header": "Quay"}}}
+        async with linked(serve) as link:
+            link.mirrors = {"berth": find_mirrors(schema)}
+            for arguments in (b'{"quay":7}', b'{"quay":null}'):
+                params = t.CallToolRequestParams(name="berth", arguments=msgspec.Raw(arguments))
+                await link.request("tools/call", params, timeout=9)
+        assert [headers.get("mcp-param-quay") for headers in seen] == ["7", None]
+
+    run(test())
+
+
+def test_session_is_kept_and_ended() -> None:
+    """Handshake era: its id and version go with everything; notifications/initialized comes before the next request."""
+    seen: list[tuple[Any, ...]] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        method = asked.message["method"] if asked.body else ""
+        seen.append(
+            (asked.verb, method, asked.headers.get("mcp-session-id"), asked.headers.get("mcp-protocol-version"))
+        )
+        if asked.verb == "DELETE" or method.startswith("notifications/"):
+            answer(writer, b"", status="202 Accepted")
+        else:
+            answer(writer, result(asked), more="Mcp-Session-Id: s1\r\n" if method == "initialize" else "")
+
+    async def test() -> None:
+        async with linked(serve, rules=None) as link:
+            await ask(link, "initialize")
+            link.rules = HANDSHAKE
+            link.notify("notifications/initialized", t.UNSET)
+            await ask(link)
+        assert seen == [
+            ("POST", "initialize", None, None),
+            ("POST", "notifications/initialized", "s1", "2025-11-25"),
+            ("POST", "tools/list", "s1", "2025-11-25"),
+            ("DELETE", "", "s1", "2025-11-25"),
+        ]
+
+    run(test())
+
+
+@pytest.mark.parametrize("more", ["Mcp-Session-Id: a\u00e9b\r\n", "Mcp-Session-Id:\r\n", "Content-Encoding: gzip\r\n"])
+def test_answer_that_cannot_be_used_is_refused(more: str) -> None:
+    """An id that could not be sent back; a body that unpacks to anything."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        answer(writer, result(asked), more=more)
+
+    async def test() -> None:
+        async with linked(serve, rules=None) as link:
+            with pytest.raises(InvalidResponse):
+                await ask(link, "initialize")
+
+    run(test())
+
+
+def test_answer_may_come_as_events() -> None:
+    """A priming event without data, comments, events of other names, progress, somebody else's answer: then ours."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        stream(writer)
+        writer.write(b"id: 1\ndata:\n\n: comment\n\nevent: endpoint\ndata: /x\n\n")
+        token = asked.message["params"]["_meta"]["progressToken"]
+        writer.write(event(method="notifications/progress", params={"progressToken": token, "progress": 1}))
+        writer.write(event(id=999, result={"wrong": 1}))
+        writer.write(event(id=asked.message["id"], result={"right": 1}))
+        writer.close()
+
+    async def test() -> None:
+        told: list[Any] = []
+        async with linked(serve) as link:
+            params = t.PaginatedRequestParams()
+            message = await link.request("tools/list", params, timeout=9, notified=lambda m: told.append(m.method))
+        assert got(message) == b'{"right": 1}'
+        assert told == ["notifications/progress"]
+
+    run(test())
+
+
+def test_server_may_ask_on_a_stream_of_the_handshake_era() -> None:
+    """Its ping is answered by a POST of its own, while the call goes on."""
+    replied: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if "method" not in asked.message:
+            replied.put_nowait(asked.message)
+            answer(writer, b"", status="202 Accepted")
+            return
+        stream(writer)
+        writer.write(event(id="p", method="ping") + event(id="s", method="sampling/createMessage", params={}))
+        replies = [await replied.get(), await replied.get()]
+        writer.write(event(id=asked.message["id"], result={"got": sorted(r["id"] for r in replies)}))
+        writer.close()
+
+    async def test() -> None:
+        async with linked(serve, rules=HANDSHAKE) as link:
+            assert got(await ask(link)) == b'{"got": ["p", "s"]}'
+
+    run(test())
+
+
+def test_cancelling_closes_the_stream_in_the_stateless_era() -> None:
+    """Spec §2.7: the disconnect is the cancellation; nothing else is sent."""
+
+    async def test() -> None:
+        asked_once, gone = asyncio.Event(), asyncio.Event()
+        posts: list[str] = []
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            posts.append((await reader.readuntil(b"\r\n\r\n")).decode().split(" ")[0])
+            asked_once.set()
+            while await reader.read(4096):
+                pass
+            gone.set()
+            writer.close()
+
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        link = HttpLink(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", LIMITS)
+        link.rules = STATELESS
+        call = asyncio.ensure_future(ask(link))
+        await asked_once.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await gone.wait()
+        await link.close()
+        server.close()
+        assert posts == ["POST"]
+
+    run(test())
+
+
+def test_cancelling_tells_the_server_in_the_handshake_era() -> None:
+    """Spec §2.9: a disconnect says nothing there."""
+    told: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.message["method"] == "notifications/cancelled":
+            told.put_nowait(asked.message["params"]["requestId"])
+            answer(writer, b"", status="202 Accepted")
+
+    async def test() -> None:
+        async with linked(serve, rules=HANDSHAKE) as link:
+            with pytest.raises(
+                RequestTimeout, match=r"tools/list: no answer from http://127\.0\.0\.1:\d+/mcp within 0.05 s"
+            ):
+                await ask(link, timeout=0.05)
+            assert await told.get() == 1
+
+    run(test())
+
+
+def test_closing_fails_calls_that_wait() -> None:
+    async def silent(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        arrived.set()
+
+    arrived = asyncio.Event()
+
+    async def test() -> None:
+        async with linked(silent) as link:
+            calls = [asyncio.ensure_future(ask(link)) for _ in range(3)]
+            await arrived.wait()
+            await link.close()
+            errors = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(error) for error in errors] == [ConnectionLost] * 3
+            assert "closed by this client" in str(errors[0])
+            with pytest.raises(ConnectionLost):
+                await ask(link)
+
+    run(test())
+
+
+def refusing(port: int) -> str:
+    return rf"^Cannot connect to http://127\.0\.0\.1:{port}/mcp: "
+
+
+def test_no_server_says_which_url() -> None:
+    async def test() -> None:
+        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        server.close()
+        await server.wait_closed()
+        link = HttpLink(f"http://user:hunter2@127.0.0.1:{port}/mcp?key=hunter2", LIMITS)
+        with pytest.raises(ConnectionFailed, match=refusing(port)) as caught:
+            await ask(link)
+        assert "hunter2" not in str(caught.value)
+        await link.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("url", ["http://", "ftp://host/mcp", "/mcp", "http://host:99999999/mcp", "http://[::1/mcp"])
+def test_what_is_no_url_is_said_at_once(url: str) -> None:
+    async def test() -> None:
+        with pytest.raises(ConnectionFailed, match="is no URL"):
+            HttpLink(url, LIMITS)
+
+    run(test())
+
+
+FORBIDDEN = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad Host"}}'
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "error", "words"),
+    [
+        ("200 OK", "text/html", b"<html>hello", NotMCP, "first bytes were b'<html>hello'"),
+        ("200 OK", "application/json", b"", NotMCP, "is not MCP"),
+        ("200 OK", "application/json", b'{"jsonrpc":"2.0","id":1,"res', InvalidResponse, "cannot be read"),
+        ("200 OK", "application/json", b'{"hello":1}', NotMCP, "first bytes were"),
+        ("202 Accepted", "application/json", b"", NotMCP, "202 Accepted"),
+        ("404 Not Found", "text/html", b"<html>no", NoMessage, "404 Not Found: a web page"),
+        ("404 Not Found", "text/plain", b"", NoMessage, "404 Not Found."),
+        ("500 Oops", "application/json", b'{"detail":"x"}', NoMessage, "500 Oops"),
+        ("502 Bad Gateway", "text/plain", b"upstream\n down", NoMessage, "502 Bad Gateway: upstream down"),
+        ("401 Unauthorized", "text/plain", b"token?", NotAuthorized, "401 Unauthorized: token?"),
+        ("403 Forbidden", "application/json", FORBIDDEN, NotAuthorized, "bad Host"),
+        ("303 See Other", "text/plain", b"", NotMCP, "303 See Other"),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_told_clearly(
+    status: str, kind: str, body: bytes, error: type[Exception], words: str
+) -> None:
+    """Security C28: prompt, typed, with the URL and what came instead."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        answer(writer, body, kind, status)
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            with pytest.raises(error) as caught:
+                await ask(link)
+            assert type(caught.value) is error
+            assert words in str(caught.value)
+            assert "http://127.0.0.1" in str(caught.value)
+
+    run(test())
+
+
+def test_error_object_counts_whatever_the_status() -> None:
+    """Spec §2.7: the body is read first; one without an id answers the request of its POST."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"x"}}'
+        answer(writer, body, status="400 Bad Request")
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            for message in await asyncio.gather(ask(link), ask(link)):
+                assert json.loads(refused(message))["code"] == HeaderMismatch.code
+
+    run(test())
+
+
+def test_error_without_an_id_is_no_answer_where_others_may_follow() -> None:
+    """As an event it may be about anything; the body of a POST is about its request alone."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        stream(writer)
+        writer.write(event(error={"code": -32603, "message": "astray"}))
+        if asked.message["method"] != "x/ended":
+            await writer.drain()
+            await asyncio.sleep(0.1)
+            writer.write(event(id=asked.message["id"], result={"late": 1}))
+        writer.close()
+
+    async def test() -> None:
+        for rules in (HANDSHAKE, STATELESS):
+            async with linked(serve, rules=rules) as link:
+                assert got(await ask(link)) == b'{"late": 1}'
+                with pytest.raises(ConnectionLost, match="It sent an error: astray"):
+                    await ask(link, "x/ended")
+
+    run(test())
+
+
+def test_end_of_the_session_is_told_and_stays() -> None:
+    """Security C30: 404 in the middle of a session."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.message["method"] == "initialize":
+            answer(writer, result(asked), more="Mcp-Session-Id: s1\r\n")
+        else:
+            answer(writer, b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"no session"}}', status="404 Not Found")
+
+    async def test() -> None:
+        lost: list[WharfingerError] = []
+        async with linked(serve, rules=HANDSHAKE) as link:
+            link.lost = lost.append
+            await ask(link, "initialize")
+            for _ in range(2):
+                with pytest.raises(ConnectionLost, match="has ended the session") as caught:
+                    await ask(link)
+                assert caught.value.unsent  # it was refused for that alone
+        assert [type(error) for error in lost] == [ConnectionLost]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "part", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"]
+)
+def test_broken_connection_is_told_at_once(part: bytes) -> None:
+    """Security C29: reset before, and in the middle of an answer."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(part)
+        writer.close()
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            with pytest.raises(ConnectionLost, match=r"http://127\.0\.0\.1:\d+/mcp broke the connection off"):
+                await ask(link)
+
+    run(test())
+
+
+def test_what_speaks_no_http_is_told() -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH_9\r\n\r\n")
+        writer.close()
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            with pytest.raises(NotMCP):
+                await ask(link)
+
+    run(test())
+
+
+def test_stream_that_ends_without_an_answer_is_told() -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        stream(writer)
+        writer.write(b": nothing\n\n")
+        writer.close()
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            with pytest.raises(ConnectionLost, match="before it was complete"):
+                await ask(link)
+
+    run(test())
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_body_over_the_limit_is_not_taken(declared: bool) -> None:
+    """Security C27: by its declared size, else as it comes."""
+    sent = 0
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        length = "Content-Length: 64000000\r\n" if declared else "Connection: close\r\n"
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{length}\r\n".encode())
+        while sent < 64_000_000:
+            writer.write(b" " * 100_000)
+            sent += 100_000
+            await writer.drain()
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            with pytest.raises(InvalidResponse, match="limit of 100000 bytes"):
+                await ask(link)
+        assert sent < 30_000_000
+
+    run(test())
+
+
+def test_event_without_end_is_not_taken() -> None:
+    """Security C26."""
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        stream(writer)
+        writer.write(b"data: ")
+        for _ in range(1000):
+            writer.write(b"x" * 10_000)
+            await writer.drain()
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            with pytest.raises(InvalidResponse, match="event over the limit"):
+                await ask(link)
+
+    run(test())
+
+
+def test_redirect_within_the_origin_is_followed_and_kept() -> None:
+    paths: list[str] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        paths.append(asked.path)
+        if asked.path == "/mcp":
+            answer(writer, b"", "text/plain", "307 Temporary Redirect", "Location: /mcp/\r\n")
+        else:
+            answer(writer, result(asked))
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            await ask(link)
+            await ask(link)
+        assert paths == ["/mcp", "/mcp/", "/mcp/"]
+
+    run(test())
+
+
+def test_redirect_to_another_origin_is_not_followed() -> None:
+    """Security C25: whatever runs there was never asked for, and must not see the credentials."""
+    reached: list[Asked] = []
+
+    async def other(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        reached.append(asked)
+        answer(writer, result(asked))
+
+    async def test() -> None:
+        async with serving(other) as elsewhere:
+            for location in (
+                f"{elsewhere}/mcp",
+                elsewhere.replace("http:", "https:"),
+                "//127.0.0.1:1/x",
+                "http://[",
+                "",
+            ):
+
+                async def serve(asked: Asked, writer: asyncio.StreamWriter, to: str = location) -> None:
+                    answer(writer, b"", "text/plain", "307 Temporary Redirect", f"Location: {to}\r\n")
+
+                async with linked(serve) as link:
+                    with pytest.raises(ConnectionFailed, match="redirects to another server"):
+                        await ask(link)
+        assert reached == []
+
+    run(test())
+
+
+def test_redirects_in_a_circle_end() -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        answer(writer, b"", "text/plain", "308 Permanent Redirect", "Location: /mcp\r\n")
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            with pytest.raises(ConnectionFailed, match="more than 3 times"):
+                await ask(link)
+
+    run(test())
+
+
+def test_session_stream_brings_what_belongs_to_no_request_and_is_reopened() -> None:
+    """Handshake era: GET, with the last event's id after a break."""
+    seen: list[str | None] = []
+    got: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        seen.append(asked.headers.get("last-event-id"))
+        assert (asked.verb, asked.headers["accept"]) == ("GET", "text/event-stream")
+        stream(writer)
+        number = len(seen)
+        writer.write(b"retry: 1\nid: e%d\n" % number + event(method=f"notifications/x{number}"))
+        await writer.drain()
+        if number < 3:
+            writer.close()
+        else:
+            await asyncio.sleep(30)
+
+    async def test() -> None:
+        async with linked(serve, rules=HANDSHAKE) as link:
+            link.unasked = lambda message: got.put_nowait(message.method)
+            await asyncio.gather(link.listen_in(5), link.listen_in(5))
+            assert [await got.get() for _ in range(3)] == [f"notifications/x{n}" for n in (1, 2, 3)]
+            assert seen == [None, "e1", "e2"]
+
+    run(test())
+
+
+def test_server_without_a_session_stream_is_told() -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        answer(writer, b"", "text/plain", "405 Method Not Allowed")
+
+    async def test() -> None:
+        async with linked(serve, rules=HANDSHAKE) as link:
+            with pytest.raises(ConnectionFailed, match=r"cannot tell of changes: .*GET: 405"):
+                await link.listen_in(5)
+
+    run(test())
+
+
+def test_stateless_era_has_no_session_stream() -> None:
+    async def test() -> None:
+        async with linked(ok) as link:
+            await link.listen_in(5)
+            assert got(await ask(link)) == b'{"verb": "POST"}'
+
+    run(test())

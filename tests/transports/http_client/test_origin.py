@@ -1,0 +1,321 @@
+"""Credentials, proxies, TLS and moves: who gets what a client sends over HTTP, and what is told when nobody can."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import absent
+from tests.transports.client_servers import HANDSHAKE, LIMITS, Asked, answer, ask, got, linked, result, run, serving
+from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout
+from wharfinger.transports.http_client.http_link import HttpLink
+from wharfinger.transports.http_client.origin import proxy_for
+
+
+class Keys:
+    """Gets in with the first of some tokens that is accepted."""
+
+    def __init__(self, *tokens: str, takes: float = 0.0) -> None:
+        self.tokens = list(tokens)
+        self.takes = takes
+        self.told: list[tuple[int, str, Mapping[str, str]]] = []
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {self.tokens[0]}"} if self.tokens else {}
+
+    async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+        self.told.append((status, headers.get("www-authenticate", ""), sent))
+        await asyncio.sleep(self.takes)
+        if self.tokens:
+            del self.tokens[0]
+        return bool(self.tokens)
+
+
+async def wants_good(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    if asked.headers.get("authorization") == "Bearer good":
+        answer(writer, result(asked, verb=asked.verb))
+    else:
+        answer(writer, b"who?", "text/plain", "401 Unauthorized", "WWW-Authenticate: Bearer realm=x\r\n")
+
+
+def test_refused_request_is_sent_again_with_what_gets_in() -> None:
+    async def test() -> None:
+        keys = Keys("old", "good")
+        async with linked(wants_good, auth=keys) as link:
+            assert got(await ask(link)) == {"verb": "POST"}
+            assert got(await ask(link)) == {"verb": "POST"}
+        assert keys.told == [(401, "Bearer realm=x", {"Authorization": "Bearer old"})]
+
+    run(test())
+
+
+def test_refusals_of_one_request_are_bounded() -> None:
+    async def test() -> None:
+        keys = Keys(*(str(n) for n in range(100)))
+        async with linked(wants_good, auth=keys) as link:
+            with pytest.raises(NotAuthorized, match="401 Unauthorized: who"):
+                await ask(link)
+        assert len(keys.told) == 3
+
+    run(test())
+
+
+def test_who_gives_up_gets_what_the_server_said() -> None:
+    async def test() -> None:
+        async with linked(wants_good, auth=Keys()) as link:
+            with pytest.raises(NotAuthorized, match="401 Unauthorized: who"):
+                await ask(link)
+
+    run(test())
+
+
+def test_deadline_stands_still_while_somebody_signs_in() -> None:
+    async def test() -> None:
+        async with linked(wants_good, auth=Keys("old", "good", takes=0.3)) as link:
+            assert got(await ask(link, timeout=0.2)) == {"verb": "POST"}
+
+        async def silent(asked: Asked, writer: asyncio.StreamWriter) -> None:
+            if asked.headers["authorization"] != "Bearer good":
+                await wants_good(asked, writer)
+
+        async with linked(silent, auth=Keys("old", "good", takes=0.3)) as link:
+            with pytest.raises(RequestTimeout):
+                await ask(link, timeout=0.2)
+
+    run(test())
+
+
+def test_credentials_go_to_no_other_server() -> None:
+    """Security C25: neither the given headers nor those of a sign-in."""
+    reached: list[Asked] = []
+
+    async def other(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        reached.append(asked)
+        answer(writer, result(asked))
+
+    async def test() -> None:
+        async with serving(other) as elsewhere:
+
+            async def moved(asked: Asked, writer: asyncio.StreamWriter) -> None:
+                answer(writer, b"", "text/plain", "307 Temporary Redirect", f"Location: {elsewhere}/mcp\r\n")
+
+            async with linked(moved, auth=Keys("good")) as link:
+                with pytest.raises(ConnectionFailed, match="redirects to another server"):
+                    await ask(link)
+        assert reached == []
+
+    run(test())
+
+
+def test_move_that_may_change_the_method_says_where_to() -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        answer(writer, b"", "text/plain", "301 Moved Permanently", "Location: /new\r\n")
+
+    async def test() -> None:
+        async with linked(serve) as link:
+            with pytest.raises(ConnectionFailed, match=r"has moved \(301\): use http://127.0.0.1:\d+/new instead"):
+                await ask(link)
+
+    run(test())
+
+
+def test_credentials_of_a_file_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / ".netrc"
+    netrc.write_text("machine 127.0.0.1 login me password hunter2\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    seen: list[Mapping[str, str]] = []
+
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        seen.append(asked.headers)
+        answer(writer, result(asked))
+
+    async def test() -> None:
+        async with linked(serve, rules=HANDSHAKE) as link:
+            await ask(link)
+            await ask(link)
+        assert not any("authorization" in headers for headers in seen)
+
+    run(test())
+
+
+# Proxies.
+
+
+def clear(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "host", "wanted"),
+    [
+        ("http", "harbour.test", "http://one.test:1"),
+        ("https", "harbour.test", "http://two.test:2"),
+        ("http", "quay.inner.test", None),
+        ("http", "localhost", None),
+        ("http", "127.0.0.1", None),
+        ("http", "::1", None),
+    ],
+)
+def test_proxy_is_that_of_the_environment(
+    scheme: str, host: str, wanted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clear(monkeypatch, http_proxy="http://one.test:1", https_proxy="two.test:2", no_proxy=".inner.test")
+    assert proxy_for(scheme, host) == wanted
+
+
+def test_proxy_that_speaks_no_http_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    clear(monkeypatch, all_proxy="socks5://one.test:1")
+    with pytest.raises(ConnectionFailed, match="socks5 proxy"):
+        proxy_for("http", "harbour.test")
+
+
+def test_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        assert asked.path == "http://harbour.test/mcp"
+        answer(writer, result(asked, through=True))
+
+    async def test() -> None:
+        async with serving(serve) as proxy:
+            clear(monkeypatch, http_proxy=proxy)
+            link = HttpLink("http://harbour.test/mcp", LIMITS)
+            assert got(await ask(link)) == {"through": True}
+            await link.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_dead_proxy_is_named(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        server.close()
+        await server.wait_closed()
+        clear(monkeypatch, **{f"{scheme}_proxy": f"http://me:hunter2@127.0.0.1:{port}"})
+        link = HttpLink(f"{scheme}://harbour.test/mcp", LIMITS)
+        with pytest.raises(ConnectionFailed, match=rf"its proxy http://127\.0\.0\.1:{port} does not answer") as caught:
+            await ask(link)
+        assert "hunter2" not in str(caught.value)
+        await link.close()
+
+    run(test())
+
+
+def test_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        assert asked.verb == "CONNECT"
+        answer(writer, b"", "text/plain", "407 Proxy Authentication Required")
+
+    async def test() -> None:
+        async with serving(serve) as proxy:
+            clear(monkeypatch, https_proxy=proxy)
+            link = HttpLink("https://harbour.test/mcp", LIMITS)
+            with pytest.raises(ConnectionFailed, match=r"its proxy .* answered 407"):
+                await ask(link)
+            await link.close()
+
+    run(test())
+
+
+# TLS.
+
+
+def certificate(folder: Path) -> ssl.SSLContext:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        absent("openssl")
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    names = ("-subj", "/CN=harbour.test", "-keyout", str(key), "-out", str(cert))
+    subprocess.run([str(openssl), "req", "-x509", *curve, *names], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    return context
+
+
+def test_certificate_nobody_vouches_for_is_told(tmp_path: Path) -> None:
+    async def ok(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        answer(writer, result(asked))
+
+    async def test() -> None:
+        async with serving(ok, ssl=certificate(tmp_path)) as base:
+            link = HttpLink(f"{base}/mcp", LIMITS)
+            with pytest.raises(ConnectionFailed, match=r"TLS failed \(self.signed certificate\)") as caught:
+                await ask(link)
+            assert base in str(caught.value)
+            await link.close()
+
+    run(test())
+
+
+def test_tls_with_who_speaks_none_is_told() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async def test() -> None:
+        server = await asyncio.start_server(plain, "127.0.0.1", 0)
+        link = HttpLink(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", LIMITS)
+        with pytest.raises(ConnectionFailed, match="TLS failed"):
+            await ask(link)
+        await link.close()
+        server.close()
+
+    run(test())
+
+
+# Where it may lead
+
+
+def internet_only(address: str) -> bool:
+    return not address.startswith("127.")
+
+
+def test_address_that_may_not_be_reached_is_not_connected_to() -> None:
+    with pytest.raises(ConnectionFailed, match="in a private network or on this machine"):
+        asyncio.run(one_request("http://127.0.0.1:9/mcp"))
+
+
+def test_name_is_judged_by_the_addresses_that_it_has_when_it_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        connected: list[object] = []
+
+        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connected.append(writer)
+            writer.close()
+
+        async with await asyncio.start_server(note, "127.0.0.1", 0) as listener:
+            port = listener.sockets[0].getsockname()[1]
+
+            async def getaddrinfo(name: str, port: int, **_: object) -> object:
+                return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo, raising=False)
+            for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+                monkeypatch.delenv(name, raising=False)
+            with pytest.raises(ConnectionFailed, match="in a private network or on this machine"):
+                await one_request(f"http://harbour.example:{port}/mcp")
+        assert connected == []
+
+    run(test())
+
+
+async def one_request(url: str) -> None:
+    link = HttpLink(url, LIMITS, reaches=internet_only)
+    try:
+        await ask(link)
+    finally:
+        await link.close()

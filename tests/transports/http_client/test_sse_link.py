@@ -1,0 +1,232 @@
+"""A link to HTTP+SSE of 2024-11-05: against hand-written servers, and against ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.transports.client_servers import LIMITS, Asked, accepted, answer, ask, event, got, run, serving, stream
+from wharfinger import types as t
+from wharfinger.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    InvalidResponse,
+    NotAuthorized,
+    NotMCP,
+    RequestTimeout,
+    WharfingerError,
+)
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.transports.http_client.sse_link import SseLink
+
+OLDEST = REVISIONS["2024-11-05"]
+
+
+class Harbour:
+    """A server of HTTP+SSE: answers each request on its one stream."""
+
+    def __init__(self, endpoint: str = "messages?session_id=7") -> None:
+        self.endpoint = endpoint
+        self.posts: list[tuple[str, Any]] = []
+        self.down: asyncio.StreamWriter | None = None
+        self.answers: asyncio.Queue[Any] = asyncio.Queue()
+        self.status = ""
+
+    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        if asked.verb == "GET":
+            assert asked.headers["accept"] == "text/event-stream"
+            self.down = writer
+            stream(writer)
+            writer.write(b": hello\n\nevent: endpoint\ndata: " + self.endpoint.encode() + b"\n\n")
+            await writer.drain()
+            await asyncio.sleep(60)
+        message = asked.message
+        self.posts.append((asked.path, message))
+        if self.status:
+            answer(writer, b"not now", "text/plain", self.status)
+            return
+        accepted(writer)
+        assert self.down is not None
+        if "method" not in message:
+            self.answers.put_nowait(message)
+        elif message["method"] == "end":
+            self.down.transport.abort()
+        elif "id" in message and message["method"] != "silence":
+            self.down.write(event(id=message["id"], result={"method": message["method"]}))
+            await self.down.drain()
+
+
+async def opened(base: str, path: str = "/old/sse", **options: Any) -> SseLink:
+    link = SseLink(f"{base}{path}", LIMITS, **options)
+    await link.open()
+    link.rules = OLDEST
+    return link
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "path"),
+    [("messages?session_id=7", "/old/messages?session_id=7"), ("/m?id=%2F", "/m?id=%2F"), ("{base}/x", "/x")],
+)
+def test_messages_are_posted_where_the_first_event_says(endpoint: str, path: str) -> None:
+    async def test() -> None:
+        harbour = Harbour()
+        async with serving(harbour) as base:
+            harbour.endpoint = endpoint.replace("{base}", base)
+            link = await opened(base)
+            link.notify("notifications/initialized", {})
+            answers = await asyncio.gather(*(ask(link, f"m{n}") for n in range(5)))
+            assert [got(a) for a in answers] == [{"method": f"m{n}"} for n in range(5)]
+            await link.close()
+        assert {p for p, _ in harbour.posts} == {path}
+        assert harbour.posts[0][1]["method"] == "notifications/initialized"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://127.0.0.1:1/messages", "//evil.test/m", "https://127.0.0.1/m", "http://["]
+)
+def test_place_on_another_server_is_refused(endpoint: str) -> None:
+    """Security C25: what is posted there would be told to somebody else."""
+
+    async def test() -> None:
+        async with serving(Harbour(endpoint)) as base:
+            with pytest.raises(ConnectionFailed, match="names another server"):
+                await opened(base)
+
+    run(test())
+
+
+def test_server_may_ask() -> None:
+    async def test() -> None:
+        harbour = Harbour()
+        async with serving(harbour) as base:
+            link = await opened(base)
+
+            async def roots(message: Message) -> Any:
+                return t.ListRootsResult(roots=[])
+
+            link.asked = roots
+            assert harbour.down is not None
+            harbour.down.write(event(id=1, method="ping") + event(id=2, method="roots/list"))
+            answers = [await harbour.answers.get() for _ in range(2)]
+            assert sorted((a["id"], a["result"]) for a in answers) == [(1, {}), (2, {"roots": []})]
+            await link.close()
+
+    run(test())
+
+
+def test_end_of_the_stream_fails_what_waits() -> None:
+    async def test() -> None:
+        lost: list[WharfingerError] = []
+        async with serving(Harbour()) as base:
+            link = await opened(base)
+            link.lost = lost.append
+            calls = [asyncio.ensure_future(ask(link, "silence")) for _ in range(3)]
+            errors = await asyncio.gather(ask(link, "end"), *calls, return_exceptions=True)
+            assert [type(error) for error in errors] == [ConnectionLost] * 4
+            assert len(lost) == 1
+            with pytest.raises(ConnectionLost):
+                await ask(link)
+            await link.close()
+
+    run(test())
+
+
+def test_message_that_is_not_taken_fails_its_request() -> None:
+    async def test() -> None:
+        harbour = Harbour()
+        async with serving(harbour) as base:
+            link = await opened(base)
+            harbour.status = "500 Oops"
+            with pytest.raises(ConnectionFailed, match="500 Oops: not now"):
+                await ask(link)
+            harbour.status = "401 Unauthorized"
+            with pytest.raises(NotAuthorized):
+                await ask(link)
+            harbour.status = ""
+            with pytest.raises(RequestTimeout):
+                await ask(link, "silence", timeout=0.05)
+            assert harbour.posts[-1][1]["method"] in ("silence", "notifications/cancelled")
+            await link.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "error", "words"),
+    [
+        ("404 Not Found", "text/html", b"<html>", ConnectionFailed, "404 Not Found: a web page"),
+        ("401 Unauthorized", "text/plain", b"token?", NotAuthorized, "token?"),
+        ("200 OK", "text/html", b"<html>Hi", NotMCP, "first bytes were b'<html>Hi'"),
+        ("200 OK", "text/event-stream", b"data: x\n\n", ConnectionFailed, "before it had named a place"),
+        ("200 OK", "text/event-stream", b"data: " + b"x" * 200_000, InvalidResponse, "event over the limit"),
+    ],
+)
+def test_what_is_no_stream_is_told(status: str, kind: str, body: bytes, error: type[Exception], words: str) -> None:
+    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        answer(writer, body, kind, status, "Connection: close\r\n")
+
+    async def test() -> None:
+        async with serving(serve) as base:
+            with pytest.raises(error, match=words):
+                await opened(base)
+
+    run(test())
+
+
+def test_event_over_the_limit_ends_the_connection() -> None:
+    async def test() -> None:
+        harbour = Harbour()
+        async with serving(harbour) as base:
+            link = await opened(base)
+            waiting = asyncio.ensure_future(ask(link, "silence"))
+            assert harbour.down is not None
+            harbour.down.write(b"data: " + b"x" * 200_000)
+            with pytest.raises(InvalidResponse, match="event over the limit"):
+                await waiting
+            await link.close()
+
+    run(test())
+
+
+def test_our_own_server_is_reached() -> None:
+    import uvicorn
+
+    from wharfinger import Server
+
+    server = Server("harbour")
+
+    @server.tool
+    def tide(port: str) -> str:
+        return f"high at {port}"
+
+    async def test() -> None:
+        config = uvicorn.Config(server.asgi(sse=True), host="127.0.0.1", port=0, log_level="error", lifespan="on")
+        runner = uvicorn.Server(config)
+        task = asyncio.ensure_future(runner.serve())
+        while not runner.started:  # nothing else tells
+            await asyncio.sleep(0.01)
+        port = runner.servers[0].sockets[0].getsockname()[1]
+        link = SseLink(f"http://127.0.0.1:{port}/sse", LIMITS)
+        await link.open()
+        params = t.InitializeRequestParams(
+            protocol_version="2024-11-05",
+            capabilities=t.ClientCapabilities(),
+            client_info=t.Implementation(name="x", version="1"),
+        )
+        info = await link.request("initialize", params, timeout=9)
+        assert json.loads(bytes(info.result))["protocolVersion"] == "2024-11-05"  # type: ignore[arg-type]
+        link.rules = OLDEST
+        link.notify("notifications/initialized", {})
+        call = t.CallToolRequestParams(name="tide", arguments={"port": "Bay"})  # type: ignore[arg-type]
+        assert "high at Bay" in str(got(await link.request("tools/call", call, timeout=9)))
+        await link.close()
+        runner.should_exit = True
+        await task
+
+    run(test())

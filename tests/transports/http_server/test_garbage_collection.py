@@ -1,0 +1,247 @@
+"""Our runner keeps pauses of the collector short, gives the collector back as it was, and needs it for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.transports.http_support import Quay, Wire
+from wharfinger import Server
+from wharfinger.transports.http_server import runner
+from wharfinger.transports.http_server.asgi_response import EventStream
+from wharfinger.transports.http_server.garbage_collection import STEP, THRESHOLDS, Collector
+from wharfinger.transports.http_server.http_connection import Connection, Exchange
+from wharfinger.transports.http_server.open_calls import Call
+
+FOUND = (701, 11, 12)
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """A collector that somebody has set up, and that is found so afterwards."""
+    before = gc.get_threshold()
+    gc.unfreeze()
+    gc.set_threshold(*FOUND)
+    try:
+        yield
+        assert gc.get_threshold() == FOUND
+        assert gc.get_freeze_count() == 0
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
+class Ring:
+    """Something that only the collector can free."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_what_is_there_at_the_start_is_frozen_until_the_end() -> None:
+    with Collector():
+        assert gc.get_freeze_count() > 1000
+        assert gc.get_threshold() == THRESHOLDS
+
+
+def test_of_two_runners_the_last_gives_the_collector_back() -> None:
+    first, second = Collector(), Collector()
+    with first:
+        with second:
+            pass
+        assert gc.get_threshold() == THRESHOLDS
+        first.grew(STEP)
+        assert gc.get_freeze_count()
+
+
+def test_a_failure_gives_the_collector_back() -> None:
+    with pytest.raises(RuntimeError), Collector():
+        raise RuntimeError
+
+
+def test_a_collector_that_is_off_is_left_alone() -> None:
+    gc.disable()
+    with Collector() as entered:
+        entered.grew(10 * STEP)
+        entered.tick(0)
+        assert gc.get_threshold() == FOUND
+        assert gc.get_freeze_count() == 0
+    gc.enable()
+
+
+def test_what_somebody_has_frozen_stays_frozen() -> None:
+    ring = Ring()
+    gc.freeze()
+    try:
+        with Collector():
+            assert gc.get_threshold() == FOUND
+        assert not _is_looked_at(ring)
+    finally:
+        gc.unfreeze()
+
+
+def test_a_server_that_grows_by_a_step_is_frozen_anew() -> None:
+    with Collector() as entered:
+        entered.grew(STEP - 1)
+        young = Ring()
+        assert _is_looked_at(young)
+        entered.grew(STEP)
+        assert not _is_looked_at(young)
+        later = Ring()
+        entered.grew(2 * STEP - 1)
+        assert _is_looked_at(later)
+        entered.tick(2 * STEP)
+        assert not _is_looked_at(later)
+
+
+def _is_looked_at(thing: object) -> bool:
+    return any(other is thing for other in gc.get_objects())
+
+
+def test_garbage_is_collected_before_it_would_be_frozen() -> None:
+    with Collector() as entered:
+        garbage = weakref.ref(Ring())
+        assert garbage() is not None
+        entered.grew(STEP)
+        assert garbage() is None
+
+
+def test_what_frozen_things_leave_behind_is_found_after_half_have_gone() -> None:
+    with Collector() as entered:
+        ring = Ring()
+        garbage = weakref.ref(ring)
+        entered.grew(2 * STEP)
+        del ring
+        gc.collect()
+        entered.tick(2 * STEP)
+        entered.tick(STEP + 1)
+        entered.tick(STEP + 1)
+        assert garbage() is not None
+        entered.tick(STEP)  # they are still going: not now
+        assert garbage() is not None
+        entered.tick(STEP)
+        assert garbage() is None
+        assert gc.get_freeze_count()
+
+
+@pytest.mark.parametrize("sessions", [False, True])
+def test_our_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyPatch, sessions: bool) -> None:
+    monkeypatch.setattr(collecting, "STEP", 5)
+    with Quay() as quay:
+        wires = [quay.wire() for _ in range(1 if sessions else 7)]
+        for wire in wires:
+            if sessions:
+                for _ in range(7):
+                    wire.initialize()
+            else:
+                assert wire.read("a").status == 200
+        with quay.wire() as last:
+            assert last.read("a").status == 200
+            kind = runner.HttpServer
+            assert not any(isinstance(thing, kind) for thing in gc.get_objects())
+            if not sessions:
+                assert sum(isinstance(thing, Connection) for thing in gc.get_objects()) < 5
+        for wire in wires:
+            wire.close()
+
+
+def test_an_application_in_another_server_leaves_the_collector_alone() -> None:
+    app = Server("notes").asgi()
+
+    async def call() -> None:
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request"}
+
+        async def send(message: dict[str, Any]) -> None:
+            assert gc.get_threshold() == FOUND
+
+        scope = {"type": "http", "method": "GET", "path": "/healthz", "headers": [(b"host", b"127.0.0.1")]}
+        await app(scope, receive, send)
+
+    asyncio.run(call())
+    assert gc.get_freeze_count() == 0
+
+
+def _listen(quay: Quay) -> Wire:
+    wire = quay.wire()
+    wire.listen("test://a")
+    quay.call(quay.service.tell, "test://a")
+    wire.event()
+    return wire
+
+
+def _own_stream(quay: Quay) -> Wire:
+    wire = quay.wire()
+    wire.open_stream(wire.initialize())
+    return wire
+
+
+def _answered(quay: Quay) -> Wire:
+    wire = quay.wire()
+    for name in ("a", "missing", "progress", "big"):
+        wire.read(name)
+    return wire
+
+
+def _waiting(quay: Quay) -> Wire:
+    wire = quay.wire()
+    wire.stateless("resources/read", {"uri": "test://wait"})
+    assert quay.service.arrived.acquire(timeout=10)
+    return wire
+
+
+def _refused(quay: Quay) -> Wire:
+    wire = quay.wire()
+    wire.write(b"nonsense\r\n\r\n")
+    wire.reply()
+    return wire
+
+
+@pytest.mark.parametrize("begin", [_listen, _own_stream, _answered, _waiting, _refused])
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_connection_that_ends_is_freed_without_the_collector(begin: Callable[[Quay], Wire], reset: bool) -> None:
+    """A collection that finds ten thousand of them stops everybody else for hundreds of milliseconds."""
+    import socket
+    import struct
+
+    kinds = (Connection, Exchange, Call, EventStream)
+    with Quay() as quay:
+        gc.disable()
+        try:
+            before = {id(thing) for thing in gc.get_objects() if isinstance(thing, kinds)}
+            wires = [begin(quay) for _ in range(3)]
+            for wire in wires:
+                if reset:
+                    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                wire.close()
+            deadline = time.monotonic() + 10
+            while left := [
+                type(thing).__name__
+                for thing in gc.get_objects()
+                if isinstance(thing, kinds) and id(thing) not in before
+            ]:
+                assert time.monotonic() < deadline, left
+                time.sleep(0.005)
+        finally:
+            gc.enable()
+
+
+def test_many_that_leave_at_once_are_let_go_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_runner, "SLICE", 2)
+    with Quay() as quay:
+        wires = [quay.wire() for _ in range(9)]
+        for wire in wires:
+            wire.listen("test://a")
+        for wire in wires:
+            wire.close()
+        for _ in wires:
+            assert quay.service.left.acquire(timeout=10)
+        assert not quay.service.listeners

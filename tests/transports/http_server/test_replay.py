@@ -1,0 +1,324 @@
+"""Streams that are read on: what a client missed comes again, to it alone, within bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.transports.http_support import INITIALIZE, Harbour, Quay, Wire, find_app
+from wharfinger.auth import static_token
+from wharfinger.protocol.http.rules import HttpLimits
+from wharfinger.protocol.limits import Limits
+from wharfinger.transports.http_server.replay import Ring, Rings, Track
+
+
+@pytest.fixture(scope="module")
+def quay() -> Iterator[Quay]:
+    with Quay() as quay:
+        yield quay
+
+
+@pytest.fixture
+def wire(quay: Quay) -> Iterator[Wire]:
+    with quay.wire() as wire:
+        yield wire
+
+
+def read_on(wire: Wire, session: str, last: str, **headers: str | None) -> int:
+    wire.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last, **headers)
+    return wire.head()[0]
+
+
+def begin(wire: Wire, session: str, name: str, id: Any = 1) -> None:
+    """Call something that answers with a stream, and read its head."""
+    wire.send_in_session(session, "resources/read", {"uri": f"test://{name}"}, id)
+    status, headers = wire.head()
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+
+
+def test_a_stream_begins_with_an_id_and_no_data(wire: Wire) -> None:
+    """2025-11-25, sending messages, 6."""
+    session = wire.initialize()
+    begin(wire, session, "progress")
+    first = wire.chunk()
+    assert first.startswith(b"event: message\nid: ")
+    assert first.partition(b"\n\n")[0].endswith(b"-1-0\ndata: ")
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+def test_older_clients_get_no_event_without_data(quay: Quay, version: str) -> None:
+    """They would read it as JSON."""
+    with quay.wire() as wire:
+        opened = wire.in_session("", "initialize", INITIALIZE | {"protocolVersion": version}, 0)
+        begin(wire, opened.headers["mcp-session-id"], "progress")
+        body = b"".join(wire.chunks())
+        assert b"data: \n" not in body
+        assert body.count(b"id: ") == 4
+
+
+def test_a_client_that_was_cut_off_gets_the_rest_and_the_answer(quay: Quay, wire: Wire) -> None:
+    session = wire.initialize()
+    with quay.wire() as cut:
+        begin(cut, session, "wait-progress", "w")
+        assert cut.event()["params"]["progress"] == 1
+        last = cut.last_id
+    assert quay.service.arrived.acquire(timeout=5)
+    quay.open_gates()
+    assert wire.in_session(session, "ping").status == 200
+    while any(request.id == "w" for request in find_app(quay).sessions.running):
+        pass
+    assert read_on(wire, session, last) == 200
+    assert wire.event()["id"] == "w"
+    assert wire.event() is None
+    # From its beginning it is there too.
+    with quay.wire() as other:
+        assert read_on(other, session, last.rpartition("-")[0] + "-0") == 200
+        assert [other.event().get("id"), other.event()["id"], other.event()] == [None, "w", None]
+
+
+def test_a_request_that_runs_is_read_on_from_another_connection(quay: Quay, wire: Wire) -> None:
+    session = wire.initialize()
+    with quay.wire() as first:
+        begin(first, session, "wait-progress", "w")
+        first.event()
+        assert quay.service.arrived.acquire(timeout=5)
+        assert read_on(wire, session, first.last_id) == 200
+        assert first.event() is None  # it can be read by one at a time
+        quay.open_gates()
+        assert wire.event()["id"] == "w"
+        assert wire.event() is None
+
+
+def test_a_call_may_close_its_connection_and_goes_on(quay: Quay, wire: Wire) -> None:
+    session = wire.initialize()
+    begin(wire, session, "polled", "p")
+    assert wire.event() is None
+    assert (wire.retry, quay.service.released) == (7, True)
+    assert quay.service.arrived.acquire(timeout=5)
+    with quay.wire() as other:
+        assert read_on(other, session, wire.last_id) == 200
+        assert [other.event()["params"]["progress"] for _ in range(2)] == [0, 1]
+        quay.open_gates()
+        assert other.event()["id"] == "p"
+        assert other.event() is None
+
+
+def test_older_revisions_keep_their_connection(quay: Quay, wire: Wire) -> None:
+    opened = wire.in_session("", "initialize", INITIALIZE | {"protocolVersion": "2025-06-18"}, 0)
+    begin(wire, opened.headers["mcp-session-id"], "polled", "p")
+    assert not quay.service.released
+    assert quay.service.arrived.acquire(timeout=5)
+    quay.open_gates()
+    assert [event.get("id") for event in (wire.event(), wire.event(), wire.event())] == [None, None, "p"]
+
+
+def test_streams_of_one_session_are_never_mixed(quay: Quay, wire: Wire) -> None:
+    session = wire.initialize()
+    lasts = []
+    for name in ("a", "b"):
+        with quay.wire() as cut:
+            begin(cut, session, "progress", name)
+            cut.event()
+            lasts.append(cut.last_id)
+            while cut.event() is not None:
+                pass
+    for name, last in zip("ab", lasts, strict=True):
+        with quay.wire() as other:
+            assert read_on(other, session, last) == 200
+            assert [e.get("id") for e in (other.event(), other.event(), other.event())] == [None, None, name]
+            assert other.event() is None
+
+
+def test_the_session_s_own_stream_is_read_on_too(quay: Quay, wire: Wire) -> None:
+    session = wire.initialize()
+    wire.in_session(session, "resources/subscribe", {"uri": "test://a"})
+    ours = quay.service.sessions[-1]
+    with quay.wire() as first:
+        first.open_stream(session)
+        assert quay.call(lambda: [ours.send(b'{"n":%d}' % n) for n in range(3)]) == [True] * 3
+        assert first.event() == {"n": 0}
+        last = first.last_id
+        with quay.wire() as second:  # it knows what the first one read: it is the same client
+            assert read_on(second, session, last) == 200
+            assert [second.event(), second.event()] == [{"n": 1}, {"n": 2}]
+            assert quay.call(ours.send, b'{"n":3}')
+            assert second.event() == {"n": 3}
+
+
+def test_event_ids_of_another_session_bring_nothing(quay: Quay, wire: Wire) -> None:
+    """Security H29, A11: the same request ids, the same numbers of streams."""
+    alice, bob = wire.initialize(), wire.initialize()
+    with quay.wire() as cut:
+        begin(cut, alice, "progress", 1)
+        cut.event()
+        last = cut.last_id
+    with quay.wire() as cut:
+        begin(cut, bob, "progress", 1)
+    for session, id in [(bob, last), (bob, "0" * 12 + last[12:])]:
+        with quay.wire() as other:
+            assert read_on(other, session, id) == 200
+            other.socket.settimeout(0.05)
+            with pytest.raises(TimeoutError):
+                other.event()
+        while find_app(quay).sessions._table["", bob.encode()].own.reader is not None:
+            pass
+
+
+ALICE, BOB = "alice-0123456789", "bob-0123456789ab"
+
+
+def test_a_stream_is_read_on_by_its_principal_alone() -> None:
+    def verify(headers: Any) -> str:
+        name = "bob" if headers.get(b"authorization", b"").endswith(BOB.encode()) else "alice"
+        return static_token(BOB if name == "bob" else ALICE, name)(headers)
+
+    with Quay(verify=verify) as quay, quay.wire() as wire, quay.wire() as other:
+        session = wire.initialize(authorization=f"Bearer {ALICE}")
+        params = {"uri": "test://progress"}
+        wire.send_in_session(session, "resources/read", params, authorization=f"Bearer {ALICE}")
+        assert wire.head()[0] == 200
+        wire.event()
+        assert read_on(other, session, wire.last_id, authorization=f"Bearer {BOB}") == 404
+
+
+def test_what_is_not_kept_any_more_is_told() -> None:
+    """Security H30."""
+    with Quay(limits=HttpLimits(replay_events=4)) as quay, quay.wire() as wire:
+        session = wire.initialize()
+        begin(wire, session, "progress", 1)
+        wire.event()
+        last = wire.last_id
+        while wire.event() is not None:
+            pass
+        with quay.wire() as again:
+            again.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=wire.last_id)
+            assert again.reply().error == -32600  # it has been read to its end
+        wire = quay.wire()
+        assert len(wire.read_in_session(session, "progress", 2).events) == 4
+        reply = wire.ask("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last)
+        assert (reply.status, reply.error) == (400, -32600)
+
+
+def test_an_answer_that_is_too_large_is_not_kept_and_that_is_told() -> None:
+    with Quay(limits=HttpLimits(replay_size=2000)) as quay, quay.wire() as wire:
+        session = wire.initialize()
+        with quay.wire() as cut:
+            begin(cut, session, "wait-progress-big", "w")
+            cut.event()
+            last = cut.last_id
+        assert quay.service.arrived.acquire(timeout=5)
+        app = find_app(quay)
+        (ours,) = app.sessions._table.values()
+        while next(iter(ours.tracks.values())).reader is not None:
+            pass
+        quay.open_gates()
+        assert read_on(wire, session, last) == 200
+        answer = wire.event()
+        assert (answer["id"], answer["error"]["code"]) == ("w", -32603)
+
+
+def test_nothing_is_kept_of_answers_in_json_and_of_sessions_that_end(quay: Quay) -> None:
+    rings = find_app(quay).sessions.rings
+    with quay.wire() as wire:
+        session = wire.initialize()
+        before = rings.held.total
+        assert wire.read_in_session(session, "a").status == 200
+        assert rings.held.total == before
+        assert len(wire.read_in_session(session, "progress").events) == 4
+        assert rings.held.total > before
+        assert wire.ask("DELETE", mcp_session_id=session).status == 204
+        assert rings.held.total == before
+
+
+def test_rings_are_bounded_each_and_together() -> None:
+    rings = Rings(HttpLimits(replay_events=10, replay_size=5000, replay_total=8000))
+    one, other = Ring(rings, ""), Ring(rings, "")
+    for number in range(100):
+        assert one.keep(1, number, b"x")
+    assert [n for n, _ in one.after(1, 0)] == list(range(90, 100))
+    assert not one.keep(1, 100, b"x" * 5000)
+    for number in range(100):
+        assert other.keep(1, number, b"y" * 2000)
+        assert rings.held.total <= 8000
+    assert len(one.after(1, 0)) == 10
+    three = Ring(rings, "")
+    assert three.keep(1, 1, b"z" * 4000)
+    assert rings.held.total <= 8000
+    assert not one.after(1, 0), "the one that was written to least recently gives way"
+    for ring in (one, other, three):
+        ring.clear()
+    assert (rings.held.total, rings.rings) == (0, {})
+
+
+def test_notifications_for_nobody_are_bounded_and_hints_not_doubled() -> None:
+    track = Track(Ring(Rings(HttpLimits()), ""), "t", 1)
+    hint = b'{"method":"notifications/resources/list_changed"}'
+    assert [track.push(hint, 0.0) for _ in range(100)] == [True] * 100
+    assert [track.push(b"same", 0.0) for _ in range(100)].count(True) == 63
+    assert track.push(b"must", 0.0, must=True)
+    assert len(track.ring) == 65
+
+
+def test_stateless_streams_have_no_ids(wire: Wire) -> None:
+    """2026-07-28 has no resumption."""
+    reply = wire.read("progress")
+    assert b"id: " not in reply.body.replace(b'"id": ', b"")
+    assert json.loads(reply.body.split(b"data: ")[-1])["id"] == 1
+
+
+def test_clients_that_vanish_in_every_phase_leave_nothing() -> None:
+    """Security H35, H49: cut off before, in and after their streams, asked or polled, and come back or not."""
+    with Quay() as quay, quay.wire() as wire:
+        app = find_app(quay)
+        sessions = [wire.initialize() for _ in range(10)]
+        for number, session in enumerate(sessions):
+            for id, name in enumerate(("a", "progress", "wait", "wait-progress", "polled", "ask")):
+                with quay.wire() as leaving:
+                    leaving.send_in_session(session, "resources/read", {"uri": f"test://{name}"}, id)
+                    if number % 2 and name not in ("a", "wait"):
+                        assert leaving.head()[0] == 200
+                        leaving.chunk()
+            with quay.wire() as leaving:
+                leaving.open_stream(session)
+                if number % 3 == 0:
+                    leaving.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id="x-1-0")
+        for _ in range(10 * 4):  # the reads that wait and the questions
+            assert quay.service.arrived.acquire(timeout=5)
+        for session in sessions:
+            assert wire.ask("DELETE", mcp_session_id=session).status == 204
+        for _ in range(2000):
+            if not (app.sessions.running or app.calls.streams):
+                break
+            assert wire.ask("GET", "/healthz").status == 200
+        assert (len(app.sessions), app.sessions.running, app.sessions.rings.held.total) == (0, {}, 0)
+        assert not (
+            app.calls.streams
+            or app.calls.slow
+            or app.calls._streams.total
+            or app.calls._in_flight
+            or app.sessions.rings.rings
+        )
+
+
+def test_a_slow_reader_of_a_call_s_stream_costs_bounded_memory() -> None:
+    """Notifications are dropped above the limit, the answer never."""
+    service = Harbour(Limits(backlog=64 * 1024))
+    with Quay(service) as quay, quay.wire() as wire, quay.wire() as other:
+        session = wire.initialize()
+        begin(wire, session, "flood")
+        assert quay.service.arrived.acquire(timeout=5)
+        assert other.in_session(session, "ping", id=2).status == 200
+        (ours,) = find_app(quay).sessions._table.values()
+        assert ours.ring._size <= 1024 * 1024
+        (track,) = ours.tracks.values()
+        assert track.reader is not None and track.reader.stream is not None
+        assert track.reader.stream._size < 1024 * 1024
+        quay.open_gates()
+        seen = 0
+        while "result" not in (event := wire.event()):
+            seen += 1
+        assert event["id"] == 1
+        assert 0 < seen < 20_000

@@ -1,0 +1,422 @@
+"""The runner: where it may listen, how it ends, and how the application lives inside another server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import absent
+from tests.transports.http_support import Harbour, Quay, Wire
+from wharfinger.auth import static_token
+from wharfinger.protocol.http.rules import HttpLimits
+from wharfinger.transports.http_server.app import HttpApp
+from wharfinger.transports.http_server.runner import AddressInUse, CannotListen, UnsafeBind, serve_http
+
+TOKEN = "0123456789abcdef"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "192.0.2.1"])
+def test_bind_beyond_loopback_needs_a_token_or_the_word(host: str) -> None:
+    with pytest.raises(UnsafeBind, match=r"--token-env NAME.*--insecure"):
+        asyncio.run(serve_http(Harbour(), host, 0))
+
+
+def test_taken_port_is_told_as_such() -> None:
+    with Quay() as quay, pytest.raises(AddressInUse, match=f"127.0.0.1:{quay.port} already"):
+        asyncio.run(serve_http(Harbour(), "127.0.0.1", quay.port))
+
+
+def test_address_of_another_machine_is_told_as_such() -> None:
+    with pytest.raises(CannotListen, match=r"Cannot listen on 192\.0\.2\.1:0"):
+        asyncio.run(serve_http(Harbour(), "192.0.2.1", 0, insecure=True))
+
+
+def test_certificate_that_is_missing_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(CannotListen, match="certificate"):
+        asyncio.run(serve_http(Harbour(), "127.0.0.1", 0, tls_cert=str(tmp_path / "no.pem")))
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        absent("openssl")
+    made = tmp_path / "both.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(made)]
+    subprocess.run([str(openssl), "req", "-x509", *curve, *subject, *files], check=True, capture_output=True)
+    return made
+
+
+def test_tls_is_served_with_the_certificate_that_is_given(certificate: Path) -> None:
+    key = certificate.with_name("key.pem")
+    with Quay(tls_cert=str(certificate), tls_key=str(key)) as quay, quay.wire() as wire:
+        context = ssl.create_default_context(cafile=str(certificate))
+        wire.socket = context.wrap_socket(wire.socket, server_hostname="127.0.0.1")
+        assert wire.read("a").text == "test://a"
+        assert len(wire.read("progress").events) == 4
+        assert wire.read("a", origin=f"https://127.0.0.1:{quay.port}").status == 200
+
+
+def test_a_service_that_cannot_start_is_told_at_once() -> None:
+    class Wreck(Harbour):
+        async def start(self, holder: object = None) -> None:
+            raise LookupError("no database")
+
+    with pytest.raises(LookupError, match="no database"):
+        asyncio.run(serve_http(Wreck(), "127.0.0.1", 0))
+
+
+SLOW = """
+import asyncio
+from contextlib import asynccontextmanager
+from wharfinger import Server
+
+@asynccontextmanager
+async def lifespan(server):
+    try:
+        print("entered", flush=True)
+        await asyncio.sleep(600)
+    finally:
+        print("left", flush=True)
+    yield
+
+Server("slow", lifespan=lifespan).run(http="127.0.0.1:0")
+"""
+
+
+def test_a_signal_ends_a_service_that_is_still_starting() -> None:
+    process = subprocess.Popen([sys.executable, "-c", SLOW], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "entered\n"
+    process.terminate()
+    assert process.communicate(timeout=10) == ("left\n", "")
+
+
+# --- the token
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Any:
+    with Quay(verify=static_token(TOKEN)) as quay:
+        yield quay
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        f"Basic {TOKEN}",
+        TOKEN,
+        f"Bearer  x {TOKEN}",
+    ],
+)
+@pytest.mark.parametrize(
+    ("verb", "path"), [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/"), ("GET", "/nowhere")]
+)
+def test_nothing_but_health_is_served_without_the_token(guarded: Quay, verb: str, path: str, value: str | None) -> None:
+    """Security A01-A03, A15, A17: on every route, and before anything else is looked at."""
+    with guarded.wire() as wire:
+        reply = wire.ask(verb, path, authorization=value)
+        assert (reply.status, reply.error) == (401, -32600)
+        assert reply.headers["www-authenticate"].startswith("Bearer")
+        assert TOKEN.encode() not in reply.body
+    with guarded.wire() as wire:
+        assert wire.ask("GET", "/healthz").status == 200
+
+
+def test_token_opens(guarded: Quay) -> None:
+    with guarded.wire() as wire:
+        assert wire.read("principal", authorization=f"Bearer {TOKEN}").text == "token"
+        assert wire.read("principal", authorization=f"bearer {TOKEN}").text == "token"
+
+
+def test_token_is_taken_from_one_header_only(guarded: Quay) -> None:
+    """Security A07, A08."""
+    with guarded.wire() as wire:
+        assert wire.ask("POST", f"/mcp?access_token={TOKEN}", b"{}").status == 401
+    with guarded.wire() as wire:
+        good = f"Authorization: Bearer {TOKEN}\r\n".encode()
+        wire.write(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n" + good + b"Authorization: Bearer x\r\n\r\n")
+        assert wire.reply().status == 400
+
+
+def test_body_is_not_read_without_the_token(guarded: Quay) -> None:
+    """Security A16."""
+    with guarded.wire() as wire:
+        wire.write(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n")
+        assert wire.reply().status == 401
+
+
+# --- pages
+
+
+def test_browser_gets_the_page_and_a_probe_its_answer() -> None:
+    pages = {"/": lambda: ("text/html; charset=utf-8", "<p>⚓".encode()), "/card": lambda: ("text/plain", b"card")}
+    with Quay(pages=pages) as quay, quay.wire() as wire:
+        for path in ("/", "/mcp"):
+            reply = wire.ask("GET", path, accept="text/html,*/*;q=0.8")
+            assert (reply.status, reply.body.decode()) == (200, "<p>⚓")
+            assert reply.headers["content-type"] == "text/html; charset=utf-8"
+            assert "default-src 'none'" in reply.headers["content-security-policy"]
+        assert wire.ask("GET", "/card").body == b"card"
+        assert wire.ask("GET", "/healthz").body == b"ok\n"
+        assert wire.ask("GET", "/nowhere").status == 404
+        assert wire.ask("POST", "/", b"{}").status == 405
+    with Quay() as quay, quay.wire() as wire:
+        assert b"harbour" in wire.ask("GET", "/").body
+        assert wire.ask("GET", "/", host="evil.test").status == 403
+
+
+# --- the end
+
+PROGRAM = """
+import sys
+from tests.conftest import absent
+from tests.transports.http_support import Harbour
+from wharfinger.protocol.http.rules import HttpLimits
+from wharfinger.transports.http_server.runner import run_http
+ready = lambda url: print(url, flush=True)
+number = run_http(Harbour(), "127.0.0.1", 0, on_ready=ready, limits=HttpLimits(drain=float(sys.argv[1])))
+print(number.name)
+"""
+
+
+class Program:
+    """A server in a process of its own."""
+
+    def __init__(self, root: Path, drain: float) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(drain)],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline().rpartition(":")[2])
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=10)
+        return self.process.returncode, out, err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_a_hundred_streams_with_their_result_in_time(root: Path, number: signal.Signals) -> None:
+    """Security L19, L20: no traceback, nothing on stderr, exit code 0 for whoever asked."""
+    program = Program(root, drain=3.0)
+    wires = [Wire(program.port) for _ in range(100)]
+    for wire in wires:
+        wire.listen("test://a")
+    begun = time.monotonic()
+    program.process.send_signal(number)
+    assert all(wire.event()["result"]["resultType"] == "complete" for wire in wires)
+    assert all(wire.event() is None for wire in wires)
+    assert program.end() == (0, f"{number.name}\n", "")
+    assert time.monotonic() - begun < 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_second_signal_ends_at_once(root: Path) -> None:
+    program = Program(root, drain=60.0)
+    with Wire(program.port) as wire:
+        wire.stateless("resources/read", {"uri": "test://wait-progress"})
+        wire.head()
+        program.process.send_signal(signal.SIGINT)
+        while listens(program.port):  # the first signal was taken
+            pass
+        program.process.send_signal(signal.SIGINT)
+        assert program.end() == (0, "SIGINT\n", "")
+
+
+def listens(port: int) -> bool:
+    try:
+        Wire(port).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_request_that_does_not_finish_is_told_and_the_server_ends() -> None:
+    with Quay(limits=HttpLimits(drain=0.2)) as quay, quay.wire() as wire:
+        wire.stateless("resources/read", {"uri": "test://wait"})
+        assert quay.service.arrived.acquire(timeout=5)
+        quay.stop()
+        reply = wire.reply()
+        assert (reply.status, reply.error) == (503, -32603)
+        assert reply.headers["connection"] == "close"
+    assert quay.service.closes == 1
+
+
+def test_no_connection_is_taken_while_ending() -> None:
+    with Quay(limits=HttpLimits(drain=5)) as quay, quay.wire() as wire:
+        wire.stateless("resources/read", {"uri": "test://wait"})
+        assert quay.service.arrived.acquire(timeout=5)
+        quay.stop()
+        with pytest.raises(OSError):
+            for _ in range(10_000):
+                with quay.wire():
+                    pass
+        quay.open_gates()
+        assert wire.reply().status == 200
+
+
+# --- inside another application
+
+
+def test_application_runs_under_plain_uvicorn() -> None:
+    import uvicorn
+
+    service = Harbour()
+    app = HttpApp(service)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, http="httptools", ws="none"))
+
+        async def serve() -> None:
+            running = asyncio.create_task(server.serve([listener]))
+            await asyncio.to_thread(talk, port, service)
+            server.should_exit = True
+            await running
+
+        asyncio.run(serve())
+    assert (service.starts, service.closes) == (1, 1)
+
+
+def talk(port: int, service: Harbour) -> None:
+    for _ in range(1000):
+        try:
+            wire = Wire(port)
+            break
+        except ConnectionRefusedError:
+            continue
+    with wire:
+        assert wire.read("a").text == "test://a"
+        assert len(wire.read("progress").events) == 4
+        session = wire.initialize()
+        assert wire.read_in_session(session, "a").text == "test://a"
+    with Wire(port) as wire:
+        wire.listen("test://a")
+    assert service.left.acquire(timeout=5)
+
+
+class Mounted:
+    """An ASGI server in memory: one call, and what was sent."""
+
+    def __init__(self, app: HttpApp) -> None:
+        self.app = app
+
+    async def ask(self, verb: str, path: str, root: str = "", **headers: str) -> int:
+        sent: list[Any] = []
+        events = [{"type": "http.request", "body": b"{}", "more_body": False}]
+
+        async def receive() -> Any:
+            return events.pop() if events else await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        pairs = {"host": "localhost", "content-type": "application/json", **headers}.items()
+        scope = {
+            "type": "http",
+            "method": verb,
+            "path": path,
+            "root_path": root,
+            "headers": [(n.encode(), v.encode()) for n, v in pairs],
+        }
+        await self.app(scope, receive, send)
+        assert sent[-1].get("more_body", False) is False
+        status: int = sent[0]["status"]
+        return status
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "root", "status"),
+    [
+        ("POST", "/mcp", "", 400),  # what was sent is no message: the endpoint answered
+        ("POST", "/mcp/", "", 400),
+        ("POST", "/api/mcp", "/api", 400),
+        ("POST", "/tools/", "/tools", 400),
+        ("POST", "/tools", "/tools", 400),
+        ("POST", "/tools/x", "/tools", 404),
+        ("POST", "/", "", 405),
+        ("GET", "/tools/", "/tools", 200),
+        ("GET", "/tools/healthz", "/tools", 200),
+    ],
+)
+def test_application_is_found_where_it_is_mounted(verb: str, path: str, root: str, status: int) -> None:
+    assert asyncio.run(Mounted(HttpApp(Harbour())).ask(verb, path, root)) == status
+
+
+def test_application_starts_without_a_lifespan_and_ends_by_hand() -> None:
+    async def run() -> Harbour:
+        service = Harbour()
+        app = HttpApp(service)
+        mounted = Mounted(app)
+        assert await mounted.ask("POST", "/mcp") == 400
+        await asyncio.create_task(app.aclose())
+        await app.aclose()
+        assert await mounted.ask("POST", "/mcp") == 503
+        return service
+
+    service = asyncio.run(run())
+    assert service.starts == 1
+
+
+def test_a_start_that_failed_is_told_without_its_text_and_tried_again() -> None:
+    async def run() -> Harbour:
+        service = Harbour()
+        mounted = Mounted(HttpApp(service))
+        service.fail_start = True
+        assert await mounted.ask("POST", "/mcp") == 500
+        service.fail_start = False
+        assert await mounted.ask("POST", "/mcp") == 400
+        assert await mounted.ask("POST", "/mcp") == 400
+        return service
+
+    assert asyncio.run(run()).starts == 1
+
+
+def test_lifespan_starts_and_ends_the_service() -> None:
+    async def run() -> tuple[Harbour, list[str]]:
+        service, sent = Harbour(), []
+        events = ["lifespan.shutdown", "lifespan.startup"]
+
+        async def receive() -> Any:
+            return {"type": events.pop()}
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        await HttpApp(service)({"type": "lifespan"}, receive, send)
+        return service, sent
+
+    service, sent = asyncio.run(run())
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert (service.starts, service.closes) == (1, 1)
+
+
+@pytest.mark.parametrize("token", ["", "short", "0123456789abcde ", "0123456789abcdeé", "0123456789abcde\n"])
+def test_token_that_cannot_be_one_is_an_error(token: str) -> None:
+    with pytest.raises(ValueError, match="16 or more"):
+        static_token(token)

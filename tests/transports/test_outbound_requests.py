@@ -1,0 +1,195 @@
+"""Questions on a byte stream: they wait in place, their request's time stands still, and they leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from tests.server.driving import looped
+from tests.transports.http_support import INITIALIZE, META, Harbour
+from wharfinger.protocol.limits import Limits
+from wharfinger.transports import stream_server as stream_module
+from wharfinger.transports.stream_server import StreamServer
+
+
+class Line:
+    """A connection that is open in the handshake era, and keeps what is written."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.service = Harbour(Limits(**limits))
+        self.server = StreamServer(self.service)
+        self.server.connection_made(self)
+        self.held = b""
+        self.feed({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": INITIALIZE})
+        self.feed({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def write(self, data: bytes) -> None:
+        self.held += data
+
+    def feed(self, message: Any) -> None:
+        self.server.data_received(json.dumps(message).encode() + b"\n")
+
+    def read(self, name: str, id: Any = 1, **meta: Any) -> None:
+        params = {"uri": f"test://{name}", **meta}
+        self.feed({"jsonrpc": "2.0", "id": id, "method": "resources/read", "params": params})
+
+    async def told(self) -> list[Any]:
+        """What has come, when nothing is left to do but to wait."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        told, self.held = self.held, b""
+        return [json.loads(line) for line in told.splitlines()]
+
+    async def asked(self, id: Any = 1) -> Any:
+        """Call what asks, and give the question's id."""
+        self.read("ask", id)
+        *_, question = await self.told()
+        assert question["method"] == "roots/list"
+        return question["id"]
+
+    @property
+    def clean(self) -> bool:
+        return not (self.server.questions._open or self.server.peer._awaited)
+
+
+def said(answer: Any) -> Any:
+    return answer["result"]["contents"][0]["text"]
+
+
+@looped
+async def test_a_handler_waits_for_its_answer() -> None:
+    line = Line()
+    id = await line.asked()
+    line.feed({"jsonrpc": "2.0", "id": str(id), "result": {"roots": ["of another id"]}})
+    line.feed({"jsonrpc": "2.0", "id": id, "result": {"roots": []}})
+    line.feed({"jsonrpc": "2.0", "id": id, "result": {"roots": ["doubled"]}})
+    (answer,) = await line.told()
+    assert json.loads(said(answer)) == {"roots": []}
+    assert line.clean
+    line.feed({"jsonrpc": "2.0", "id": id, "result": {}})
+    assert await line.told() == []
+    line.server.connection_lost(None)
+
+
+@looped
+async def test_a_stateless_request_on_the_same_stream_is_not_asked_in_place() -> None:
+    line = Line()
+    line.read("ask", 1, _meta=META)
+    assert said((await line.told())[-1]) == "nobody"
+    line.server.connection_lost(None)
+
+
+@looped
+async def test_cancelling_the_call_withdraws_the_question_and_says_nothing_else() -> None:
+    line = Line()
+    id = await line.asked("w")
+    line.feed({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}})
+    (withdrawn,) = await line.told()
+    assert (withdrawn["method"], withdrawn["params"]["requestId"]) == ("notifications/cancelled", id)
+    assert line.clean
+    line.server.connection_lost(None)
+
+
+@looped
+async def test_a_client_that_is_gone_leaves_nothing_behind() -> None:
+    line = Line()
+    for number in range(10):
+        await line.asked(number + 1)
+    line.server.connection_lost(None)
+    assert await line.told() == []
+    assert all(line.service.left.acquire(blocking=False) for _ in range(10))
+    assert line.clean
+    assert not line.server.peer.in_flight
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "request"]
+
+
+@looped
+async def test_the_end_of_input_is_the_end_of_answers() -> None:
+    """Nobody can answer any more: the handler is told, and may still finish."""
+    line = Line()
+    await line.asked()
+    line.server.eof_received()
+    (answer,) = await line.told()
+    assert said(answer) == "ConnectionLost"
+    await line.server.ended
+
+
+@looped
+async def test_who_never_answers_is_given_up() -> None:
+    line = Line(answer_time=0.01)
+    id = await line.asked()
+    await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "request"])
+    withdrawn, answer = await line.told()
+    assert withdrawn["params"]["requestId"] == id
+    assert said(answer) == "RequestTimeout"
+    assert line.clean
+    line.server.connection_lost(None)
+
+
+@looped
+async def test_the_deadline_stands_still_while_the_client_is_asked_and_goes_on_after_it() -> None:
+    line = Line(handler_time=2 * stream_module.TICK)
+    id = await line.asked()
+    (request,) = line.server.peer.in_flight.values()
+    for _ in range(10):
+        line.server.sweeper.cancel()
+        line.server.sweep()
+    assert await line.told() == []
+    line.feed({"jsonrpc": "2.0", "id": id, "result": {"roots": []}})
+    (answer,) = await line.told()
+    assert json.loads(said(answer)) == {"roots": []}
+    assert request.born == 10
+    line.server.connection_lost(None)
+
+
+@looped
+async def test_of_two_questions_at_once_the_last_one_lets_time_go_on() -> None:
+    line = Line()
+    questions = line.server.questions
+    await line.asked()
+    (request,) = line.server.peer.in_flight.values()
+    other = asyncio.ensure_future(line.server.ask(request, "roots/list", {}))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    assert questions._open[request][0] == 2
+    ids = list(line.server.peer._awaited)
+    line.feed({"jsonrpc": "2.0", "id": ids[1], "result": {"roots": []}})
+    await other
+    assert request.born == float("inf")
+    line.feed({"jsonrpc": "2.0", "id": ids[0], "result": {"roots": []}})
+    await line.told()
+    assert request.born == 0
+    assert line.clean
+    line.server.connection_lost(None)
+
+
+@looped
+async def test_nothing_is_said_for_what_was_cancelled() -> None:
+    """Security L11: not even by a handler that goes on."""
+    line = Line()
+    line.read("stubborn", "s")
+    await line.told()
+    line.feed({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}})
+    assert await line.told() == []
+    assert line.service.left.acquire(blocking=False)
+    line.server.connection_lost(None)
+
+
+@looped
+async def test_a_stream_that_is_its_connection_is_not_closed_by_a_call() -> None:
+    line = Line()
+    line.read("polled", "p")
+    assert len(await line.told()) >= 2
+    assert not line.service.released
+    line.service.gates[-1].set()
+    assert (await line.told())[-1]["id"] == "p"
+    line.server.connection_lost(None)
+
+
+@looped
+async def test_what_stops_a_handler_is_its_result() -> None:
+    line = Line()
+    line.read("stopped", 1, _meta=META)
+    answer = (await line.told())[-1]
+    assert answer["result"]["resultType"] == "input_required"
+    line.server.connection_lost(None)

@@ -1,0 +1,528 @@
+"""A peer on a byte stream, without a pipe: what is written when, what ends it, and what cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.server.driving import ERAS, HANDSHAKE, STATELESS, Wire, hello, line, looped
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, ProtocolError, ResourceNotFound
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.methods import Method, add_method
+from wharfinger.server.app import Server
+from wharfinger.server.context import Context
+from wharfinger.transports.stream_server import FLUSH, StreamServer
+
+
+class Held:
+    """A handler that waits until it is let go, and says what became of it."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended: list[str] = []
+
+    async def __call__(self) -> str:
+        self.entered.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.ended.append("cancelled")
+            raise
+        self.ended.append("done")
+        return "let go"
+
+
+def make(**limits: Any) -> tuple[Server, Held]:
+    server, held = Server("s", limits=Limits(**limits)), Held()
+    server.add_resource("a:held", held)
+
+    @server.resource("a:b")
+    async def quick() -> str:
+        return "quick"
+
+    @server.resource("blob:{size}")
+    async def blob(size: int) -> bytes:
+        return b"\xff" * size
+
+    return server, held
+
+
+def read(uri: str, id: Any, revision: str = STATELESS) -> bytes:
+    return line("resources/read", {"uri": uri}, id, revision)
+
+
+def text(answer: Any) -> str:
+    return str(answer["result"]["contents"][0]["text"])
+
+
+# -- what one message does to the others
+
+
+class Fragile(msgspec.Struct):
+    """Params of an extension whose check has a fault that is no refusal."""
+
+    def __post_init__(self) -> None:
+        raise RuntimeError("secret")
+
+
+add_method(Method("x.test/fragile", "client", Fragile, t.EmptyResult))
+add_method(Method("notifications/x.test/fragile", "client", Fragile))
+
+
+class Broken:
+    """What waits for an answer, and fails when it comes."""
+
+    def take(self, message: Any) -> None:
+        raise RuntimeError("secret")
+
+
+@looped
+async def test_a_fault_in_one_message_loses_no_other_of_its_chunk(caplog: pytest.LogCaptureFixture) -> None:
+    """A bug: an unexpected exception lost the rest of the chunk, and cut a socket."""
+    server, _ = make()
+
+    @server.notification("notifications/x.test/told")
+    def told(params: t.NotificationParams) -> None:
+        raise RuntimeError("secret")
+
+    async with Wire(server, HANDSHAKE[0]) as wire:
+        asked, _data = wire.stream.peer.ask("roots/list", {}, Broken())
+        wire.stream.data_received(
+            line("x.test/fragile", {}, 1, HANDSHAKE[0])
+            + b'{"jsonrpc":"2.0","method":"notifications/x.test/fragile"}\n'
+            + b'{"jsonrpc":"2.0","method":"notifications/x.test/told"}\n'
+            + b'{"jsonrpc":"2.0","id":%d,"result":{"roots":[]}}\n' % asked
+            + line("notifications/initialized", {}, 2, STATELESS)
+            + b" \t\n"
+            + read("a:b", 3, HANDSHAKE[0])
+        )
+        assert text(await wire.answer(3)) == "quick"
+        assert (await wire.answer(1))["error"]["code"] == -32603
+        assert "secret" not in (await wire.answer(1))["error"]["message"]
+        assert (await wire.answer(2))["error"]["code"] == -32601
+        assert len(wire.answers) == 4, "with that to initialize"
+    assert caplog.text.count("RuntimeError: secret") == 4
+
+
+# -- framing and writing
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_bytes_cut_anywhere_make_the_same_answers(revision: str) -> None:
+    server, _ = make()
+    async with Wire(server, revision) as wire:
+        data = b"\n\r\n" + read("a:b", 1, revision) + read("a:b", "1", revision).replace(b"\n", b"\r\n")
+        for size in (1, 2, 3, 7, 64, len(data)):
+            wire.answers.clear()
+            for start in range(0, len(data), size):
+                wire.stream.data_received(data[start : start + size])
+            assert (text(await wire.answer(1)), text(await wire.answer("1"))) == ("quick", "quick")
+
+
+@looped
+async def test_answers_of_one_turn_are_written_many_at_a_time() -> None:
+    server, _ = make()
+    async with Wire(server) as wire:
+        wire.stream.data_received(b"".join(read("a:b", number) for number in range(50)))
+        await wire.until(lambda: len(wire.answers) == 50)
+        assert len(wire.chunks) <= 50 / FLUSH + 1
+
+
+@looped
+async def test_large_answers_keep_their_place_and_are_written_as_fast_as_they_are_read() -> None:
+    server, _ = make()
+    async with Wire(server) as wire:
+        # Whoever is slow stops after each chunk.
+        write = wire.write
+
+        def slow(data: Any) -> None:
+            write(data)
+            wire.stream.pause_writing()
+
+        wire.write = slow  # type: ignore[method-assign]
+        wire.stream.data_received(read("a:b", 1) + read("blob:1000000", 2) + read("a:b", 3))
+        await wire.until(lambda: wire.stream.blocked)
+        assert wire.answers.keys() == {(int, 1)}
+        while len(wire.answers) < 3:
+            wire.stream.resume_writing()
+        assert list(wire.answers) == [(int, 1), (int, 2), (int, 3)]
+        blob = wire.answers[int, 2]["result"]["contents"][0]["blob"]
+        assert base64.b64decode(blob) == b"\xff" * 1_000_000
+        assert max(map(len, wire.chunks)) < 300_000
+        wire.stream.resume_writing()
+        assert (len(wire.stream.parked), wire.stream.parked_bytes) == (0, 0)
+
+
+@looped
+async def test_notifications_are_dropped_above_the_water_mark_and_answers_never() -> None:
+    """security S13"""
+    server, _ = make(backlog=10_000)
+    sent: list[bool] = []
+
+    @server.resource("a:chatty")
+    async def chatty(ctx: Context) -> str:
+        for number in range(1000):
+            ctx.info("x" * 100)
+            sent.append(number > 0)
+        return "told"
+
+    async with Wire(server, "2025-11-25") as wire:
+        wire.stream.pause_writing()
+        wire.put("resources/read", {"uri": "a:chatty"}, 1)
+        wire.put("resources/read", {"uri": "a:b"}, 2)
+        while wire.stream.peer.in_flight:
+            await asyncio.sleep(0)
+        assert wire.stream.parked_bytes < 11_000
+        wire.stream.resume_writing()
+        assert (text(await wire.answer(1)), text(await wire.answer(2))) == ("told", "quick")
+        assert 10 < len(wire.notices) < 100
+
+
+# -- what a handler can do
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(1),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        RecursionError(),
+        ValueError("hunter2"),
+        StopAsyncIteration(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@looped
+async def test_whatever_a_handler_raises_is_that_calls_error(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """security F06, F07"""
+    server, _ = make()
+
+    @server.resource("a:fails")
+    async def fails() -> str:
+        raise error
+
+    async with Wire(server) as wire:
+        answer = await wire.ask("resources/read", {"uri": "a:fails"})
+        assert answer["error"]["code"] == -32603
+        assert "hunter2" not in json.dumps(answer)
+        assert text(await wire.ask("resources/read", {"uri": "a:b"})) == "quick"
+    reference = answer["error"]["message"].split("reference ")[1][:8]
+    assert [reference in record.getMessage() for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidArgument("\udcff"),
+        ProtocolError("told", data=object()),
+        ResourceNotFound("a:\udcff"),
+    ],
+    ids=["message", "data", "uri"],
+)
+@looped
+async def test_an_error_without_a_form_on_the_wire_is_told_by_its_reference(error: ProtocolError) -> None:
+    server, _ = make()
+
+    @server.resource("a:fails")
+    async def fails() -> str:
+        raise error
+
+    for revision in ERAS:
+        async with Wire(server, revision) as wire:
+            answer = await wire.ask("resources/read", {"uri": "a:fails"})
+            assert answer["error"]["code"] == -32603
+            assert wire.stream.peer.in_flight == {}
+
+
+@looped
+async def test_a_result_without_a_form_on_the_wire_is_that_calls_error() -> None:
+    """security S07"""
+    server, _ = make()
+    server.add_resource("a:surrogate", lambda: "\udcff", inline=True)
+    async with Wire(server) as wire:
+        assert (await wire.ask("resources/read", {"uri": "a:surrogate"}))["error"]["code"] == -32603
+        assert wire.stream.peer.in_flight == {}
+
+
+@looped
+async def test_a_notification_that_fails_is_logged_and_the_connection_lives(caplog: pytest.LogCaptureFixture) -> None:
+    server, _ = make()
+
+    def fails(session: Any, params: Any) -> None:
+        raise RuntimeError("taker")
+
+    server.notified["notifications/roots/list_changed"] = fails
+    async with Wire(server, "2025-11-25") as wire:
+        wire.tell("notifications/roots/list_changed")
+        assert text(await wire.ask("resources/read", {"uri": "a:b"})) == "quick"
+    assert len(caplog.records) == 1
+
+
+# -- cancelling
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_a_cancelled_request_is_never_answered_and_its_id_is_free(revision: str) -> None:
+    server, held = make()
+    async with Wire(server, revision) as wire:
+        wire.put("resources/read", {"uri": "a:held"}, 1)
+        await held.entered.wait()
+        wire.tell("notifications/cancelled", {"requestId": "1"})
+        wire.tell("notifications/cancelled", {"requestId": 1})
+        wire.tell("notifications/cancelled", {"requestId": 1})
+        assert text(await wire.ask("resources/read", {"uri": "a:b"}, 1)) == "quick"
+        assert held.ended == ["cancelled"]
+        assert len(wire.answers) == 1 + (revision in HANDSHAKE)
+
+
+@looped
+async def test_what_is_cancelled_in_the_write_that_asked_for_it_is_not_answered() -> None:
+    server, held = make()
+    async with Wire(server) as wire:
+        cancel = line("notifications/cancelled", {"requestId": 1})
+        wire.stream.data_received(read("a:held", 1) + cancel + read("a:b", 2))
+        await wire.answer(2)
+        assert wire.answers.keys() == {(int, 2)}
+        assert held.ended == ["cancelled"] * held.entered.is_set()
+
+
+@looped
+async def test_what_is_cancelled_while_it_begins_is_not_answered() -> None:
+    """By a client in this process, from within the write that tells it something."""
+    server, held = make()
+
+    @server.resource("a:chatty")
+    async def chatty(ctx: Context) -> str:
+        for _ in range(FLUSH):
+            ctx.info("x")
+        return await held()
+
+    async with Wire(server, "2025-11-25") as wire:
+        write = wire.write
+
+        def hasty(data: Any) -> None:
+            write(data)
+            wire.tell("notifications/cancelled", {"requestId": 1})
+
+        wire.write = hasty  # type: ignore[method-assign]
+        wire.put("resources/read", {"uri": "a:chatty"}, 1)
+        await wire.notice(FLUSH)
+        while not held.ended:
+            await asyncio.sleep(0)
+        assert held.ended == ["cancelled"]
+        assert (int, 1) not in wire.answers
+        assert wire.stream.peer.in_flight == {}
+
+
+@looped
+async def test_a_handler_that_cancels_itself_is_answered() -> None:
+    server, _ = make()
+
+    @server.resource("a:self")
+    async def itself() -> str:
+        raise asyncio.CancelledError
+
+    async with Wire(server) as wire:
+        assert (await wire.ask("resources/read", {"uri": "a:self"}))["error"]["code"] == -32603
+
+
+@looped
+async def test_a_request_over_its_deadline_is_cancelled_and_told_so_and_a_long_one_is_not() -> None:
+    server, held = make(handler_time=1.5)
+    async with Wire(server) as wire:
+        listen = await wire.watch("a:b")
+        wire.put("resources/read", {"uri": "a:held"}, 1)
+        await held.entered.wait()
+        for _ in range(2):
+            assert not wire.answers
+            wire.stream.sweeper.cancel()
+            wire.stream.sweep()  # a second has passed
+        error = (await wire.answer(1))["error"]
+        assert (error["code"], "longer than 1.5 s" in error["message"]) == (-32603, True)
+        assert list(wire.stream.peer.in_flight) == [listen]
+        assert held.ended == ["cancelled"]
+
+
+@looped
+async def test_too_many_requests_at_once_are_refused() -> None:
+    """security L22"""
+    server, held = make(in_flight=2)
+    async with Wire(server) as wire:
+        for id in (1, 2, 3):
+            wire.put("resources/read", {"uri": "a:held"}, id)
+        assert (await wire.answer(3))["error"]["code"] == -32603
+        held.go.set()
+        assert (text(await wire.answer(1)), text(await wire.answer(2))) == ("let go", "let go")
+
+
+# -- the end
+
+
+@looped
+async def test_at_the_end_of_input_what_was_read_is_answered() -> None:
+    server, held = make()
+    wire = Wire(server)
+    wire.stream.data_received(read("a:held", 1) + read("a:b", 2) + read("a:b", 3)[:-4])
+    await held.entered.wait()
+    assert wire.stream.eof_received() is True
+    assert not wire.stream.ended.done()
+    held.go.set()
+    await wire.stream.ended
+    assert {id: text(answer) for (_, id), answer in wire.answers.items()} == {1: "let go", 2: "quick"}
+
+
+@looped
+async def test_at_the_end_of_input_a_handler_gets_only_so_long_and_a_listen_none() -> None:
+    server, held = make(drain=0.01)
+    wire = Wire(server)
+    await wire.watch("a:b")
+    assert server.watching.watched() == ["a:b"]
+    wire.put("resources/read", {"uri": "a:held"}, 1)
+    await held.entered.wait()
+    wire.stream.eof_received()
+    await wire.stream.ended
+    await asyncio.sleep(0)
+    assert (held.ended, wire.answers, server.watching.watched()) == (["cancelled"], {}, [])
+
+
+@looped
+async def test_an_idle_connection_ends_with_its_input() -> None:
+    server, _ = make()
+    wire = Wire(server)
+    wire.stream.eof_received()
+    assert wire.stream.ended.done()
+    assert wire.stream.sweeper.cancelled()
+
+
+@looped
+async def test_a_lost_connection_cancels_everything_and_drops_what_waits_for_its_reader() -> None:
+    """A reader that went away with answers still parked must not keep the server (security: S05)."""
+    server, held = make()
+    wire = Wire(server)
+    wire.put("resources/read", {"uri": "a:held"}, 1)
+    await held.entered.wait()
+    wire.stream.pause_writing()
+    wire.put("resources/read", {"uri": "blob:500000"}, 2)
+    await wire_parked(wire)
+    wire.stream.connection_lost(None)
+    assert wire.stream.ended.done()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert (held.ended, wire.answers, wire.stream.parked_bytes) == (["cancelled"], {}, 0)
+    assert wire.stream.send_apart(b"{}") is False
+
+
+async def wire_parked(wire: Wire) -> None:
+    while not wire.stream.parked:
+        await asyncio.sleep(0)
+
+
+@looped
+async def test_a_reader_that_takes_nothing_is_given_up_after_the_end_of_input_and_a_slow_one_is_not() -> None:
+    server, _ = make(drain=0.02)
+    for takes in (False, True):
+        wire = Wire(server)
+        wire.stream.pause_writing()
+        wire.put("resources/read", {"uri": "blob:1000000"}, 1)
+        await wire_parked(wire)
+        wire.stream.eof_received()
+        write = wire.write
+
+        def slow(data: Any, wire: Wire = wire, write: Any = write) -> None:
+            write(data)
+            wire.stream.pause_writing()
+            wire.stream.loop.call_later(0.005, wire.stream.resume_writing)
+
+        if takes:
+            wire.write = slow  # type: ignore[method-assign]
+            wire.stream.resume_writing()
+        await wire.stream.ended
+        assert bool(wire.answers) is takes
+
+
+@looped
+async def test_ending_twice_and_writing_after_the_end_are_nothing() -> None:
+    server, _ = make()
+    wire = Wire(server)
+    for _ in range(2):
+        wire.stream.finish()
+        wire.stream.drain()
+        wire.stream.connection_lost(None)
+    wire.stream.write(b"{}")
+    await asyncio.sleep(0)
+    assert wire.chunks == []
+
+
+@looped
+async def test_a_session_ends_with_its_connection() -> None:
+    server, _ = make()
+    async with Wire(server, "2025-11-25") as wire:
+        ended: list[Any] = []
+        wire.stream.peer.session.on_close.append(ended.append)
+    assert ended == [wire.stream.peer.session]
+    late = StreamServer(server)
+    late.connection_lost(None)
+    late.data_received(line("initialize", hello("2025-11-25"), 1, "2025-11-25"))
+    assert late.peer.in_flight == {}
+
+
+@looped
+async def test_many_requests_leave_nothing_behind() -> None:
+    """security X02"""
+    server, _ = make()
+    async with Wire(server) as wire:
+        before = asyncio.all_tasks()
+        for number in range(20):
+            wire.stream.data_received(b"".join(read("a:b", number * 100 + n) for n in range(100)))
+            await wire.until(lambda number=number: len(wire.answers) == number * 100 + 100)  # type: ignore[misc]
+        assert wire.stream.peer.in_flight == {}
+        assert (wire.stream.out, len(wire.stream.parked)) == ([], 0)
+        assert asyncio.all_tasks() == before
+
+
+# -- a client that does not read
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_a_client_that_reads_no_answers_is_refused_and_then_let_go(revision: str) -> None:
+    """Answers are never dropped, so that what waits to be read must be bounded by beginning nothing new."""
+    server, _ = make(unread=130_000)
+    aborted: list[bool] = []
+    async with Wire(server, revision) as wire:
+        wire.abort = lambda: aborted.append(True)  # type: ignore[method-assign]
+        wire.stream.pause_writing()
+        for number in range(3):
+            wire.stream.data_received(read("blob:60000", number, revision))
+        while len(wire.stream.parked) < 3:
+            await asyncio.sleep(0)
+        wire.stream.data_received(read("a:b", "late", revision))
+        wire.stream.resume_writing()
+        assert (await wire.answer("late"))["error"]["code"] == -32603
+        assert len((await wire.answer(1))["result"]["contents"][0]["blob"]) == 80_000
+        assert (await wire.answer(2))["error"]["code"] == -32603
+        wire.stream.data_received(read("a:b", "again", revision))
+        assert text(await wire.answer("again")) == "quick"
+        assert not aborted
+        wire.stream.pause_writing()
+        for number in range(3, 7):
+            wire.stream.data_received(read("blob:60000", number, revision))
+        while wire.stream.peer.in_flight:
+            await asyncio.sleep(0)
+        assert not aborted  # two more filled it up, and what was still being served is refused like the rest
+        for number in range(4_000):
+            wire.stream.data_received(read("a:b", f"none {number}", revision))
+        while not aborted:
+            await asyncio.sleep(0)
