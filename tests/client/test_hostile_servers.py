@@ -17,7 +17,7 @@ from tests.transports.client_servers import HANDSHAKE, Asked, accepted, answer, 
 from tests.transports.client_servers import ask as ask_link
 from wharfinger import Client
 from wharfinger import types as t
-from wharfinger.auth.challenge import parse_challenges
+from wharfinger.auth.client.challenge import parse_challenges
 from wharfinger.client.cache import LONGEST_NAME, Cache, Key, Shelf
 from wharfinger.client.client import LIMITS
 from wharfinger.client.outputs import Outputs

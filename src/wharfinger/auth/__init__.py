@@ -11,9 +11,9 @@ from wharfinger.auth.bearer import static_token
 from wharfinger.protocol.http.rules import Refused
 
 if TYPE_CHECKING:
-    from wharfinger.auth.client_credentials import ClientCredentials
-    from wharfinger.auth.sign_in import SignIn
-    from wharfinger.auth.tokens import FileTokens, MemoryTokens, Tokens
+    from wharfinger.auth.client.client_credentials import ClientCredentials
+    from wharfinger.auth.client.sign_in import SignIn
+    from wharfinger.auth.client.token_store import FileTokens, MemoryTokens, Tokens
 
 __all__ = ["ClientCredentials", "FileTokens", "MemoryTokens", "Refused", "SignIn", "Tokens", "static_token"]
 

@@ -12,9 +12,9 @@ from wharfinger.cli.failures import CTRL_C, Failed
 from wharfinger.cli.options import Verbosity, json_option, verbosity_options
 
 if TYPE_CHECKING:
-    from wharfinger.auth.grants import Grant
-    from wharfinger.auth.sign_in import SignIn
-    from wharfinger.auth.steps import Note
+    from wharfinger.auth.client.grants import Grant
+    from wharfinger.auth.client.sign_in import SignIn
+    from wharfinger.auth.client.steps import Note
 
 __all__ = ["auth", "kept_sign_in"]
 
@@ -53,9 +53,9 @@ def explain(url: str, client_id: str | None, client_metadata_url: str | None, pr
 
     Nothing is registered and nobody signs in. Exit code 4 where nobody could.
     """
-    from wharfinger.auth.explaining import explain as walk
-    from wharfinger.auth.fetching import fetch_for
-    from wharfinger.auth.registration import Identity
+    from wharfinger.auth.client.explain import explain as walk
+    from wharfinger.auth.client.fetching import fetch_for
+    from wharfinger.auth.client.registration import Identity
 
     identity = Identity(client_id=client_id, metadata_url=client_metadata_url)
     trail, good = run(walk(checked(url), identity, fetch_for(url, private=private)))
@@ -161,9 +161,9 @@ def kept_sign_in() -> SignIn:
 
 async def sign_in(url: str, signing: SignIn, private: bool) -> Grant:
     """Ask the server, and sign in as its answer says."""
-    from wharfinger.auth.explaining import first_request
-    from wharfinger.auth.fetching import fetch_for
-    from wharfinger.auth.steps import run as drive
+    from wharfinger.auth.client.explain import first_request
+    from wharfinger.auth.client.fetching import fetch_for
+    from wharfinger.auth.client.steps import run as drive
 
     status, header = await drive(first_request(url), fetch_for(url, private=private))
     await signing.forget(url)  # who signs in again may want to be somebody else

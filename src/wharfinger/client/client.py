@@ -140,7 +140,7 @@ class Client:
         process's environment, and `stderr` takes each line that it writes on its standard error, such as `print`.
         `auth` gets in where a server behind a URL wants credentials, such as
         `wharfinger.auth.SignIn()`. `reaches` says of an IP address whether a URL may lead there, for one that is not
-        your own choice: `wharfinger.auth.places.is_public`. `pages` bounds lists; `limits` what the server sends.
+        your own choice: `wharfinger.auth.urls.is_public`. `pages` bounds lists; `limits` what the server sends.
 
         What the server may ask follows from the handlers: `elicitation` puts a form to the user, `consent` asks whether
         a URL may be opened, `sampling` asks a model (with `sampling_tools`: one that can use tools), `roots` are where

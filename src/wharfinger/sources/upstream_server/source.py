@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.auth.places import is_loopback, is_public
+from wharfinger.auth.urls import is_loopback, is_public
 from wharfinger.client import Client, Retry
 from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.redaction import redacted_command

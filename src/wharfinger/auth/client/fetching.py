@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from wharfinger.auth.places import is_loopback, is_public, objection
+from wharfinger.auth.urls import is_loopback, is_public, objection
 from wharfinger.errors import ConnectionFailed
 from wharfinger.protocol.interfaces import Fetch, Fetched
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from wharfinger.auth.challenge import Challenge, bearer_challenge
-from wharfinger.auth.discovery import Found, discover
-from wharfinger.auth.grants import scopes_to_ask
-from wharfinger.auth.registration import Identity, how_registered
-from wharfinger.auth.steps import Ask, Note, Steps, Trail, run, shown
+from wharfinger.auth.client.challenge import Challenge, bearer_challenge
+from wharfinger.auth.client.discovery import Found, discover
+from wharfinger.auth.client.grants import scopes_to_ask
+from wharfinger.auth.client.registration import Identity, how_registered
+from wharfinger.auth.client.steps import Ask, Note, Steps, Trail, run, shown
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.interfaces import Fetch
 

@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from wharfinger.auth.grants import Grant
-from wharfinger.auth.registration import Registered
+from wharfinger.auth.client.grants import Grant
+from wharfinger.auth.client.registration import Registered
 from wharfinger.errors import StoreUnusable
 
 __all__ = ["FileTokens", "MemoryTokens", "Tokens", "default_folder"]

@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from wharfinger.auth.challenge import Challenge, bearer_challenge
-from wharfinger.auth.discovery import Found, discover
-from wharfinger.auth.grants import Grant, renew, scopes_to_ask
-from wharfinger.auth.places import objection
-from wharfinger.auth.steps import Note, Trail, run, shown
-from wharfinger.auth.tokens import Tokens
+from wharfinger.auth.client.challenge import Challenge, bearer_challenge
+from wharfinger.auth.client.discovery import Found, discover
+from wharfinger.auth.client.grants import Grant, renew, scopes_to_ask
+from wharfinger.auth.client.steps import Note, Trail, run, shown
+from wharfinger.auth.client.token_store import Tokens
+from wharfinger.auth.urls import objection
 from wharfinger.errors import ConnectionFailed, NotAuthorized
 from wharfinger.protocol.interfaces import AGAIN, Fetch
 

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import msgspec
 import pytest
 
-from wharfinger.auth.discovery import Found
-from wharfinger.auth.grants import (
+from wharfinger.auth.client.discovery import Found
+from wharfinger.auth.client.grants import (
     Attempt,
     Grant,
     NotOurs,
@@ -22,9 +22,9 @@ from wharfinger.auth.grants import (
     renew,
     scopes_to_ask,
 )
-from wharfinger.auth.metadata import ServerMetadata
-from wharfinger.auth.registration import Identity, Registered, register
-from wharfinger.auth.steps import Steps, run
+from wharfinger.auth.client.metadata import ServerMetadata
+from wharfinger.auth.client.registration import Identity, Registered, register
+from wharfinger.auth.client.steps import Steps, run
 from wharfinger.errors import NotAuthorized
 from wharfinger.protocol.interfaces import Fetched
 

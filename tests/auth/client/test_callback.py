@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from wharfinger.auth.callback import Callback
+from wharfinger.auth.client.callback import Callback
 from wharfinger.errors import NotAuthorized
 
 

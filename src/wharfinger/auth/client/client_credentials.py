@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from wharfinger.auth.discovery import Found
-from wharfinger.auth.fetching import fetch_for
-from wharfinger.auth.grants import Grant, take_tokens
-from wharfinger.auth.holding import Holding
-from wharfinger.auth.registration import Registered
-from wharfinger.auth.steps import Note, Trail, run
-from wharfinger.auth.tokens import MemoryTokens
+from wharfinger.auth.client.discovery import Found
+from wharfinger.auth.client.fetching import fetch_for
+from wharfinger.auth.client.grants import Grant, take_tokens
+from wharfinger.auth.client.registration import Registered
+from wharfinger.auth.client.steps import Note, Trail, run
+from wharfinger.auth.client.token_manager import Holding
+from wharfinger.auth.client.token_store import MemoryTokens
 from wharfinger.errors import MissingExtra, NotAuthorized
 from wharfinger.protocol.interfaces import Fetch
 

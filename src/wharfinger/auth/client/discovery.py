@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
-from wharfinger.auth.challenge import Challenge
-from wharfinger.auth.metadata import ResourceMetadata, ServerMetadata, read_document
-from wharfinger.auth.places import covers, objection, origin_of, resource_metadata_places, server_metadata_places
-from wharfinger.auth.steps import Note, Steps, Trail, get, shown
+from wharfinger.auth.client.challenge import Challenge
+from wharfinger.auth.client.metadata import ResourceMetadata, ServerMetadata, read_document
+from wharfinger.auth.client.steps import Note, Steps, Trail, get, shown
+from wharfinger.auth.urls import covers, objection, origin_of, resource_metadata_places, server_metadata_places
 from wharfinger.errors import ConnectionFailed, NotAuthorized
 
 __all__ = ["Found", "discover"]

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from wharfinger.auth import FileTokens, MemoryTokens, Tokens
-from wharfinger.auth.grants import Grant
-from wharfinger.auth.registration import Registered
-from wharfinger.auth.tokens import default_folder
+from wharfinger.auth.client.grants import Grant
+from wharfinger.auth.client.registration import Registered
+from wharfinger.auth.client.token_store import default_folder
 from wharfinger.errors import StoreUnusable
 
 T = TypeVar("T")

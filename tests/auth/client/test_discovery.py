@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from wharfinger.auth.challenge import Challenge
-from wharfinger.auth.discovery import Found, discover
-from wharfinger.auth.explaining import explain
-from wharfinger.auth.registration import Identity
-from wharfinger.auth.steps import Trail, run
+from wharfinger.auth.client.challenge import Challenge
+from wharfinger.auth.client.discovery import Found, discover
+from wharfinger.auth.client.explain import explain
+from wharfinger.auth.client.registration import Identity
+from wharfinger.auth.client.steps import Trail, run
 from wharfinger.errors import ConnectionFailed, NotAuthorized
 from wharfinger.protocol.interfaces import Fetched
 

@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
 
 import msgspec
 
-from wharfinger.auth.discovery import Found
-from wharfinger.auth.metadata import read_document
-from wharfinger.auth.registration import Registered
-from wharfinger.auth.steps import Ask, Note, Steps, Trail, ask_form, refusal, shown
+from wharfinger.auth.client.discovery import Found
+from wharfinger.auth.client.metadata import read_document
+from wharfinger.auth.client.registration import Registered
+from wharfinger.auth.client.steps import Ask, Note, Steps, Trail, ask_form, refusal, shown
 from wharfinger.errors import NotAuthorized
 
 __all__ = [

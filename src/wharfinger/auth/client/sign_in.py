@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
-from wharfinger.auth.callback import Callback
-from wharfinger.auth.discovery import Found
-from wharfinger.auth.fetching import fetch_for
-from wharfinger.auth.grants import Attempt, Grant, NotOurs, authorization_url, exchange_code, read_redirect
-from wharfinger.auth.holding import Holding
-from wharfinger.auth.places import objection
-from wharfinger.auth.registration import Identity, Registered, how_registered, register
-from wharfinger.auth.steps import Note, Trail, run
-from wharfinger.auth.tokens import MemoryTokens, Tokens
+from wharfinger.auth.client.callback import Callback
+from wharfinger.auth.client.discovery import Found
+from wharfinger.auth.client.fetching import fetch_for
+from wharfinger.auth.client.grants import Attempt, Grant, NotOurs, authorization_url, exchange_code, read_redirect
+from wharfinger.auth.client.registration import Identity, Registered, how_registered, register
+from wharfinger.auth.client.steps import Note, Trail, run
+from wharfinger.auth.client.token_manager import Holding
+from wharfinger.auth.client.token_store import MemoryTokens, Tokens
+from wharfinger.auth.urls import objection
 from wharfinger.errors import NotAuthorized
 from wharfinger.protocol.interfaces import Fetch
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from tests.auth.authority import serving
-from wharfinger.auth.fetching import BODY, fetch_for
+from wharfinger.auth.client.fetching import BODY, fetch_for
 from wharfinger.errors import ConnectionFailed
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from wharfinger.auth.discovery import Found
-from wharfinger.auth.metadata import ServerMetadata, read_document
-from wharfinger.auth.places import split
-from wharfinger.auth.steps import Note, Steps, Trail, ask_json, refusal, shown
+from wharfinger.auth.client.discovery import Found
+from wharfinger.auth.client.metadata import ServerMetadata, read_document
+from wharfinger.auth.client.steps import Note, Steps, Trail, ask_json, refusal, shown
+from wharfinger.auth.urls import split
 from wharfinger.errors import NotAuthorized
 
 __all__ = ["Identity", "Registered", "how_registered", "register"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.auth.challenge import Challenge, bearer_challenge, parse_challenges
+from wharfinger.auth.client.challenge import Challenge, bearer_challenge, parse_challenges
 
 TOKENS = st.text("abcXYZ019-_.!~", min_size=1, max_size=12)
 VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)

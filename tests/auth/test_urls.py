@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wharfinger.auth.places import (
+from wharfinger.auth.urls import (
     covers,
     is_public,
     objection,
