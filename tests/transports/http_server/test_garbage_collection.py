@@ -134,7 +134,7 @@ def test_what_frozen_things_leave_behind_is_found_after_half_have_gone() -> None
 
 @pytest.mark.parametrize("sessions", [False, True])
 def test_our_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyPatch, sessions: bool) -> None:
-    monkeypatch.setattr(collecting, "STEP", 5)
+    monkeypatch.setattr(garbage_collection, "STEP", 5)
     with Quay() as quay:
         wires = [quay.wire() for _ in range(1 if sessions else 7)]
         for wire in wires:
@@ -235,7 +235,7 @@ def test_a_connection_that_ends_is_freed_without_the_collector(begin: Callable[[
 
 
 def test_many_that_leave_at_once_are_let_go_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_runner, "SLICE", 2)
+    monkeypatch.setattr(runner, "SLICE", 2)
     with Quay() as quay:
         wires = [quay.wire() for _ in range(9)]
         for wire in wires:
