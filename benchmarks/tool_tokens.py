@@ -16,7 +16,7 @@ import msgspec
 
 from wharfinger import Client, Server
 from wharfinger.cli.doctor.offer import tokens
-from wharfinger.server.source import Source
+from wharfinger.source import Source
 from wharfinger.sources.mirror_tools import mirrors
 
 MOST = 1_000

@@ -6,7 +6,7 @@ from pathlib import Path
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION, Source, version_of
+from wharfinger.source import VERSION, Source, version_of
 from wharfinger.sources.polling import Polling
 
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from wharfinger.client import Client
     from wharfinger.errors import Cancelled, Declined, InvalidArgument, PermissionDenied, ResourceNotFound, ToolError
     from wharfinger.server import Complete, Context, Depends, Server
-    from wharfinger.server.arguments.headers import Header
-    from wharfinger.server.asking.questions import Elicit, ElicitUrl, Roots, Sample
-    from wharfinger.server.media import Audio, File, Image
+    from wharfinger.server.features.media import Audio, File, Image
+    from wharfinger.server.input.input_requests import Elicit, ElicitUrl, Roots, Sample
+    from wharfinger.server.signature.header_params import Header
 
 
 __all__ = [
@@ -42,23 +42,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Audio": "wharfinger.server.media",
+    "Audio": "wharfinger.server.features.media",
     "Cancelled": "wharfinger.errors",
     "Client": "wharfinger.client",
     "Complete": "wharfinger.server",
     "Context": "wharfinger.server",
     "Declined": "wharfinger.errors",
     "Depends": "wharfinger.server",
-    "Elicit": "wharfinger.server.asking.questions",
-    "ElicitUrl": "wharfinger.server.asking.questions",
-    "File": "wharfinger.server.media",
-    "Header": "wharfinger.server.arguments.headers",
-    "Image": "wharfinger.server.media",
+    "Elicit": "wharfinger.server.input.input_requests",
+    "ElicitUrl": "wharfinger.server.input.input_requests",
+    "File": "wharfinger.server.features.media",
+    "Header": "wharfinger.server.signature.header_params",
+    "Image": "wharfinger.server.features.media",
     "InvalidArgument": "wharfinger.errors",
     "PermissionDenied": "wharfinger.errors",
     "ResourceNotFound": "wharfinger.errors",
-    "Roots": "wharfinger.server.asking.questions",
-    "Sample": "wharfinger.server.asking.questions",
+    "Roots": "wharfinger.server.input.input_requests",
+    "Sample": "wharfinger.server.input.input_requests",
     "Server": "wharfinger.server",
     "ToolError": "wharfinger.errors",
 }

@@ -75,7 +75,7 @@ WRONG: dict[tuple[str, str], str] = {}
 SKIPPED: dict[tuple[str, str, str], str] = {
     ("2026-07-28", "tasks-status-notifications", "tasks-status-notifications"): (
         "The suite skips it whatever the server does: it looks for the notifications on the stream of `tools/call`, "
-        "where the extension sends none; tests/server/tasks/test_serving.py shows them on a listen."
+        "where the extension sends none; tests/server/tasks/test_task_extension.py shows them on a listen."
     ),
 }
 """(revision, scenario, check) that the suite does not run -> why that is right."""

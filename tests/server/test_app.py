@@ -15,7 +15,7 @@ from wharfinger import types as t
 from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.server.source import Source
+from wharfinger.source import Source
 
 
 class Events(list[str]):

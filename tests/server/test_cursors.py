@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.conftest import examples
 from wharfinger.errors import InvalidParams
 from wharfinger.server.cursors import Keys
-from wharfinger.server.resource_features import LONGEST_URI
+from wharfinger.server.features.resource import LONGEST_URI
 
 KEYS = Keys("secret")
 

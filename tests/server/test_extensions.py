@@ -16,8 +16,8 @@ from wharfinger.protocol.http.rules import check_mirrors
 from wharfinger.protocol.methods import METHODS, Method, add_method
 from wharfinger.protocol.request import Request, seal_result
 from wharfinger.protocol.revisions import REVISIONS
-from wharfinger.server.depends import Depends
-from wharfinger.server.hooks import Next
+from wharfinger.server.dependencies import Depends
+from wharfinger.server.middleware.chain import Next
 
 TIDES = "com.example/tides"
 

@@ -24,7 +24,7 @@ from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import RemoteError
 from wharfinger.protocol.request import Base64, Pieces
-from wharfinger.server.source import Source
+from wharfinger.source import Source
 from wharfinger.transports.http_server.asgi_response import STOPS, ClientGone, send_json
 
 MIB = 1 << 20

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.commands import EXIT, Command, command
 from wharfinger.testing import SourceContract
 

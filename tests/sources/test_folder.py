@@ -20,7 +20,7 @@ from wharfinger import types as t
 from wharfinger.content.text import iso
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.uri.template import UriTemplate
-from wharfinger.server.source import VERSION, version_of
+from wharfinger.source import VERSION, version_of
 from wharfinger.sources.file_content import Kept
 from wharfinger.sources.folder import CHILDREN, ENCODING, SUMMARY, Folder, files, size_text
 from wharfinger.sources.line_index import LineIndex

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.ignore import (
     IGNORE_FILE_LONGEST,
     LINES,

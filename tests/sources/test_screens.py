@@ -21,7 +21,7 @@ from tests.conftest import absent
 from tests.sources.conftest import Told
 from wharfinger import Client, Server
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.screens import Screen, screen
 from wharfinger.testing import SourceContract
 

@@ -15,7 +15,7 @@ import pytest
 from tests.sources.conftest import Told
 from wharfinger import Client, Server
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.server.source import version_of
+from wharfinger.source import version_of
 from wharfinger.sources.system_state import FRESH, MOST, System, system
 from wharfinger.testing import SourceContract
 

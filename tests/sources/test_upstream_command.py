@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wharfinger import Client, Server
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources import files
 from wharfinger.sources.upstream_server import Upstream, upstream
 from wharfinger.sources.words import make_sources

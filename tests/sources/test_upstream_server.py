@@ -23,7 +23,7 @@ from tests.transports.http_support import Quay
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION, Source, UnusableSource
+from wharfinger.source import VERSION, Source, UnusableSource
 from wharfinger.sources import files, mirrors, search_index
 from wharfinger.sources.upstream_server import Upstream, upstream
 from wharfinger.sources.upstream_server.lists import Lists
@@ -245,7 +245,7 @@ def test_completions_are_passed_on() -> None:
     async def test() -> None:
         from typing import Annotated
 
-        from wharfinger.server.completion import Complete
+        from wharfinger.server.features.completion import Complete
 
         server = Server("log")
 

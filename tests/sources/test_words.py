@@ -10,7 +10,7 @@ import pytest
 
 from wharfinger import sources
 from wharfinger.content.redaction import has_password, redacted
-from wharfinger.server.source import Source, UnusableSource
+from wharfinger.source import Source, UnusableSource
 from wharfinger.sources.words import (
     FILES,
     KINDS,

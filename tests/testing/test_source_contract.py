@@ -18,7 +18,7 @@ from tests.testing import tiny
 from tests.testing.tiny import PASSWORD, TOP, Tiny
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION, Changed, Document, Hit
+from wharfinger.source import VERSION, Changed, Document, Hit
 from wharfinger.testing import SourceContract
 from wharfinger.testing.source_suite import looking, watching
 from wharfinger.testing.source_suite.stage import Broken, Stage
@@ -661,7 +661,7 @@ def test_what_a_source_does_not_have_is_skipped(tmp_path: Path) -> None:
         "import pytest\n"
         "from wharfinger import types as t\n"
         "from wharfinger.errors import ResourceNotFound\n"
-        "from wharfinger.server.source import Source\n"
+        "from wharfinger.source import Source\n"
         "from wharfinger.testing import SourceContract\n"
         "class Empty(Source):\n"
         "    def claims(self, uri): return uri.startswith('empty:')\n"

@@ -11,7 +11,7 @@ import pytest
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION, Changed, Hit, Source
+from wharfinger.source import VERSION, Changed, Hit, Source
 from wharfinger.testing import SourceContract
 
 TOP = "tiny://box"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wharfinger.cli.words import count, duration, printable, size
-from wharfinger.server.hooks import transparent
+from wharfinger.server.middleware.chain import transparent
 
 if TYPE_CHECKING:
     from wharfinger.protocol.request import Request
     from wharfinger.server import Server
-    from wharfinger.server.hooks import Hook, Next
+    from wharfinger.server.middleware.chain import Hook, Next
 
 __all__ = ["Journal"]
 

@@ -69,7 +69,7 @@ def loaded(place: str, dev: bool) -> Server:
 
     server = load_server(place)
     if dev:
-        from wharfinger.server.details import develop
+        from wharfinger.server.middleware.development import develop
 
         develop(server)
     return server

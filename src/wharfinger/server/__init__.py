@@ -1,11 +1,11 @@
 """The server: features (tools, resources, templates, prompts) from functions and sources, for every revision."""
 
 from wharfinger.server.app import Includable, Server
-from wharfinger.server.completion import Complete
 from wharfinger.server.context import Context
-from wharfinger.server.depends import Depends
-from wharfinger.server.resources import Content
-from wharfinger.server.source import Hit, Hits, Source
+from wharfinger.server.dependencies import Depends
+from wharfinger.server.features.completion import Complete
+from wharfinger.server.features.resources import Content
 from wharfinger.server.threads import Pool
+from wharfinger.source import Hit, Hits, Source
 
 __all__ = ["Complete", "Content", "Context", "Depends", "Hit", "Hits", "Includable", "Pool", "Server", "Source"]

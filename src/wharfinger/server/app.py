@@ -21,29 +21,29 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import Stamps
 from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.uri.template import UriTemplate
-from wharfinger.server.completion import Completions
 from wharfinger.server.cursors import Keys
-from wharfinger.server.depends import Overrides
-from wharfinger.server.feeds import Feeds
-from wharfinger.server.functions import is_async
-from wharfinger.server.hooks import Handlers, Hook
-from wharfinger.server.listening import Listening
-from wharfinger.server.prompts import Prompts
-from wharfinger.server.resource_features import check_scheme, feature_of, is_uri, unlisted_feature_of
-from wharfinger.server.resources import Resources
-from wharfinger.server.running import Running
-from wharfinger.server.source import Source
+from wharfinger.server.dependencies import Overrides
+from wharfinger.server.features.completion import Completions
+from wharfinger.server.features.handler_function import is_async
+from wharfinger.server.features.prompts import Prompts
+from wharfinger.server.features.resource import check_scheme, feature_of, is_uri, unlisted_feature_of
+from wharfinger.server.features.resources import Resources
+from wharfinger.server.features.tools import Tools, telling
+from wharfinger.server.lifespan import Running
+from wharfinger.server.middleware.chain import Handlers, Hook
+from wharfinger.server.subscriptions.listening import Listening
+from wharfinger.server.subscriptions.source_watches import Feeds
+from wharfinger.server.subscriptions.watching import Watching
 from wharfinger.server.threads import Pool
-from wharfinger.server.tools import Tools, telling
-from wharfinger.server.watching import Watching
+from wharfinger.source import Source
 from wharfinger.types.task_extension import TASKS
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from wharfinger.server.apps import Page, PageOptions
-    from wharfinger.server.composing import Mount
-    from wharfinger.server.tasks.serving import Tasks
+    from wharfinger.server.mounting import Mount
+    from wharfinger.server.tasks.task_extension import Tasks
     from wharfinger.transports.http_server.app import HttpOptions
 
 __all__ = ["Includable", "Lifespan", "Server"]
@@ -326,7 +326,7 @@ class Server:
             RuntimeError: this server runs, and this is not its event loop's thread.
         """
         if isinstance(thing, Server):
-            from wharfinger.server.composing import include  # with the first part: most servers have none
+            from wharfinger.server.mounting import include  # with the first part: most servers have none
 
             include(self, thing, prefix)
         elif prefix:
@@ -376,7 +376,7 @@ class Server:
         False where nobody waits for it, also in revisions that have no such notice: their clients send the request
         again on their own. Must be called on the event loop.
         """
-        from wharfinger.server.asking.rounds import complete
+        from wharfinger.server.input.round_trips import complete
 
         return complete(self, elicitation_id)
 
@@ -384,7 +384,7 @@ class Server:
         """The handler itself, unless it shall run again wherever it asks."""
         if not self.replay:
             return handler
-        from wharfinger.server.asking.rounds import rerunning
+        from wharfinger.server.input.round_trips import rerunning
 
         return rerunning(self, handler)
 
@@ -725,7 +725,7 @@ class Server:
             return self.tasks
         if self.part_of:
             return self.take_tasks(self.part_of[0].parent.serve_tasks())
-        from wharfinger.server.tasks.serving import Tasks
+        from wharfinger.server.tasks.task_extension import Tasks
         from wharfinger.store import open_store
 
         store, ttl, poll = self._task_options

@@ -16,9 +16,9 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.protocol.request import Request
-from wharfinger.server.functions import Callee
-from wharfinger.server.resource_features import ResourceFeature
-from wharfinger.server.resources import Content
+from wharfinger.server.features.handler_function import Callee
+from wharfinger.server.features.resource import ResourceFeature
+from wharfinger.server.features.resources import Content
 from wharfinger.types.apps import (
     EXTENSION,
     MIME_TYPE,

@@ -16,14 +16,14 @@ from wharfinger.errors import PermissionDenied, ResourceNotFound
 from wharfinger.protocol.jsonrpc import Id, Message, encode_notification
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.request import Caller, Request
-from wharfinger.server.asking.transcripts import transcript_of
+from wharfinger.server.input.request_state import transcript_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     from wharfinger.server.app import Server
-    from wharfinger.server.asking.questions import Messages, Question
-    from wharfinger.server.source import Hits
+    from wharfinger.server.input.input_requests import Messages, Question
+    from wharfinger.source import Hits
 
     State = TypeVarWithDefault("State", default=Any)
 else:
@@ -215,7 +215,7 @@ class Context(Generic[State]):
             MissingClientCapability: the client has no forms.
             TypeError: `schema` has a field that no form can have.
         """
-        from wharfinger.server.asking.questions import Elicit
+        from wharfinger.server.input.input_requests import Elicit
 
         return await self._ask(key, Elicit(message, schema, or_none=or_none))
 
@@ -247,8 +247,8 @@ class Context(Generic[State]):
         Whether they are done is known where the URL leads. `elicitation_id` is what `Server.elicitation_complete` is
         called with then. Errors as of `elicit`.
         """
-        from wharfinger.server.asking.questions import ElicitUrl
-        from wharfinger.server.asking.rounds import remember
+        from wharfinger.server.input.input_requests import ElicitUrl
+        from wharfinger.server.input.round_trips import remember
 
         question = ElicitUrl(message, url, elicitation_id=elicitation_id, or_none=or_none)
         if self.request.caller.rules.url_required:
@@ -282,7 +282,7 @@ class Context(Generic[State]):
             MissingClientCapability: the client has no model for servers, or none that does this.
             ValueError: uses of tools and their results do not belong together.
         """
-        from wharfinger.server.asking.questions import Sample
+        from wharfinger.server.input.input_requests import Sample
 
         question = Sample(
             messages,
@@ -306,7 +306,7 @@ class Context(Generic[State]):
             NoAnswer: the client gave no answer that fits, or none in time.
             MissingClientCapability: the client has no roots.
         """
-        from wharfinger.server.asking.questions import Roots
+        from wharfinger.server.input.input_requests import Roots
 
         found: list[t.Root] = await self._ask(key, Roots())
         return found
@@ -317,13 +317,13 @@ class Context(Generic[State]):
         Questions are `Elicit`, `ElicitUrl`, `Sample` and `Roots`; the answers have the same keys. Errors are those of
         the first that failed.
         """
-        from wharfinger.server.asking.rounds import ask
+        from wharfinger.server.input.round_trips import ask
 
         answers = await ask(self.server, self.request, list(questions.items()))
         return dict(zip(questions, answers, strict=True))
 
     async def _ask(self, key: str | None, question: Question) -> Any:
-        from wharfinger.server.asking.rounds import ask
+        from wharfinger.server.input.round_trips import ask
 
         (answer,) = await ask(self.server, self.request, [(key, question)])
         return answer
@@ -342,7 +342,7 @@ class Context(Generic[State]):
         computes it too. `function` may be async; a plain one is called on the event loop and must not block. An
         exception is kept by nobody. `key` names it within the call.
         """
-        from wharfinger.server.asking.rounds import once
+        from wharfinger.server.input.round_trips import once
 
         return await once(self.server, self.request, key, function, kind)
 
@@ -375,7 +375,7 @@ class Context(Generic[State]):
         Raises:
             InvalidArgument: there is no such source.
         """
-        from wharfinger.server.searching import Wanted, search
+        from wharfinger.server.search import Wanted, search
 
         wanted = Wanted(query=query, limit=limit, source=source, type=type, path=path)
         return await search(self.server, self.request, wanted, self._indexed)

@@ -18,7 +18,7 @@ from wharfinger.errors import MissingClientCapability
 from wharfinger.protocol.interfaces import Handler, Notified
 from wharfinger.protocol.methods import CORE, EXTENSIONS_FROM, Method, add_method
 from wharfinger.protocol.request import Request
-from wharfinger.server.functions import Callee, is_async
+from wharfinger.server.features.handler_function import Callee, is_async
 
 if TYPE_CHECKING:
     from wharfinger.protocol.handshake import Session
@@ -201,8 +201,8 @@ def _check_name(name: str) -> None:
 
 def _signature(function: Callable[..., Any]) -> tuple[str, Any, Any]:
     """The name and annotation of the parameter that takes the params (empty: it takes none), and what is returned."""
-    from wharfinger.server.arguments.signature import annotations_of, is_context
-    from wharfinger.server.depends import depends_of
+    from wharfinger.server.dependencies import depends_of
+    from wharfinger.server.signature.arguments import annotations_of, is_context
 
     hints = annotations_of(function)
     for parameter in inspect.signature(function).parameters.values():

@@ -14,8 +14,8 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidParams, ResourceNotFound
 from wharfinger.server.context import Context
 from wharfinger.server.extensions import OF_THE_WHOLE
-from wharfinger.server.functions import owner_of
-from wharfinger.server.source import Source
+from wharfinger.server.features.handler_function import owner_of
+from wharfinger.source import Source
 from wharfinger.types.skills import (
     EXTENSION,
     GetSkillRequestParams,

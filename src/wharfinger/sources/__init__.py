@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wharfinger.server.source import UnusableSource
+    from wharfinger.source import UnusableSource
     from wharfinger.sources.commands import command
     from wharfinger.sources.folder import Folder, UnusableFolder, files
     from wharfinger.sources.git_repository import git
@@ -49,7 +49,7 @@ _HOMES = {
     "SearchIndex": "wharfinger.sources.search",
     "Skills": "wharfinger.sources.skill_folder",
     "UnusableFolder": "wharfinger.sources.folder",
-    "UnusableSource": "wharfinger.server.source",
+    "UnusableSource": "wharfinger.source",
     "command": "wharfinger.sources.commands",
     "files": "wharfinger.sources.folder",
     "git": "wharfinger.sources.git_repository",

@@ -22,7 +22,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION, Changed, Document, Hit, Hits, Source, UnusableSource
+from wharfinger.source import VERSION, Changed, Document, Hit, Hits, Source, UnusableSource
 from wharfinger.sources.cursors import need_no_cursor
 from wharfinger.sources.file_uri import quote
 from wharfinger.sources.labels import usable_label

@@ -11,7 +11,7 @@ from wharfinger import types as t
 from wharfinger.content.folding import fold
 from wharfinger.content.mime import SNIFFED, by_name, by_signature, decode_text
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import Hit, Hits
+from wharfinger.source import Hit, Hits
 from wharfinger.sources.safe_open import NotServed, holds, open_file
 from wharfinger.sources.tree import Entry, Parts, Tree
 

@@ -15,7 +15,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown, size_text
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION, Changed, Document, Hits, Source
+from wharfinger.source import VERSION, Changed, Document, Hits, Source
 from wharfinger.sources.completing import complete_path
 from wharfinger.sources.counting import Count, count
 from wharfinger.sources.cursors import read_position

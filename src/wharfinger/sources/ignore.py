@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from wharfinger.content.globs import Matcher, compile_glob, is_wild
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 
 __all__ = [
     "IGNORE_FILE",

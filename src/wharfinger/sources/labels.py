@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Container
 
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 
 __all__ = ["UnusableFolder", "default_label", "free", "resolve_root", "split_label", "usable_label"]
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Hashable
 
 from wharfinger.errors import ResourceNotFound
-from wharfinger.server.source import Changed
+from wharfinger.source import Changed
 
 __all__ = ["Polling"]
 

@@ -17,7 +17,7 @@ from typing import Any
 from wharfinger import types as t
 from wharfinger.content.text import many
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.server.source import Changed, Source, UnusableSource
+from wharfinger.source import Changed, Source, UnusableSource
 from wharfinger.sources.cursors import bad_cursor, need_no_cursor
 from wharfinger.sources.polling import Polling
 

@@ -18,7 +18,7 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.content.frontmatter import LONGEST, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.errors import ResourceNotFound
-from wharfinger.server.source import Document, Hits
+from wharfinger.source import Document, Hits
 from wharfinger.sources.cursors import read_position
 from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.file_content import content_of

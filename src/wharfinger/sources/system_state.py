@@ -16,7 +16,7 @@ from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.text import iso, many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.server.source import VERSION, Changed, Document, Hit, Hits, Source
+from wharfinger.source import VERSION, Changed, Document, Hit, Hits, Source
 from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.directories import listing_text, summaries
 from wharfinger.sources.matching import has_all, words_of

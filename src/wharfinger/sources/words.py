@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from wharfinger import sources
 from wharfinger.content.redaction import has_password, redacted, redacted_command, redacted_text
-from wharfinger.server.source import Source, UnusableSource
+from wharfinger.source import Source, UnusableSource
 from wharfinger.sources.labels import free, split_label
 
 __all__ = [

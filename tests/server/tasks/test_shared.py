@@ -19,8 +19,7 @@ import pytest
 from tests.server.driving import META, Wire, line, looped
 from wharfinger import Context, Server
 from wharfinger.protocol.limits import Limits
-from wharfinger.server.tasks import serving
-from wharfinger.server.tasks.serving import Tasks
+from wharfinger.server.tasks.task_extension import Tasks
 from wharfinger.types.task_extension import TASKS
 
 STOPPED = "The server stopped before the task was done: call the tool again."

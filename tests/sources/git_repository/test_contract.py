@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.sources.git_repository.conftest import Work
-from wharfinger.server.source import Source
+from wharfinger.source import Source
 from wharfinger.sources.git_repository import GitSource
 from wharfinger.testing.source_contract import SourceContract
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.sources.git_repository.conftest import Work, text_of
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import GitSource, git
 from wharfinger.sources.git_repository.packs import Pack
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from tests.sources.git_repository.conftest import Work, text_of
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import version_of
+from wharfinger.source import version_of
 from wharfinger.sources.freshness import IMMUTABLE
 from wharfinger.sources.git_repository import GitSource
 from wharfinger.sources.windows import NEXT

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import Document, UnusableSource
+from wharfinger.source import Document, UnusableSource
 from wharfinger.sources.log_files import Logs, logs
 from wharfinger.sources.windows import NEXT, PREVIOUS, WINDOW_BYTES
 

@@ -12,7 +12,7 @@ import pytest
 from tests.sources.mirror_tools.conftest import Ask, call
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
-from wharfinger.server.source import Source
+from wharfinger.source import Source
 from wharfinger.sources import Folder, files
 from wharfinger.sources.mirror_tools import mirrors
 from wharfinger.sources.search import search_index

@@ -12,7 +12,7 @@ from tests.sources.mirror_tools.conftest import Ask, call
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
 from wharfinger.cli.doctor.offer import tokens
-from wharfinger.server.source import Source
+from wharfinger.source import Source
 from wharfinger.sources.mirror_tools import mirrors
 
 NAMES = ["list_resources", "read_resource", "read_directory", "search", "fetch"]

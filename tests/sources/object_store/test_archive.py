@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.object_store import Objects, archive, objects
 
 

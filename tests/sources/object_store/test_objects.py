@@ -13,7 +13,7 @@ from tests.sources.object_store.conftest import CONTENT, Memory, Place
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION, version_of
+from wharfinger.source import VERSION, version_of
 from wharfinger.sources.object_store import Objects
 from wharfinger.sources.windows import NEXT
 

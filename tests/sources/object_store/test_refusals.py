@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources import objects
 
 

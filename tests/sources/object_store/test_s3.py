@@ -17,7 +17,7 @@ from tests.sources.object_store.bucket_server import BucketServer
 from tests.sources.object_store.conftest import Bucket
 from wharfinger import Client, Server
 from wharfinger.errors import ResourceNotFound
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.object_store import Objects, StoreFailed, objects
 from wharfinger.sources.object_store.s3 import S3Store
 

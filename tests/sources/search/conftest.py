@@ -13,8 +13,8 @@ import pytest
 
 from tests.server.driving import opened
 from wharfinger import Server
-from wharfinger.server.searching import Wanted, search
-from wharfinger.server.source import Hits, Source
+from wharfinger.server.search import Wanted, search
+from wharfinger.source import Hits, Source
 from wharfinger.sources.search import SearchIndex, search_index
 
 

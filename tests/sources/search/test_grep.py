@@ -20,7 +20,7 @@ import wharfinger
 from tests.server.driving import opened
 from wharfinger import Server
 from wharfinger.content.folding import fold
-from wharfinger.server.searching import Wanted, search
+from wharfinger.server.search import Wanted, search
 from wharfinger.sources import files
 from wharfinger.sources.search import finding, search_index
 from wharfinger.sources.search.store import CHUNK, OVERLAP

@@ -18,8 +18,8 @@ import pytest
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.server.hooks import Call, Next, Result, transparent
-from wharfinger.server.source import VERSION, Document, Hit, Hits, Source
+from wharfinger.server.middleware.chain import Call, Next, Result, transparent
+from wharfinger.source import VERSION, Document, Hit, Hits, Source
 from wharfinger.sources import files
 from wharfinger.sources.search import index as module
 from wharfinger.sources.search import indexing, search_index

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wharfinger.content.folding import fold, words_of
-from wharfinger.server.source import Document
+from wharfinger.source import Document
 from wharfinger.sources.search import store as module
 from wharfinger.sources.search.store import BEGINNING, CHUNK, NAME_ONLY, OVERLAP, WHOLE, Filters, Store
 

@@ -15,7 +15,7 @@ import pytest
 
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.sql_database import Database, finding, sql
 
 from .conftest import SHOP, PostgresServer, Shop

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.sources.conftest import Told
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.table_files import Tables, UnreadableTable, engine, formats, tables
 from wharfinger.sources.table_files import source as source_module
 from wharfinger.testing import SourceContract

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import dated
-from wharfinger.server.source import VERSION
+from wharfinger.source import VERSION
 from wharfinger.sources.git_repository.answers import Answer, Repository
 from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject
 from wharfinger.sources.git_repository.parsing import Commit, Tag

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from wharfinger import types as t
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
-from wharfinger.server.source import VERSION
+from wharfinger.source import VERSION
 from wharfinger.sources.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answer_commit import first_changes, tree_before, with_moves
 from wharfinger.sources.git_repository.answers import Answer

@@ -15,7 +15,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown
 from wharfinger.errors import InvalidArgument
-from wharfinger.server.source import VERSION
+from wharfinger.source import VERSION
 from wharfinger.sources.file_uri import UnreadableUri
 from wharfinger.sources.git_repository.answers import Answer
 from wharfinger.sources.git_repository.history import LIMIT, Chosen

@@ -8,7 +8,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
-from wharfinger.server.source import VERSION
+from wharfinger.source import VERSION
 from wharfinger.sources.directories import CHILDREN, summaries
 from wharfinger.sources.git_repository.answers import Answer
 from wharfinger.sources.git_repository.objects import MissingObject

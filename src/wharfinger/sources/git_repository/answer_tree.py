@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION
+from wharfinger.source import VERSION
 from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.directories import CHILDREN, listing_text, summaries
 from wharfinger.sources.git_repository.answers import Answer, Repository

@@ -8,7 +8,7 @@ from __future__ import annotations
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import ResourceNotFound
-from wharfinger.server.source import VERSION
+from wharfinger.source import VERSION
 from wharfinger.sources.freshness import IMMUTABLE, ttl_ms
 from wharfinger.sources.git_repository.history import Histories
 from wharfinger.sources.git_repository.objects import Objects

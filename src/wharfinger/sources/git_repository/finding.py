@@ -9,7 +9,7 @@ from itertools import islice
 
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument
-from wharfinger.server.source import Hit, Hits
+from wharfinger.source import Hit, Hits
 from wharfinger.sources.completing import typed_name
 from wharfinger.sources.file_uri import UnreadableUri, join_parts, split_path
 from wharfinger.sources.git_repository.answer_commit import commit_resource

@@ -12,7 +12,7 @@ from itertools import islice
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import Document, document_of
+from wharfinger.source import Document, document_of
 from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.file_uri import UnreadableUri, join_parts, split_path
 from wharfinger.sources.git_repository.answer_commit import commit_resource

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from wharfinger.content.text import shown
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.labels import UnusableFolder, resolve_root
 from wharfinger.sources.safe_open import (
     Handle,

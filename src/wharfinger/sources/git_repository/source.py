@@ -17,7 +17,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.server.source import Changed, Document, Hits, Source
+from wharfinger.source import Changed, Document, Hits, Source
 from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.git_repository import finding, listing
 from wharfinger.sources.git_repository.answer_commit import CommitAnswer

@@ -6,7 +6,7 @@ import os
 import re
 from typing import NamedTuple
 
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.ignore import Choice
 
 __all__ = ["Pattern", "read_pattern"]

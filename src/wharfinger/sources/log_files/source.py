@@ -18,7 +18,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION, Document, Hit, Hits, UnusableSource
+from wharfinger.source import VERSION, Document, Hit, Hits, UnusableSource
 from wharfinger.sources import windows
 from wharfinger.sources.cursors import bad_cursor, read_position
 from wharfinger.sources.file_content import version_of_file

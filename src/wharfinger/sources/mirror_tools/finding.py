@@ -10,9 +10,9 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, ToolError
 from wharfinger.server.context import Context
-from wharfinger.server.functions import owner_of
-from wharfinger.server.searching import source_name
-from wharfinger.server.source import Hit, Source
+from wharfinger.server.features.handler_function import owner_of
+from wharfinger.server.search import source_name
+from wharfinger.source import Hit, Source
 from wharfinger.sources.mirror_tools.answers import as_json
 
 __all__ = ["RESULTS", "ROWS", "Answer", "queried", "query", "search"]

@@ -12,8 +12,8 @@ from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidParams, ResourceNotFound, ToolError
 from wharfinger.server.context import Context
-from wharfinger.server.functions import owner_of
-from wharfinger.server.source import Source
+from wharfinger.server.features.handler_function import owner_of
+from wharfinger.source import Source
 from wharfinger.sources.mirror_tools.answers import as_json, brief, clipped, read
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from wharfinger.content.redaction import redacted_text
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.file_uri import quote
 from wharfinger.sources.labels import usable_label
 from wharfinger.sources.object_store.library import LibraryStore, refuse_scheme

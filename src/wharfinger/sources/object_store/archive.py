@@ -21,7 +21,7 @@ from itertools import islice
 from typing import IO, NamedTuple
 
 from wharfinger.content.text import many
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.object_store.store import Info, ObjectChanged, StoreFailed, UnreadableObject, level_of, served
 from wharfinger.sources.windows import Content
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import dated, shown
-from wharfinger.server.source import VERSION
+from wharfinger.source import VERSION
 from wharfinger.sources.object_store.store import Info
 
 __all__ = ["describe"]

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from wharfinger.errors import MissingExtra
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.object_store.store import Info, ObjectChanged, ObjectContent, StoreFailed, served
 from wharfinger.sources.versions import digest
 from wharfinger.sources.windows import Content

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import MissingExtra
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.object_store.store import Info, ObjectChanged, ObjectContent, StoreFailed, behind
 from wharfinger.sources.windows import Content
 

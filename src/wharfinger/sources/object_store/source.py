@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
-from wharfinger.server.source import VERSION, Changed, Document, Hit, Hits, Source
+from wharfinger.source import VERSION, Changed, Document, Hit, Hits, Source
 from wharfinger.sources import freshness
 from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.decoding import text_pieces

@@ -15,8 +15,8 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import InternalError
-from wharfinger.server.searching import not_searched
-from wharfinger.server.source import Hit, Hits, Source
+from wharfinger.server.search import not_searched
+from wharfinger.source import Hit, Hits, Source
 from wharfinger.sources.search.reading import Reader
 from wharfinger.sources.search.sighting import Sighting, look
 from wharfinger.sources.search.store import TEXT, Filters, Row, Store

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wharfinger.content.folding import words_of
-from wharfinger.server.source import Hits, Source
+from wharfinger.source import Hits, Source
 from wharfinger.sources.search.cache import Place, cache_folder, hold
 from wharfinger.sources.search.finding import find
 from wharfinger.sources.search.indexing import Indexing
@@ -21,7 +21,7 @@ from wharfinger.sources.search.store import Filters, Store
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
-    from wharfinger.server.searching import Wanted
+    from wharfinger.server.search import Wanted
 
 __all__ = ["SearchIndex", "search_index"]
 

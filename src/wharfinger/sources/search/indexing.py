@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
-from wharfinger.server.source import Document, Source
+from wharfinger.source import Document, Source
 from wharfinger.sources.search.reading import Reader, Stopped
 from wharfinger.sources.search.store import NAME_ONLY, TEXT, Known, Store
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from wharfinger.errors import InternalError, InvalidParams, PermissionDenied, ResourceNotFound
-from wharfinger.server.functions import is_async
-from wharfinger.server.source import Document, Source, document_of
+from wharfinger.server.features.handler_function import is_async
+from wharfinger.source import Document, Source, document_of
 
 __all__ = ["Reader", "Stopped", "keys_of"]
 

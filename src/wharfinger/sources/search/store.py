@@ -19,7 +19,7 @@ import msgspec
 
 from wharfinger.content.folding import fold
 from wharfinger.content.globs import compile_glob
-from wharfinger.server.source import Document
+from wharfinger.source import Document
 
 __all__ = ["NAME_ONLY", "TEXT", "Filters", "Known", "Row", "Store"]
 

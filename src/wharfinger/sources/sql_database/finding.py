@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import msgspec
 
 from wharfinger.errors import ProtocolError, WharfingerError
-from wharfinger.server.source import Document, Hit, Hits
+from wharfinger.source import Document, Hit, Hits
 from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.matching import COMPLETIONS, begins_then_holds, has_all, line_with, words_of
 from wharfinger.sources.sql_database.catalogue import Table

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.labels import usable_label
 from wharfinger.sources.sql_database.engine import KIB, MIB, Bounds
 from wharfinger.sources.sql_database.source import Database

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from wharfinger.errors import MissingExtra
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.sql_database.catalogue import Catalogue, Column, ForeignKey, Index, Key, Kind, Table
 from wharfinger.sources.sql_database.engine import BadKey, Bounds, Engine, Row, Rows, Span, Unreachable
 from wharfinger.sources.sql_database.rendering import render

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import InternalError, MissingExtra, Overloaded
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.sql_database.catalogue import Catalogue, Table
 from wharfinger.sources.sql_database.engine import (
     BadKey,

@@ -13,7 +13,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION, Changed, Document, Hits, Source, version_of
+from wharfinger.source import VERSION, Changed, Document, Hits, Source, version_of
 from wharfinger.sources.caching import Cache
 from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from wharfinger.errors import InternalError, Overloaded
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.sql_database.catalogue import Catalogue, Key, Table
 from wharfinger.sources.sql_database.engine import (
     BadKey,

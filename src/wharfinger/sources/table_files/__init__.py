@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from wharfinger.server.source import UnusableSource
+from wharfinger.source import UnusableSource
 from wharfinger.sources.ignore import Choice
 from wharfinger.sources.labels import default_label, usable_label
 from wharfinger.sources.table_files.engine import UnreadableTable

@@ -16,7 +16,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.server.source import VERSION, Changed, Hits, Source
+from wharfinger.source import VERSION, Changed, Hits, Source
 from wharfinger.sources import freshness
 from wharfinger.sources.caching import Cache
 from wharfinger.sources.cursors import read_position

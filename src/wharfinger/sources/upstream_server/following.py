@@ -14,7 +14,7 @@ from wharfinger.errors import (
     RemoteResourceNotFound,
     WharfingerError,
 )
-from wharfinger.server.source import Changed
+from wharfinger.source import Changed
 from wharfinger.sources.upstream_server.reach import Reach
 
 __all__ = ["Following"]

@@ -10,7 +10,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
-from wharfinger.server.resource_features import LONGEST_URI, check_uri
+from wharfinger.server.features.resource import LONGEST_URI, check_uri
 from wharfinger.sources.upstream_server.lists import Cursor
 
 __all__ = ["Known", "is_uri"]

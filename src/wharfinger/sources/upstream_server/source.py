@@ -24,7 +24,7 @@ from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound, WharfingerError
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri.template import UriTemplate
-from wharfinger.server.source import Changed, Document, Hit, Hits, Source, UnusableSource, version_of
+from wharfinger.source import Changed, Document, Hit, Hits, Source, UnusableSource, version_of
 from wharfinger.sources.commands import find_program, split_command
 from wharfinger.sources.file_uri import quote
 from wharfinger.sources.matching import words_of

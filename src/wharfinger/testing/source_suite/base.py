@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wharfinger.server.source import Source
+from wharfinger.source import Source
 from wharfinger.testing.source_suite.stage import Stage, expect
 
 __all__ = ["Contract"]

@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.source import version_of
+from wharfinger.source import version_of
 from wharfinger.testing.source_suite.base import Contract
 from wharfinger.testing.source_suite.looking import (
     NEVER,

@@ -7,7 +7,7 @@ from typing import Any
 
 from wharfinger.errors import ResourceNotFound
 from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
-from wharfinger.server.source import Document, Hit
+from wharfinger.source import Document, Hit
 from wharfinger.testing.source_suite.base import Contract
 from wharfinger.testing.source_suite.looking import (
     SAMPLE,

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument
-from wharfinger.server.source import Source, version_of
+from wharfinger.source import Source, version_of
 from wharfinger.testing.source_suite.base import Contract
 from wharfinger.testing.source_suite.looking import (
     NEVER,

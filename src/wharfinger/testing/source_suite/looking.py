@@ -13,7 +13,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import WharfingerError
-from wharfinger.server.source import VERSION, Source
+from wharfinger.source import VERSION, Source
 from wharfinger.testing.source_suite.stage import Broken, Stage, expect
 
 __all__ = [

@@ -12,7 +12,7 @@ import pytest
 from wharfinger import types as t
 from wharfinger.client import Client
 from wharfinger.errors import InvalidParams, ResourceNotFound
-from wharfinger.server.source import Source
+from wharfinger.source import Source
 from wharfinger.testing.source_suite.base import Contract
 from wharfinger.testing.source_suite.looking import (
     DEADLINE,

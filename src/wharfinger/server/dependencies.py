@@ -1,0 +1,351 @@
+"""Dependencies: what functions get from other functions, made for one request, closed after it; knows no protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager, AsyncExitStack
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
+
+from wharfinger.errors import Overloaded
+from wharfinger.protocol.request import Request
+from wharfinger.server.context import Context
+from wharfinger.server.features.handler_function import is_async, owner_of, refuse_questions
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["Depends", "Needs", "Opened", "Overrides", "depends_of", "needs_of", "plan", "refuse_default"]
+
+
+class Depends:
+    """Marks a parameter that another function fills: `db: Annotated[Database, Depends(database)]`.
+
+    `function` may be plain (it runs in a thread of the pool, or on the event loop where it is `inline`, which promises
+    that it never blocks), async, a generator or an async generator that yields once, or either of these as a context
+    manager: what stands behind its `yield` runs after the request, also after an error and a cancellation. It may take
+    the `Context`, and dependencies of its own. It is called once per request, however many ask for it; with
+    `cache=False` for each who asks.
+    """
+
+    __slots__ = ("cache", "function", "inline")
+
+    def __init__(self, function: Callable[..., Any], *, cache: bool = True, inline: bool = False) -> None:
+        if not callable(function):
+            raise TypeError(f"Depends() wants a function, not {type(function).__name__}: Depends(database)")
+        self.function = function
+        self.cache = cache
+        self.inline = inline
+
+
+class Need(NamedTuple):
+    """One parameter that is to be filled, with everything settled that can be before a request."""
+
+    depends: Depends
+    provider: Provider
+
+
+Needs = Mapping[str, Need]
+"""What fills which parameter."""
+
+
+class Provider:
+    """A dependency's function, and how it is called."""
+
+    __slots__ = ("call", "context", "function", "kind", "needs")
+
+    call: Callable[..., Any]
+    function: Callable[..., Any]
+    kind: str
+    """`async`, `plain`, or `manager`, whose call makes a context manager."""
+    context: str | None
+    needs: dict[str, Need]
+
+    def __init__(self, function: Callable[..., Any], path: tuple[Callable[..., Any], ...] = ()) -> None:
+        if function in path:
+            circle = " → ".join(f"{_name(step)}()" for step in (*path[path.index(function) :], function))
+            raise TypeError(f"Dependencies go round in a circle: {circle}")
+        self.function = function
+        body = _body(function)
+        self.call = function
+        if inspect.isasyncgenfunction(body):
+            self.call = contextlib.asynccontextmanager(function)
+        elif inspect.isgeneratorfunction(body):
+            self.call = contextlib.contextmanager(function)
+        if self.call is not function or _makes_manager(body):
+            self.kind = "manager"
+        else:
+            self.kind = "async" if is_async(function) else "plain"
+        self.context, self.needs = _look_at(function, (*path, function))
+        if self.context is not None and not (is_async(function) or inspect.isasyncgenfunction(inspect.unwrap(body))):
+            refuse_questions(function, self.context)
+
+
+def plan(depends: Depends) -> Need:
+    """Settle how a dependency is made, and what it needs itself.
+
+    Raises:
+        TypeError: a parameter of its function has nothing to fill it, or dependencies go round in a circle.
+    """
+    return Need(depends, Provider(depends.function))
+
+
+def depends_of(annotation: Any) -> Depends | None:
+    """The marker in an annotation."""
+    if get_origin(annotation) is not Annotated:
+        return None
+    return next((extra for extra in get_args(annotation)[1:] if isinstance(extra, Depends)), None)
+
+
+def refuse_default(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
+    """Raise TypeError where the marker stands as a default: callers could set what only the server may fill."""
+    if isinstance(parameter.default, Depends):
+        marker = f"Depends({_name(parameter.default.function)})"
+        raise TypeError(
+            f"{_name(function)}(): {parameter.name} = {marker} fills nothing: "
+            f"write {parameter.name}: Annotated[…, {marker}]."
+        )
+
+
+def needs_of(function: Callable[..., Any]) -> tuple[str | None, dict[str, Need]]:
+    """The name of the parameter that wants the `Context`, and the parameters that dependencies fill.
+
+    Other parameters are not looked at.
+
+    Raises:
+        TypeError: as `plan`.
+    """
+    return _look_at(function, (), strict=False)
+
+
+def _look_at(
+    function: Callable[..., Any], path: tuple[Callable[..., Any], ...], *, strict: bool = True
+) -> tuple[str | None, dict[str, Need]]:
+    from wharfinger.server.signature.arguments import annotations_of, is_context  # which knows `Depends`
+
+    context: str | None = None
+    needs: dict[str, Need] = {}
+    hints = annotations_of(function)
+    for parameter in _parameters(function):
+        refuse_default(function, parameter)
+        annotation = hints.get(parameter.name, parameter.annotation)
+        depends = depends_of(annotation)
+        if is_context(annotation):
+            context = parameter.name
+        elif depends is not None:
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                raise TypeError(f"{_name(function)}() must take {parameter.name!r} by name.")
+            needs[parameter.name] = Need(depends, Provider(depends.function, path))
+        elif isinstance(annotation, str) and "Depends(" in annotation:
+            raise TypeError(
+                f"{_name(function)}(): the annotation {annotation!r} of {parameter.name!r} is unknown when the server "
+                "runs; import its names outside of `if TYPE_CHECKING:`."
+            )
+        elif strict and parameter.default is parameter.empty and parameter.kind not in _ANY:
+            raise TypeError(
+                f"The dependency {_name(function)}() wants {parameter.name!r}, which nothing fills: give it a default, "
+                "or annotate it with Context or Annotated[…, Depends(…)]."
+            )
+    return context, needs
+
+
+_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except ValueError:  # some of C tell nothing of themselves
+        return []
+
+
+def _body(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What runs when it is called: behind partial, and of an object its class's `__call__`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    return type(function).__call__
+
+
+def _makes_manager(body: Callable[..., Any]) -> bool:
+    """Whether it is a generator function made a context manager by the standard library's decorators."""
+    inner = inspect.unwrap(body)
+    return inner is not body and (inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner))
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
+    """Functions that stand in for dependencies, for tests; each is looked at as it is put in.
+
+    Raises:
+        TypeError: as `plan`.
+    """
+
+    def __init__(self) -> None:
+        self.providers: dict[Callable[..., Any], Provider] = {}
+
+    def __getitem__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self.providers[function].function
+
+    def __setitem__(self, function: Callable[..., Any], fake: Callable[..., Any]) -> None:
+        self.providers[function] = Provider(fake)
+
+    def __delitem__(self, function: Callable[..., Any]) -> None:
+        del self.providers[function]
+
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        return iter(self.providers)
+
+    def __len__(self) -> int:
+        return len(self.providers)
+
+    @contextlib.contextmanager
+    def standing_in(self, function: Callable[..., Any], fake: Callable[..., Any]) -> Generator[None]:
+        """Have `fake` stand in for `function` for a while; what stood there before comes back."""
+        before = self.providers.get(function)
+        self[function] = fake
+        try:
+            yield
+        finally:
+            if before is None:
+                del self[function]
+            else:
+                self.providers[function] = before
+
+
+class Opened:
+    """The dependencies of one request: made in the order of the parameters, closed in reverse.
+
+    A dependency that swallows the error it is closed with has closed, and the error goes on all the same; one that
+    raises another error replaces it.
+    """
+
+    __slots__ = ("_context", "_made", "_request", "_server", "_stack")
+
+    def __init__(self, server: Server, request: Request, context: Context[Any] | None = None) -> None:
+        self._server = server
+        self._request = request
+        self._context = context
+        self._made: dict[Callable[..., Any], Any] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Opened:
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def fill(self, needs: Needs, arguments: dict[str, Any]) -> None:
+        """Put what is needed beside the other arguments."""
+        for name, need in needs.items():
+            arguments[name] = await self._get(need)
+
+    async def _get(self, need: Need) -> Any:
+        function = need.depends.function
+        if need.depends.cache and function in self._made:
+            return self._made[function]
+        overrides = self._server.overrides
+        provider = overrides.providers.get(function, need.provider) if overrides else need.provider
+        arguments: dict[str, Any] = {}
+        if provider.context is not None:
+            if self._context is None:
+                self._context = Context(self._server, self._request)
+            arguments[provider.context] = self._context
+        await self.fill(provider.needs, arguments)
+        value = await self._make(provider, arguments, need.depends.inline)
+        if need.depends.cache:
+            self._made[function] = value
+        return value
+
+    async def _make(self, provider: Provider, arguments: dict[str, Any], inline: bool) -> Any:
+        if provider.kind == "async":
+            return await provider.call(**arguments)
+        if provider.kind == "manager":
+            manager = provider.call(**arguments)
+            if hasattr(manager, "__aenter__"):
+                return await self._stack.enter_async_context(manager)
+            if inline:
+                return self._stack.enter_context(manager)
+            return await self._stack.enter_async_context(_InThreads(self._server, self._request, manager))
+        if inline:
+            return provider.call(**arguments)
+        return await self._server.pool.run(owner_of(self._request), functools.partial(provider.call, **arguments))
+
+
+class _InThreads:
+    """A plain context manager, entered and left in threads. One whose request is gone meanwhile is left at once."""
+
+    __slots__ = ("_entered", "_gone", "_leaving", "_lock", "_manager", "_owner", "_pool")
+
+    def __init__(self, server: Server, request: Request, manager: AbstractContextManager[Any]) -> None:
+        self._pool = server.pool
+        self._owner = owner_of(request)
+        self._manager = manager
+        self._lock = threading.Lock()
+        self._entered = self._gone = self._leaving = False
+
+    async def __aenter__(self) -> Any:
+        try:
+            return await self._pool.run(self._owner, self._enter)
+        except BaseException as error:
+            with self._lock:
+                self._gone = True
+                left_open = self._entered
+            if left_open:
+                await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+
+    def _enter(self) -> Any:
+        value = self._manager.__enter__()
+        with self._lock:
+            self._entered = not self._gone
+        if not self._entered:
+            self._manager.__exit__(None, None, None)
+        return value
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        leave = functools.partial(self._leave, kind, error, trace)
+        try:
+            return await self._pool.run(self._owner, leave)
+        except Overloaded:
+            if self._leaving:
+                raise
+            return await _in_own_thread(leave)  # what was opened is closed, however busy the pool is
+
+    def _leave(self, *how: Any) -> Any:
+        self._leaving = True
+        return self._manager.__exit__(*how)
+
+
+async def _in_own_thread(function: Callable[[], Any]) -> Any:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def tell(result: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = function()
+        except BaseException as caught:
+            error = caught
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, result, error)
+
+    threading.Thread(target=run, name="wharfinger-closing", daemon=True).start()
+    return await done

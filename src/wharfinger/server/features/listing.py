@@ -1,0 +1,142 @@
+"""Lists in pages: from registered features, whose pages are encoded once and kept, and from providers behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+from msgspec import UNSET, Raw
+
+from wharfinger.errors import InvalidParams
+from wharfinger.protocol.jsonrpc import encode
+from wharfinger.protocol.request import Request
+from wharfinger.server.cursors import Keys
+from wharfinger.server.features.feature_set import Feature, Features
+from wharfinger.server.features.handler_function import owner_of
+
+__all__ = ["PAGE", "PAGE_BYTES", "Listing", "Provider"]
+
+PAGE = 1000
+"""Entries of a page, unless the author of a server chooses: each page costs a round trip."""
+PAGE_BYTES = 1024 * 1024
+"""Bytes that the entries of such a page take at most, encoded; a single entry may be larger."""
+KEPT = 64
+"""Encoded pages that one list keeps."""
+
+F = TypeVar("F", bound=Feature)
+
+Provider = Callable[[str, Any, int], Awaitable[tuple[Sequence[Any], Any]]]
+"""`(owner of the call, key or None, limit)` to the definitions behind the key and the key of the next page, or None."""
+
+
+class Listing(Generic[F]):
+    """One list of the protocol. `result` builds its result from `(definitions, next_cursor)`.
+
+    Pages have `size` entries; without it `PAGE`, but no more than `PAGE_BYTES`.
+    """
+
+    def __init__(
+        self, name: str, features: Features[F], keys: Keys, size: int | None, result: Callable[..., Any]
+    ) -> None:
+        if size is not None and size < 1:
+            raise ValueError(f"page_size={size}: a page has at least 1 item.")
+        self.name = name
+        self.features = features
+        self.providers: list[Provider] = []
+        """For looking up; added to by `add_provider`."""
+        self.shown_by: list[Listing[F]] = []
+        """Lists of other servers, of which this one is a part."""
+        self.size = PAGE if size is None else size
+        self.most_bytes = PAGE_BYTES if size is None else None
+        self.shown: Callable[[F], Any] = lambda feature: feature.definition
+        """What a list shows of a feature; a list with computed definitions is not kept."""
+        self.shown_in_full: Callable[[F], Any] | None = None
+        """What callers see whose rules say `any_structured_content`, where that is something else."""
+        self.computed = False
+        self.ttl_ms = 0
+        self.cache_scope = "private"
+        self._keys = keys
+        self._result = result
+        self._kept: dict[tuple[int, bool], tuple[int, Raw]] = {}
+
+    def add_provider(self, provider: Provider) -> None:
+        """List what a provider has behind everything that is there."""
+        self.providers.append(provider)
+        for listing in self.shown_by:
+            listing.add_provider(provider)
+
+    async def serve(self, request: Request) -> Any:
+        """The handler of the list's method."""
+        request.ttl_ms, request.cache_scope = self.ttl_ms, self.cache_scope
+        full = self.shown_in_full is not None and request.caller.rules.any_structured_content
+        return await self.page(request.params.cursor, owner_of(request), full)
+
+    async def page(self, cursor: Any = UNSET, owner: str = "", full: bool = False) -> Any:
+        """One page; kept ones are `Raw`, ready to be sent. `owner` is whose share of the threads it uses.
+
+        Raises:
+            InvalidParams: the cursor is none of this list.
+        """
+        number, key = (0, 0) if cursor is UNSET else self._position(cursor)
+        if not self.providers and not self.computed:
+            kept = self._kept.get((key, full))
+            if kept is not None and kept[0] == self.features.version:
+                return kept[1]
+            version = self.features.version
+            page = Raw(encode(await self.build(number, key, full=full)))
+            if len(self._kept) >= KEPT and (key, full) not in self._kept:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key, full] = (version, page)
+            return page
+        return await self.build(number, key, owner, full)
+
+    def _position(self, cursor: str) -> tuple[int, Any]:
+        position = self._keys.open(self.name, cursor)
+        number, key = position
+        if number > len(self.providers):
+            raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
+        return number, key
+
+    async def build(self, number: int, after: Any, owner: str = "", full: bool = False) -> Any:
+        """Fill one page, from the place `after` of provider `number` on; 0 is the registered features."""
+        shown: list[Any] = []
+        held = 0
+        while True:
+            before = after
+            more, after = await self._take(number, before, self.size - len(shown), owner, full)
+            if more and self.most_bytes is not None:
+                size = len(encode(more))
+                if size > self.most_bytes - held:
+                    fitting = _fitting(more, self.most_bytes - held)
+                    if not fitting and shown:
+                        return self._result(shown, self._keys.seal(self.name, [number, before]))
+                    # Only who gives them knows the key behind an entry, so that fewer are asked for again.
+                    more, after = await self._take(number, before, max(fitting, 1), owner, full)
+                    size = len(encode(more))
+                held += size
+            shown.extend(more)
+            if after is not None:
+                break
+            number += 1
+            if number > len(self.providers):
+                return self._result(shown, UNSET)
+            if len(shown) >= self.size:
+                break
+        return self._result(shown, self._keys.seal(self.name, [number, after]))
+
+    async def _take(self, number: int, after: Any, limit: int, owner: str, full: bool) -> tuple[Sequence[Any], Any]:
+        """At most so many of one provider, and the key of what follows them."""
+        if number:
+            return await self.providers[number - 1](owner, after, limit)
+        features, key = self.features.page(cast("int", after), limit)
+        return list(map((self.shown_in_full if full else None) or self.shown, features)), key
+
+
+def _fitting(definitions: Sequence[Any], room: int) -> int:
+    """How many of these, from the first on, take no more bytes than this as a list."""
+    room -= 1  # two brackets, and one comma less than there are definitions
+    for number, definition in enumerate(definitions):
+        room -= len(encode(definition)) + 1
+        if room < 0:
+            return number
+    return len(definitions)

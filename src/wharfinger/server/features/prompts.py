@@ -1,0 +1,183 @@
+"""Prompts: messages that a user chooses and fills in, from the strings that came to the messages that go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidParams
+from wharfinger.protocol.request import Request
+from wharfinger.server.features.completion import Complete
+from wharfinger.server.features.feature_set import Features
+from wharfinger.server.features.handler_function import Callee
+from wharfinger.server.features.listing import Listing
+from wharfinger.server.features.media import Media
+from wharfinger.server.features.result_errors import check_texts, unusable
+from wharfinger.server.features.tool_results import BLOCKS, with_media_read
+from wharfinger.server.features.tools import check_options, feature_name, refuse_generator, unwrapped
+from wharfinger.server.signature.arguments import BadArguments, Parameter, printable, signature_of
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["Prompt", "Prompts"]
+
+
+class Prompt:
+    """A registered prompt: what lists show, and how it is filled in.
+
+    Raises:
+        TypeError: the function's parameters cannot be filled from strings.
+        ValueError: the name is empty.
+    """
+
+    __slots__ = ("_call", "_server", "completers", "definition", "name", "signature")
+
+    definition: t.Prompt
+    completers: Mapping[str, Complete]
+    """What completes the arguments that have something to complete them."""
+
+    def __init__(
+        self,
+        server: Server,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Sequence[t.Icon] | None = None,
+        meta: dict[str, Any] | None = None,
+        inline: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        function = unwrapped(function)
+        refuse_generator(function)
+        self.signature = signature_of(function)
+        self.completers = self.signature.completers
+        self.name = feature_name(function, name)
+        if not self.name:
+            raise ValueError("A prompt needs a name.")
+        self._server = server
+        self._call = Callee(
+            server, function, variables=tuple(self.signature.parameters), inline=inline, timeout=timeout
+        )
+        self._call.finish = self._result
+        arguments = [_argument(parameter) for parameter in self.signature.parameters.values()]
+        self.definition = t.Prompt(
+            name=self.name,
+            title=UNSET if title is None else title,
+            description=description or self.signature.summary or UNSET,
+            arguments=arguments or UNSET,
+            icons=UNSET if icons is None else list(icons),
+            meta=UNSET if meta is None else meta,
+        )
+
+    async def fill(self, request: Request) -> t.GetPromptResult:
+        """Call the function with the arguments of `prompts/get`.
+
+        Raises:
+            InvalidParams: an argument is missing, unknown, or cannot be read as what the function wants.
+        """
+        given = request.params.arguments
+        try:
+            arguments = self.signature.decode_strings({} if given is UNSET else given)
+        except BadArguments as error:
+            raise InvalidParams("Invalid arguments: " + "; ".join(error.faults)) from None
+        return await self._result(request, await self._call.invoke(request, arguments))
+
+    async def _result(self, request: Request, value: Any) -> t.GetPromptResult:
+        if isinstance(value, t.GetPromptResult):
+            messages = await with_media_read(self._server, request, value.messages)
+            return value if messages is value.messages else msgspec.structs.replace(value, messages=messages)
+        items: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
+        function = self._call.function
+        try:
+            messages = await with_media_read(self._server, request, [_message(item) for item in items])
+        except (TypeError, ValueError, OSError) as error:
+            raise unusable(function, value, error) from error
+        check_texts(function, [message.content for message in messages])
+        return t.GetPromptResult(messages=messages, description=self.definition.description)
+
+
+class Prompts:
+    """Everything of one server that can be chosen and filled in."""
+
+    def __init__(self, server: Server, size: int | None) -> None:
+        self._server = server
+        self.features: Features[Prompt] = Features("prompt", lambda: server.list_changed("prompts"))
+        self.listing = Listing("prompts", self.features, server.keys, size, _prompts_result)
+        self.listing.ttl_ms, self.listing.cache_scope = server.ttl_ms, server.cache_scope
+
+    def add(self, function: Callable[..., Any], *, fallback: bool = False, **options: Any) -> Prompt:
+        """Add a prompt; `options` are those of `Prompt`. A fallback gives way to another prompt of the same name.
+
+        Raises:
+            TypeError: the function's parameters cannot be filled from strings.
+            ValueError: the name is taken or empty.
+        """
+        check_options("prompt", function, options, (), Prompt)
+        prompt = Prompt(self._server, function, **options)
+        self.features.add(prompt.name, prompt, fallback=fallback)
+        return prompt
+
+    def remove(self, name: str) -> None:
+        """Remove a prompt.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        self.features.remove(name)
+
+    def get(self, name: str) -> Prompt:
+        """The prompt of this name.
+
+        Raises:
+            InvalidParams: there is none.
+        """
+        prompt = self.features.by_key.get(name)
+        if prompt is None:
+            raise InvalidParams(f"Unknown prompt: {printable(name)}")
+        return prompt
+
+    async def fill(self, request: Request) -> t.GetPromptResult:
+        """The handler of `prompts/get`.
+
+        Raises:
+            InvalidParams: there is no such prompt, or its arguments do not fit.
+        """
+        return await self.get(request.params.name).fill(request)
+
+
+def _argument(parameter: Parameter) -> t.PromptArgument:
+    return t.PromptArgument(
+        name=parameter.name, description=parameter.description or UNSET, required=True if parameter.required else UNSET
+    )
+
+
+def _prompts_result(shown: list[Any], next_cursor: Any) -> t.ListPromptsResult:
+    return t.ListPromptsResult(prompts=shown, next_cursor=next_cursor)
+
+
+def _message(value: Any) -> t.PromptMessage:
+    """A message of its own, or content that the user says."""
+    if isinstance(value, t.PromptMessage):
+        return value
+    role: Any = "user"
+    said = cast("Mapping[str, object]", value if isinstance(value, Mapping) else {})
+    if len(said) == 2 and "role" in said and "content" in said:  # as the wire has it, or nearly
+        role, value = said["role"], said["content"]
+        if isinstance(value, Mapping):
+            value = msgspec.convert(cast("object", value), t.ContentBlock)
+        if role not in ("user", "assistant"):
+            raise TypeError("the role of a prompt's message is user or assistant")
+    if isinstance(value, str):
+        value = t.TextContent(text=value)
+    if not isinstance(value, (*BLOCKS, Media)):
+        raise TypeError(
+            f"{type(cast('object', value)).__name__}: return text, PromptMessage, content, or a list of these"
+        )
+    return t.PromptMessage(role=role, content=cast("Any", value))

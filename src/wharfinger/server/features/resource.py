@@ -1,0 +1,200 @@
+"""One resource or template as it is registered: its definition, its function, and whether its URI can be one."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidParams
+from wharfinger.protocol.uri.template import UriTemplate
+from wharfinger.server.features.handler_function import Callee
+from wharfinger.server.features.result_errors import place_of
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = [
+    "LONGEST_URI",
+    "ResourceFeature",
+    "check_scheme",
+    "check_uri",
+    "feature_of",
+    "is_literal",
+    "is_uri",
+    "unlisted_feature_of",
+]
+
+log = logging.getLogger("wharfinger.server.features.resources")
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20\x7f]*+\Z")
+"""RFC 3986, §3: a scheme and something; the rest is opaque and compared as given."""
+_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(:|\{\+)|\{")
+"""How a template begins: with a scheme, or with variables that may hold one."""
+_LITERAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9/._~-]*\Z")
+LONGEST_URI = 8192
+
+
+class ResourceFeature:
+    """A registered resource or template: what lists show, and how it is read."""
+
+    __slots__ = ("annotate", "cache_scope", "call", "completers", "definition", "mime_type", "template", "ttl_ms")
+
+    def __init__(
+        self,
+        definition: t.Resource | t.ResourceTemplate,
+        call: Callee,
+        *,
+        template: UriTemplate | None = None,
+        annotate: Callable[[], t.Annotations] | None = None,
+        ttl_ms: int = 0,
+        cache_scope: str = "private",
+    ) -> None:
+        self.definition = definition
+        self.call = call
+        self.template = template
+        self.annotate = annotate
+        self.ttl_ms = ttl_ms
+        self.cache_scope = cache_scope
+        self.mime_type = definition.mime_type
+        self.completers: Mapping[str, Any] = call.completers
+
+    def shown(self) -> t.Resource | t.ResourceTemplate:
+        """The definition with its annotations computed now; one that fails is left out, not the list."""
+        if self.annotate is None:
+            return self.definition
+        try:
+            return msgspec.structs.replace(self.definition, annotations=self.annotate())
+        except Exception:
+            log.exception("The annotations of %r could not be computed", self.definition.name)
+            return self.definition
+
+
+def feature_of(
+    server: Server,
+    uri: str,
+    function: Callable[..., Any],
+    *,
+    name: str | None,
+    title: str | None,
+    description: str | None,
+    mime_type: str | None,
+    size: int | None,
+    annotations: t.Annotations | Callable[[], t.Annotations] | None,
+    icons: Sequence[t.Icon] | None,
+    ttl: float | None,
+    cache_scope: t.CacheScope | None,
+    inline: bool,
+    timeout: float | None,
+    meta: dict[str, Any] | None,
+    allow_traversal: bool,
+) -> ResourceFeature:
+    """A function as a resource, or as a template where `uri` has variables. See `Server.add_resource`."""
+    check_scheme(uri, function)
+    if inspect.isgeneratorfunction(function):
+        raise TypeError(
+            f"{place_of(function)} is a generator: return text, bytes or a list, or yield bytes in `async def`."
+        )
+    template = None if is_literal(uri) and not allow_traversal else _template_of(uri, allow_traversal)
+    computed = callable(annotations)
+    shared: dict[str, Any] = {
+        "name": name or getattr(function, "__name__", uri),
+        "title": _given(title),
+        "description": _given(description or _summary(function)),
+        "mime_type": _given(mime_type),
+        "icons": UNSET if icons is None else list(icons),
+        "meta": _given(meta),
+        "annotations": UNSET if computed else _given(annotations),
+    }
+    definition: t.Resource | t.ResourceTemplate
+    if template is not None and template.variables:
+        if size is not None:
+            raise ValueError("A template has no size: its resources have.")
+        definition = t.ResourceTemplate(uri_template=uri, **shared)
+    else:
+        if template is not None:
+            try:
+                check_uri(uri)
+            except InvalidParams as error:
+                raise ValueError(f"{place_of(function)}: {uri!r}: {error}") from None
+        template = None
+        definition = t.Resource(uri=uri, size=_given(size), **shared)
+    variables = template.variables if template else ()
+    return ResourceFeature(
+        definition,
+        Callee(server, function, variables=variables, inline=inline, timeout=timeout),
+        template=template,
+        annotate=annotations if callable(annotations) else None,
+        ttl_ms=server.ttl_ms if ttl is None else round(ttl * 1000),
+        cache_scope=cache_scope or server.cache_scope,
+    )
+
+
+def unlisted_feature_of(
+    server: Server, template: str, function: Callable[..., Any], *, allow_traversal: bool
+) -> ResourceFeature:
+    """A function that reads every URI of a template which no list shows. See `Server.read_resource`."""
+    check_scheme(template, function)
+    parsed = _template_of(template, allow_traversal)
+    return ResourceFeature(
+        t.ResourceTemplate(uri_template=template, name=getattr(function, "__name__", template)),
+        Callee(server, function, variables=parsed.variables),
+        template=parsed,
+        ttl_ms=server.ttl_ms,
+        cache_scope=server.cache_scope,
+    )
+
+
+def _template_of(text: str, allow_traversal: bool) -> UriTemplate:
+    template = UriTemplate(text, allow_traversal=allow_traversal)
+    operators = {part.operator for part in template.parts if not isinstance(part, str)}
+    if allow_traversal and operators.isdisjoint("+#"):
+        raise ValueError(f"{text!r} has no {{+name}} or {{#name}} to which allow_traversal could apply: leave it out.")
+    return template
+
+
+def _given(value: Any) -> Any:
+    return UNSET if value is None else value
+
+
+def _summary(function: Callable[..., Any]) -> str | None:
+    """The first paragraph of the docstring."""
+    text = (getattr(function, "__doc__", None) or "").strip()
+    return " ".join(text.split("\n\n")[0].split()) or None
+
+
+def is_literal(uri: str) -> bool:
+    """Whether a text is a URI without anything that a template could be made of; quicker than to parse it as one."""
+    return len(uri) <= LONGEST_URI and _LITERAL.match(uri) is not None
+
+
+def is_uri(text: str) -> bool:
+    """Whether a text is an absolute URI."""
+    return _URI.match(text) is not None
+
+
+def check_scheme(template: str, function: Callable[..., Any]) -> None:
+    """Raise ValueError for a URI or template that no absolute URI can match, since it begins with no scheme."""
+    if not _HAS_SCHEME.match(template):
+        raise ValueError(
+            f"{place_of(function)}: {template!r} has no scheme, "
+            "with which every URI begins: write one such as notes:// or file:///."
+        )
+
+
+def check_uri(uri: str) -> None:
+    """Accept an absolute URI of bounded length; the rest is opaque.
+
+    Raises:
+        InvalidParams: it is none.
+    """
+    if len(uri) > LONGEST_URI:
+        raise InvalidParams(f"A URI may have {LONGEST_URI} characters.")
+    if not _URI.match(uri):
+        raise InvalidParams("uri must be an absolute URI (RFC 3986), such as file:///notes/today.md, without spaces.")

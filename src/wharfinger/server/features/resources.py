@@ -1,0 +1,412 @@
+"""Resources: from a URI to what is read, by registered functions, templates, catalogues and sources."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.content.mime import is_text, sniff
+from wharfinger.errors import (
+    InvalidArgument,
+    InvalidParams,
+    PermissionDenied,
+    ResourceNotFound,
+    URLElicitationRequired,
+)
+from wharfinger.protocol.request import Request
+from wharfinger.protocol.uri.template import UriTemplate
+from wharfinger.protocol.uri.template_index import TemplateIndex
+from wharfinger.server.context import reading
+from wharfinger.server.features.feature_set import Features
+from wharfinger.server.features.handler_function import owner_of
+from wharfinger.server.features.listing import Listing
+from wharfinger.server.features.pages import pages_of_catalogue, pages_of_source, templates_of_source
+from wharfinger.server.features.resource import ResourceFeature, check_uri
+from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable
+from wharfinger.server.features.tool_results import to_wire
+from wharfinger.server.input.request_state import CannotAsk
+from wharfinger.server.search import Index, Wanted, search
+from wharfinger.source import Hits, Source
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["Content", "Resources"]
+
+log = logging.getLogger("wharfinger.server.features.resources")
+
+
+class Content:
+    """One of several contents that a resource function returns; `data` is text, bytes, or anything with a JSON form.
+
+    `uri` is that of the resource where it is left out; `mime_type` is found out.
+    """
+
+    __slots__ = ("data", "meta", "mime_type", "uri")
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        uri: str | None = None,
+        mime_type: str | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> None:
+        self.data = data
+        self.uri = uri
+        self.mime_type = mime_type
+        self.meta = meta
+
+
+class Resources:
+    """Everything of one server that can be read by URI."""
+
+    def __init__(self, server: Server, size: int | None) -> None:
+        self._server = server
+        self.static: Features[ResourceFeature] = Features("resource", lambda: server.list_changed("resources"))
+        self.templates: Features[ResourceFeature] = Features(
+            "resource template", lambda: server.list_changed("resources")
+        )
+        self.unlisted: Features[ResourceFeature] = Features("resource template", lambda: None)
+        """Templates that are read by, but not shown."""
+        self.sources: list[Source] = []
+        self.index: Index | None = None
+        """What searches are answered by, as far as it covers the sources."""
+        self._index: TemplateIndex[ResourceFeature] = TemplateIndex()
+        self.listing = Listing("resources", self.static, server.keys, size, _resources_result)
+        self.templates_listing = Listing("templates", self.templates, server.keys, size, _templates_result)
+        for listing in (self.listing, self.templates_listing):
+            listing.shown = ResourceFeature.shown
+            listing.ttl_ms, listing.cache_scope = server.ttl_ms, server.cache_scope
+
+    # -- registering
+
+    def add(self, feature: ResourceFeature, *, listed: bool = True) -> None:
+        """Add a resource, or a template.
+
+        Raises:
+            ValueError: the URI is taken, or the template is ambiguous with another (both are named).
+        """
+        definition = feature.definition
+        feature.call.finish = functools.partial(self._finish, definition.mime_type, feature.call.function)
+        if isinstance(definition, t.Resource):
+            self.static.add(definition.uri, feature)
+        else:
+            if self._index.get(definition.uri_template) is not None:
+                raise ValueError(f"The resource template {definition.uri_template!r} is registered already.")
+            self._index.add(feature.template or UriTemplate(definition.uri_template), feature)
+            try:
+                (self.templates if listed else self.unlisted).add(definition.uri_template, feature)
+            except ValueError:
+                self._index.remove(definition.uri_template)
+                raise
+        if feature.annotate is not None:
+            self.listing.computed = self.templates_listing.computed = True
+
+    def remove(self, uri: str) -> None:
+        """Remove a resource by its URI, or a template by its text.
+
+        Raises:
+            KeyError: there is none.
+        """
+        if uri in self.static.by_key:
+            self.static.remove(uri)
+        elif uri in self.templates.by_key:
+            self._index.remove(uri)
+            self.templates.remove(uri)
+        elif self.templates.is_disabled(uri):
+            self.templates.remove(uri)
+        elif self.static.is_disabled(uri):
+            self.static.remove(uri)
+        elif self._index.get(uri) is not None:
+            self._index.remove(uri)
+            self.unlisted.remove(uri)
+        else:
+            raise KeyError(f"There is no resource {uri!r}.")
+
+    def disable(self, uri: str) -> None:
+        """Take a resource, or a listed template by its text, out of lists and reads.
+
+        Raises:
+            KeyError: there is none.
+        """
+        if uri in self.templates.by_key:
+            self._index.remove(uri)
+            self.templates.disable(uri)
+        elif not self.templates.is_disabled(uri):
+            self.static.disable(uri)
+
+    def enable(self, uri: str) -> None:
+        """Bring a disabled resource or template back to its place.
+
+        Raises:
+            KeyError: there is none.
+            ValueError: another template has become ambiguous with it.
+        """
+        if self.templates.is_disabled(uri):
+            feature = self.templates.disabled[uri]
+            self._index.add(feature.template or UriTemplate(uri), feature)
+            self.templates.enable(uri)
+        elif uri not in self.templates.by_key:
+            self.static.enable(uri)
+
+    def add_source(self, source: Source) -> None:
+        """Add a source behind everything that is there."""
+        self.sources.append(source)
+        pages = pages_of_source(
+            source,
+            self._server.adapt(source.page),
+            come=lambda: self._server.list_changed("resources"),
+            alone=lambda: len(self.sources) == 1,
+        )
+        self.listing.add_provider(pages)
+        self.templates_listing.add_provider(templates_of_source(source))
+        self._server.list_changed("resources")
+
+    def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
+        """List what an async generator yields behind everything that is there."""
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
+        self.listing.add_provider(pages_of_catalogue(function))
+        self._server.list_changed("resources")
+
+    # -- reading
+
+    async def read(self, request: Request) -> t.ReadResourceResult:
+        """The handler of `resources/read`.
+
+        Raises:
+            ResourceNotFound: nothing here has this URI.
+            InvalidParams: it is no URI.
+        """
+        uri = request.params.uri
+        values: dict[str, Any] = {}
+        feature = self.static.by_key.get(uri)
+        if feature is None:
+            check_uri(uri)
+            found = self._index.find(uri)
+            if found is None:
+                return await self.read_source(request, uri)
+            feature, values = found
+        request.ttl_ms, request.cache_scope = feature.ttl_ms, feature.cache_scope
+        call = feature.call
+        try:
+            value = await call.function(**values) if call.direct else await call(request, values)
+        except URLElicitationRequired as error:
+            raise call.needs_url(request, error) from None
+        if type(value) is str:
+            mime_type = "text/plain" if feature.mime_type is UNSET else feature.mime_type
+            if "<" in value and UNAWAITED in value:  # one byte is looked for five times as fast
+                refuse_unawaited(feature.call.function, value)
+            return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=mime_type, text=value)])
+        return await self._result(request, uri, value, feature.mime_type, feature.call.function)
+
+    async def read_source(self, request: Request, uri: str) -> t.ReadResourceResult:
+        """Read what a source has, of this server or of one that is a part of it.
+
+        Raises:
+            ResourceNotFound: none of them has it.
+        """
+        request.ttl_ms, request.cache_scope = self._server.ttl_ms, self._server.cache_scope
+        source = next((source for source in self.sources if source.claims(uri)), None)
+        if source is None:
+            for mount in self._server.mounts:
+                if mount.other.resources.source_of(uri) is not None:
+                    found: t.ReadResourceResult = await mount.read(request)
+                    self._scope(request)
+                    return found
+            raise ResourceNotFound(uri)
+        result: t.ReadResourceResult = await self._server.adapt(source.read)(owner_of(request), uri)
+        for content in result.contents:
+            stored = t.stored_in(content)
+            if stored is not None:
+                await self._settle_stored(request, content, stored)
+        result = _era_free(request, result)
+        self._scope(request)
+        return result
+
+    def _scope(self, request: Request) -> None:
+        """Let nothing be shared that another caller may be refused, or get otherwise."""
+        if request.caller.principal or self._server.handlers.may_differ("resources/read"):
+            request.cache_scope = "private"
+
+    async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.Stored) -> None:
+        """Let what is stored be read while it is sent, or load it for whoever needs all of it at once.
+
+        That is hooks, and every line of stdio: once begun it cannot be taken back when reading fails.
+        """
+        run = functools.partial(self._server.pool.run, owner_of(request))
+        if request.takes_stored:
+            stored.run = run
+        elif len(stored) <= self._server.limits.content:
+            content.blob = await run(stored.read, 0, len(stored))
+        else:
+            raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
+
+    async def _result(
+        self, request: Request, uri: str, value: Any, mime_type: Any, function: Callable[..., Any]
+    ) -> t.ReadResourceResult:
+        """What a function returned as contents.
+
+        Raises:
+            UnusableResult: it has no form as a content.
+        """
+        if isinstance(value, t.ReadResourceResult):
+            for contents in value.contents:
+                t.check_contents(contents)
+            return _era_free(request, value)
+        values = cast("list[object]", value if isinstance(value, list) else [])
+        several = values if values and all(isinstance(v, Content) for v in values) else [cast("object", value)]
+        try:
+            return t.ReadResourceResult(contents=[await self._contents(request, uri, v, mime_type) for v in several])
+        except (TypeError, ValueError, RecursionError) as error:
+            raise unusable(function, value, error) from error
+
+    async def _finish(
+        self, mime_type: Any, function: Callable[..., Any], request: Request, value: Any
+    ) -> t.ReadResourceResult:
+        """Read what a function returned while that which it depends on is open: iterators, paths, rows."""
+        if isinstance(value, t.ReadResourceResult):
+            return value
+        return await self._result(request, request.params.uri, value, mime_type, function)
+
+    async def _contents(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ResourceContents:
+        meta: Any = UNSET
+        if isinstance(value, Content):
+            uri, mime_type = value.uri or uri, value.mime_type or mime_type
+            meta, value = value.meta or UNSET, value.data
+        if isinstance(value, t.ResourceContents):
+            t.check_contents(value)
+            return value
+        if isinstance(value, Path):
+            try:
+                value = await self._server.pool.run(owner_of(request), value.read_bytes)
+            except FileNotFoundError:
+                raise ResourceNotFound(uri) from None
+        elif hasattr(value, "__aiter__"):
+            value = await _joined(value, self._server.limits.content)
+        text, data, mime_type = _text_or_bytes(value, mime_type)
+        return t.ResourceContents(uri=uri, mime_type=mime_type, text=text, blob=data, meta=meta)
+
+    async def exists(self, request: Request, uri: str) -> bool:
+        """Whether the caller could read this URI, so that it may be watched.
+
+        A template's function is called, and a resource's that looks at its request: nothing else can tell. Hooks around
+        `resources/read` that may answer callers differently are asked as well.
+        """
+        handlers = self._server.handlers
+        try:
+            if handlers.may_differ("resources/read"):
+                await handlers["resources/read"](reading(request, uri))
+                source = self.source_of(uri)
+                if source is not None:  # where a source notes what its watcher has seen
+                    with suppress(ResourceNotFound):
+                        await self._server.adapt(source.stat)(owner_of(request), uri)
+                return True
+            feature, values = self.static.by_key.get(uri), {}
+            if feature is None:
+                check_uri(uri)
+                feature, values = self._index.find(uri) or (None, {})
+            elif not feature.call.takes_context:
+                return True
+            if feature is not None:
+                await feature.call(reading(request, uri), values)
+                return True
+            source = next((source for source in self.sources if source.claims(uri)), None)
+            if source is not None:
+                await self._server.adapt(source.stat)(owner_of(request), uri)
+                return True
+            for mount in self._server.mounts:
+                if mount.other.resources.source_of(uri) is not None:
+                    return await mount.other.resources.exists(request, uri)
+        except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
+            return False
+        except CannotAsk:  # it would ask its reader, so it is there
+            return True
+        return False
+
+    def source_of(self, uri: str) -> Source | None:
+        """The source that a URI belongs to, of this server or of one that is a part of it."""
+        return next((source for source in self.every_source() if source.claims(uri)), None)
+
+    def every_source(self) -> Iterator[Source]:
+        """The sources of this server, then those of servers that are parts of it."""
+        yield from self.sources
+        for mount in self._server.mounts:
+            yield from mount.other.resources.every_source()
+
+    def has_source_template(self, text: str) -> bool:
+        """Whether a source shows this template."""
+        return any(shown.uri_template == text for source in self.every_source() for shown in source.templates)
+
+    # -- listing
+
+    async def page(self, request: Request, cursor: str | None = None) -> t.ListResourcesResult:
+        """One page of the list as a struct."""
+        page = await self.listing.page(UNSET if cursor is None else cursor, owner_of(request))
+        return msgspec.json.decode(page, type=t.ListResourcesResult) if isinstance(page, msgspec.Raw) else page
+
+    async def search(self, request: Request, query: str, limit: int) -> Hits:
+        """What `Context.search` finds everywhere, without telling how far an index is."""
+        return await search(self._server, request, Wanted(query=query, limit=limit), lambda documents, message: None)
+
+
+def _era_free(request: Request, result: t.ReadResourceResult) -> t.ReadResourceResult:
+    """Move what only the stateless era may see from a result to its request."""
+    if result.ttl_ms is UNSET and result.cache_scope is UNSET and result.result_type is UNSET:
+        return result
+    if result.ttl_ms is not UNSET:
+        request.ttl_ms = result.ttl_ms
+    if result.cache_scope is not UNSET:
+        request.cache_scope = result.cache_scope
+    return msgspec.structs.replace(result, ttl_ms=UNSET, cache_scope=UNSET, result_type=UNSET)
+
+
+def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
+    """`(text, blob, MIME type)` of what a function returned; one of the first two is UNSET."""
+    if value is None:
+        raise TypeError("None: return text, bytes, or something with a JSON form")
+    if isinstance(value, str):
+        return value, UNSET, "text/plain" if mime_type is UNSET else mime_type
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        data = bytes(cast("bytes", value))
+        mime_type = sniff(data) if mime_type is UNSET else mime_type
+        text = _decoded(data) if is_text(mime_type) else None
+        return (UNSET, data, mime_type) if text is None else (text, UNSET, mime_type)
+    return to_wire(value).decode(), UNSET, "application/json" if mime_type is UNSET else mime_type
+
+
+def _decoded(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+async def _joined(chunks: AsyncIterator[bytes], most: int) -> bytes:
+    parts: list[bytes] = []
+    async for chunk in chunks:
+        if not isinstance(chunk, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UnusableResult(f"the iterator of a resource yielded {type(chunk).__name__}: yield bytes")
+        most -= len(chunk)
+        if most < 0:
+            raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _resources_result(shown: list[Any], next_cursor: Any) -> t.ListResourcesResult:
+    return t.ListResourcesResult(resources=shown, next_cursor=next_cursor)
+
+
+def _templates_result(shown: list[Any], next_cursor: Any) -> t.ListResourceTemplatesResult:
+    return t.ListResourceTemplatesResult(resource_templates=shown, next_cursor=next_cursor)

@@ -1,0 +1,298 @@
+"""What becomes of what a tool or a prompt returns: blocks of content, and structure beside them; calls nothing."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from wharfinger import types as t
+from wharfinger.protocol.downgrade import WRAPPED
+from wharfinger.protocol.request import Request
+from wharfinger.server.features.handler_function import owner_of
+from wharfinger.server.features.media import Media
+from wharfinger.server.signature.type_schemas import from_json, json_schema, to_json
+
+if TYPE_CHECKING:
+    from wharfinger.protocol.json_schema import GivenSchema
+    from wharfinger.server.app import Server
+
+__all__ = ["BLOCKS", "Output", "block_of", "is_content", "to_wire", "with_media_read"]
+
+BLOCKS = get_args(t.ContentBlock)
+_SHOWN = (*BLOCKS, Media)
+
+
+def is_content(value: Any) -> bool:
+    """Whether a value is a block of content, or a list with one in it."""
+    if isinstance(value, _SHOWN):
+        return True
+    return isinstance(value, (list, tuple)) and any(isinstance(item, _SHOWN) for item in cast("list[Any]", value))
+
+
+async def with_media_read(server: Server, request: Request, value: Any) -> Any:
+    """The same value with blocks of content for `Image`, `Audio` and `File`, read in a thread where they are files."""
+    if isinstance(value, t.CallToolResult):
+        blocks: Sequence[Any] = value.content
+        if any(isinstance(item, Media) for item in blocks):
+            return msgspec.structs.replace(value, content=await with_media_read(server, request, blocks))
+        return value
+    most = server.limits.content
+    if isinstance(value, Media):
+        if value.path is None:
+            return value.block(most)
+        return await server.pool.run(owner_of(request), value.block, most)
+    if isinstance(value, t.PromptMessage):
+        said: Any = value.content
+        if not isinstance(said, Media):
+            return value
+        return msgspec.structs.replace(value, content=await with_media_read(server, request, said))
+    if isinstance(value, (list, tuple)):
+        items = cast("list[object]", value)
+        if any(isinstance(item, (Media, t.PromptMessage)) for item in items):
+            return [await with_media_read(server, request, item) for item in items]
+        return items
+    return value
+
+
+def to_wire(value: Any) -> bytes:
+    """A value as JSON.
+
+    Raises:
+        TypeError, ValueError, RecursionError: it has none; a number is not finite.
+    """
+    if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
+        encoded: bytes = value.model_dump_json(by_alias=True).encode()
+    else:
+        encoded = msgspec.json.encode(value, enc_hook=to_json)
+    if b"null" in encoded and _holds_no_number(value):
+        raise ValueError("it holds NaN or an infinite number, which JSON does not have")
+    return encoded
+
+
+def _holds_no_number(value: Any) -> bool:
+    """Whether there is a NaN or an infinity in it; both are written as null."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float):
+            if item != item or item in (float("inf"), float("-inf")):
+                return True
+        elif isinstance(item, Mapping):
+            stack.extend(cast("Mapping[str, object]", item).values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            stack.extend(cast("list[Any]", item))
+        elif hasattr(item, "__struct_fields__"):
+            stack.extend(getattr(item, name) for name in item.__struct_fields__)
+        elif hasattr(item, "__dataclass_fields__"):
+            stack.extend(getattr(item, name, None) for name in item.__dataclass_fields__)
+    return False
+
+
+class Output:
+    """What becomes of a tool's result, as far as its return annotation, or a schema given by hand, decides it."""
+
+    __slots__ = ("_annotation", "_checked", "_exact", "_given", "schema")
+
+    schema: dict[str, Any] | None
+    """JSON Schema of structured content; None where nothing promises any."""
+
+    def __init__(self, annotation: Any, given: GivenSchema | None = None) -> None:
+        self._given = given
+        self._annotation = annotation
+        self._exact: Any = None
+        self._checked: msgspec.json.Decoder[Any] | None = None
+        if given is not None:
+            self.schema = given.schema
+            return
+        self.schema = None if _is_unstructured(annotation) else _output_schema(annotation)
+        if self.schema is not None:
+            self._exact = annotation if isinstance(annotation, type) else None
+            self._checked = msgspec.json.Decoder(annotation, dec_hook=from_json)
+
+    @property
+    def direct(self) -> Any:
+        """The type whose values need neither check nor thought: a scalar's, or a struct's."""
+        if self._given is None and self.schema is not None:
+            kind = self._exact
+            is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+            return self._exact if is_struct or kind in (int, bool, str) else None
+        return None
+
+    @property
+    def wraps(self) -> bool:
+        """Whether a revision that takes only objects has to wrap what is promised."""
+        return self.schema is not None and self.schema.get("type") != "object"
+
+    @property
+    def wrapped_schema(self) -> dict[str, Any] | None:
+        """The schema for revisions that take only objects."""
+        return _wrapped(self.schema) if self.schema is not None and self.wraps else self.schema
+
+    def result(self, value: Any) -> t.CallToolResult:
+        """The result of `tools/call`.
+
+        Raises:
+            TypeError, ValueError: the value has no form as content, or is not what was promised.
+        """
+        if isinstance(value, t.CallToolResult):
+            return self._own(value)
+        if self.schema is None:
+            if value is None:
+                if not _permits_none(self._annotation):
+                    said = _named(self._annotation)
+                    raise TypeError(f"None, and its return annotation is {said}: is a return missing?")
+                return t.CallToolResult(content=[])
+            if self._annotation is str and not isinstance(value, (str, bytes, bytearray)) and not is_content(value):
+                raise TypeError(f"{type(value).__name__}, and its return annotation is str")
+            if isinstance(value, (str, bytes, bytearray)) or is_content(value):
+                items = cast("list[object]", value if isinstance(value, (list, tuple)) else [value])
+                return t.CallToolResult(content=[block_of(item) for item in items])
+        encoded = to_wire(value)
+        self._check(value, encoded)
+        text = t.TextContent(text=encoded.decode())
+        return t.CallToolResult(content=[text], structured_content=Raw(encoded))
+
+    def _check(self, value: Any, encoded: bytes) -> None:
+        if self._given is not None:
+            faults = self._given.faults(msgspec.json.decode(encoded))
+            if faults:
+                raise TypeError(f"it is not what its output_schema says: {'; '.join(faults)}")
+        elif self._checked is not None and (self._exact is None or type(value) is not self._exact):
+            try:
+                self._checked.decode(encoded)
+            except msgspec.ValidationError as error:
+                said = f"it is not what its return annotation ({_named(self._annotation)}) says: {error}"
+                raise TypeError(said + (" (is a return missing?)" if value is None else "")) from None
+
+    def _own(self, result: t.CallToolResult) -> t.CallToolResult:
+        """A result that the author made; what was promised by hand is promised for it too."""
+        content: Any = result.content
+        if not isinstance(content, (list, tuple)):
+            raise TypeError("a CallToolResult whose content is not a list of blocks, such as types.TextContent(text=…)")
+        for block in cast("list[Any]", content):
+            if not isinstance(block, BLOCKS):
+                name = type(block).__name__
+                raise TypeError(f"a CallToolResult with {name} in its content: write types.TextContent(text=…)")
+        structured = result.structured_content
+        encoded = b"" if structured is UNSET or isinstance(structured, Raw) else to_wire(structured)
+        if self._given is not None and result.is_error is not True:
+            if structured is UNSET:
+                raise TypeError("a CallToolResult without structured_content, which its output_schema promises")
+            self._check(structured, encoded or bytes(structured))
+        return result
+
+
+def _named(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+def _permits_none(annotation: Any) -> bool:
+    """Whether a function with this return annotation may return nothing."""
+    if isinstance(annotation, str) or annotation in _NOTHING:
+        return True
+    return get_origin(annotation) in (Union, UnionType) and any(map(_permits_none, get_args(annotation)))
+
+
+_NOTHING = (inspect.Signature.empty, Any, None, type(None), object, t.CallToolResult)
+
+
+def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of `{"result": …}` around what `schema` describes; its references still lead to the same places."""
+    root = {name: schema[name] for name in ("$schema", "$defs", "definitions") if name in schema}
+    inner = {name: value for name, value in schema.items() if name not in root}
+    if "$id" in schema:  # its references are its own
+        root, inner = {}, schema
+    else:
+        root, inner = _moved(root), _moved(inner)
+    return {"type": "object", "properties": {"result": inner}, "required": ["result"], WRAPPED: True} | root
+
+
+def _moved(part: Any) -> Any:
+    """The same with references to the root or into it, other than to what stays there, leading into `result`."""
+    if isinstance(part, list):
+        return [_moved(item) for item in cast("list[object]", part)]
+    if not isinstance(part, dict):
+        return part
+    moved: dict[str, Any] = {}
+    for name, value in cast("dict[str, Any]", part).items():
+        if name == "$ref" and (value == "#" or str(value).startswith("#/")) and not str(value).startswith(_STAYS):
+            moved[name] = f"#/properties/result{value[1:]}"
+        else:
+            moved[name] = value if name in _VALUES else _moved(value)
+    return moved
+
+
+_STAYS = ("#/$defs/", "#/definitions/")
+_VALUES = ("const", "default", "enum", "examples")
+"""Keywords that hold values, not schemas."""
+
+
+_UNSTRUCTURED = (
+    inspect.Signature.empty, Any, None, type(None), object, str, bytes, bytearray, list, tuple, t.CallToolResult,
+)  # fmt: skip
+
+
+def _is_unstructured(annotation: Any) -> bool:
+    """Whether an annotation promises nothing, or only text, bytes and blocks of content."""
+    if isinstance(annotation, str) or annotation in _UNSTRUCTURED:  # text: a name that only type checkers know
+        return True
+    origin, arms = get_origin(annotation), get_args(annotation)
+    if origin is None:
+        return isinstance(annotation, type) and issubclass(annotation, _SHOWN)
+    if origin in (Union, UnionType):
+        return all(map(_is_unstructured, arms))
+    if origin in (list, tuple, Sequence):
+        return Any in arms or any(_holds_blocks(arm) for arm in arms)  # anything may be blocks
+    return False
+
+
+def _holds_blocks(annotation: Any) -> bool:
+    return any(isinstance(arm, type) and issubclass(arm, _SHOWN) for arm in get_args(annotation) or (annotation,))
+
+
+def _output_schema(annotation: Any) -> dict[str, Any] | None:
+    try:
+        msgspec.json.Decoder(annotation, dec_hook=from_json)
+        (schema,), shared = json_schema(annotation, mode="serialization")
+    except (TypeError, NotImplementedError):
+        return None
+    reference = schema.get("$ref", "")
+    if reference.startswith("#/$defs/"):
+        name = reference.removeprefix("#/$defs/")
+        schema = dict(shared[name])
+        if f'"{reference}"'.encode() not in msgspec.json.encode([schema, shared]):
+            del shared[name]
+    if shared:
+        schema["$defs"] = shared
+    return schema
+
+
+def block_of(value: Any) -> Any:
+    """One block of content: text and blocks as they are, bytes by what they are, anything else as JSON.
+
+    Raises:
+        TypeError: bytes that are no image, no sound and no text; or no form in JSON.
+    """
+    if isinstance(value, str):
+        return t.TextContent(text=value)
+    if isinstance(value, BLOCKS):
+        return value
+    if not isinstance(value, (bytes, bytearray)):
+        return t.TextContent(text=to_wire(value).decode())
+    from wharfinger.content.mime import sniff
+
+    data = bytes(value)
+    mime_type = sniff(data)
+    if mime_type.startswith("image/"):
+        return t.ImageContent(data=data, mime_type=mime_type)
+    if mime_type.startswith("audio/"):
+        return t.AudioContent(data=data, mime_type=mime_type)
+    try:
+        return t.TextContent(text=data.decode())
+    except UnicodeDecodeError:
+        raise TypeError("bytes that are no image, no sound and no text: return a File, which says what it is") from None

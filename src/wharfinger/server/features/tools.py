@@ -1,0 +1,424 @@
+"""Tools: functions that a model can call, from their arguments to what is told of their results."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from wharfinger import types as t
+from wharfinger.errors import (
+    InvalidArgument,
+    InvalidParams,
+    PermissionDenied,
+    ResourceNotFound,
+    ToolError,
+    URLElicitationRequired,
+)
+from wharfinger.protocol.http.headers import Mirror
+from wharfinger.protocol.request import Request
+from wharfinger.server.features.feature_set import Features
+from wharfinger.server.features.handler_function import Callee
+from wharfinger.server.features.listing import Listing
+from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unusable
+from wharfinger.server.features.tool_results import BLOCKS, Output, is_content, with_media_read
+from wharfinger.server.signature.arguments import BadArguments, Signature, printable, signature_of
+from wharfinger.server.signature.header_params import mirrors_of
+
+if TYPE_CHECKING:
+    from wharfinger.protocol.interfaces import Handler
+    from wharfinger.server.app import Server
+    from wharfinger.server.signature.explicit_schema import ByHand
+
+__all__ = ["BLOCKS", "Tool", "Tools", "feature_name", "is_content", "telling"]
+
+_NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
+_TOLD = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
+"""What an author raises on purpose: a result with `isError`, so that a model can do better (2025-11-25, tools)."""
+_UNUSABLE = (TypeError, ValueError, OSError, RecursionError)
+_UNAWAITED = UNAWAITED.encode()
+_UNFIT = (msgspec.MsgspecError, TypeError, RecursionError)
+
+asdict = msgspec.structs.asdict
+encode = msgspec.json.encode
+
+
+class Tool:
+    """A registered tool: what lists show, and how it is called.
+
+    Raises:
+        TypeError: the function's parameters cannot be filled from JSON.
+        ValueError: the name is none (1 to 128 letters, digits, "_", "-", "." and "/"), or a schema cannot be used.
+        MissingExtra: a schema is given by hand, and the extra `schema` is not installed.
+    """
+
+    __slots__ = (
+        "_call",
+        "_json_strings",
+        "_output",
+        "_server",
+        "decode",
+        "definition",
+        "exact",
+        "full_definition",
+        "function",
+        "mirrors",
+        "name",
+        "signature",
+        "texts",
+        "wraps",
+    )
+
+    definition: t.Tool
+    """Valid in every revision: its output schema is an object's, wrapped around any other, or absent."""
+    full_definition: t.Tool
+    """With an output schema of any kind, for revisions whose rules say `any_structured_content`."""
+    mirrors: tuple[Mirror, ...]
+    """The arguments that HTTP headers repeat."""
+    decode: Callable[[Any], Any] | None
+    """Reads the arguments of a function that wants nothing else, and may be awaited with them; else None."""
+    exact: Any
+    """The type of results that need no check."""
+    texts: bool
+    """Whether text is told as it is, since no structure is promised."""
+    wraps: bool
+    """Whether revisions that take only objects get the structured content as `{"result": …}`."""
+
+    def __init__(
+        self,
+        server: Server,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: t.ToolAnnotations | Mapping[str, Any] | None = None,
+        read_only: bool | None = None,
+        destructive: bool | None = None,
+        idempotent: bool | None = None,
+        open_world: bool | None = None,
+        icons: Sequence[t.Icon] | None = None,
+        meta: dict[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        decode_json_strings: bool | None = None,
+        inline: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        function = unwrapped(function)
+        refuse_generator(function)
+        self.name = feature_name(function, name)
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"{printable(self.name)!r} is no name for a tool: "
+                "pass name= with 1 to 128 letters, digits, '_', '-', '.' and '/'."
+            )
+        self._server = server
+        self._json_strings = server.decode_json_strings if decode_json_strings is None else decode_json_strings
+        self.signature: Signature | ByHand = (
+            signature_of(function) if input_schema is None else _by_hand(function, input_schema, self.name)
+        )
+        self._output = self._output_of(output_schema)
+        variables, known = tuple(self.signature.parameters), self.signature.derived
+        self._call = Callee(server, function, variables=variables, inline=inline, timeout=timeout, known=known)
+        self._call.finish = self.result
+        self.mirrors = self._mirrors()
+        self.function: Callable[..., Awaitable[Any]] = function
+        direct = self._call.runs_async and not self._call.takes_context and timeout is None
+        self.decode = self.signature.direct if direct else None
+        self.exact = self._output.direct
+        self.texts = self._output.schema is None
+        self.wraps = self._output.wraps
+        self.full_definition = t.Tool(
+            name=self.name,
+            title=UNSET if title is None else title,
+            description=description or self.signature.summary or UNSET,
+            input_schema=self.signature.schema,
+            output_schema=UNSET if self._output.schema is None else self._output.schema,
+            annotations=_hints(annotations, read_only, destructive, idempotent, open_world),
+            icons=UNSET if icons is None else list(icons),
+            meta=UNSET if meta is None else meta,
+        )
+        self.definition = self.full_definition
+        if self.wraps:
+            wrapped = self._output.wrapped_schema
+            self.definition = msgspec.structs.replace(self.full_definition, output_schema=wrapped)
+
+    def _output_of(self, output_schema: Mapping[str, Any] | None) -> Output:
+        if output_schema is not None:
+            from wharfinger.protocol.json_schema import GivenSchema
+
+            return Output(None, GivenSchema(output_schema, f"output_schema of tool {self.name!r}"))
+        kept = self.signature.derived
+        output: Output | None = kept.get("output")
+        if output is None:
+            output = kept["output"] = Output(self.signature.returns)
+        return output
+
+    def _mirrors(self) -> tuple[Mirror, ...]:
+        kept = self.signature.derived
+        if "mirrors" not in kept:
+            try:
+                kept["mirrors"] = mirrors_of(self.signature.schema)
+            except ValueError as error:
+                raise ValueError(f"The tool {self.name!r}: {error}") from None
+        found: tuple[Mirror, ...] = kept["mirrors"]
+        return found
+
+    async def call(self, request: Request) -> t.CallToolResult:
+        """Call the function with the arguments of `tools/call`.
+
+        Arguments that do not fit, and the errors that authors raise, are results with `isError`; any other exception
+        is left to the transport.
+
+        Raises:
+            InvalidParams: `arguments` is no object.
+        """
+        try:
+            arguments = self.signature.decode(request.params.arguments, json_strings=self._json_strings)
+        except BadArguments as error:
+            given = request.params.arguments
+            if given is not UNSET and bytes(given).lstrip()[:1] != b"{":  # the call itself is malformed
+                raise InvalidParams("Invalid params: Expected `object` - at `params.arguments`") from None
+            return _failed("Invalid arguments:\n" + str(error))
+        try:
+            value = await self._call.invoke(request, arguments)
+        except _TOLD as error:
+            return told_of(error)
+        except ExceptionGroup as group:
+            return told_of_group(group)
+        return await self.result(request, value)
+
+    def needs_url(self, request: Request, error: URLElicitationRequired) -> t.CallToolResult:
+        """Say in the way of the revision that the user must open a URL first; raises what is no result."""
+        stop = self._call.needs_url(request, error)
+        if isinstance(stop, _TOLD):
+            return told_of(stop)
+        raise stop from None
+
+    async def result(self, request: Request, value: Any) -> t.CallToolResult:
+        """What is told of what the function returned.
+
+        Raises:
+            UnusableResult: it has no form as content, or is not what was promised.
+        """
+        request.wraps = self.wraps
+        try:
+            result = self._output.result(await with_media_read(self._server, request, value))
+        except _UNUSABLE as error:
+            raise unusable(self.function, value, error) from error
+        check_texts(self.function, result.content)
+        return result
+
+
+class Tools:
+    """Everything of one server that can be called."""
+
+    def __init__(self, server: Server, size: int | None) -> None:
+        self._server = server
+        self.features: Features[Tool] = Features("tool", lambda: server.list_changed("tools"))
+        self.listing = Listing("tools", self.features, server.keys, size, _tools_result)
+        self.listing.ttl_ms, self.listing.cache_scope = server.ttl_ms, server.cache_scope
+        self.listing.shown_in_full = _full_definition
+        self.mirrors: dict[str, tuple[Mirror, ...]] = {}
+        """The arguments that HTTP headers repeat, by the name of the tool; those without any are not in it."""
+
+    def add(self, function: Callable[..., Any], *, fallback: bool = False, task: Any = False, **options: Any) -> Tool:
+        """Add a tool; `options` are those of `Tool`. A fallback gives way to another tool of the same name.
+
+        With `task` its calls may become tasks; `options` are then those of `TaskTool`.
+
+        Raises:
+            TypeError: the function's parameters cannot be filled from JSON.
+            ValueError: the name is taken, or is none.
+        """
+        check_options("tool", function, options, ("task_ttl",) if task else (), Tool)
+        kind = Tool if task is False else _task_tool(task)
+        tool = kind(self._server, function, **options)
+        self.put(tool.name, tool, fallback)
+        return tool
+
+    def put(self, name: str, tool: Tool, fallback: bool) -> None:
+        """Add what is a tool already.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        self.features.add(name, tool, fallback=fallback)
+        if self.features.by_key.get(name) is tool:
+            self.mirrors.pop(name, None)
+            if tool.mirrors:
+                self.mirrors[name] = tool.mirrors
+
+    def remove(self, name: str) -> None:
+        """Remove a tool.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        self.features.remove(name)
+        self.mirrors.pop(name, None)
+
+    async def call(self, request: Request) -> t.CallToolResult:
+        """The handler of `tools/call`.
+
+        A function that takes arguments and nothing else is called from here: every hop costs every call.
+
+        Raises:
+            InvalidParams: there is no such tool.
+        """
+        tool = self.features.by_key.get(request.params.name)
+        if tool is None:
+            raise InvalidParams(f"Unknown tool: {printable(request.params.name)}")
+        if tool.decode is None:
+            return await tool.call(request)
+        try:
+            arguments = asdict(tool.decode(request.params.arguments))
+        except _UNFIT:
+            return await tool.call(request)
+        try:
+            value = await tool.function(**arguments)
+        except _TOLD as error:
+            return told_of(error)
+        except ExceptionGroup as group:
+            return told_of_group(group)
+        except URLElicitationRequired as error:
+            return tool.needs_url(request, error)
+        if type(value) is not tool.exact:
+            if tool.texts and type(value) is str and not ("<" in value and UNAWAITED in value):
+                return t.CallToolResult(content=[t.TextContent(text=value)])
+            return await tool.result(request, value)
+        encoded = encode(value)
+        if b"null" in encoded or (
+            b"<" in encoded and _UNAWAITED in encoded
+        ):  # perhaps for NaN, which JSON does not have
+            return await tool.result(request, value)
+        request.wraps = tool.wraps
+        return t.CallToolResult(content=[t.TextContent(text=encoded.decode())], structured_content=Raw(encoded))
+
+
+def _full_definition(tool: Tool) -> t.Tool:
+    return tool.full_definition
+
+
+def _by_hand(function: Callable[..., Any], schema: Mapping[str, Any], name: str) -> ByHand:
+    from wharfinger.server.signature.explicit_schema import ByHand
+
+    return ByHand(function, schema, f"input_schema of tool {name!r}")
+
+
+def _hints(given: Any, *short: bool | None) -> Any:
+    """The annotations of a tool: a struct, or a mapping as the wire has it, and what the short options say."""
+    if given is None and short == (None, None, None, None):
+        return UNSET
+    names = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
+    said = {name: value for name, value in zip(names, short, strict=True) if value is not None}
+    if isinstance(given, Mapping):
+        known = t.ToolAnnotations.__struct_encode_fields__
+        for name in cast("Mapping[str, object]", given):
+            if name not in known:
+                raise TypeError(f"{name!r} is no annotation of a tool: there are {', '.join(known)}.")
+        given = msgspec.convert(given, t.ToolAnnotations)
+    if not said:
+        return UNSET if given is None else given
+    return msgspec.structs.replace(given or t.ToolAnnotations(), **said)
+
+
+def _task_tool(task: Any) -> Callable[..., Tool]:
+    from wharfinger.server.tasks.task_tool import TaskTool  # with the first one: most servers have none
+
+    return partial(TaskTool, task=task)
+
+
+def unwrapped(function: Any) -> Callable[..., Any]:
+    """The function in a static method that is decorated while its class is being made."""
+    return cast("Callable[..., Any]", function.__func__ if isinstance(function, staticmethod) else function)
+
+
+def check_options(word: str, function: Any, options: Mapping[str, Any], more: Collection[str], kind: type) -> None:
+    """Refuse what `@server.tool` and its like cannot take, in their words: `more` is known besides those of `kind`.
+
+    Raises:
+        TypeError: an option that there is none of, or a name where the function belongs.
+    """
+    if isinstance(function, str):
+        raise TypeError(f"A {word}'s name is given by name=: @server.{word}(name={function!r})")
+    if not options:
+        return
+    known = {*(cast("Any", kind).__init__.__kwdefaults__), *more}
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        import difflib  # for whoever mistyped
+
+        near = difflib.get_close_matches(unknown, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}."
+        raise TypeError(f"A {word} has no option {unknown!r}: {hint}")
+
+
+def refuse_generator(function: Callable[..., Any]) -> None:
+    """Raise TypeError where a tool or a prompt would give many results one by one."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{function.__name__}() is a generator, but there is one result: return a list, "
+            "and tell how far it is by ctx.report_progress()."
+        )
+
+
+def feature_name(function: Callable[..., Any], name: str | None) -> str:
+    """The name given, else the function's."""
+    if name is not None:
+        return name
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _tools_result(shown: list[Any], next_cursor: Any) -> t.ListToolsResult:
+    return t.ListToolsResult(tools=shown, next_cursor=next_cursor)
+
+
+def _failed(text: str) -> t.CallToolResult:
+    return t.CallToolResult(content=[t.TextContent(text=text)], is_error=True)
+
+
+def telling(handler: Handler) -> Handler:
+    """Tell a `ToolError` of a hook around `tools/call` as the tool's own would be told."""
+
+    async def tell(request: Request) -> Any:
+        try:
+            return await handler(request)
+        except ToolError as error:
+            return told_of(error)
+
+    return tell
+
+
+def told_of_group(group: ExceptionGroup[Exception]) -> t.CallToolResult:
+    """The result that tells what the tasks of a task group raised; a group with anything else is raised."""
+    told, others = group.split(_TOLD)
+    if told is None or others is not None:
+        raise group
+    lines: list[str] = []
+    found: list[Exception] = [told]
+    while found:
+        error = found.pop(0)
+        if isinstance(error, ExceptionGroup):
+            found[:0] = error.exceptions
+        else:
+            lines += [block.text for block in told_of(error).content if isinstance(block, t.TextContent)]
+    return _failed("\n".join(lines))
+
+
+def told_of(error: Exception) -> t.CallToolResult:
+    """The result that tells what an author raised; what another server said is not ours to repeat, and is raised."""
+    if isinstance(error, (PermissionDenied, ResourceNotFound, InvalidArgument)) and error.remote:
+        raise error
+    return _failed(str(error))

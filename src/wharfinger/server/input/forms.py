@@ -1,0 +1,566 @@
+"""From a type to the flat form that a user fills in, and from what was filled in to a value; asks nobody.
+
+Forms are what `elicitation/create` can carry (2026-07-28, elicitation): text, numbers, yes or no, dates, one of
+several, several of several. What a type says beyond that (a pattern, an author's own check) is checked on the answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime
+from enum import Enum
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints, is_typeddict
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.protocol.revisions import Revision
+
+__all__ = ["Form", "Misfit", "form_of"]
+
+ALONE = "value"
+"""The name of the one field of a form that asks for a single value."""
+_MOST_KEPT = 512
+"""Forms that are kept by their type."""
+
+
+class Misfit(ValueError):
+    """An answer that is not what was asked for; `str()` has one line for each fault, with its field."""
+
+
+class Form:
+    """A form: its fields by name, which of them must be filled in, and how an answer becomes a value."""
+
+    __slots__ = ("_made", "fields", "nullable", "required")
+
+    def __init__(
+        self,
+        fields: dict[str, t.PrimitiveSchema],
+        required: list[str],
+        made: Callable[[dict[str, Any]], Any],
+        nullable: frozenset[str] = frozenset(),
+    ) -> None:
+        self.fields = fields
+        self.required = required
+        self._made = made
+        self.nullable = nullable
+        """Fields that are None where nothing is filled in."""
+
+    def requested(self, rules: Revision) -> t.RequestedSchema:
+        """The form as a revision can say it."""
+        fields = self.fields
+        if not rules.full_forms:
+            fields = {name: _plain(field) for name, field in fields.items()}
+        return t.RequestedSchema(type="object", properties=fields, required=self.required or UNSET)
+
+    def read(self, content: Any) -> Any:
+        """The value of an answer's `content`, as it was decoded from JSON; UNSET is an empty form.
+
+        Raises:
+            Misfit: it is not what the form asks for.
+        """
+        if content is UNSET:
+            content = {}
+        if not isinstance(content, dict):
+            raise Misfit("content: expected an object")
+        given = cast("dict[str, Any]", content)
+        faults: list[str] = []
+        values: dict[str, Any] = dict.fromkeys(self.nullable)
+        for name, field in self.fields.items():
+            value = given.get(name)
+            if value is None or (value == "" and name not in self.required and _is_no_text(field)):
+                if name in self.required:
+                    faults.append(f"{name}: missing")
+                continue
+            try:
+                values[name] = _checked(field, value)
+            except ValueError as error:
+                faults.append(f"{name}: {error}")
+        if faults:
+            raise Misfit("\n".join(faults))
+        return self._made(values)
+
+
+_kept: dict[Any, Form] = {}
+
+
+def form_of(schema: Any) -> Form:
+    """The form for a type: a struct, dataclass, TypedDict or pydantic model; a type of one value; or a schema by hand.
+
+    Raises:
+        TypeError: a field is none that a form can have; it is named.
+    """
+    if isinstance(schema, Mapping):
+        return _given(cast("Mapping[str, Any]", schema))
+    try:
+        form = _kept.get(schema)
+    except TypeError:  # an annotation whose extras have no hash, such as the titles of choices
+        return _build(schema)
+    if form is None:
+        form = _build(schema)
+        if len(_kept) < _MOST_KEPT:
+            _kept[schema] = form
+    return form
+
+
+def _build(schema: Any) -> Form:
+    if hasattr(schema, "model_json_schema"):  # pydantic, which is never imported here
+        return _from_model(schema)
+    if _is_record(schema):
+        return _from_record(schema)
+    field, required, nullable = _field(ALONE, _Member(ALONE, schema, True, UNSET), {})
+
+    def alone(values: dict[str, Any]) -> Any:
+        return _converted({ALONE: values.get(ALONE)}, dict[str, schema])[ALONE]
+
+    return Form({ALONE: field}, [ALONE] if required else [], alone, frozenset({ALONE} if nullable else ()))
+
+
+# --- from types -------------------------------------------------------------------------------------------------------
+
+
+class _Member(NamedTuple):
+    name: str
+    annotation: Any
+    required: bool
+    default: Any
+
+
+def _is_record(schema: Any) -> bool:
+    if not isinstance(schema, type):
+        return False
+    kind = cast("type[Any]", schema)
+    return issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or is_typeddict(kind)
+
+
+def _members(kind: Any) -> Iterator[_Member]:
+    if issubclass(kind, msgspec.Struct):
+        for field in msgspec.structs.fields(kind):
+            default = _default(field.default, field.default_factory, msgspec.NODEFAULT)
+            yield _Member(field.encode_name, field.type, field.required, default)
+        return
+    hints = get_type_hints(kind, include_extras=True)
+    if is_typeddict(kind):
+        needed: frozenset[str] = kind.__required_keys__
+        for name, annotation in hints.items():
+            bare, marks = _bare(annotation)  # the class itself does not see marks that are text
+            yield _Member(name, bare, "NotRequired" not in marks and (name in needed or "Required" in marks), UNSET)
+        return
+    for item in dataclasses.fields(kind):
+        default = _default(item.default, item.default_factory, dataclasses.MISSING)
+        yield _Member(item.name, hints[item.name], default is UNSET, default)
+
+
+def _bare(annotation: Any) -> tuple[Any, set[str]]:
+    """An annotation without `Required`, `NotRequired` and `ReadOnly`, and which of them it had."""
+    marks: set[str] = set()
+    while (mark := str(get_origin(annotation)).rpartition(".")[2]) in ("Required", "NotRequired", "ReadOnly"):
+        marks.add(mark)
+        annotation = get_args(annotation)[0]
+    return annotation, marks
+
+
+def _default(value: Any, factory: Any, missing: Any) -> Any:
+    if value is not missing:
+        return value
+    return UNSET if factory is missing else factory()
+
+
+def _from_record(kind: Any) -> Form:
+    from wharfinger.server.signature.arguments import described
+
+    try:
+        members = list(_members(kind))
+    except NameError as error:
+        raise TypeError(f"{kind.__name__}: {error}; define what its annotations name where it is defined.") from None
+    descriptions = described(kind)[1] if kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(") else {}
+    fields: dict[str, t.PrimitiveSchema] = {}
+    required: list[str] = []
+    nullable: set[str] = set()
+    for member in members:
+        where = f"{kind.__name__}.{member.name}"
+        fields[member.name], needed, may_be_none = _field(where, member, descriptions)
+        if needed:
+            required.append(member.name)
+        if may_be_none and member.required:
+            nullable.add(member.name)
+    return Form(fields, required, lambda values: _converted(values, kind), frozenset(nullable))
+
+
+def _field(where: str, member: _Member, descriptions: Mapping[str, str]) -> tuple[t.PrimitiveSchema, bool, bool]:
+    """`(field, whether it must be filled in, whether it may be None)`."""
+    annotation = member.annotation
+    try:
+        (schema,), shared = msgspec.json.schema_components((annotation,), ref_template="#/$defs/{name}")
+    except (TypeError, NotImplementedError):
+        raise TypeError(_no_field(where, str(annotation))) from None
+    schema, nullable = _followed(schema, shared, where)
+    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    given = [cast("Mapping[Any, str]", extra) for extra in extras if isinstance(extra, Mapping)]
+    titles = given[0] if given else _titles_of(annotation)
+    field = _primitive(schema, shared, where, titles)
+    _in_order(field, annotation)
+    if field.type == "string" and _is_moment(annotation):
+        field.format = "date-time"  # which msgspec says only of those that must have a time zone
+    text = next((extra for extra in extras if isinstance(extra, str)), None) or descriptions.get(member.name)
+    if text and field.description is UNSET:
+        field.description = text
+    if member.default is not UNSET and member.default is not None:
+        field.default = _default_of(field, member.default, where)
+    return field, member.required and not nullable, nullable
+
+
+def _default_of(field: t.PrimitiveSchema, default: Any, where: str) -> Any:
+    value = msgspec.to_builtins(default, enc_hook=str)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        value = list(cast("Any", value)) or UNSET
+    if value is not UNSET:
+        try:
+            return _checked(field, value)
+        except ValueError as error:
+            raise TypeError(f"{where}: its default {error}.") from None
+    return UNSET
+
+
+def _converted(values: dict[str, Any], kind: Any) -> Any:
+    """What msgspec checks beyond the form; text is still text where the type wants a date or an enum."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(values), type=kind)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        name = re.match(r"\.?(\w*)", place)
+        field = name[1] if name and name[1] else ALONE
+        cause = error.__cause__
+        own = isinstance(cause, (ValueError, TypeError)) and not isinstance(cause, msgspec.ValidationError)
+        raise Misfit(f"{field}: {str(cause) if own else _reason(message)}") from None
+
+
+def _reason(message: str) -> str:
+    """msgspec's reason without its ways of quoting."""
+    return message.replace("`", "")[:1].lower() + message.replace("`", "")[1:]
+
+
+def _from_model(model: Any) -> Form:
+    schema = model.model_json_schema()
+    shared = schema.get("$defs", {})
+    needed = set(schema.get("required", ()))
+    fields: dict[str, t.PrimitiveSchema] = {}
+    nullable: set[str] = set()
+    for name, raw in schema.get("properties", {}).items():
+        where = f"{model.__name__}.{name}"
+        found, may_be_none = _followed(raw, shared, where)
+        fields[name] = _primitive(found, shared, where, None)
+        if may_be_none and name in needed:
+            nullable.add(name)
+
+    def made(values: dict[str, Any]) -> Any:
+        try:
+            return model.model_validate_json(msgspec.json.encode(values))
+        except ValueError as error:
+            found: Any = getattr(error, "errors", None)
+            errors: list[Any] = [] if found is None else found()
+            lines = [f"{'.'.join(map(str, one['loc'])) or ALONE}: {one['msg']}" for one in errors]
+            raise Misfit("\n".join(lines) or "content: does not fit") from None
+
+    return Form(fields, [name for name in fields if name in needed - nullable], made, frozenset(nullable))
+
+
+def _given(schema: Mapping[str, Any]) -> Form:
+    """A form written by hand is taken as it is, once it is sure that the protocol has it."""
+    if schema.get("type", "object") != "object" or not isinstance(schema.get("properties"), Mapping):
+        raise TypeError("A form written by hand is an object with properties: {'type': 'object', 'properties': {…}}.")
+    fields: dict[str, t.PrimitiveSchema] = {}
+    for name, raw in schema["properties"].items():
+        try:
+            field = msgspec.convert(raw, t.PrimitiveSchema)
+            t.check_primitive_schema(field)
+        except (ValueError, TypeError) as error:
+            kind = cast("Mapping[str, Any]", raw).get("type") if isinstance(raw, Mapping) else raw
+            raise TypeError(f"{_no_field(name, str(kind))} {error}") from None
+        fields[name] = field
+    required = list(schema.get("required", ()))
+    if unknown := [name for name in required if name not in fields]:
+        raise TypeError(f"The form requires {unknown[0]!r}, which is none of its properties.")
+    return Form(fields, required, lambda values: values)
+
+
+# --- from JSON Schema -------------------------------------------------------------------------------------------------
+
+_COPIED = {
+    "title": "title",
+    "description": "description",
+    "minLength": "min_length",
+    "maxLength": "max_length",
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "minItems": "min_items",
+    "maxItems": "max_items",
+}
+_OF_TYPE = {
+    "string": ("title", "description", "min_length", "max_length"),
+    "number": ("title", "description", "minimum", "maximum"),
+    "integer": ("title", "description", "minimum", "maximum"),
+    "boolean": ("title", "description"),
+    "array": ("title", "description", "min_items", "max_items"),
+}
+_FORMATS = ("email", "uri", "date", "date-time")
+
+
+def _no_field(where: str, what: str) -> str:
+    return (
+        f"{where}: a form has flat fields only (text, numbers, yes or no, dates, one or several of given texts), "
+        f"and {what} is none of these: ask for its parts in fields of their own."
+    )
+
+
+def _followed(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> tuple[dict[str, Any], bool]:
+    """A schema without a reference and without null, and whether it had null."""
+    nullable = False
+    found = dict(schema)
+    for _ in range(8):
+        if "$ref" in found:
+            name = found.pop("$ref").rpartition("/")[2]
+            target = {key: value for key, value in shared[name].items() if key not in ("title", "description")}
+            found = target | found
+        elif "allOf" in found and len(found["allOf"]) == 1:
+            found = found.pop("allOf")[0] | found
+        elif "anyOf" in found:
+            arms = found.pop("anyOf")
+            rest = [arm for arm in arms if arm.get("type") != "null"]
+            nullable = nullable or len(rest) < len(arms)
+            if len(rest) != 1:
+                raise TypeError(_no_field(where, "a union"))
+            found = rest[0] | found
+        else:
+            break
+    if isinstance(found.get("enum"), list) and None in found["enum"]:
+        nullable, found["enum"] = True, [value for value in found["enum"] if value is not None]
+    return found, nullable
+
+
+def _primitive(
+    schema: dict[str, Any], shared: Mapping[str, Any], where: str, titles: Mapping[Any, str] | None
+) -> t.PrimitiveSchema:
+    """One field; `titles` are those of its choices."""
+    options = _options(schema, where, titles)
+    kind = "string" if options else schema.get("type")
+    if kind not in _OF_TYPE or "contentEncoding" in schema:
+        raise TypeError(_no_field(where, str(kind or "anything")))
+    field = t.PrimitiveSchema(type=cast("Any", kind))
+    for name, attribute in _COPIED.items():
+        if name in schema and attribute in _OF_TYPE[kind]:
+            setattr(field, attribute, schema[name])
+    if kind == "integer":
+        if "exclusiveMinimum" in schema:
+            field.minimum = schema["exclusiveMinimum"] + 1
+        if "exclusiveMaximum" in schema:
+            field.maximum = schema["exclusiveMaximum"] - 1
+    if options:
+        field.enum, field.one_of = options.enum, options.any_of
+        field.min_length = field.max_length = UNSET
+    elif kind == "string" and schema.get("format") in _FORMATS:
+        field.format = schema["format"]
+    elif kind == "array":
+        inner: Any = schema.get("items")
+        known = cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
+        items = None if known is None else _options(_followed(known, shared, where)[0], where, titles)
+        if items is None:
+            raise TypeError(_no_field(where, "a list of anything but given texts"))
+        field.items = items
+    default = schema.get("default")
+    if default is not None and default != []:
+        field.default = _default_of(field, default, where)
+    return field
+
+
+def _options(schema: dict[str, Any], where: str, titles: Mapping[Any, str] | None) -> t.EnumItems | None:
+    """The choices of a schema, if it is one; titled if there are titles."""
+    titled = schema.get("oneOf")
+    if titled is not None:
+        return t.EnumItems(any_of=msgspec.convert(titled, list[t.EnumOption]))
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if values is None:
+        return None
+    if not all(isinstance(value, str) for value in values):
+        raise TypeError(f"{where}: the choices of a form are text, not {values!r}.")
+    if titles:
+        return t.EnumItems(any_of=[t.EnumOption(const=value, title=str(titles.get(value, value))) for value in values])
+    return t.EnumItems(type="string", enum=values)
+
+
+def _choice(annotation: Any) -> Any:
+    """The enum or `Literal` in an annotation of one or several choices; None without one."""
+    kinds: list[Any] = [annotation]
+    while kinds:
+        kind = kinds.pop()
+        if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
+            return kind
+        kinds += [arm for arm in get_args(kind) if arm is not type(None)]
+    return None
+
+
+def _titles_of(annotation: Any) -> dict[Any, str] | None:
+    """The names of an enum's members as titles, where they say something else than the values."""
+    kind = _choice(annotation)
+    if not isinstance(kind, type):
+        return None
+    titles = {member.value: member.name.replace("_", " ").capitalize() for member in cast("type[Enum]", kind)}
+    said = all(_letters(str(value)) == _letters(title) for value, title in titles.items())
+    return None if said else titles
+
+
+def _in_order(field: t.PrimitiveSchema, annotation: Any) -> None:
+    """Put the choices in the order in which they were written; msgspec sorts them."""
+    kind = _choice(annotation)
+    if kind is None:
+        return
+    order = list(get_args(kind)) or [member.value for member in kind]
+    place = order.index
+    for holder, titled in ((field, "one_of"), (field.items, "any_of")):
+        if holder is UNSET:
+            continue
+        if holder.enum is not UNSET and set(holder.enum) <= set(order):
+            holder.enum = sorted(holder.enum, key=place)
+        options: Any = getattr(holder, titled)
+        if options is not UNSET and {option.const for option in options} <= set(order):
+            setattr(holder, titled, sorted(options, key=lambda option: place(option.const)))
+
+
+def _is_moment(annotation: Any) -> bool:
+    return annotation is datetime or any(_is_moment(arm) for arm in get_args(annotation))
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]", "", text).lower()
+
+
+def _plain(field: t.PrimitiveSchema) -> t.PrimitiveSchema:
+    """The field for a revision whose forms have no titled choices, no several choices and few defaults."""
+    default = field.default if field.type == "boolean" else UNSET
+    if field.items is not UNSET:
+        values = _values(field.items)
+        text = f"Any of {', '.join(values)}; with commas between them."
+        description = text if field.description is UNSET else f"{field.description} {text}"
+        return t.PrimitiveSchema(type="string", title=field.title, description=description)
+    if field.one_of is not UNSET:
+        return msgspec.structs.replace(
+            field,
+            one_of=UNSET,
+            enum=[option.const for option in field.one_of],
+            enum_names=[option.title for option in field.one_of],
+            default=default,
+        )
+    return msgspec.structs.replace(field, default=default)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def _values(items: t.EnumItems) -> list[str]:
+    if items.any_of is not UNSET:
+        return [option.const for option in items.any_of]
+    return items.enum if items.enum is not UNSET else []
+
+
+def _is_no_text(field: t.PrimitiveSchema) -> bool:
+    """Whether the empty text cannot be meant: many clients send it for what was left empty."""
+    return field.type != "string" or not (field.format is UNSET and field.enum is UNSET and field.one_of is UNSET)
+
+
+def _checked(field: t.PrimitiveSchema, value: Any) -> Any:
+    """The value, if it fits its field.
+
+    Raises:
+        ValueError: it does not; the message says what is expected.
+    """
+    return _CHECKS[field.type](field, value)
+
+
+def _check_text(field: t.PrimitiveSchema, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("is no text")
+    choices = field.enum
+    if field.one_of is not UNSET:
+        choices = [option.const for option in field.one_of]
+    if choices is not UNSET and value not in choices:
+        raise ValueError(f"must be one of {', '.join(choices)}")
+    if field.min_length is not UNSET and len(value) < field.min_length:
+        raise ValueError(f"must have at least {field.min_length} characters")
+    if field.max_length is not UNSET and len(value) > field.max_length:
+        raise ValueError(f"must have at most {field.max_length} characters")
+    if field.format is not UNSET and not _READERS[field.format](value):
+        raise ValueError(f"is no {field.format}")
+    return value
+
+
+def _check_bool(field: t.PrimitiveSchema, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("is neither true nor false")
+    return value
+
+
+def _check_number(field: t.PrimitiveSchema, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError("is no number")
+    if field.type == "integer" and isinstance(value, float):
+        if not value.is_integer():
+            raise ValueError("is no whole number")
+        value = int(value)
+    if field.minimum is not UNSET and value < field.minimum:
+        raise ValueError(f"must be at least {field.minimum}")
+    if field.maximum is not UNSET and value > field.maximum:
+        raise ValueError(f"must be at most {field.maximum}")
+    return value
+
+
+def _check_several(field: t.PrimitiveSchema, value: Any) -> list[str]:
+    items = field.items if field.items is not UNSET else t.EnumItems()
+    choices = _values(items)
+    if isinstance(value, str):  # where the revision has no several choices, the form asked for text
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, list):
+        raise ValueError("is no list")
+    given = list(cast("Any", value))
+    if any(choice not in choices for choice in given):
+        raise ValueError(f"must be some of {', '.join(choices)}")
+    if field.min_items is not UNSET and len(given) < field.min_items:
+        raise ValueError(f"must be at least {field.min_items}")
+    if field.max_items is not UNSET and len(given) > field.max_items:
+        raise ValueError(f"must be at most {field.max_items}")
+    return given
+
+
+_CHECKS: dict[str, Callable[[t.PrimitiveSchema, Any], Any]] = {
+    "string": _check_text,
+    "number": _check_number,
+    "integer": _check_number,
+    "boolean": _check_bool,
+    "array": _check_several,
+}
+
+
+def _is_date(text: str) -> bool:
+    return _reads(text, date) and len(text) == 10
+
+
+def _is_time(text: str) -> bool:
+    return _reads(text, datetime)
+
+
+def _reads(text: str, kind: type) -> bool:
+    try:
+        msgspec.convert(text, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+_READERS: dict[str, Callable[[str], bool]] = {
+    "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None,
+    "uri": lambda text: re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:\S+", text) is not None,
+    "date": _is_date,
+    "date-time": _is_time,
+}

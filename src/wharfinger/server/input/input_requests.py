@@ -1,0 +1,347 @@
+"""Questions to a client: what each needs of it, how a revision says it, and what its answer means; sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from wharfinger import types as t
+from wharfinger.errors import Cancelled, Declined, MissingClientCapability, ToolError
+from wharfinger.protocol.request import Caller
+from wharfinger.protocol.revisions import Revision
+from wharfinger.server.input.forms import Misfit, form_of
+
+__all__ = ["Elicit", "ElicitUrl", "Misfit", "Question", "Roots", "Sample", "lacking"]
+
+T = TypeVar("T")
+
+
+class Question(Protocol):
+    """One thing that a client can be asked, in any revision that has it."""
+
+    method: ClassVar[str]
+    word: ClassVar[str]
+    """What its key is made of where the author gives none."""
+    or_none: bool
+    """Whether a refusal is None instead of an error."""
+
+    def check(self, caller: Caller) -> None:
+        """Raise MissingClientCapability unless the caller can be asked this."""
+        ...
+
+    def params(self, rules: Revision) -> Any:
+        """The params of `method` as the revision has them."""
+        ...
+
+    def read(self, answer: Raw | bytes) -> Any:
+        """What an answer means: the bare result of `method`.
+
+        Raises:
+            Misfit: it is not what was asked for.
+            Declined, Cancelled: the user did not give it.
+        """
+        ...
+
+
+class _Lacking(ToolError, MissingClientCapability):
+    """The handshake era has no code for it: a failure that a model can read, and an error of everything but tools."""
+
+    code = -32603
+    http_status = 200
+
+    def __init__(self, required: Mapping[str, Any], message: str) -> None:
+        MissingClientCapability.__init__(self, required, message)
+        self.text, self.result = message, None
+
+
+def lacking(rules: Revision, required: Mapping[str, Any], what: str) -> MissingClientCapability:
+    """The error that says that a client cannot be asked, as its revision tells it (2026-07-28, error codes)."""
+    names = ".".join(_path(required))
+    message = f"This needs {what}, which the client does not offer: it has to declare the capability {names}."
+    return MissingClientCapability(required, message) if rules.missing_capability else _Lacking(required, message)
+
+
+def _absent(rules: Revision, required: Mapping[str, Any], what: str) -> MissingClientCapability:
+    message = f"This needs {what}, which {rules.name} does not have: connect with a newer client."
+    return MissingClientCapability(required, message) if rules.missing_capability else _Lacking(required, message)
+
+
+def _path(required: Mapping[str, Any]) -> Iterable[str]:
+    while required:
+        ((name, required),) = required.items()
+        yield name
+
+
+class Elicit(Generic[T]):
+    """A form for the user. `schema` is a struct, a dataclass, a TypedDict, a pydantic model, the type of a single value
+    (`str`, `bool`, an enum, …), or a `requestedSchema` written by hand.
+
+    Passwords and other secrets must not be asked for in this way, but at a URL (2026-07-28, elicitation).
+
+    Raises:
+        TypeError: the type has a field that no form can have.
+    """
+
+    method: ClassVar[str] = "elicitation/create"
+    word: ClassVar[str] = "elicit"
+
+    def __init__(self, message: str, schema: type[T] | Mapping[str, Any] | Any, *, or_none: bool = False) -> None:
+        self.message = message
+        self.or_none = or_none
+        self.form = form_of(schema)
+
+    def check(self, caller: Caller) -> None:
+        """The client asks its user by forms: `elicitation` is there, and if it names modes, `form` is one."""
+        rules, declared = caller.rules, caller.capabilities.elicitation
+        if not rules.elicits:
+            raise _absent(rules, {"elicitation": {}}, "a form for the user")
+        if declared is UNSET:
+            raise lacking(rules, {"elicitation": {}}, "a form for the user")
+        if rules.elicits_urls and declared.form is UNSET and declared.url is not UNSET:
+            raise lacking(rules, {"elicitation": {"form": {}}}, "a form for the user")
+
+    def params(self, rules: Revision) -> t.ElicitRequestParams:
+        """No mode, which every revision takes for a form."""
+        return t.ElicitRequestParams(message=self.message, requested_schema=self.form.requested(rules))
+
+    def read(self, answer: Raw | bytes) -> T:
+        """The value that the form asks for."""
+        return cast("T", self.form.read(_accepted(answer, self.message).content))
+
+
+class ElicitUrl:
+    """A URL for the user to open, such as to sign in or to pay; the answer says only that they agreed to open it.
+
+    What happens there is told by other means; `elicitation_id` names it to clients of 2025-11-25.
+    """
+
+    method: ClassVar[str] = "elicitation/create"
+    word: ClassVar[str] = "url"
+
+    def __init__(self, message: str, url: str, *, elicitation_id: str | None = None, or_none: bool = False) -> None:
+        if not url.partition(":")[2]:
+            raise ValueError(f"{url!r} is no URL that a user could open.")
+        self.message = message
+        self.url = url
+        self.elicitation_id = elicitation_id
+        self.or_none = or_none
+
+    def check(self, caller: Caller) -> None:
+        """The client declares `elicitation.url`."""
+        rules, declared = caller.rules, caller.capabilities.elicitation
+        if not rules.elicits_urls:
+            raise _absent(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
+        if declared is UNSET or declared.url is UNSET:
+            raise lacking(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
+
+    def params(self, rules: Revision) -> t.ElicitRequestParams:
+        """With an id in the one revision that has them."""
+        id: Any = UNSET
+        if rules.url_required:
+            if self.elicitation_id is None:
+                from secrets import token_hex  # on use
+
+                self.elicitation_id = token_hex(16)
+            id = self.elicitation_id
+        return t.ElicitRequestParams(message=self.message, mode="url", url=self.url, elicitation_id=id)
+
+    def read(self, answer: Raw | bytes) -> bool:
+        """True: the user agreed."""
+        _accepted(answer, self.message)
+        return True
+
+
+class _Answer(msgspec.Struct):
+    action: str
+    content: Any = UNSET
+
+
+def _accepted(answer: Raw | bytes, message: str) -> _Answer:
+    """The answer to an elicitation, if the user gave one."""
+    try:
+        found = msgspec.json.decode(answer, type=_Answer)
+    except msgspec.MsgspecError:
+        raise Misfit("expected an object with action") from None
+    if found.action == "decline":
+        raise Declined(f"The user declined: {message}")
+    if found.action == "cancel":
+        raise Cancelled(f"The user cancelled: {message}")
+    if found.action != "accept":
+        raise Misfit("action: must be one of accept, decline, cancel")
+    return found
+
+
+Messages = str | t.SamplingContent | t.SamplingMessage | Sequence[str | t.SamplingContent | t.SamplingMessage]
+"""What a model can be sent: text and blocks are the user's."""
+
+
+class Sample:
+    """A request to the client's model. `messages` is text, a block of content, a message, or a list of these.
+
+    `temperature` and the like are wishes; the client, and its user, may change anything, and decline.
+
+    Raises:
+        ValueError: the uses of tools and their results do not belong together (2026-07-28, sampling).
+    """
+
+    method: ClassVar[str] = "sampling/createMessage"
+    word: ClassVar[str] = "sample"
+
+    def __init__(
+        self,
+        messages: Messages,
+        *,
+        max_tokens: int = 1024,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        tools: Sequence[t.Tool] | None = None,
+        tool_choice: str | t.ToolChoice | None = None,
+        model_preferences: t.ModelPreferences | str | Sequence[str] | None = None,
+        include_context: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        or_none: bool = False,
+    ) -> None:
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens is {max_tokens}: a model needs at least one to answer with.")
+        self.or_none = or_none
+        self._messages = _messages(messages)
+        check_tool_use(self._messages)
+        self._uses_tools = tools is not None or tool_choice is not None
+        self._context = include_context not in (None, "none")
+        given: dict[str, Any] = {
+            "system_prompt": system,
+            "temperature": temperature,
+            "stop_sequences": None if stop_sequences is None else list(stop_sequences),
+            "tools": None if tools is None else list(tools),
+            "tool_choice": t.ToolChoice(mode=cast("Any", tool_choice)) if isinstance(tool_choice, str) else tool_choice,
+            "model_preferences": _preferences(model_preferences),
+            "include_context": include_context,
+            "metadata": metadata,
+        }
+        self._params = t.CreateMessageRequestParams(
+            messages=[],
+            max_tokens=max_tokens,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+
+    def check(self, caller: Caller) -> None:
+        """The client declares `sampling`, and `sampling.tools` or `sampling.context` where they are needed."""
+        rules, declared = caller.rules, caller.capabilities.sampling
+        if declared is UNSET:
+            raise lacking(rules, {"sampling": {}}, "the client's model")
+        blocks = [block for message in self._messages for block in _blocks(message)]
+        uses = self._uses_tools or any(isinstance(block, (t.ToolUseContent, t.ToolResultContent)) for block in blocks)
+        if uses and not rules.samples_blocks:
+            raise _absent(rules, {"sampling": {"tools": {}}}, "a model that uses tools")
+        if uses and declared.tools is UNSET:
+            raise lacking(rules, {"sampling": {"tools": {}}}, "a model that uses tools")
+        if self._context and rules.samples_blocks and declared.context is UNSET:
+            raise lacking(rules, {"sampling": {"context": {}}}, "context of other servers")
+        if "audio" in rules.unknown_blocks and any(isinstance(block, t.AudioContent) for block in blocks):
+            raise _absent(rules, {"sampling": {}}, "a model that hears")
+
+    def params(self, rules: Revision) -> t.CreateMessageRequestParams:
+        """Before 2025-11-25 a message has one block: several become several messages."""
+        messages: list[t.SamplingMessage] = []
+        for message in self._messages:
+            blocks = _blocks(message)
+            if rules.samples_blocks and len(blocks) > 1:
+                messages.append(msgspec.structs.replace(message, content=blocks))
+            else:
+                messages += [msgspec.structs.replace(message, content=block) for block in blocks]
+        return msgspec.structs.replace(self._params, messages=messages)
+
+    def read(self, answer: Raw | bytes) -> t.CreateMessageResult:
+        """The model's message."""
+        return _decoded(answer, t.CreateMessageResult)
+
+
+class Roots:
+    """The client's roots: where its user works."""
+
+    method: ClassVar[str] = "roots/list"
+    word: ClassVar[str] = "roots"
+
+    def __init__(self, *, or_none: bool = False) -> None:
+        self.or_none = or_none
+
+    def check(self, caller: Caller) -> None:
+        """The client declares `roots`."""
+        if caller.capabilities.roots is UNSET:
+            raise lacking(caller.rules, {"roots": {}}, "the client's roots")
+
+    def params(self, rules: Revision) -> t.RequestParams:
+        """None to say."""
+        return t.RequestParams()
+
+    def read(self, answer: Raw | bytes) -> list[t.Root]:
+        """The roots; they are `file:` URIs."""
+        roots = _decoded(answer, t.ListRootsResult).roots
+        if any(not root.uri.startswith("file:") for root in roots):
+            raise Misfit("roots: every uri must be a file: URI")
+        return roots
+
+
+def _decoded(answer: Raw | bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.MsgspecError as error:
+        raise Misfit(str(error).replace("`", "")) from None
+
+
+# --- messages to a model ----------------------------------------------------------------------------------------------
+
+
+def _messages(given: Any) -> list[t.SamplingMessage]:
+    items: list[Any] = list(cast("Any", given)) if isinstance(given, (list, tuple)) else [given]
+    if not items:
+        raise ValueError("A model needs at least one message.")
+    return [_message(item) for item in items]
+
+
+def _message(item: Any) -> t.SamplingMessage:
+    if isinstance(item, t.SamplingMessage):
+        return item
+    if isinstance(item, str):
+        item = t.TextContent(text=item)
+    return t.SamplingMessage(role="user", content=item)
+
+
+def _blocks(message: t.SamplingMessage) -> list[t.SamplingContent]:
+    return message.content if isinstance(message.content, list) else [message.content]
+
+
+def _preferences(given: t.ModelPreferences | str | Sequence[str] | None) -> t.ModelPreferences | None:
+    if given is None or isinstance(given, t.ModelPreferences):
+        return given
+    names = [given] if isinstance(given, str) else given
+    return t.ModelPreferences(hints=[t.ModelHint(name=name) for name in names])
+
+
+def check_tool_use(messages: Sequence[t.SamplingMessage]) -> None:
+    """Every use of a tool is answered in the very next message, which holds nothing else (2026-07-28, sampling).
+
+    Raises:
+        ValueError: it is not.
+    """
+    open_uses: set[str] = set()
+    for message in messages:
+        blocks = _blocks(message)
+        results = [block for block in blocks if isinstance(block, t.ToolResultContent)]
+        answered = {block.tool_use_id for block in results}
+        if results and len(results) < len(blocks):
+            raise ValueError("A message with results of tools may hold nothing else.")
+        if results and message.role != "user":
+            raise ValueError("Results of tools are the user's messages.")
+        if answered != open_uses or len(answered) < len(results):
+            wrong = ", ".join(sorted(answered ^ open_uses)) or "twice the same"
+            raise ValueError(
+                f"Each use of a tool has its result in the very next message; here it is otherwise: {wrong}."
+            )
+        open_uses = {block.id for block in blocks if isinstance(block, t.ToolUseContent)}
+    if open_uses:
+        raise ValueError(f"Each use of a tool has its result in the very next message: {', '.join(sorted(open_uses))}.")

@@ -1,0 +1,1 @@
+"""Functions around the handlers of methods, and those that are ready to use."""

@@ -1,0 +1,106 @@
+"""What helps an author at work: errors in full, and what blocks the event loop; `wharfinger run --dev` adds both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+import time
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.errors import HandlerFailed, ProtocolError
+from wharfinger.protocol.request import LIBRARIES, called
+from wharfinger.server.middleware.chain import Call, Next, transparent
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["develop", "errors_in_full"]
+
+log = logging.getLogger("wharfinger.server")
+
+BLOCKED = 0.25
+"""Seconds without a turn of the event loop after which the log says what blocks it."""
+
+
+def develop(server: Server) -> None:
+    """Tell callers every error in full, and the log where a handler blocks the event loop: never in production."""
+    server.add_hook(errors_in_full)
+    server.add_hook(Watchdog())
+
+
+class Watchdog:
+    """A hook that warns, once for each line, when an async function blocks the event loop, and every call with it."""
+
+    transparent = True
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._seen: set[tuple[str, int]] = set()
+
+    async def __call__(self, call: Call, next: Next) -> Any:
+        """Serve the call while a thread looks after the loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            arguments = (loop, threading.get_ident())
+            threading.Thread(target=self._watch, args=arguments, name="wharfinger-watchdog", daemon=True).start()
+        return await next(call)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        turned = threading.Event()
+        while self._loop is loop:
+            turned.clear()
+            try:
+                loop.call_soon_threadsafe(turned.set)
+            except RuntimeError:  # the loop is closed
+                return
+            if not turned.wait(BLOCKED):
+                self._warn(sys._current_frames().get(thread))
+                turned.wait()
+            time.sleep(BLOCKED / 5)
+
+    def _warn(self, frame: FrameType | None) -> None:
+        """Name the innermost line of the author's that the loop's thread is at, and the call that led there."""
+        found: FrameType | None = None
+        call: Call | None = None
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if found is None and not name.startswith(LIBRARIES) and "site-packages" not in name:
+                found = frame
+            request = frame.f_locals.get("request") if name.startswith(LIBRARIES) else None
+            if call is None and isinstance(request, Call):
+                call = request
+            frame = frame.f_back
+        if found is None or call is None or (place := (found.f_code.co_filename, found.f_lineno)) in self._seen:
+            return
+        self._seen.add(place)
+        log.warning(
+            "%s blocks the event loop, and all other calls, at %s:%d, in %s: "
+            "make it a plain def, which runs in a thread, or use `await asyncio.to_thread(…)` there.",
+            called(call),
+            *place,
+            found.f_code.co_name,
+        )
+
+
+@transparent
+async def errors_in_full(call: Call, next: Next) -> Any:
+    """Tell the caller what went wrong inside, besides the reference that the log repeats: never in production.
+
+    Add it with `server.add_hook(errors_in_full)`.
+
+    Raises:
+        HandlerFailed: the handler failed; the message names the exception and repeats its text.
+    """
+    try:
+        return await next(call)
+    except Exception as error:
+        if isinstance(error, ProtocolError) and not error.remote:
+            raise
+        reference = os.urandom(4).hex()
+        log.exception("%s failed (reference %s)", call.method, reference)
+        raise HandlerFailed(f"Internal error (reference {reference}): {type(error).__name__}: {error}") from None

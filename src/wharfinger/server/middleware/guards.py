@@ -1,0 +1,234 @@
+"""Hooks that are ready to use: a log, times, limits of rate and size; they look at who asks, and tell no values."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from wharfinger import types as t
+from wharfinger.errors import InternalError, Overloaded, ProtocolError
+from wharfinger.protocol.jsonrpc import encode
+from wharfinger.protocol.request import input_needed
+from wharfinger.protocol.shares import name_owner
+from wharfinger.server.middleware.chain import Call, Hook, Next, Result, transparent
+
+__all__ = ["Times", "Timing", "limit_rate", "limit_size", "log_calls", "outcome_of", "subject_of"]
+
+Clock = Callable[[], float]
+"""Seconds from any start that never go back."""
+
+LONGEST = 200
+"""Characters of a name that a log line shows."""
+
+
+def log_calls(
+    logger: logging.Logger | None = None, *, level: int = logging.INFO, clock: Clock = time.perf_counter
+) -> Hook:
+    """A hook that logs a line for each call: method, name or URI, principal, duration and outcome.
+
+    They are also attributes of the record, for structured logs: `mcp_method`, `mcp_name`, `mcp_principal`,
+    `mcp_seconds`, `mcp_outcome`. Arguments, results and texts of errors are never logged. `logger` is
+    `wharfinger.calls` unless another is given.
+    """
+    log = logger or logging.getLogger("wharfinger.calls")
+
+    @transparent
+    async def logs(call: Call, next: Next) -> Result:
+        if not log.isEnabledFor(level):
+            return await next(call)
+        name, begun, outcome = subject_of(call), clock(), ""
+        try:
+            result = await next(call)
+            outcome = outcome_of(result)
+            return result
+        except BaseException as error:
+            outcome = outcome_of(error)
+            raise
+        finally:
+            seconds, principal = clock() - begun, _line(call.caller.principal)
+            log.log(
+                level,
+                "%s %s by %s in %.1f ms: %s",
+                call.method,
+                name or "-",
+                principal or "-",
+                seconds * 1000,
+                outcome,
+                extra={
+                    "mcp_method": call.method,
+                    "mcp_name": name,
+                    "mcp_principal": principal,
+                    "mcp_seconds": seconds,
+                    "mcp_outcome": outcome,
+                },
+            )
+
+    return logs
+
+
+class Times(msgspec.Struct):
+    """How long the calls of one method took, in seconds."""
+
+    count: int = 0
+    failed: int = 0
+    """Those whose outcome was not `ok`, `task` or `input required`."""
+    total: float = 0.0
+    longest: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Seconds that a call took on average."""
+        return self.total / self.count if self.count else 0.0
+
+
+class Timing:
+    """A hook that keeps times by method in `by_method`, and tells each to `told(call, seconds, outcome)`."""
+
+    transparent = True
+
+    def __init__(
+        self, told: Callable[[Call, float, str], None] | None = None, *, clock: Clock = time.perf_counter
+    ) -> None:
+        self.by_method: dict[str, Times] = {}
+        self._told = told
+        self._clock = clock
+
+    async def __call__(self, call: Call, next: Next) -> Result:
+        """Serve the call, and take its time."""
+        begun = self._clock()
+        try:
+            result = await next(call)
+        except BaseException as error:
+            self._take(call, self._clock() - begun, outcome_of(error))
+            raise
+        self._take(call, self._clock() - begun, outcome_of(result))
+        return result
+
+    def _take(self, call: Call, seconds: float, outcome: str) -> None:
+        times = self.by_method.setdefault(call.method, Times())
+        times.count += 1
+        times.failed += outcome not in ("ok", "task", "input required")
+        times.total += seconds
+        times.longest = max(times.longest, seconds)
+        if self._told is not None:
+            self._told(call, seconds, outcome)
+
+
+def limit_rate(
+    per_second: float, *, burst: int | None = None, most: int = 10_000, clock: Clock = time.monotonic
+) -> Hook:
+    """A hook that refuses calls of a principal, or of an anonymous caller's address, above a rate.
+
+    `burst` calls may come at once (one second's worth unless given), and `per_second` go on. The refusal says when to
+    come again: in words, as `retryAfter` (seconds) in the error's data, and over stateless HTTP as status 429 with the
+    header `Retry-After`. `most` callers are remembered, those seen last.
+
+    Raises:
+        ValueError: a bound is not positive.
+    """
+    room = max(1.0, per_second) if burst is None else float(burst)
+    if per_second <= 0 or room < 1 or most < 1:
+        raise ValueError("limit_rate() wants a positive rate, and a burst and a number of callers of at least 1.")
+    left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    @transparent
+    async def limits(call: Call, next: Next) -> Result:
+        caller = name_owner(call.caller.principal, call.peer)
+        now = clock()
+        tokens, then = left.pop(caller, (room, now))
+        tokens = min(room, tokens + (now - then) * per_second)
+        left[caller] = (tokens - 1 if tokens >= 1 else tokens, now)
+        if len(left) > most:
+            left.popitem(last=False)
+        if tokens < 1:
+            wait = math.ceil((1 - tokens) / per_second)
+            raise _come_again(wait)
+        return await next(call)
+
+    return limits
+
+
+def _come_again(seconds: int) -> Overloaded:
+    text = f"Too many calls: try again in {seconds} s."
+    refusal = Overloaded(text, data={"retryAfter": seconds}, http_status=429)
+    refusal.headers = ((b"retry-after", b"%d" % seconds),)  # type: ignore[attr-defined]  # looked for by HTTP alone
+    return refusal
+
+
+def limit_size(most: int) -> Hook:
+    """A hook that refuses results of more than `most` bytes, before they are sent.
+
+    A tool's caller is told so in a result with `isError`, so that a model can ask for less; others get an error.
+    Contents of resources are counted as they are; any other result is encoded for it, once more than without this hook.
+
+    Raises:
+        ValueError: `most` is not positive.
+    """
+    if most < 1:
+        raise ValueError("limit_size() wants a positive number of bytes.")
+
+    @transparent
+    async def limits(call: Call, next: Next) -> Result:
+        result = await next(call)
+        if _size(result) <= most:
+            return result
+        text = f"The result has more than {most} bytes, which is this server's limit: ask for less."
+        if call.method == "tools/call":
+            return t.CallToolResult(content=[t.TextContent(text=text)], is_error=True)
+        raise InternalError(text)
+
+    return limits
+
+
+def _size(result: Result) -> int:
+    """Bytes of a result, about; what has no JSON form counts none: who sends it says so."""
+    if type(result) is Raw:
+        return len(bytes(result))
+    if isinstance(result, t.ReadResourceResult):
+        return sum(_length(content.text) + _length(content.blob) for content in result.contents)
+    try:
+        return len(encode(result))
+    except (TypeError, ValueError):
+        return 0
+
+
+def _length(data: Any) -> int:
+    if isinstance(data, str):
+        return len(data) if data.isascii() else len(data.encode(errors="replace"))
+    return 0 if data is UNSET else (len(data) + 2) // 3 * 4
+
+
+def subject_of(call: Call) -> str:
+    """What a call is about, fit for one line: the name of a tool or prompt, the URI of a resource; empty for others."""
+    named_by = call.row.named_by if call.row is not None else ""
+    return _line(str(getattr(call.params, named_by))) if named_by in ("name", "uri") else ""
+
+
+def _line(text: str) -> str:
+    short = text if len(text) <= LONGEST else text[:LONGEST] + "…"
+    return "".join(char if char.isprintable() else "?" for char in short)
+
+
+def outcome_of(answer: Any) -> str:
+    """One word or two for a result, or for what was raised.
+
+    `ok`, `tool error`, `task`, `input required`, `refused (code)` for what is told on purpose, `cancelled`, `failed`.
+    """
+    if not isinstance(answer, BaseException):
+        if getattr(answer, "is_error", UNSET) is True:
+            return "tool error"
+        kind = getattr(answer, "result_type", UNSET)
+        return "ok" if kind in (UNSET, "complete") else str(kind).replace("_", " ")
+    if input_needed(answer) is not None:
+        return "input required"
+    if isinstance(answer, ProtocolError) and not answer.remote:
+        return f"refused ({answer.code})"
+    return "cancelled" if isinstance(answer, asyncio.CancelledError) else "failed"

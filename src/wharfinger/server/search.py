@@ -1,0 +1,247 @@
+"""Searching everything that a server publishes: its registered resources, its index, and its sources' own search.
+
+What may be read is decided where it is read: where hooks stand around `resources/read`, a hit is shown only if the
+caller can read it, by words that are in what the caller reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger.content.globs import LONGEST_PATTERN, Matcher, compile_glob
+from wharfinger.errors import (
+    InternalError,
+    InvalidArgument,
+    InvalidParams,
+    Overloaded,
+    PermissionDenied,
+    ResourceNotFound,
+)
+from wharfinger.protocol.request import Request
+from wharfinger.server.context import reading
+from wharfinger.server.features.handler_function import owner_of
+from wharfinger.server.input.request_state import CannotAsk
+from wharfinger.source import Hit, Hits, Source
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["Index", "Wanted", "not_searched", "search", "source_name"]
+
+PATIENCE = 5.0
+"""Seconds that a search waits for the sources which no index covers; they are asked at once."""
+
+LONGEST_QUERY = 2_000
+"""Characters of the words of one search, and of the name of a source or type."""
+
+WORDS = 16
+"""Words of a query that are looked for among the registered resources."""
+
+WIDER = 10
+"""Times as many hits are asked of a source where a filter will take some away."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked for: words that must all occur, and where; an empty filter takes everything.
+
+    `source` is the name of one, or its URI; `type` a MIME type or what is before its slash; `path` a pattern
+    with `*`, `?` and `[…]`, or the beginning, of titles (which are paths) or URIs.
+    """
+
+    query: str
+    limit: int = 20
+    source: str = ""
+    type: str = ""
+    path: str = ""
+
+    @property
+    def filtered(self) -> bool:
+        """Whether there is a filter that hits must pass."""
+        return bool(self.source or self.type or self.path)
+
+    @property
+    def pattern(self) -> str:
+        """`path` as a pattern for all of a title or URI."""
+        return self.path if not self.path or any(sign in self.path for sign in "*?[") else self.path + "*"
+
+    @property
+    def fits_path(self) -> Matcher:
+        """Says whether a title or URI fits `path`."""
+        return _compiled(self.pattern)
+
+    def takes(self, source: Source) -> bool:
+        """Whether this source is searched."""
+        return not self.source or self.source.casefold() in _names(source)
+
+    def fits(self, hit: Hit) -> bool:
+        """Whether a hit of a source passes the filters of type and path."""
+        kind = (hit.resource.mime_type or "") if hit.resource is not None else ""
+        family = self.type.removesuffix("*").removesuffix("/") + "/"
+        if self.type and kind != self.type and not kind.startswith(family):
+            return False
+        return not self.path or self.fits_path(hit.title) or self.fits_path(hit.uri)
+
+
+@lru_cache(maxsize=16)
+def _compiled(pattern: str) -> Matcher:
+    return compile_glob(pattern, path=False)
+
+
+class Index(Protocol):
+    """What finds words in the sources more quickly than they can themselves."""
+
+    async def start(self) -> None:
+        """The server starts."""
+        ...
+
+    async def close(self) -> None:
+        """The server ends."""
+        ...
+
+    async def search(
+        self, owner: str, wanted: Wanted, told: Callable[[float, str], object]
+    ) -> tuple[Hits, list[Source]]:
+        """What it finds, and the wanted sources that it does not cover."""
+        ...
+
+
+async def search(server: Server, request: Request, wanted: Wanted, told: Callable[[float, str], object]) -> Hits:
+    """The best hits; `cut` says why there may be more.
+
+    Raises:
+        InvalidArgument: there is no such source, or the query or a filter is too long.
+    """
+    if max(map(len, (wanted.query, wanted.source, wanted.type))) > LONGEST_QUERY or len(wanted.path) > LONGEST_PATTERN:
+        raise InvalidArgument(
+            f"Search for at most {LONGEST_QUERY:,} characters, with a path of at most {LONGEST_PATTERN:,}."
+        )
+    sources = [source for source in server.resources.every_source() if wanted.takes(source)]
+    if wanted.source and not sources:
+        names = sorted({source_name(source) for source in server.resources.every_source()})
+        raise InvalidArgument(f"There is no source {wanted.source!r}: there are {', '.join(names) or 'none'}.")
+    hits = Hits() if wanted.source else Hits(hit for hit in _registered(server, wanted.query) if wanted.fits(hit))
+    owner = owner_of(request)
+    if server.resources.index is not None:
+        found, sources = await server.resources.index.search(owner, wanted, told)
+        hits += found
+        hits.cut = found.cut
+    left = wanted.limit - len(hits)
+    if left > 0 and sources:
+        most = left * WIDER if wanted.type or wanted.path else left
+        known = {hit.uri for hit in hits}
+        asked = {
+            source: asyncio.ensure_future(server.adapt(source.search)(owner, wanted.query, most)) for source in sources
+        }
+        await _settled(asked.values())
+        away = [source for source, answer in asked.items() if _is_away(answer)]
+        for source, answer in asked.items():
+            if source not in away:
+                hits += [hit for hit in answer.result() if hit.uri not in known and wanted.fits(hit)]
+                hits.cut = hits.cut or getattr(answer.result(), "cut", "")
+        hits.cut = not_searched(away) if away else hits.cut
+    if any(one.handlers.may_differ("resources/read") for one in _servers(server)):
+        hits = await _readable(server, request, wanted.query, hits)
+    del hits[wanted.limit :]
+    return hits
+
+
+async def _settled(asked: Iterable[asyncio.Future[Any]]) -> None:
+    """Wait until all are answered, or for as long as the slowest may keep the others waiting."""
+    waiting = tuple(asked)
+    try:
+        await asyncio.wait(waiting, timeout=PATIENCE)
+    finally:
+        for answer in waiting:
+            answer.cancel()
+
+
+def _is_away(answer: asyncio.Future[Any]) -> bool:
+    """Whether a source is down, or has not answered: it hides nothing of the others.
+
+    Raises what it raised otherwise.
+    """
+    if not answer.done() or answer.cancelled():
+        return True
+    error = answer.exception()
+    if isinstance(error, (InternalError, OSError)) and not isinstance(error, Overloaded):
+        return True
+    answer.result()
+    return False
+
+
+def source_name(source: Source) -> str:
+    """What a search calls a source: its name, or else its URI."""
+    return source.name or source.uri
+
+
+def not_searched(sources: Iterable[Source]) -> str:
+    """What an answer says of sources that could not be asked."""
+    return f"Not searched, since it cannot be reached now: {', '.join(sorted(map(source_name, sources)))}."
+
+
+def _names(source: Source) -> set[str]:
+    return {name.casefold() for name in (source.name, source.uri) if name}
+
+
+def _servers(server: Server) -> Iterator[Server]:
+    yield server
+    for mount in server.mounts:
+        yield from _servers(mount.other)
+
+
+def _registered(server: Server, query: str) -> Iterator[Hit]:
+    """Registered resources whose name, title, description or URI holds the words."""
+    words = query.casefold().split()[:WORDS]
+    for feature in server.resources.static:
+        shown: Any = feature.definition
+        text = " ".join(filter(None, (shown.name, shown.title or "", shown.description or "", shown.uri))).casefold()
+        if words and all(word in text for word in words):
+            yield Hit(uri=shown.uri, title=shown.title or shown.name, resource=shown)
+
+
+async def _readable(server: Server, request: Request, query: str, hits: Hits) -> Hits:
+    """Those hits that the caller can read, with nothing said of them but what the caller reads."""
+    kept = Hits()
+    kept.cut = hits.cut
+    words = query.replace('"', " ").casefold().split()
+    owner = owner_of(request)
+    for hit in hits:
+        text = await _read(server, request, hit.uri)
+        if text is None:
+            continue
+        name = f"{hit.title}\n{hit.uri}".casefold()
+        rest = [word for word in words if word not in name]
+        if not hit.snippet:
+            kept.append(hit)
+        elif (line := await server.pool.run(owner, _line_of, text, rest)) is not None:
+            kept.append(msgspec.structs.replace(hit, snippet=line))
+    return kept
+
+
+async def _read(server: Server, request: Request, uri: str) -> str | None:
+    """What the caller reads there, its texts joined; None where nothing."""
+    handler = server.handlers.get("resources/read") or server.resources.read
+    try:
+        contents = (await handler(reading(request, uri))).contents
+    except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
+        return None
+    except CannotAsk:  # it would ask its reader, so it is there
+        return ""
+    return "\n".join(content.text for content in contents if content.text is not UNSET)
+
+
+def _line_of(text: str, words: list[str]) -> str | None:
+    """The first line with one of the words; None if the text does not have all of them. Large texts take a while."""
+    folded = text.casefold()
+    if not all(word in folded for word in words):
+        return None
+    for line in text.splitlines():
+        if any(word in line.casefold() for word in words):
+            return line.strip()[:200]
+    return ""

@@ -1,0 +1,99 @@
+"""What is wrong with a value, in one line for each fault: where, and what is wanted; never the value."""
+
+from __future__ import annotations
+
+import re
+import types
+from enum import Enum
+from typing import Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from wharfinger.protocol.json_schema import path_text, printable
+from wharfinger.server.signature.type_schemas import Refusals
+
+__all__ = ["BadArguments", "allowed", "lines_of", "members", "path_text", "printable"]
+
+
+class BadArguments(ValueError):
+    """Arguments that do not fit; `faults` has one readable line for each of them."""
+
+    faults: list[str]
+
+    def __init__(self, faults: list[str]) -> None:
+        self.faults = faults
+        super().__init__("\n".join(faults))
+
+
+_WORDS = {
+    "int": "an integer",
+    "str": "a string",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+    "bytes": "base64 text",
+    "Path": "a string",
+}
+# Patterns are text: most processes never meet a fault, and compiling them costs time at import.
+_PATH = r"(?s)(.*?)(?: - at (`key` in )?`\$(.*)`)?"
+_EXPECTED = r"(?s)Expected `([^`]+)`(?:, got `([^`]+)`| (.*))?"
+_FIXED = {
+    "Invalid UUID": "is no UUID",
+    "Invalid RFC3339 encoded datetime": "is no date and time (RFC 3339), such as 2026-07-28T12:00:00Z",
+    "Invalid RFC3339 encoded date": "is no date, such as 2026-07-28",
+    "Invalid RFC3339 encoded time": "is no time, such as 12:00:00Z",
+    "Invalid ISO8601 duration": "is no duration (ISO 8601), such as PT5M",
+    "Invalid decimal string": "is no decimal number",
+    "Invalid base64 encoded string": "is no base64 text",
+    "Number out of range": "is out of range",
+    "Integer value out of range": "is out of range",
+}
+_MEMBER = r"Object (missing required|contains unknown) field `([^`]*)`"
+
+
+def lines_of(name: str, kind: Any, error: msgspec.MsgspecError) -> list[str]:
+    """One line for each fault that `error` tells of a value called `name`."""
+    found = re.fullmatch(_PATH, str(error))
+    message, place = (found[1], found[3] or "") if found else ("", "")
+    where = name + printable(place)
+    if isinstance(error.__cause__, Refusals):
+        return [f"{path_text(path, where)}: {printable(reason, 200)}" for path, reason in error.__cause__.found]
+    member = re.fullmatch(_MEMBER, message)
+    if member:
+        missing = member[1] == "missing required"
+        return [f"{where}.{printable(member[2])}: {'missing' if missing else 'no such member'}"]
+    return [f"{where}: {_reason(kind, message, place, error)}"]
+
+
+def _reason(kind: Any, message: str, place: str, error: msgspec.MsgspecError) -> str:
+    if isinstance(error.__cause__, (ValueError, TypeError)):  # from the author's own check of a value
+        return printable(str(error.__cause__), 200)
+    expected = re.fullmatch(_EXPECTED, message)
+    if expected:
+        wanted = " or ".join(_WORDS.get(word, word) for word in expected[1].split(" | "))
+        if expected[2]:
+            return f"expected {wanted}, got {_WORDS.get(expected[2], expected[2])}"
+        return f"expected {wanted} {expected[3] or ''}".rstrip()
+    if message.startswith("Invalid enum value") and not place and (choices := allowed(kind)):
+        return f"must be one of {', '.join(choices)}"
+    if message.startswith(("Invalid enum value", "Invalid value")):
+        return "is not one of the values that are allowed here"
+    return _FIXED.get(message, "is not valid here")
+
+
+def allowed(kind: Any) -> list[str]:
+    """The values of an enum or of literals, as JSON; empty for any other type."""
+    values: list[Any] = []
+    for member in members(kind) or (kind,):
+        if get_origin(member) is Literal:
+            values += get_args(member)
+        elif isinstance(member, type) and issubclass(member, Enum):
+            values += [option.value for option in member]
+    return [msgspec.json.encode(value).decode() for value in values]
+
+
+def members(kind: Any) -> tuple[Any, ...]:
+    """The members of a union; empty for any other type."""
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()

@@ -1,0 +1,613 @@
+"""A plain function's signature as a decoder of its arguments and as JSON Schema, made once; calls nothing.
+
+Arguments are taken strictly by their JSON type: "1" is no integer, and neither is true. What is wrong with them is told
+in one line for each, with its path, without the value and without words of any library.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import re
+import types
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import Enum
+from itertools import islice
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from wharfinger.server.dependencies import depends_of, refuse_default
+from wharfinger.server.features.completion import Complete
+from wharfinger.server.features.result_errors import place_of
+from wharfinger.server.signature.argument_errors import BadArguments, lines_of, members, printable
+from wharfinger.server.signature.docstrings import described, summary_of
+from wharfinger.server.signature.header_params import KEYWORD, Header
+from wharfinger.server.signature.remembered import remembered
+from wharfinger.server.signature.type_schemas import facts_of, from_json, json_schema, to_json, translated
+
+__all__ = [
+    "BadArguments",
+    "Parameter",
+    "Signature",
+    "annotations_of",
+    "completer_of",
+    "described",
+    "json_schema",
+    "printable",
+    "signature_of",
+    "summary_of",
+]
+
+_EXACT = 2**53
+"""Numbers beyond it are not the same in every reader of JSON."""
+
+
+class Parameter(NamedTuple):
+    """One parameter that callers may give; `kind` is its type without markers."""
+
+    name: str
+    kind: Any
+    description: str
+    required: bool
+    default: Any
+    completer: Complete | None
+    arms: tuple[Any, ...]
+    """The members of a union that cannot be told apart by JSON type alone; the first that fits is taken."""
+    header: str = ""
+    """The name of the header that repeats it, without its prefix; empty without one."""
+    filled: Callable[[], Any] | None = None
+    """Makes the default that a marker has, which the function itself does not know."""
+
+    @property
+    def decoded_as(self) -> Any:
+        """What the decoder is told: `kind`, if it can take that."""
+        return Any if self.arms else self.kind
+
+
+def signature_of(function: Callable[..., Any]) -> Signature:
+    """The `Signature` of a function; functions that differ in nothing that it says share one."""
+    kept = remembered(function)
+    signature: Signature | None = kept.get("signature")
+    if signature is None:
+        signature = kept["signature"] = Signature(function)
+        signature.derived = kept
+    return signature
+
+
+class Signature:
+    """What a function takes, besides its context and its dependencies; never changed.
+
+    Raises:
+        TypeError: a parameter cannot be filled from JSON: it is `*args`, `**kwargs` or positional-only, its annotation
+            cannot be resolved, or its type has no JSON form; or the function is a method without its object.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_filled",
+        "_optional",
+        "_partly",
+        "context",
+        "derived",
+        "name",
+        "parameters",
+        "returns",
+        "schema",
+        "summary",
+    )
+
+    parameters: dict[str, Parameter]
+    context: str | None
+    """The name of the parameter that wants the `Context`."""
+    schema: dict[str, Any]
+    """JSON Schema (2020-12) of the arguments: always an object, without what it does not name."""
+    returns: Any
+    """The annotation of the result; `inspect.Signature.empty` without one."""
+    summary: str
+    """The docstring before its first section."""
+    derived: dict[Any, Any]
+    """What else derives from the function and nothing else, to be made once; see `remembered`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        refuse_unbound(function)
+        self.name = str(getattr(function, "__name__", type(function).__name__))
+        self.context = None
+        self.derived = {}
+        self.parameters = {}
+        known = annotations_of(function)
+        self.returns = known.get("return", inspect.Signature.empty)
+        self.summary, descriptions = described(function)
+        for parameter in inspect.signature(function).parameters.values():
+            refuse_default(function, parameter)
+            annotation = known.get(parameter.name, parameter.annotation)
+            if parameter.name == "ctx" and annotation is parameter.empty:
+                raise TypeError(
+                    f"{place_of(function)}: ctx has no annotation: write ctx: Context for the context of the request, "
+                    "or ctx: str for an argument of that name."
+                )
+            if is_context(annotation):
+                self.context = parameter.name
+            elif depends_of(annotation) is None:
+                taken = self.parameters[parameter.name] = self._parameter(parameter, annotation, descriptions)
+                _check_default(function, taken)
+        self._decoder = self._build()
+        self._optional = not all(parameter.required for parameter in self.parameters.values())
+        self._partly = tuple(parameter for parameter in self.parameters.values() if parameter.arms)
+        self._filled = tuple(p for p in self.parameters.values() if p.filled is not None)
+        self.schema = self._schema()
+
+    @property
+    def completers(self) -> dict[str, Complete]:
+        """The completers beside the parameters, by name; a parameter with a choice of strings completes to them."""
+        return {p.name: p.completer for p in self.parameters.values() if p.completer is not None}
+
+    @property
+    def direct(self) -> Callable[[Any], Any] | None:
+        """A decoder to a struct whose members are all the arguments; None where more is to be done than decoding."""
+        return None if self._optional or self._partly else self._decoder.decode
+
+    def _parameter(self, parameter: inspect.Parameter, annotation: Any, descriptions: Mapping[str, str]) -> Parameter:
+        name = parameter.name
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(
+                f"{self.name}(): {parameter} cannot be filled by name; give every argument a name of its own."
+            )
+        if isinstance(annotation, str):
+            raise TypeError(
+                f"{self.name}(): the annotation {annotation!r} of {name!r} is unknown when the server runs; "
+                f"import it outside of `if TYPE_CHECKING:`."
+            )
+        try:
+            marked = _marked(annotation, parameter.default)
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {name!r}: {error}.") from None
+        kind, default = marked.kind, marked.default
+        required = default is parameter.empty
+        if default is None and kind is not Any:
+            kind = kind | None if not isinstance(kind, str) else kind
+        completer = marked.completer
+        if completer is None and (choices := _choices(kind)):
+            completer = Complete(choices)
+        return Parameter(
+            name,
+            kind,
+            marked.description or descriptions.get(name, ""),
+            required,
+            default,
+            completer,
+            _arms(kind),
+            marked.header,
+            marked.filled,
+        )
+
+    def _build(self) -> msgspec.json.Decoder[Any]:
+        fields: list[Any] = [
+            (p.name, p.decoded_as)
+            if p.required
+            else (p.name, p.decoded_as | UnsetType, UNSET)
+            if p.decoded_as is not Any
+            else (p.name, Any, UNSET)
+            for p in self.parameters.values()
+        ]
+        try:
+            struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True, gc=False)
+            return msgspec.json.Decoder(struct, dec_hook=from_json)
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {self._culprit()} cannot be read from JSON: {error}") from None
+
+    def _schema(self) -> dict[str, Any]:
+        kinds = [arm for p in self.parameters.values() for arm in (p.arms or (_shown_as(p),))]
+        try:
+            found, shared = json_schema(*kinds)
+        except TypeError as error:
+            reason = str(error).splitlines()[-1]
+            raise TypeError(f"{self.name}(): {self._culprit()} has no JSON Schema: {reason}") from None
+        schemas = iter(found)
+        properties = {
+            p.name: self._property(p, [next(schemas) for _ in p.arms or (p.kind,)]) for p in self.parameters.values()
+        }
+        required = [p.name for p in self.parameters.values() if p.required]
+        # Some models' interfaces refuse an object without `properties`, also where it has none.
+        schema: dict[str, Any] = {"type": "object", "properties": properties}
+        if required:
+            schema["required"] = required
+        schema["additionalProperties"] = False
+        if shared:
+            schema["$defs"] = shared
+        return schema
+
+    def _culprit(self) -> str:
+        """The parameter whose type is one too many, which libraries do not tell."""
+        for parameter in self.parameters.values():
+            try:
+                msgspec.json.Decoder(parameter.decoded_as)
+                json_schema(*(parameter.arms or (_shown_as(parameter),)))
+            except TypeError:
+                return f"the type of {parameter.name!r}"
+        return "a parameter's type"
+
+    def _property(self, parameter: Parameter, schemas: list[dict[str, Any]]) -> dict[str, Any]:
+        schema: dict[str, Any] = dict(schemas[0]) if len(schemas) == 1 else {"anyOf": schemas}
+        if parameter.description:
+            schema["description"] = parameter.description
+        if not parameter.required and parameter.default is not None:
+            with suppress(TypeError, ValueError):  # a default that JSON cannot say, such as a sentinel
+                schema["default"] = msgspec.json.decode(msgspec.json.encode(parameter.default, enc_hook=to_json))
+        if parameter.header:
+            if "enum" in schema and "type" not in schema and all(isinstance(value, str) for value in schema["enum"]):
+                schema["type"] = "string"
+            schema[KEYWORD] = parameter.header
+        return schema
+
+    def decode(self, arguments: Raw | bytes | UnsetType, *, json_strings: bool = False) -> dict[str, Any]:
+        """Arguments by name from a JSON object; those that are left out keep the function's defaults.
+
+        With `json_strings` an array or object may also come as a string that holds it.
+
+        Raises:
+            BadArguments: they do not fit.
+        """
+        given: Raw | bytes = b"{}" if isinstance(arguments, UnsetType) else arguments
+        try:
+            taken = msgspec.structs.asdict(self._decoder.decode(given))
+        except (msgspec.MsgspecError, RecursionError):
+            taken = self._one_by_one(given, json_strings)
+        if self._optional:
+            taken = {name: value for name, value in taken.items() if value is not UNSET}
+        for parameter in self._partly:
+            if parameter.name in taken:
+                taken[parameter.name] = _first_fit(parameter, taken[parameter.name])
+        for parameter in self._filled:
+            if parameter.name not in taken:
+                taken[parameter.name] = cast("Callable[[], Any]", parameter.filled)()
+        return taken
+
+    def _one_by_one(self, arguments: Raw | bytes, json_strings: bool) -> dict[str, Any]:
+        """Look at each argument by itself, so that all that is wrong is told at once.
+
+        Here, where it costs only those who need it, 1.0 is taken for the integer that it is in JSON Schema.
+        """
+        try:
+            given = msgspec.json.decode(arguments, type=dict[str, Raw])
+        except (msgspec.MsgspecError, RecursionError):
+            raise BadArguments(["arguments: expected an object"]) from None
+        faults: list[str] = []
+        taken: dict[str, Any] = {}
+        for parameter in self.parameters.values():
+            if parameter.name in given:
+                try:
+                    taken[parameter.name] = _decoded(parameter, bytes(given[parameter.name]), json_strings)
+                except BadArguments as error:
+                    faults += error.faults
+            elif parameter.required:
+                faults.append(f"{parameter.name}: missing")
+        faults += self._unknown(given)
+        if faults:
+            raise BadArguments(faults)
+        return taken
+
+    def _unknown(self, given: Mapping[str, Any]) -> list[str]:
+        names = ", ".join(self.parameters)
+        known = f"the arguments are {names}" if names else "there are none"
+        unknown = islice((name for name in given if name not in self.parameters), 8)
+        return [f"{printable(name)}: no such argument; {known}" for name in unknown]
+
+    def decode_strings(self, arguments: Mapping[str, str]) -> dict[str, Any]:
+        """Arguments by name from strings, as prompts have them: numbers and such are read, what is no scalar is JSON.
+
+        Raises:
+            BadArguments: they do not fit.
+        """
+        faults = [f"{p.name}: missing" for p in self.parameters.values() if p.required and p.name not in arguments]
+        unknown = iter(self._unknown(arguments))
+        taken: dict[str, Any] = {p.name: p.filled() for p in self._filled if p.filled is not None}
+        for name, text in arguments.items():
+            parameter = self.parameters.get(name)
+            if parameter is None:
+                faults += islice(unknown, 1)
+                continue
+            try:
+                taken[name] = _from_string(parameter, text)
+            except BadArguments as error:
+                faults += error.faults
+            except msgspec.MsgspecError as error:
+                faults += lines_of(parameter.name, parameter.kind, error)
+        if faults:
+            raise BadArguments(faults)
+        return taken
+
+
+_PLAIN = (bool, int, float, str, list, dict)
+
+
+def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
+    """Raise TypeError for a default of another JSON type than its parameter; sentinels of other types are fine."""
+    if type(parameter.default) not in _PLAIN or parameter.arms:
+        return
+    try:
+        msgspec.convert(parameter.default, parameter.kind, dec_hook=from_json)
+    except msgspec.ValidationError as error:
+        expected, got, _ = str(error).partition(", got ")
+        if got and not isinstance(parameter.default, bool):  # a bool is an int to type checkers
+            kind = type(parameter.default).__name__
+            raise TypeError(
+                f"{place_of(function)}: the default of {parameter.name!r} is of type {kind}: "
+                f"{expected[:1].lower()}{expected[1:]}, as its annotation says."
+            ) from None
+    except (TypeError, ValueError, NotImplementedError):
+        return  # a type that msgspec does not know: nothing can be said
+
+
+def refuse_unbound(function: Any) -> None:
+    """Refuse a method that has no object to be called on.
+
+    Raises:
+        TypeError: it is one; the message says to add the bound method.
+    """
+    if isinstance(function, (classmethod, staticmethod)):
+        if isinstance(function, staticmethod):
+            return
+        name = cast("Any", function).__func__.__qualname__
+        raise TypeError(
+            f"{name}() has no class yet where it is decorated: add it behind the class, with server.add_tool({name})."
+        )
+    code = getattr(function, "__code__", None)
+    if code is None or not code.co_argcount or code.co_varnames[0] not in ("self", "cls"):
+        return
+    owner, _, name = function.__qualname__.rpartition(".")
+    if owner and not owner.endswith("<locals>") and not inspect.ismethod(function):
+        raise TypeError(
+            f"{function.__qualname__}() is a method without its object: make the object and add the bound method, "
+            f"such as server.add_tool({owner.rpartition('.')[2].lower()}.{name})."
+        )
+
+
+# --- annotations ------------------------------------------------------------------------------------------------------
+
+# Patterns are text here: most processes never meet them, and compiling them costs time at import.
+_CONTEXT_TEXT = r"(?:\w+\.)*Context(?:\[.*\])?"
+
+
+def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The function's annotations with `Annotated` kept; one that cannot be resolved stays text.
+
+    Text that names `Context` counts as that class, since many import it for type checkers only.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = type(function).__call__
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        pass
+    innermost = inspect.unwrap(function)
+    scope = dict(getattr(innermost, "__globals__", {})) | _around(innermost)
+    closure = getattr(innermost, "__closure__", None) or ()
+    for name, cell in zip(getattr(getattr(innermost, "__code__", None), "co_freevars", ()), closure, strict=False):
+        try:
+            scope[name] = cell.cell_contents
+        except ValueError:  # not yet bound
+            continue
+    return {name: _resolve(value, scope) for name, value in getattr(innermost, "__annotations__", {}).items()}
+
+
+def _around(function: Callable[..., Any]) -> dict[str, Any]:
+    """The local names of the function in which this one is being defined, if that still runs."""
+    outer = getattr(function, "__qualname__", "").rpartition(".<locals>")[0]
+    frame = inspect.currentframe() if outer else None
+    while frame is not None:
+        if frame.f_code.co_qualname == outer:
+            return dict(frame.f_locals)
+        frame = frame.f_back
+    return {}
+
+
+def _resolve(annotation: Any, scope: dict[str, Any]) -> Any:
+    if not isinstance(annotation, str):
+        return annotation
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        return get_type_hints(holder, globalns=scope, include_extras=True)["it"]
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        if re.fullmatch(_CONTEXT_TEXT, annotation):
+            from wharfinger.server.context import Context
+
+            return Context
+        return annotation
+
+
+def is_context(annotation: Any) -> bool:
+    """Whether a parameter wants the `Context`, whatever its state is said to be."""
+    from wharfinger.server.context import Context
+
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return any((get_origin(kind) or kind) is Context for kind in members(annotation) or (annotation,))
+
+
+def completer_of(annotation: Any) -> Complete | None:
+    """What completes a parameter: the marker beside it, else its choice of strings."""
+    marked = _marked(annotation)
+    if marked.completer is None and (choices := _choices(marked.kind)):
+        return Complete(choices)
+    return marked.completer
+
+
+class _Marked(NamedTuple):
+    """An annotation and a default, taken apart."""
+
+    kind: Any
+    """The type; texts and markers are taken off, constraints stay on."""
+    description: str
+    completer: Complete | None
+    header: str
+    default: Any
+    filled: Callable[[], Any] | None
+
+
+def _marked(annotation: Any, default: Any = inspect.Parameter.empty) -> _Marked:
+    """Take an annotation and a default apart.
+
+    Raises:
+        TypeError: a marker asks for what cannot be had.
+    """
+    kind, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    inner = _of_only_member(kind)
+    kind = Any if kind is inspect.Parameter.empty else translated(kind)
+    description, header, completer, filled = "", "", None, None
+    if default is not inspect.Parameter.empty and facts_of(default) is not None:  # `= Field(…)`, as in pydantic
+        extras, default = [*extras, default], inspect.Parameter.empty
+    for extra in (*extras, *inner):
+        if isinstance(extra, str):
+            description = description or extra
+        elif isinstance(extra, Complete):
+            completer = completer or extra
+        elif isinstance(extra, Header):
+            header = extra.name
+        elif isinstance(extra, msgspec.Meta):
+            kind = Annotated[kind, extra]
+        elif (facts := facts_of(extra)) is not None:
+            description = description or facts.description
+            meta = facts.meta
+            if meta is not None:
+                kind = Annotated[kind, meta]
+            if facts.default is not None and default is inspect.Parameter.empty:
+                filled = facts.default
+                default = filled()
+    return _Marked(kind, description, completer, header, default, filled)
+
+
+def _of_only_member(kind: Any) -> list[Any]:
+    """Texts and markers of the one type that may also be null: `Annotated[str, "…"] | None`."""
+    kinds = [member for member in members(kind) if member is not type(None)]
+    if len(kinds) != 1 or get_origin(kinds[0]) is not Annotated:
+        return []
+    found = [facts.description if (facts := facts_of(extra)) else extra for extra in get_args(kinds[0])[1:]]
+    return [extra for extra in found if isinstance(extra, (str, Complete, Header))]
+
+
+def _shown_as(parameter: Parameter) -> Any:
+    """The type whose schema is shown: what a header repeats is left out instead of null, and must be one plain type."""
+    if parameter.header:
+        kinds = [member for member in members(parameter.kind) if member is not type(None)]
+        if len(kinds) == 1:
+            return kinds[0]
+    return parameter.kind
+
+
+def _arms(kind: Any) -> tuple[Any, ...]:
+    arms = members(kind)
+    if arms:
+        try:
+            msgspec.json.Decoder(kind)
+        except TypeError:
+            return arms
+    return ()
+
+
+def _choices(kind: Any) -> list[str]:
+    """The strings that are all that a parameter can be, if it is such a one."""
+    kinds = [member for member in members(kind) if member is not type(None)] or [kind]
+    kind = kinds[0] if len(kinds) == 1 else None
+    if get_origin(kind) is Literal:
+        values = list(get_args(kind))
+    elif isinstance(kind, type) and issubclass(kind, Enum):
+        values = [member.value for member in kind]
+    else:
+        return []
+    return [value for value in values if isinstance(value, str)]
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _first_fit(parameter: Parameter, value: Any) -> Any:
+    for arm in parameter.arms:
+        try:
+            return msgspec.convert(value, arm, dec_hook=from_json, str_keys=True)
+        except (msgspec.ValidationError, NotImplementedError):
+            continue
+    raise BadArguments([f"{parameter.name}: fits none of the {len(parameter.arms)} types that it may have"])
+
+
+def _decoded(parameter: Parameter, data: bytes, json_strings: bool) -> Any:
+    """One argument, also where it is an integer with a fraction of zero or, if allowed, a string that holds JSON.
+
+    Raises:
+        BadArguments: it does not fit.
+    """
+    try:
+        return _strictly(parameter, data)
+    except (msgspec.MsgspecError, BadArguments, RecursionError) as error:
+        failure = error
+    for loosened in (_with_integers(data), _inside_string(data) if json_strings else None):
+        if loosened is not None:
+            with suppress(msgspec.MsgspecError, BadArguments, RecursionError):
+                return _strictly(parameter, loosened)
+    if isinstance(failure, BadArguments):
+        raise failure
+    if isinstance(failure, RecursionError):
+        raise BadArguments([f"{parameter.name}: is nested too deeply"])
+    raise BadArguments(lines_of(parameter.name, parameter.kind, failure))
+
+
+def _strictly(parameter: Parameter, data: bytes) -> Any:
+    value = msgspec.json.decode(data, type=parameter.decoded_as, dec_hook=from_json)
+    if parameter.arms:
+        _first_fit(parameter, value)
+    return value
+
+
+def _with_integers(data: bytes) -> bytes | None:
+    """The same JSON with integers for numbers such as 1.0; None where there are none."""
+    if not re.search(rb"[.eE]", data):
+        return None
+    changed = False
+
+    def whole(value: Any) -> Any:
+        nonlocal changed
+        if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+            changed = True
+            return int(value)
+        if isinstance(value, list):
+            return [whole(item) for item in cast("list[object]", value)]
+        if isinstance(value, dict):
+            return {key: whole(item) for key, item in cast("dict[str, Any]", value).items()}
+        return value
+
+    try:
+        found = whole(msgspec.json.decode(data))
+    except msgspec.MsgspecError:  # a number that no float can be, such as 1e400
+        return None
+    return msgspec.json.encode(found) if changed else None
+
+
+def _inside_string(data: bytes) -> bytes | None:
+    """The array or object that a JSON string holds; None where it holds none."""
+    if data[:1] != b'"':
+        return None
+    text = msgspec.json.decode(data, type=str).strip()
+    return text.encode() if text[:1] in ("[", "{") else None
+
+
+def _from_string(parameter: Parameter, text: str) -> Any:
+    if parameter.arms:
+        return _first_fit(parameter, text)
+    if parameter.kind in (str, Any):
+        return text
+    try:
+        value = msgspec.convert(text, parameter.kind, strict=False, dec_hook=from_json)
+        if isinstance(value, float) and not math.isfinite(value):  # the texts "inf" and "nan", which are no JSON
+            raise BadArguments([f"{parameter.name}: is out of range"])
+        return value
+    except msgspec.ValidationError as error:
+        if error.__cause__ is None and not any(
+            word in str(error) for word in ("`object", "`array", "| object", "| array")
+        ):
+            raise
+        return msgspec.json.decode(text.encode(), type=parameter.kind, dec_hook=from_json)

@@ -1,0 +1,134 @@
+"""Arguments of a tool whose input schema was given by hand: checked by it, then given as the function takes them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast, get_origin
+
+import msgspec
+from msgspec import Raw, UnsetType
+
+from wharfinger.protocol.json_schema import GivenSchema, InvalidSchema
+from wharfinger.server.dependencies import depends_of
+from wharfinger.server.signature.argument_errors import BadArguments, lines_of, printable
+from wharfinger.server.signature.arguments import Signature, annotations_of, is_context, refuse_unbound, signature_of
+from wharfinger.server.signature.docstrings import summary_of
+
+__all__ = ["ByHand"]
+
+_DICTS = (dict, Mapping, Any, inspect.Parameter.empty)
+
+
+class ByHand:
+    """Takes arguments as a `Signature` does, by a schema that an author gave.
+
+    A function with one parameter that is a dict, and is none of the schema's properties, gets all arguments in it;
+    with `**rest` it gets them by name as JSON has them; else it has a parameter for each property, and what it gets is
+    also converted to its annotations.
+
+    Raises:
+        InvalidSchema: the schema cannot be used, or does not say `"type": "object"`.
+        MissingExtra: the extra `schema` is not installed.
+        TypeError: the function does not take what the schema says.
+    """
+
+    __slots__ = ("_given", "_signature", "_whole", "derived", "parameters", "returns", "schema", "summary")
+
+    direct = None
+    """There is always more to be done than decoding."""
+
+    def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], what: str) -> None:
+        refuse_unbound(function)
+        self._given = GivenSchema(schema, what)
+        self.schema = self._given.schema
+        if self.schema.get("type") != "object":
+            raise InvalidSchema(f'The {what} must say "type": "object": arguments are always an object.')
+        known = annotations_of(function)
+        self.returns = known.get("return", inspect.Signature.empty)
+        self.summary = summary_of(function)
+        self.derived: dict[str, Any] = {}
+        self._signature: Signature | None = None
+        self._whole = ""
+        self.parameters = self._match(function, known, what)
+
+    def _match(self, function: Callable[..., Any], known: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Settle how the function takes its arguments; the names of its parameters."""
+        properties = self.schema.get("properties", {})
+        name = getattr(function, "__name__", repr(function))
+        found = {
+            p.name: p
+            for p in inspect.signature(function).parameters.values()
+            if not is_context(annotation := known.get(p.name, p.annotation)) and depends_of(annotation) is None
+        }
+        if len(found) == 1:
+            (only,) = found.values()
+            annotation = known.get(only.name, only.annotation)
+            is_dict = (get_origin(annotation) or annotation) in _DICTS
+            if only.kind is only.POSITIONAL_OR_KEYWORD and only.name not in properties and is_dict:
+                self._whole = only.name
+                return found
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in found.values())
+        named = {key: p for key, p in found.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        lacking = [key for key in properties if key not in named]
+        if lacking and not takes_any:
+            raise TypeError(
+                f"{name}() has no parameter for {lacking[0]!r} of the {what}: add it, or take **rest, or one dict."
+            )
+        wanted = [key for key, p in named.items() if p.default is p.empty and key not in properties]
+        if wanted:
+            raise TypeError(f"{name}() wants {wanted[0]!r}, which is no property of the {what}.")
+        if not takes_any:
+            self._signature = signature_of(function)
+        return named
+
+    def decode(self, arguments: Raw | bytes | UnsetType, *, json_strings: bool = False) -> dict[str, Any]:
+        """Arguments by name from a JSON object; `json_strings` as for `Signature.decode`.
+
+        Raises:
+            BadArguments: they do not fit.
+        """
+        data: Raw | bytes = b"{}" if isinstance(arguments, UnsetType) else arguments
+        try:
+            given = msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError):
+            raise BadArguments(_unreadable(data)) from None
+        faults = self._given.faults(given)
+        if faults and json_strings and isinstance(given, dict) and self._unwrap(cast("dict[str, Any]", given)):
+            faults = self._given.faults(given)
+            data = msgspec.json.encode(given)
+        if faults:
+            raise BadArguments(faults)
+        if self._whole:
+            return {self._whole: given}
+        if self._signature is not None:
+            return self._signature.decode(data)
+        return cast("dict[str, Any]", given)
+
+    def _unwrap(self, given: dict[str, Any]) -> bool:
+        """Read the strings that stand for arrays and objects, in place; whether there were any."""
+        changed = False
+        properties = self.schema.get("properties", {})
+        for name, value in given.items():
+            kind = properties[name].get("type") if isinstance(properties.get(name), dict) else None
+            if isinstance(value, str) and kind in ("array", "object"):
+                try:
+                    given[name] = msgspec.json.decode(value)
+                    changed = True
+                except (msgspec.DecodeError, RecursionError):
+                    continue
+        return changed
+
+
+def _unreadable(data: Raw | bytes) -> list[str]:
+    """Why arguments cannot be read at all, in one line for each: numbers that Python cannot hold, such as 1e400."""
+    faults: list[str] = []
+    try:
+        for name, value in msgspec.json.decode(data, type=dict[str, Raw]).items():
+            try:
+                msgspec.json.decode(value)
+            except msgspec.MsgspecError as error:
+                faults += lines_of(printable(name), Any, error)
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    return faults[:8] or ["arguments: expected an object"]

@@ -1,0 +1,1 @@
+"""Who watches which resource, where changes come from, and how watchers hear of them."""

@@ -1,0 +1,157 @@
+"""The handlers by which clients of both eras say what they want to be told; what changed is told elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, Raw
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidParams, Overloaded, ResourceNotFound
+from wharfinger.protocol import subscriptions
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.jsonrpc import encode_notification
+from wharfinger.protocol.request import Channel, Request, notify
+from wharfinger.server.features.handler_function import share_of
+from wharfinger.server.features.resource import check_uri
+from wharfinger.server.subscriptions.watching import ListenWatcher, SessionWatcher, Watching
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["Listening"]
+
+log = logging.getLogger("wharfinger.server.subscriptions.listening")
+
+
+class Listening:
+    """`resources/subscribe`, `resources/unsubscribe` and `subscriptions/listen` of one server."""
+
+    def __init__(self, server: Server, watching: Watching) -> None:
+        self._server = server
+        self._watching = watching
+        self.open: dict[Channel, set[asyncio.Future[None]]] = {}
+        """What ends each open listen, by the stream that it came on."""
+
+    async def subscribe(self, request: Request) -> t.EmptyResult:
+        """The handler of `resources/subscribe` (handshake era).
+
+        Raises:
+            ResourceNotFound: missing or forbidden: a watch would be an oracle for changes (security: U02).
+            Overloaded: too many URIs are watched by all together, and this caller has an equal part of them.
+        """
+        uri, watcher = request.params.uri, self._session_watcher(request)
+        check_uri(uri)
+        if not await self._server.resources.exists(request, uri):
+            raise ResourceNotFound(uri)
+        if self._watching.count(watcher) >= self._server.limits.watched:
+            raise InvalidParams(f"A session may watch {self._server.limits.watched} resources: unsubscribe from some.")
+        owner = share_of(request)
+        self._check_total(owner, 1)
+        self._end_with(watcher)
+        self._watching.watch(watcher, uri, owner)
+        return t.EmptyResult()
+
+    def _check_total(self, owner: str, wanted: int) -> None:
+        if not self._watching.shares.has_room(owner, self._server.limits.watched_total, wanted):
+            raise Overloaded("Too many resources are watched: unsubscribe from some, or try again later.")
+
+    async def unsubscribe(self, request: Request) -> t.EmptyResult:
+        """The handler of `resources/unsubscribe` (handshake era)."""
+        self._watching.unwatch(self._session_watcher(request), request.params.uri)
+        return t.EmptyResult()
+
+    def _session_watcher(self, request: Request) -> SessionWatcher:
+        assert request.session is not None  # the methods exist in the handshake era only
+        return SessionWatcher(request.session)
+
+    def initialized(self, session: Session | None, params: Any) -> None:
+        assert session is not None
+        watcher = SessionWatcher(session)
+        self._end_with(watcher)
+        for name in self._listed():
+            self._watching.watch_list(watcher, name)
+
+    def _end_with(self, watcher: SessionWatcher) -> None:
+        """Drop the watcher when its session ends; one may subscribe before it has confirmed the handshake."""
+        if not self._watching.knows(watcher):
+            watcher.session.on_close.append(self._drop)
+
+    def _drop(self, session: Session) -> None:
+        self._watching.drop(SessionWatcher(session))
+
+    async def listen(self, request: Request) -> t.SubscriptionsListenResult:
+        """The handler of `subscriptions/listen`: acknowledges what it honours, then stays open until one end ends it.
+
+        Raises:
+            InvalidParams: too many URIs, or too many open listens on this stream.
+            Overloaded: too many URIs are watched by all together, and this caller has an equal part of them.
+        """
+        wanted: t.SubscriptionFilter = request.params.notifications
+        uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
+        # It stays open for long, and what it asks for may have megabytes: only what is watched is kept.
+        ids = list(dict.fromkeys(wanted.task_ids or ()))
+        wanted.resource_subscriptions = wanted.task_ids = UNSET
+        request.raw_params = Raw(b"{}")
+        if len(uris) + len(ids) > self._server.limits.watched:
+            raise InvalidParams(f"One listen may watch {self._server.limits.watched} resources: split it.")
+        owner = share_of(request)
+        self._check_total(owner, len(uris))
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        open_here = self.open.setdefault(request.channel, set())
+        if len(open_here) >= self._server.limits.listens:
+            raise InvalidParams(f"{self._server.limits.listens} listens are open on this connection: cancel some.")
+        open_here.add(ended)
+        watcher = ListenWatcher(request)
+        try:
+            lists = [name for name in subscriptions.lists_of(wanted) if name in self._listed()]
+            honoured = [uri for uri in uris if await self._may_watch(request, uri)]
+            del uris
+            self._check_total(owner, len(honoured))  # others may have come meanwhile
+            for name in lists:
+                self._watching.watch_list(watcher, name)
+            for uri in honoured:
+                self._watching.watch(watcher, uri, owner)
+            tasks = self._server.tasks
+            ids = await tasks.watch(request, watcher, ids) if ids and tasks is not None else []
+            granted = t.SubscriptionsAcknowledgedNotificationParams(
+                meta=subscriptions.tag(request.id), notifications=subscriptions.acknowledgement(lists, honoured, ids)
+            )
+            if not notify(request, "notifications/subscriptions/acknowledged", granted):
+                raise Overloaded("The stream is too far behind for a subscription: read from it first.")
+            if ids and tasks is not None:
+                await tasks.catch_up(watcher)
+            await ended
+            # A stream is told twice: the cancellation page wants the notification, the subscriptions page the result.
+            if request.channel.shared:
+                over = t.CancelledNotificationParams(request_id=request.id, reason="The server ends the subscription.")
+                request.channel.send(request, encode_notification("notifications/cancelled", over))
+            return subscriptions.listen_result(request.id)
+        finally:
+            self._watching.drop(watcher)
+            if self._server.tasks is not None:
+                self._server.tasks.unwatch(watcher)
+            open_here.discard(ended)
+            if not open_here:
+                self.open.pop(request.channel, None)
+
+    async def _may_watch(self, request: Request, uri: str) -> bool:
+        if "resources/read" not in self._server.handlers:
+            return False
+        try:
+            return await self._server.resources.exists(request, uri)
+        except Exception:  # one of many, which fail for themselves
+            log.exception("Cannot tell whether %s exists", uri)
+            return False
+
+    def _listed(self) -> list[str]:
+        return [name for name in subscriptions.LISTS if f"{name}/list" in self._server.handlers]
+
+    def drain(self) -> None:
+        """End every open listen with its final result."""
+        for open_here in list(self.open.values()):
+            for ended in open_here:
+                if not ended.done():
+                    ended.set_result(None)

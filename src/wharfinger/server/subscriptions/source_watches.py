@@ -1,0 +1,112 @@
+"""Where changes come from: sources and follower tasks, which work only while somebody watches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.protocol.uri.template_index import TemplateIndex
+from wharfinger.server.subscriptions.watching import follow, quietly
+from wharfinger.source import Source
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+    from wharfinger.server.mounting import Mount
+
+__all__ = ["Feeds"]
+
+log = logging.getLogger("wharfinger.server.subscriptions.source_watches")
+
+
+class Feeds:
+    """What is attached for each watched URI, and (None) for the list of resources."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.followers: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
+        """Functions that run while something that their template matches is watched."""
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._attached: dict[str | None, list[Source]] = {}
+        self._joining: set[asyncio.Task[None]] = set()
+
+    def join(self, source: Source) -> None:
+        """Start a source that came when the server ran already.
+
+        Raises:
+            RuntimeError: this is not the server's event loop's thread.
+        """
+        self._go(self._begin(source))
+
+    def _go(self, beginning: Coroutine[Any, Any, None]) -> None:
+        joining = asyncio.get_running_loop().create_task(beginning)
+        self._joining.add(joining)
+        joining.add_done_callback(self._joining.discard)
+
+    def join_server(self, mount: Mount) -> None:
+        """Start a server that became a part when this one ran already.
+
+        Raises:
+            RuntimeError: this is not the server's event loop's thread.
+        """
+        self._go(self._begin_server(mount))
+
+    async def _begin_server(self, mount: Mount) -> None:
+        try:
+            await mount.start()
+        except Exception:
+            log.exception("The server %r did not start", mount.other.info.name)
+        for uri in self._attached:
+            quietly(mount.attach, uri)
+
+    async def _begin(self, source: Source) -> None:
+        """Start a source that came late, and have it watched where the list already is."""
+        try:
+            await source.start()
+        except Exception:
+            log.exception("%s did not start", type(source).__qualname__)
+        if None in self._attached:
+            self._attached[None].append(source)
+            quietly(source.attach, None, self._changed)
+
+    def attach(self, uri: str | None) -> None:
+        resources = self._server.resources
+        claimed = (source for source in resources.sources if uri is None or source.claims(uri))
+        sources = list(claimed) if uri is None else list(islice(claimed, 1))
+        self._attached[uri] = sources
+        for mount in self._server.mounts:
+            quietly(mount.attach, uri)
+        for source in sources:
+            quietly(source.attach, uri, self._changed)
+        if uri is not None and (found := self.followers.find(uri, check=False)):
+            self._following[uri] = asyncio.get_running_loop().create_task(follow(found[0], uri))
+
+    def detach(self, uri: str | None) -> None:
+        for source in self._attached.pop(uri, ()):
+            quietly(source.detach, uri)
+        for mount in self._server.mounts:
+            quietly(mount.detach, uri)
+        if uri is not None and (task := self._following.pop(uri, None)):
+            task.cancel()
+
+    def _changed(self, uri: str | None) -> None:
+        if uri is None:
+            self._server.list_changed("resources")
+        else:
+            self._server.resource_updated(uri)
+
+    async def end(self) -> None:
+        """Cancel what follows, and close the sources; one that fails keeps nobody from ending."""
+        following = list(self._following.values())
+        self._following.clear()
+        for task in following:
+            task.cancel()
+        if following:
+            await asyncio.wait(following, timeout=self._server.limits.drain)
+        for source in self._server.resources.sources:
+            try:
+                await source.close()
+            except Exception:  # the others, and the lifespan, end all the same
+                log.exception("%s did not close", type(source).__qualname__)

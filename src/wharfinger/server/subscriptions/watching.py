@@ -1,0 +1,287 @@
+"""Who watches what, in both eras: one change reaches every watcher once, soon, and from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from enum import Enum
+from itertools import islice
+from typing import Any, Protocol
+
+from wharfinger.protocol import subscriptions
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.jsonrpc import encode
+from wharfinger.protocol.request import Request
+from wharfinger.protocol.shares import Shares
+
+__all__ = ["ListenWatcher", "Onlooker", "SessionWatcher", "Watching", "follow", "quietly"]
+
+log = logging.getLogger("wharfinger.server.subscriptions.watching")
+
+COALESCE = 0.05
+"""Seconds after a notice in which further changes of the same URI or list become one more."""
+SLICE = 200
+"""Watchers that are told in one turn of the loop: some 3 ms with the writing, so that requests go on meanwhile."""
+
+Change = tuple[str, bool]
+"""A URI, or the name of a list, and whether it is a list."""
+
+
+class Phase(Enum):
+    """How far the notice of a change has come; a change that is not known at all starts a new one."""
+
+    WAITING = "nobody was told yet, so that the notice stands for whatever changes before"
+    TOLD = "somebody was told, less than COALESCE ago"
+    AGAIN = "somebody was told, and it has changed since"
+
+
+class Watcher(Protocol):
+    """Someone to tell."""
+
+    def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
+        """Send a notification, built with this watcher's tag; False where it was dropped."""
+        ...
+
+
+class Onlooker(Protocol):
+    """What is told of every change of a list, and of every change of a resource that somebody watches."""
+
+    def updated(self, uri: str) -> None:
+        """A resource changed; from any thread."""
+        ...
+
+    def list_changed(self, name: str) -> None:
+        """A list changed; from any thread."""
+        ...
+
+
+class SessionWatcher:
+    """A session of the handshake era; equal to any other watcher of the same session."""
+
+    __slots__ = ("session",)
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
+        """Send on the session's own stream."""
+        return self.session.send(message(None))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SessionWatcher) and other.session is self.session
+
+    def __hash__(self) -> int:
+        return hash(self.session)
+
+
+class ListenWatcher:
+    """One open `subscriptions/listen` request (2026-07-28)."""
+
+    __slots__ = ("request", "tag")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.tag = encode(subscriptions.tag(request.id))
+
+    def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
+        """Send on the request's stream, tagged with its id."""
+        return self.request.channel.send(self.request, message(self.tag))
+
+
+class Watching:
+    """The watchers of each URI and of each list.
+
+    `attach(uri)` is called before the first watcher of a URI is told anything, `detach(uri)` after the last one went;
+    with None they mean the list of resources. Both are called on the event loop; what they raise is logged, since the
+    watch stands without them too.
+    """
+
+    def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
+        self.told: Callable[[str, int], None] | None = None
+        """Called with a URI and how many watchers were told that it changed; for whoever shows what goes on."""
+        self.passed_on: list[Onlooker] = []
+        """What is told too: the watching of servers of which this one is a part, and what keeps an index."""
+        self._attach = attach
+        self._detach = detach
+        self._by_uri: dict[str, dict[Watcher, None]] = {}
+        self._by_list: dict[str, dict[Watcher, None]] = {name: {} for name in subscriptions.LISTS}
+        self._by_watcher: dict[Watcher, set[str]] = {}
+        self._owners: dict[Watcher, str] = {}
+        """Whose share the URIs of each watcher count for."""
+        self.shares = Shares()
+        """How many URIs each owner's watchers watch."""
+        self._departures = 0
+        """Watchers that have gone from anything."""
+        self._phases: dict[Change, Phase] = {}
+        self._waiting: deque[Change] = deque()
+        self._work: Iterator[None] | None = None
+        """What tells the watchers of what waits, one with each step; None while nothing waits."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on changes are told, on this loop."""
+        self._loop, self._thread = loop, threading.get_ident()
+
+    def stop(self) -> None:
+        """Nothing is told any more, not even what was collected."""
+        self._loop = self._work = None
+        self._phases = {}
+        self._waiting.clear()
+
+    # -- who watches
+
+    def watch(self, watcher: Watcher, uri: str, owner: str = "") -> None:
+        """Add a watcher of a URI, unless it is one already; it counts for the owner of the watcher's first URI."""
+        watchers = self._by_uri.setdefault(uri, {})
+        first = not watchers
+        if watcher not in watchers:
+            self.shares.add(self._owners.setdefault(watcher, owner))
+        watchers[watcher] = None
+        self._by_watcher.setdefault(watcher, set()).add(uri)
+        if first:
+            quietly(self._attach, uri)
+
+    def unwatch(self, watcher: Watcher, uri: str) -> None:
+        """Remove a watcher of a URI; nothing changes where it is none."""
+        watchers = self._by_uri.get(uri)
+        if watchers is None or watcher not in watchers:
+            return
+        del watchers[watcher]
+        self._departures += 1
+        self._by_watcher[watcher].discard(uri)
+        self.shares.add(self._owners[watcher], -1)
+        if not watchers:
+            del self._by_uri[uri]
+            quietly(self._detach, uri)
+
+    def watch_list(self, watcher: Watcher, name: str) -> None:
+        """Add a watcher of a list."""
+        watchers = self._by_list[name]
+        first = not watchers
+        watchers[watcher] = None
+        if first and name == "resources":
+            quietly(self._attach, None)
+
+    def drop(self, watcher: Watcher) -> None:
+        """Remove a watcher from everything; its session or request is over."""
+        for uri in tuple(self._by_watcher.get(watcher, ())):
+            self.unwatch(watcher, uri)
+        self._by_watcher.pop(watcher, None)
+        self._owners.pop(watcher, None)
+        for name, watchers in self._by_list.items():
+            if watcher in watchers:
+                del watchers[watcher]
+                self._departures += 1
+                if not watchers and name == "resources":
+                    quietly(self._detach, None)
+
+    def knows(self, watcher: Watcher) -> bool:
+        """Whether it watches anything."""
+        return watcher in self._by_watcher or any(watcher in watchers for watchers in self._by_list.values())
+
+    def count(self, watcher: Watcher) -> int:
+        """How many URIs it watches."""
+        return len(self._by_watcher.get(watcher, ()))
+
+    def watched(self) -> list[str]:
+        """The URIs that have a watcher."""
+        return list(self._by_uri)
+
+    # -- what changed
+
+    def updated(self, uri: str) -> None:
+        """A resource changed; from any thread, and for nothing where nobody watches."""
+        if uri in self._by_uri:
+            for whole in self.passed_on:
+                whole.updated(uri)
+            self._note((uri, False))
+
+    def list_changed(self, name: str) -> None:
+        """A list changed; from any thread."""
+        for whole in self.passed_on:
+            whole.list_changed(name)
+        if self._by_list[name]:
+            self._note((name, True))
+
+    def _note(self, change: Change) -> None:
+        loop = self._loop
+        if loop is None or self._phases.get(change) in (Phase.WAITING, Phase.AGAIN):  # it will be told later than now
+            return
+        if threading.get_ident() == self._thread:
+            self._collect(change)
+            return
+        with suppress(RuntimeError):  # the loop was closed between the look and the call
+            loop.call_soon_threadsafe(self._collect, change)
+
+    def _collect(self, change: Change) -> None:
+        if self._loop is None:
+            return
+        if change in self._phases:
+            if self._phases[change] is Phase.TOLD:
+                self._phases[change] = Phase.AGAIN
+            return
+        self._phases[change] = Phase.WAITING
+        self._waiting.append(change)
+        if self._work is None:
+            # Not now but in the next turn, so that what one handler changes several times is told once.
+            self._work = self._tell()
+            self._loop.call_soon(self._go_on, self._work)
+
+    def _go_on(self, work: Iterator[None]) -> None:
+        """Tell one slice of watchers, and leave the rest to the next turn of the loop."""
+        loop = self._loop
+        if loop is None or work is not self._work:  # stopped meanwhile
+            return
+        if sum(1 for _ in islice(work, SLICE)) == SLICE:
+            loop.call_soon(self._go_on, work)
+        else:
+            self._work = None
+
+    def _tell(self) -> Iterator[None]:
+        """Tell all watchers of what waits, change by change; each step is one watcher."""
+        while self._waiting:
+            change = name, is_list = self._waiting.popleft()
+            self._phases[change] = Phase.TOLD
+            watchers = self._by_list[name] if is_list else self._by_uri.get(name, {})
+            notice = quietly(subscriptions.list_changed if is_list else subscriptions.updated, name)
+            if notice is None:
+                del self._phases[change]
+                continue
+            told, departures = 0, self._departures
+            for watcher in tuple(watchers):
+                if departures == self._departures or watcher in watchers:  # it may have left in an earlier turn
+                    try:
+                        told += watcher.tell(notice)
+                    except Exception:  # it is nobody else's
+                        log.exception("A watcher of %s could not be told", name)
+                    yield
+            if self.told is not None and told and not is_list:
+                quietly(self.told, name, told)
+            if self._loop is not None:
+                self._loop.call_later(COALESCE, self._rest_over, self._phases, change)
+
+    def _rest_over(self, phases: dict[Change, Phase], change: Change) -> None:
+        if phases is self._phases and phases.pop(change) is Phase.AGAIN:
+            self._collect(change)
+
+
+def quietly(function: Callable[..., Any], *args: Any) -> Any:
+    """Call what belongs to one watcher, source or onlooker; what it raises is nobody else's."""
+    try:
+        return function(*args)
+    except Exception:
+        log.exception("%s failed", getattr(function, "__qualname__", function))
+        return None
+
+
+async def follow(function: Callable[[str], Awaitable[None]], uri: str) -> None:
+    """Run what looks after a watched URI; should it fail, the watch stands without it."""
+    try:
+        await function(uri)
+    except Exception:
+        log.exception("The watcher of %s failed", uri)

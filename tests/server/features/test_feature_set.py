@@ -1,0 +1,153 @@
+"""One ordered set of features: stable pages while it changes, fallbacks that give way, and cheap at any size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.conftest import examples
+from wharfinger.server.features.feature_set import Features
+
+
+@dataclass
+class Named:
+    definition: str
+
+
+def features() -> tuple[Features[Named], list[int]]:
+    changes: list[int] = []
+    return Features("thing", lambda: changes.append(1)), changes
+
+
+def names(some: Features[Named]) -> list[str]:
+    return [feature.definition for feature in some]
+
+
+def test_features_are_kept_in_the_order_in_which_they_came() -> None:
+    some, changes = features()
+    for name in "cab":
+        some.add(name, Named(name))
+    assert (names(some), len(some), len(changes)) == (["c", "a", "b"], 3, 3)
+    assert some.remove("a") == Named("a")
+    some.add("a", Named("new"))
+    assert (names(some), len(some), len(changes)) == (["c", "b", "new"], 3, 5)
+
+
+def test_a_name_that_is_taken_and_one_that_is_not_there_are_refused_by_name() -> None:
+    some, changes = features()
+    some.add("a", Named("a"))
+    with pytest.raises(ValueError, match="thing 'a' is registered already"):
+        some.add("a", Named("b"))
+    with pytest.raises(KeyError, match="no thing 'b'"):
+        some.remove("b")
+    assert (names(some), len(changes), some.version) == (["a"], 1, 1)
+
+
+@pytest.mark.parametrize("first", ["fallback", "own"])
+def test_a_fallback_gives_way_whichever_comes_first(first: str) -> None:
+    some, _ = features()
+    for kind in (first, "own" if first == "fallback" else "fallback"):
+        some.add("search", Named(kind), fallback=kind == "fallback")
+    assert names(some) == ["own"]
+    with pytest.raises(ValueError, match="is registered already"):
+        some.add("search", Named("second own"))
+    some.remove("search")
+    some.add("search", Named("fallback"), fallback=True)
+    assert names(some) == ["fallback"]
+
+
+def test_pages_hold_what_was_there_all_the_time_once() -> None:
+    some, _ = features()
+    for number in range(7):
+        some.add(str(number), Named(str(number)))
+    page, key = some.page(0, 3)
+    assert ([f.definition for f in page], key) == (["0", "1", "2"], 3)
+    some.remove("2")
+    some.remove("4")
+    some.add("7", Named("7"))
+    page, key = some.page(3, 3)
+    assert [f.definition for f in page] == ["3", "5", "6"]
+    assert key is not None
+    assert ([f.definition for f in some.page(key, 3)[0]], some.page(key, 3)[1]) == (["7"], None)
+    assert some.page(99, 3) == ([], None)
+
+
+class Changing(RuleBasedStateMachine):
+    """A list being paged through while it changes, beside what a plain list says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features, _ = features()
+        self.added = 0
+        self.model: list[str] = []
+        self.staying: set[str] = set()
+        self.seen: list[str] = []
+        self.key: int | None = 0
+
+    @rule()
+    def add(self) -> None:
+        self.added += 1
+        self.features.add(str(self.added), Named(str(self.added)))
+        self.model.append(str(self.added))
+
+    @rule(place=st.integers(0, 20))
+    def remove(self, place: int) -> None:
+        if self.model:
+            name = self.model.pop(place % len(self.model))
+            self.features.remove(name)
+            self.staying.discard(name)
+
+    @rule(limit=st.integers(1, 4))
+    def turn(self, limit: int) -> None:
+        if self.key is None:
+            assert self.staying <= set(self.seen)
+            self.key, self.seen = 0, []
+        if self.key == 0:
+            self.staying = set(self.model)
+        page, self.key = self.features.page(self.key, limit)
+        self.seen += [feature.definition for feature in page]
+        assert len(set(self.seen)) == len(self.seen)
+
+    @invariant()
+    def same(self) -> None:
+        assert names(self.features) == self.model
+
+
+TestChanging = Changing.TestCase
+TestChanging.settings = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)
+
+
+def test_a_disabled_feature_keeps_its_name_and_its_place() -> None:
+    some, changes = features()
+    for name in "abc":
+        some.add(name, Named(name))
+    some.disable("b")
+    some.disable("b")
+    assert (names(some), len(some), len(changes), some.is_disabled("b")) == (["a", "c"], 2, 4, True)
+    assert "b" not in some.by_key
+    with pytest.raises(ValueError, match="registered already"):
+        some.add("b", Named("other"))
+    _, key = some.page(0, 1)
+    some.enable("b")
+    some.enable("b")
+    assert (names(some), len(changes), some.is_disabled("b")) == (["a", "b", "c"], 5, False)
+    assert key is not None
+    assert [f.definition for f in some.page(key, 9)[0]] == ["b", "c"]
+    some.disable("a")
+    assert some.remove("a") == Named("a")
+    for refused in (some.enable, some.disable, some.remove):
+        with pytest.raises(KeyError, match="no thing 'a'"):
+            refused("a")
+
+
+def test_a_disabled_fallback_gives_way_too() -> None:
+    some, _ = features()
+    some.add("search", Named("fallback"), fallback=True)
+    some.disable("search")
+    some.add("search", Named("own"))
+    assert names(some) == ["own"]
+    assert not some.is_disabled("search")

@@ -1,0 +1,338 @@
+"""A user's function is called where it belongs, with what it asks for by annotation, and within its time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any, Literal, Optional
+
+import msgspec
+import pytest
+
+from tests.server.driving import ERAS, Wire, ask, looped, opened, read
+from wharfinger import types as t
+from wharfinger.server.app import Server
+from wharfinger.server.context import Context
+from wharfinger.server.features.completion import Complete
+from wharfinger.server.features.handler_function import Callee, is_async, owner_of, share_of
+from wharfinger.server.threads import MEMBER, Job
+
+
+async def coroutine() -> str:
+    return "c"
+
+
+def plain() -> str:
+    return "p"
+
+
+class Callables:
+    async def method(self) -> str:
+        return "m"
+
+    async def __call__(self) -> str:
+        return "i"
+
+
+async def generator() -> AsyncIterator[bytes]:
+    yield b"g"
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (coroutine, True),
+        (functools.partial(functools.partial(coroutine)), True),
+        (Callables().method, True),
+        (Callables(), True),
+        (functools.partial(Callables()), True),
+        (plain, False),
+        (Callables, False),
+        (lambda: "", False),
+        (generator, False),
+        (functools.partial(plain), False),
+    ],
+)
+def test_what_gives_something_to_await_is_async(function: Callable[..., Any], expected: bool) -> None:
+    assert is_async(function) is expected
+
+
+@looped
+async def test_every_kind_of_function_is_called() -> None:
+    server = Server("s")
+    kinds: dict[str, Callable[..., Any]] = {
+        "c": coroutine,
+        "p": plain,
+        "m": Callables().method,
+        "i": Callables(),
+        "g": generator,
+    }
+    for name, function in kinds.items():
+        server.add_resource(f"{name}:x", function)
+        server.add_resource(f"{name}:inline", function, inline=True)
+        server.add_resource(f"{name}:partial", functools.partial(function))
+    for name in kinds:
+        for uri in (f"{name}:x", f"{name}:inline", f"{name}:partial"):
+            assert (uri, (await read(server, uri))[0]["text"]) == (uri, name)
+
+
+@looped
+async def test_a_plain_function_runs_in_a_thread_unless_it_is_inline() -> None:
+    server = Server("s")
+    name = contextvars.ContextVar("name", default="")
+    name.set("ann")
+
+    def where() -> list[Any]:
+        return [threading.current_thread() is threading.main_thread(), name.get()]
+
+    server.add_resource("a:thread", where)
+    server.add_resource("a:inline", where, inline=True)
+    assert (await read(server, "a:thread"))[0]["text"] == '[false,"ann"]'
+    assert (await read(server, "a:inline"))[0]["text"] == '[true,"ann"]'
+
+
+# -- context
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_context_is_injected_by_annotation_wherever_a_function_is(revision: str) -> None:
+    server = Server("s")
+
+    @server.resource("a:static")
+    async def static(ctx: Context) -> str:
+        return str(ctx.request_id)
+
+    @server.resource("a:sync")
+    def sync(any_name: Context[dict[str, int]]) -> str:
+        return str(any_name.request_id)
+
+    @server.resource("a:inline", inline=True)
+    def inline(ctx: Context[Any]) -> str:
+        return str(ctx.request_id)
+
+    @server.resource("t:{x}/{ctx}")
+    async def template(x: str, ctx: str, context: Context) -> str:
+        return f"{x}{ctx}{context.request_id}"
+
+    @server.resource("k:{x}")
+    def keywords(*, c: Context, **others: str) -> str:
+        return f"{others['x']}{c.request_id}"
+
+    for uri, expected in (("a:static", "7"), ("a:sync", "7"), ("a:inline", "7"), ("t:a/b", "ab7"), ("k:v", "v7")):
+        assert (await read(server, uri, revision, id=7))[0]["text"] == expected
+
+
+# -- what does not fit is found at registration
+
+
+@pytest.mark.parametrize(
+    ("uri", "function", "message"),
+    [
+        ("a:b", lambda x: x, "wants 'x'"),
+        ("a:{x}", lambda x, y: x, "wants 'y'"),
+        ("a:{x}", lambda: "", "no parameter for the URI's variable 'x'"),
+        ("a:{x}/{y}", lambda x: x, "no parameter for the URI's variable 'y'"),
+        ("a:{x}", eval("lambda x, /: x"), "must take 'x' by name"),
+    ],
+)
+def test_parameters_that_are_not_the_variables_are_refused(
+    uri: str, function: Callable[..., Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        Server("s").add_resource(uri, function)
+
+
+def test_parameters_with_defaults_and_many_keywords_are_fine() -> None:
+    server = Server("s")
+    server.add_resource("a:b", lambda x=1, *rest, **others: "")
+    server.add_resource("a:{x}/{y}", lambda **variables: "")
+
+
+# -- time
+
+
+@looped
+async def test_a_function_that_takes_longer_than_its_time_is_cancelled_and_says_so() -> None:
+    server = Server("s")
+    gone = asyncio.Event()
+
+    async def never() -> str:
+        try:
+            return str(await asyncio.get_running_loop().create_future())
+        finally:
+            gone.set()
+
+    server.add_resource("a:async", never, timeout=0.01)
+    released = threading.Event()
+    server.add_resource("a:sync", lambda: str(released.wait(20)), timeout=0.01)
+    expected = {"code": -32603, "message": "The handler took longer than 0.01 s."}
+    assert await read(server, "a:async") == expected
+    assert gone.is_set()
+    assert await read(server, "a:sync") == expected
+    assert server.pool._lost.total == 1
+    released.set()
+    server.pool.close()
+
+
+@looped
+async def test_a_functions_own_timeout_is_not_the_servers() -> None:
+    server = Server("s")
+
+    async def fails() -> str:
+        raise TimeoutError("the database's")
+
+    server.add_resource("a:b", fails, timeout=20)
+    error = await read(server, "a:b")
+    assert error["code"] == -32603
+    assert error["message"].startswith("Internal error (reference")
+
+
+@looped
+async def test_a_quick_function_with_a_time_is_served() -> None:
+    server = Server("s")
+    server.add_resource("a:b", coroutine, timeout=20)
+    assert (await read(server, "a:b"))[0]["text"] == "c"
+
+
+# -- threads
+
+
+@looped
+async def test_a_callers_share_is_its_principals_else_its_addresss() -> None:
+    server = Server("s")
+    request = opened(server, "server/discover")
+    assert owner_of(request) == share_of(request) != share_of(opened(server, "server/discover"))
+    request.peer = "192.0.2.1"
+    assert share_of(request) == "address 192.0.2.1"
+    assert owner_of(request).split(MEMBER) == ["address 192.0.2.1", ""]
+    info = t.Implementation(name="sailor", version="1")
+    request.caller = msgspec.structs.replace(request.caller, info=info)
+    assert owner_of(request).split(MEMBER) == ["address 192.0.2.1", "sailor"]
+    request = opened(server, "server/discover", principal="ann")
+    assert share_of(request) == "principal ann"
+    assert owner_of(request).split(MEMBER) == ["principal ann", ""]
+
+
+def test_sessions_of_one_address_are_members_of_its_share() -> None:
+    server = Server("s")
+    one, other = (opened(server, "tools/list", revision="2025-11-25") for _ in range(2))
+    one.peer = other.peer = "192.0.2.1"
+    assert share_of(one) == share_of(other)
+    assert owner_of(one) == owner_of(one) != owner_of(other)
+
+
+def group_of(owner: str) -> str:
+    unused: Any = None
+    return Job(owner, str, unused).group
+
+
+def test_callers_over_http_without_an_address_share_one_part() -> None:
+    """As behind a proxy that reaches the ASGI server by a Unix socket."""
+    server = Server("s")
+    one, other = (opened(server, "server/discover") for _ in range(2))
+    one.headers = other.headers = {}
+    assert share_of(one) == share_of(other)
+
+
+@pytest.mark.parametrize("principal", ["ann", "ann\nbob", "ann\n"])
+def test_no_name_puts_a_caller_into_the_share_of_another_one(principal: str) -> None:
+    request = opened(Server("s"), "server/discover", principal=principal)
+    for name in ("sailor", "sail\nor", "\n"):
+        request.caller = msgspec.structs.replace(request.caller, info=t.Implementation(name=name, version="1"))
+        assert group_of(owner_of(request)) == share_of(request) == f"principal {principal}"
+
+
+@looped
+async def test_a_blocking_function_holds_up_nothing_else() -> None:
+    """security F08"""
+    server = Server("s")
+    released = threading.Event()
+    server.add_resource("a:blocks", lambda: str(released.wait(20)))
+    server.add_resource("a:c", coroutine)
+    async with Wire(server) as wire:
+        id = wire.put("resources/read", {"uri": "a:blocks"})
+        before = time.monotonic()
+        await wire.ask("resources/read", {"uri": "a:c"})
+        assert time.monotonic() - before < 5
+        released.set()
+        assert (await wire.answer(id))["result"]["contents"][0]["text"] == "True"
+    server.pool.close()
+
+
+@looped
+async def test_a_call_that_was_refused_for_want_of_threads_says_so() -> None:
+    from wharfinger.server.threads import Pool
+
+    server = Server("s", pool=Pool(size=1, queue=0))
+    released, blocked = threading.Event(), threading.Event()
+
+    def blocks() -> str:
+        blocked.set()
+        return str(released.wait(20))
+
+    server.add_resource("a:blocks", blocks)
+    first = asyncio.create_task(read(server, "a:blocks"))
+    assert await asyncio.to_thread(blocked.wait, 20)
+    error = (await ask(server, "resources/read", {"uri": "a:blocks"}))["error"]
+    assert error["code"] == -32603
+    assert "try again later" in error["message"]
+    released.set()
+    assert (await first)[0]["text"] == "True"
+    server.pool.close()
+
+
+def test_only_what_needs_nothing_is_awaited_as_it_is() -> None:
+    server = Server("s")
+    assert Callee(server, coroutine).direct
+    assert not Callee(server, plain).direct
+    assert not Callee(server, coroutine, timeout=1).direct
+    assert Callee(server, lambda ctx=None: "").takes_context is False
+
+
+@looped
+async def test_a_context_that_may_be_none_is_given_all_the_same() -> None:
+    server = Server("s")
+
+    @server.resource("a:either")
+    async def either(ctx: Context[Any] | None = None) -> str:
+        return "none" if ctx is None else ctx.server.info.name
+
+    @server.resource("a:{x}")
+    def optional(x: str, ctx: Optional[Context] = None) -> str:  # noqa: UP045  # as people write it
+        return "none" if ctx is None else ctx.server.info.name
+
+    @server.tool
+    async def tool(ctx: Context | None = None) -> str:
+        return "none" if ctx is None else ctx.server.info.name
+
+    assert (await read(server, "a:either"))[0]["text"] == "s"
+    assert (await read(server, "a:other"))[0]["text"] == "s"
+    called = await ask(server, "tools/call", {"name": "tool", "arguments": {}})
+    assert called["result"]["content"][0]["text"] == "s"
+
+
+def test_variables_are_completed_by_what_stands_beside_them_or_by_their_choices() -> None:
+    class Own(Complete):
+        """A marker of one's own."""
+
+    def function(a: Annotated[str, Own(["x"])], b: Literal["y", "z"], c: Annotated[str, "text"], d: int) -> str:
+        return a + b + c + str(d)
+
+    completers = Callee(Server("s"), function, variables=("a", "b", "c", "d")).completers
+    assert {name: completer.values for name, completer in completers.items()} == {"a": ["x"], "b": ["y", "z"]}
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0])
+def test_a_time_that_nothing_can_keep_is_told_at_registration(timeout: float) -> None:
+    async def it() -> str:
+        return ""
+
+    server = Server("s")
+    for register in (server.add_tool, server.add_prompt, functools.partial(server.add_resource, "a:b")):
+        with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
+            register(it, timeout=timeout)

@@ -1,0 +1,275 @@
+"""Prompts from strings to messages, and completion of their arguments and of templates' variables."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from tests.server.driving import ask, looped
+from wharfinger import types as t
+from wharfinger.errors import InvalidParams
+from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.request import Caller, Request
+from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.server.app import Server
+from wharfinger.server.context import Context
+from wharfinger.server.features.completion import Complete
+from wharfinger.server.features.prompts import Prompts
+from wharfinger.source import Source
+
+
+def request(method: str, params: dict[str, Any]) -> Request:
+    row = METHODS[method]
+    raw = msgspec.Raw(msgspec.json.encode(params))
+    return Request(
+        1, method, row, row.decode_params(raw), raw, Caller(REVISIONS["2026-07-28"], None, t.ClientCapabilities()), None
+    )
+
+
+def get(function: Callable[..., Any], arguments: dict[str, str] | None = None) -> Any:
+    async def run() -> t.GetPromptResult:
+        prompts = Prompts(Server("test"), 10)
+        params: dict[str, Any] = {"name": prompts.add(function, name="p").name}
+        if arguments is not None:
+            params["arguments"] = arguments
+        return await prompts.fill(request("prompts/get", params))
+
+    return msgspec.json.decode(msgspec.json.encode(asyncio.run(run())))
+
+
+def said(text: str, role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": {"type": "text", "text": text}}
+
+
+def briefing(vessel: str, days: Annotated[int, "How far back."] = 1) -> str:
+    """Brief me.
+
+    Args:
+        vessel: Whose log.
+    """
+    return f"{vessel} {days + 1}"
+
+
+def test_a_function_is_listed_with_its_arguments() -> None:
+    definition = Prompts(Server("test"), 10).add(briefing, title="Briefing").definition
+    assert msgspec.json.decode(msgspec.json.encode(definition)) == {
+        "name": "briefing",
+        "title": "Briefing",
+        "description": "Brief me.",
+        "arguments": [
+            {"name": "vessel", "description": "Whose log.", "required": True},
+            {"name": "days", "description": "How far back."},
+        ],
+    }
+
+
+def test_strings_are_read_as_what_the_function_wants() -> None:
+    assert get(briefing, {"vessel": "Mary", "days": "6"}) == {"messages": [said("Mary 7")], "description": "Brief me."}
+    assert get(briefing, {"vessel": "7"})["messages"] == [said("7 2")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (None, "vessel: missing"),
+        ({"vessel": "x", "speed": "1"}, "speed: no such argument; the arguments are vessel, days"),
+        ({"vessel": "x", "days": "s3cret"}, "days: expected an integer, got a string"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_invalid_params(arguments: dict[str, str] | None, message: str) -> None:
+    with pytest.raises(InvalidParams) as caught:
+        get(briefing, arguments)
+    assert (caught.value.code, caught.value.message) == (-32602, f"Invalid arguments: {message}")
+
+
+def test_an_unknown_prompt_is_an_invalid_param() -> None:
+    with pytest.raises(InvalidParams, match="Unknown prompt: x"):
+        asyncio.run(Prompts(Server("test"), 10).fill(request("prompts/get", {"name": "x"})))
+
+
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [
+        ("hi", [said("hi")]),
+        (
+            ["a", t.PromptMessage(role="assistant", content=t.TextContent(text="b"))],
+            [said("a"), said("b", "assistant")],
+        ),
+        (t.TextContent(text="c"), [said("c")]),
+        (t.GetPromptResult(messages=[]), []),
+    ],
+)
+def test_what_a_function_returns_becomes_messages(value: Any, messages: list[Any]) -> None:
+    assert get(lambda: value)["messages"] == messages
+
+
+def test_what_is_no_message_is_a_fault_of_the_server() -> None:
+    with pytest.raises(TypeError, match="PromptMessage"):
+        get(lambda: 3)
+
+
+def test_an_async_prompt_gets_its_context() -> None:
+    async def f(ctx: Context) -> str:
+        return str(ctx.request_id)
+
+    assert get(f)["messages"] == [said("1")]
+
+
+# --- completion -------------------------------------------------------------------------------------------------------
+
+
+def ships(typed: str) -> list[str]:
+    return [f"{typed}{number}" for number in range(150)]
+
+
+async def days(typed: str, others: Mapping[str, str]) -> list[str]:
+    return [others.get("vessel", "none") + typed]
+
+
+def plan(
+    vessel: Annotated[str, Complete(ships)],
+    day: Annotated[str, Complete(days)],
+    side: Literal["port", "starboard"],
+    harbour: Annotated[str, Complete(("Hull", "Harwich", "Dover"))],
+    free: str,
+) -> str:
+    return ""
+
+
+class Charts(Source):
+    templates = (t.ResourceTemplate(uri_template="chart://{+path}", name="chart"),)
+
+    def claims(self, uri: str) -> bool:
+        return False
+
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        return [template, argument, value, *context]
+
+
+def log(vessel: Annotated[str, Complete(ships)], day: str) -> str:
+    return ""
+
+
+def complete(ref: dict[str, str], name: str, value: str, others: dict[str, str] | None = None) -> Any:
+    async def run() -> t.CompleteResult:
+        server = Server("test")
+        server.add_resource("log://{vessel}/{day}", log)
+        server.add_resource("log://all", lambda: "")
+        server.include(Charts())
+        server.prompts.add(plan)
+        params: dict[str, Any] = {"ref": ref, "argument": {"name": name, "value": value}}
+        if others is not None:
+            params["context"] = {"arguments": others}
+        return await server.completions.complete(request("completion/complete", params))
+
+    return msgspec.json.decode(msgspec.json.encode(asyncio.run(run())))["completion"]
+
+
+PLAN = {"type": "ref/prompt", "name": "plan"}
+LOG = {"type": "ref/resource", "uri": "log://{vessel}/{day}"}
+
+
+def test_at_most_a_hundred_values_are_told_and_how_many_there_are() -> None:
+    expected = {"values": [f"m{number}" for number in range(100)], "total": 150, "hasMore": True}
+    assert complete(PLAN, "vessel", "m") == expected
+    assert complete(LOG, "vessel", "m") == expected
+
+
+def test_a_completer_may_know_the_other_arguments() -> None:
+    assert complete(PLAN, "day", "mon", {"vessel": "Mary"}) == {"values": ["Marymon"], "total": 1, "hasMore": False}
+    assert complete(PLAN, "day", "mon")["values"] == ["nonemon"]
+
+
+def test_fixed_choices_complete_by_their_beginning() -> None:
+    assert complete(PLAN, "side", "st")["values"] == ["starboard"]
+    assert complete(PLAN, "harbour", "H")["values"] == ["Hull", "Harwich"]
+
+
+def test_what_nothing_completes_has_no_values() -> None:
+    assert complete(PLAN, "free", "x") == {"values": [], "total": 0, "hasMore": False}
+    assert complete(LOG, "day", "x")["values"] == []
+
+
+def test_a_source_completes_its_own_templates() -> None:
+    ref = {"type": "ref/resource", "uri": "chart://{+path}"}
+    assert complete(ref, "path", "a/", {"k": "v"})["values"] == ["chart://{+path}", "path", "a/", "k"]
+
+
+@pytest.mark.parametrize(
+    ("ref", "name"),
+    [
+        ({"type": "ref/prompt", "name": "nothing"}, "x"),
+        ({"type": "ref/resource", "uri": "log://{other}"}, "x"),
+        ({"type": "ref/resource", "uri": "log://all"}, "x"),
+        (PLAN, "x"),
+        (LOG, "x"),
+    ],
+)
+def test_what_is_unknown_is_an_invalid_param(ref: dict[str, str], name: str) -> None:
+    with pytest.raises(InvalidParams):
+        complete(ref, name, "")
+
+
+def test_a_completer_of_another_shape_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"must take \(typed\)"):
+        Complete(lambda: ())
+    with pytest.raises(TypeError, match=r"must take \(typed\)"):
+        Complete(lambda a, b, c: [])
+    assert Complete(lambda typed, others=None: []).takes_others
+
+
+def test_functions_of_prompts_are_described_by_fields_and_have_their_defaults() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    server = Server("s")
+
+    def plan(days, ship="Mary"):  # type: ignore[no-untyped-def]
+        return f"{days} {ship}"
+
+    plan.__annotations__.update(days=Annotated[int, pydantic.Field(description="How many.", default=3)])
+    server.add_prompt(plan)
+    (argument, _) = server.prompts.get("plan").definition.arguments
+    assert (argument.description, argument.required) == ("How many.", UNSET)
+    answer = asyncio.run(ask(server, "prompts/get", {"name": "plan"}))
+    assert answer["result"]["messages"][0]["content"]["text"] == "3 Mary"
+
+
+def test_a_disabled_prompt_is_unknown() -> None:
+    server = Server("s")
+    server.add_prompt(lambda: "x", name="p")
+    server.disable_prompt("p")
+    assert asyncio.run(ask(server, "prompts/get", {"name": "p"}))["error"]["code"] == -32602
+    ref = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}}
+    assert asyncio.run(ask(server, "completion/complete", ref))["error"]["code"] == -32602
+    server.enable_prompt("p")
+    assert asyncio.run(ask(server, "prompts/get", {"name": "p"}))["result"]["messages"]
+
+
+@pytest.mark.parametrize("message", [{"role": "system", "content": "x"}, {"role": "user", "content": {"type": "no"}}])
+def test_a_message_of_an_unknown_kind_is_a_fault_of_the_server(message: dict[str, Any]) -> None:
+    server = Server("s")
+    server.add_prompt(lambda: [message], name="p")
+    assert asyncio.run(ask(server, "prompts/get", {"name": "p"}))["error"]["code"] == -32603
+
+
+@pytest.mark.parametrize("values", [3, "mary", None])
+def test_what_cannot_complete_is_refused_at_once(values: Any) -> None:
+    with pytest.raises(TypeError, match=r"Complete\(\) takes a function or a list of texts"):
+        Complete(values)
+
+
+@looped
+async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
+    """A bug: each had its line, so that the answer was three times what was sent."""
+    server = Server("s")
+    server.add_prompt(lambda a="": a, name="greet")
+    error = (await ask(server, "prompts/get", {"name": "greet", "arguments": {f"k{n}": "x" for n in range(5_000)}}))[
+        "error"
+    ]
+    assert error["code"] == -32602
+    assert "k0: no such argument" in error["message"]
+    assert len(error["message"]) < 1_000

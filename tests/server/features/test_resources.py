@@ -1,0 +1,689 @@
+"""Resources from registration to what a client of every revision reads, and what it is told where there is none."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import logging
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from tests.server.driving import ALL, ERAS, HANDSHAKE, META, STATELESS, ask, listed, looped, opened, read
+from wharfinger import Client
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, PermissionDenied, ResourceNotFound
+from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.protocol.uri.template_index import AmbiguousTemplate
+from wharfinger.server.app import Server
+from wharfinger.server.features.completion import Complete
+from wharfinger.server.features.resource import ResourceFeature
+from wharfinger.server.features.resources import Content
+from wharfinger.source import Hit, Source
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0"
+
+
+async def calm() -> str:
+    """Today's weather.
+
+    More of it.
+    """
+    return "calm"
+
+
+# -- what lists show
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_resource_is_listed_with_all_that_was_said_of_it(revision: str) -> None:
+    server = Server("s")
+    server.add_resource(
+        "weather://today",
+        calm,
+        name="today",
+        title="Today",
+        mime_type="text/plain",
+        size=4,
+        annotations=t.Annotations(audience=["user"], priority=0.5, last_modified="2026-01-01T00:00:00Z"),
+        icons=[t.Icon(src="https://example.test/i.png", sizes=["48x48"])],
+        meta={"example.test/k": 1},
+    )
+    server.add_resource("weather://{day}", lambda day: day, title="A day", description="Any day.")
+    assert await listed(server, revision=revision) == [
+        {
+            "uri": "weather://today",
+            "name": "today",
+            "title": "Today",
+            "description": "Today's weather.",
+            "mimeType": "text/plain",
+            "size": 4,
+            "annotations": {"audience": ["user"], "priority": 0.5, "lastModified": "2026-01-01T00:00:00Z"},
+            "icons": [{"src": "https://example.test/i.png", "sizes": ["48x48"]}],
+            "_meta": {"example.test/k": 1},
+        }
+    ]
+    assert await listed(server, "resources/templates/list", revision) == [
+        {"uriTemplate": "weather://{day}", "name": "<lambda>", "title": "A day", "description": "Any day."}
+    ]
+
+
+@looped
+async def test_computed_annotations_are_computed_for_every_list(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+    calls: list[int] = []
+
+    def annotations() -> t.Annotations:
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("hunter2")
+        return t.Annotations(priority=len(calls) / 10)
+
+    server.resource("weather://today", name="w", annotations=annotations)(calm)
+    server.resource("weather://{day}", name="w", annotations=annotations)(lambda day: day)
+    assert [(await listed(server))[0]["annotations"] for _ in range(2)] == [{"priority": 0.1}, {"priority": 0.2}]
+    # One that fails is left out, and logged; the list is there.
+    assert (await listed(server))[0].keys() == {"uri", "name", "description"}
+    assert "'w'" in caplog.text
+    assert (await listed(server, "resources/templates/list"))[0]["annotations"] == {"priority": 0.4}
+
+
+def hints(answer: Any) -> tuple[Any, Any]:
+    return answer["result"].get("ttlMs"), answer["result"].get("cacheScope")
+
+
+@looped
+async def test_caching_hints_are_the_resources_own_else_the_servers_and_told_in_the_stateless_era_only() -> None:
+    server = Server("s", ttl=60, cache_scope="public")
+    server.add_resource("a:own", calm, ttl=0.5, cache_scope="private")
+    server.add_resource("a:none", calm)
+    server.add_resource("a:never", calm, ttl=0)
+    server.add_resource("a:{x}", lambda x: x, ttl=1)
+
+    def result(**caching: Any) -> t.ReadResourceResult:
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri="x:", text="")], **caching)
+
+    server.add_resource("b:zero", lambda: result(ttl_ms=0, result_type="complete"))
+    server.add_resource("b:silent", result)
+    server.include(Shelf(result))
+    expected = {
+        "a:own": (500, "private"),
+        "a:none": (60_000, "public"),
+        "a:never": (0, "public"),
+        "a:1": (1000, "public"),
+        "b:zero": (0, "public"),
+        "b:silent": (60_000, "public"),
+        "shelf:silent": (60_000, "public"),
+        "shelf:own": (5, "private"),
+    }
+    for uri, told in expected.items():
+        answer = await ask(server, "resources/read", {"uri": uri})
+        assert (uri, hints(answer)) == (uri, told)
+        assert answer["result"]["_meta"] == {f"{META}serverInfo": {"name": "s", "version": "0"}}
+        for revision in HANDSHAKE:
+            assert (await ask(server, "resources/read", {"uri": uri}, revision))["result"].keys() == {"contents"}
+    for method in ("resources/list", "resources/templates/list"):
+        assert hints(await ask(server, method)) == (60_000, "public")
+        assert hints(await ask(server, method, revision="2025-11-25")) == (None, None)
+
+
+class Shelf(Source):
+    """One source, with reads that carry hints or none."""
+
+    def __init__(self, result: Callable[..., t.ReadResourceResult]) -> None:
+        self.result = result
+
+    def claims(self, uri: str) -> bool:
+        return uri.startswith("shelf:")
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        return self.result(ttl_ms=5, cache_scope="private") if uri == "shelf:own" else self.result()
+
+
+# -- what is read
+
+
+class Struct(msgspec.Struct):
+    depth: int
+
+
+@dataclasses.dataclass
+class Data:
+    depth: int
+
+
+class Tide(enum.StrEnum):
+    LOW = "low"
+
+
+async def chunks() -> AsyncIterator[bytes]:
+    yield b"one "
+    yield b"two"
+
+
+class Chunks:
+    """An async iterator that is no generator."""
+
+    def __init__(self) -> None:
+        self.left = [b"b", b"a"]
+
+    def __aiter__(self) -> Chunks:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self.left:
+            raise StopAsyncIteration
+        return self.left.pop()
+
+
+def text(value: str, mime_type: str = "text/plain", **more: Any) -> list[dict[str, Any]]:
+    return [{"uri": "x:y", "mimeType": mime_type, "text": value, **more}]
+
+
+def blob(value: bytes, mime_type: str = "application/octet-stream") -> list[dict[str, Any]]:
+    return [{"uri": "x:y", "mimeType": mime_type, "blob": base64.b64encode(value).decode()}]
+
+
+AS_IT_IS = t.ResourceContents(uri="x:z", text="as it is")
+RETURNS: list[tuple[Any, str | None, list[dict[str, Any]]]] = [
+    ("calm", None, text("calm")),
+    ("", None, text("")),
+    ("# calm", "text/markdown", text("# calm", "text/markdown")),
+    (Tide.LOW, None, text("low")),
+    (b"calm", None, text("calm")),
+    (b"", None, text("")),
+    (bytearray(b"\xff"), None, blob(b"\xff")),
+    (memoryview(b"\0a"), None, blob(b"\0a")),
+    (PNG, "image/png", blob(PNG, "image/png")),
+    (b"\xff", "text/plain", blob(b"\xff", "text/plain")),
+    (b"{}", "application/json; charset=utf-8", text("{}", "application/json; charset=utf-8")),
+    (b"<svg/>", "image/svg+xml", text("<svg/>", "image/svg+xml")),
+    ({"a": [1]}, None, text('{"a":[1]}', "application/json")),
+    ([], None, text("[]", "application/json")),
+    (["a"], "application/x-names", text('["a"]', "application/x-names")),
+    (7, None, text("7", "application/json")),
+    (Struct(3), None, text('{"depth":3}', "application/json")),
+    (Data(3), None, text('{"depth":3}', "application/json")),
+    (Content("a"), None, text("a")),
+    (Content({"a": 1}, mime_type="x/y+json", meta={"k": 1}), None, text('{"a":1}', "x/y+json", _meta={"k": 1})),
+    ([Content("a"), Content(b"\xff", uri="x:z")], "x/y", [*text("a", "x/y"), blob(b"\xff", "x/y")[0] | {"uri": "x:z"}]),
+    (AS_IT_IS, None, [{"uri": "x:z", "text": "as it is"}]),
+    (t.ReadResourceResult(contents=[AS_IT_IS]), None, [{"uri": "x:z", "text": "as it is"}]),
+    (t.ReadResourceResult(contents=[]), None, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "mime_type", "expected"), RETURNS, ids=lambda case: repr(case).partition(" at 0x")[0][:30]
+)
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_what_a_function_returns_is_read_as(revision: str, value: Any, mime_type: Any, expected: Any) -> None:
+    server = Server("s")
+    server.add_resource("x:y", lambda: value, mime_type=mime_type, inline=True)
+    assert await read(server, "x:y", revision) == expected
+
+
+@looped
+async def test_async_iterators_are_joined() -> None:
+    server = Server("s")
+    server.resource("x:y")(chunks)
+    server.resource("x:class", inline=True)(Chunks)
+    server.resource("x:in-thread")(lambda: chunks())
+    assert await read(server, "x:y") == text("one two")
+    assert (await read(server, "x:class"))[0]["text"] == "ab"
+    assert (await read(server, "x:in-thread"))[0]["text"] == "one two"
+
+
+@looped
+async def test_a_path_is_read_as_its_bytes_and_a_missing_one_is_not_found(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xff\0")
+    server = Server("s")
+    server.resource("x:y")(lambda: tmp_path / "a")
+    server.resource("x:gone")(lambda: tmp_path / "gone")
+    server.resource("x:directory")(lambda: tmp_path)
+    assert await read(server, "x:y") == blob(b"\xff\0")
+    gone = await read(server, "x:gone")
+    assert (gone["code"], gone["data"]) == (-32602, {"uri": "x:gone"})
+    assert (await read(server, "x:directory"))["code"] == -32603
+    assert str(tmp_path) not in str(gone)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        object(),
+        {1, 2, object()},
+        [Content("a"), "b"],
+        t.ResourceContents(uri="x:y"),
+        t.ReadResourceResult(contents=[t.ResourceContents(uri="x:y", text="", blob=b"")]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@looped
+async def test_what_has_no_form_is_an_internal_error(value: Any) -> None:
+    server = Server("s")
+    server.add_resource("x:y", lambda: value, inline=True)
+    assert (await read(server, "x:y"))["code"] == -32603
+
+
+@looped
+async def test_a_pydantic_model_is_read_as_json() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Model", depth=(int, ...))
+    server = Server("s")
+    server.add_resource("x:y", lambda: model(depth=3))
+    assert await read(server, "x:y") == text('{"depth":3}', "application/json")
+
+
+# -- templates
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_variables_are_converted_and_what_cannot_be_is_not_found(revision: str) -> None:
+    server = Server("s")
+
+    @server.resource("log://{vessel}/{day}")
+    async def log(vessel: str, day: int) -> str:
+        return f"{vessel!r} {day + 1}"
+
+    @server.resource("file://{+path}")
+    def file(path: Path) -> str:
+        return repr(path)
+
+    @server.resource("lane://{number}")
+    def lane(number: Annotated[int, msgspec.Meta(le=4), Complete(["1"])]) -> str:
+        return str(number)
+
+    @server.resource("all://{?tags*}")
+    def all_of(tags: list[int] | None = None) -> Any:
+        return tags
+
+    assert (await read(server, "log://mary/6", revision))[0]["text"] == "'mary' 7"
+    assert (await read(server, "log://m%20y/6", revision))[0]["text"] == "'m y' 7"
+    assert "a/b" in (await read(server, "file://a/b", revision))[0]["text"]
+    assert (await read(server, "lane://4", revision))[0]["text"] == "4"
+    for uri in ("log://mary/x", "log://mary/6.5", "log://mary/", "lane://5"):
+        error = await read(server, uri, revision)
+        assert error["code"] == (-32602 if revision == STATELESS else -32002)
+        assert error["data"] == {"uri": uri}
+
+
+def shelf(folder: Path) -> Server:
+    """Templates whose handlers open what they are given, as the documentation shows it."""
+    (folder / "notes").mkdir()
+    (folder / "notes" / "a.md").write_text("inside")
+    (folder / "secret").write_text("outside")
+    server = Server("s")
+
+    @server.resource("notes://{name}")
+    def note(name: str) -> str:
+        return (folder / "notes" / name).read_text()
+
+    @server.resource("tree://{+path}")
+    async def tree(path: str) -> str:
+        return (folder / "notes" / path).read_text()
+
+    @server.resource("parts://x{/parts*}")
+    async def parts(parts: list[str]) -> str:
+        return (folder / "notes" / "/".join(parts)).read_text()
+
+    @server.read_resource("raw://{+path}", allow_traversal=True)
+    async def raw(path: str) -> str:
+        return path
+
+    return server
+
+
+OUT = [
+    "../secret",
+    "..%2Fsecret",
+    "%2e%2e%2fsecret",
+    "..%5Csecret",
+    "%2Fetc%2Fhostname",
+    "/etc/hostname",
+    "a.md%00",
+    "./a.md",
+]
+"""Each leads out of the folder, or into it by a way that is none."""
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_what_leads_out_of_a_folder_reaches_no_template(revision: str, tmp_path: Path) -> None:
+    """A bug: `{name}` was given what was escaped in the URI, separators and all."""
+    server = shelf(tmp_path)
+    for uri in ("notes://a.md", "tree://a.md", "parts://x/a.md"):
+        assert (await read(server, uri, revision))[0]["text"] == "inside"
+    for way in OUT:
+        for begin in ("notes://", "tree://", "parts://x/"):
+            error = await read(server, begin + way, revision)
+            assert error["code"] == (-32602 if revision == STATELESS else -32002), begin + way
+    assert (await read(server, "raw:///a/../b%2Fc", revision))[0]["text"] == "/a/../b/c"
+
+
+@looped
+async def test_what_one_template_refuses_goes_to_the_next() -> None:
+    server = Server("s")
+    server.add_resource("a://x/{name}", lambda name: "part")
+    server.add_resource("a://{+path}", lambda path: "path")
+    server.add_resource("{+every}", lambda every: "all", allow_traversal=True)
+    for uri, expected in (("a://x/y", "part"), ("a://x/y/z", "path"), ("a://x/y%2Fz", "all"), ("a://x/..", "all")):
+        assert (await read(server, uri))[0]["text"] == expected
+
+
+@pytest.mark.parametrize("uri", ["a://{name}", "a://x", "a://x{/path*}{?q}"])
+def test_allowing_traversal_where_none_could_be_is_refused(uri: str) -> None:
+    server = Server("s")
+    with pytest.raises(ValueError, match="allow_traversal"):
+        server.add_resource(uri, lambda name="", path="", q="": "", allow_traversal=True)
+    with pytest.raises(ValueError, match="allow_traversal"):
+        server.read_resource(uri, allow_traversal=True)(lambda name="", path="", q="": "")
+
+
+@looped
+async def test_a_client_expands_what_a_server_refuses(tmp_path: Path) -> None:
+    async with Client(shelf(tmp_path)) as client:
+        template = client.template("notes://{name}")
+        assert await template.uri(name="../secret") == "notes://..%2Fsecret"
+        with pytest.raises(ResourceNotFound):
+            await template.read(name="../secret")
+        assert (await template.read(name="a.md")).text == "inside"
+
+
+@looped
+async def test_a_registered_resource_comes_before_a_template_and_the_closest_template_first() -> None:
+    server = Server("s")
+    server.add_resource("a:{x}/{y}", lambda x, y: "two")
+    server.add_resource("a:b/{y}", lambda y: "one")
+    server.add_resource("a:b/c", lambda: "none")
+    assert [(await read(server, uri))[0]["text"] for uri in ("a:b/c", "a:b/d", "a:d/d")] == ["none", "one", "two"]
+
+
+def test_an_ambiguous_template_is_refused_with_both_names() -> None:
+    server = Server("s")
+    server.add_resource("a:{x}/b", lambda x: "")
+    with pytest.raises(AmbiguousTemplate) as refused:
+        server.add_resource("a:{y}/b", lambda y: "")
+    assert "a:{x}/b" in str(refused.value)
+    assert "a:{y}/b" in str(refused.value)
+    assert [feature.definition.name for feature in server.resources.templates] == ["<lambda>"]
+
+
+@pytest.mark.parametrize("uri", ["a:b", "a:{x}"])
+def test_what_is_registered_already_is_refused(uri: str) -> None:
+    server = Server("s")
+    server.add_resource(uri, lambda **_: "")
+    with pytest.raises(ValueError, match="is registered already") as refused:
+        server.add_resource(uri, lambda **_: "")
+    assert uri in str(refused.value)
+
+
+@pytest.mark.parametrize("uri", ["", "today", "a b:c", "a:b c", "1a:b", "a:" + "b" * 9000, "a:\n"])
+def test_what_is_no_uri_cannot_be_registered(uri: str) -> None:
+    with pytest.raises(ValueError, match="URI"):
+        Server("s").add_resource(uri, lambda: "")
+
+
+def test_a_template_has_no_size_and_a_decorator_needs_a_uri() -> None:
+    with pytest.raises(ValueError, match="size"):
+        Server("s").add_resource("a:{x}", lambda x: x, size=3)
+    with pytest.raises(TypeError, match="needs its URI"):
+        Server("s").resource(calm)  # type: ignore[arg-type]
+
+
+@looped
+async def test_what_was_removed_is_gone_and_may_come_back() -> None:
+    server = Server("s")
+    server.add_resource("a:b", lambda: "first")
+    server.add_resource("a:{x}", lambda x: "second")
+    server.read_resource("c:{x}")(lambda x: "third")
+    assert len(await listed(server)) == len(await listed(server, "resources/templates/list")) == 1
+    for uri, text in (("a:b", "second"), ("a:{x}", None)):
+        server.remove_resource(uri)
+        answer = await read(server, "a:b")
+        assert (answer[0]["text"] if text else answer.get("code")) == (text or -32602)
+        with pytest.raises(KeyError, match="There is no"):
+            server.remove_resource(uri)
+    server.remove_resource("c:{x}")
+    assert (await read(server, "c:d"))["code"] == -32602
+    assert await listed(server) == await listed(server, "resources/templates/list") == []
+    server.add_resource("a:{x}", lambda x: "again")
+    assert (await read(server, "a:b"))[0]["text"] == "again"
+
+
+# -- what is not there, and what fails
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_an_empty_server_has_no_resource_methods(revision: str) -> None:
+    server = Server("s")
+    for method, params in (
+        ("resources/list", {}),
+        ("resources/templates/list", {}),
+        ("resources/read", {"uri": "a:b"}),
+        ("resources/subscribe", {"uri": "a:b"}),
+        ("resources/unsubscribe", {"uri": "a:b"}),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}}),
+    ):
+        assert (await ask(server, method, params, revision))["error"]["code"] == -32601
+    assert server.capabilities(REVISIONS[revision]).resources is msgspec.UNSET
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_missing_and_a_forbidden_resource_look_the_same(revision: str) -> None:
+    server = Server("s")
+    server.add_resource("a:b", calm)
+
+    @server.resource("secret:{x}")
+    async def secret(x: str) -> str:
+        raise PermissionDenied(f"{x} is for ann alone")
+
+    @server.resource("raises:{x}")
+    def raises(x: str) -> str:
+        raise ResourceNotFound(f"raises:{x}")
+
+    code = -32602 if revision == STATELESS else -32002
+    for uri in ("a:c", "secret:x", "raises:x", "Z:é", "a:B"):
+        expected = {"code": code, "message": f"Resource not found: {uri}", "data": {"uri": uri}}
+        assert await read(server, uri, revision) == expected
+
+
+@pytest.mark.parametrize("uri", ["", "today", "a b:c", "a:b c", "../etc/passwd", "a:" + "b" * 9000, "a:\n", "://x"])
+@looped
+async def test_what_is_no_uri_is_an_invalid_param(uri: str) -> None:
+    server = Server("s")
+    server.add_resource("{+anything}", lambda anything: "")
+    for revision in ALL:
+        error = await read(server, uri, revision)
+        assert (error["code"], "data" in error) == (-32602, False)
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_handlers_error_says_nothing_of_what_it_was(revision: str) -> None:
+    server = Server("s")
+
+    @server.resource("a:async")
+    async def fails() -> str:
+        raise RuntimeError("hunter2")
+
+    @server.resource("a:sync")
+    def fails_in_thread() -> str:
+        raise KeyError("hunter2")
+
+    @server.resource("a:told")
+    def refuses() -> str:
+        raise InvalidArgument("Ask on a Monday.")
+
+    for uri in ("a:async", "a:sync"):
+        error = await read(server, uri, revision)
+        assert error["code"] == -32603
+        assert "hunter2" not in str(error)
+    assert await read(server, "a:told", revision) == {"code": -32602, "message": "Ask on a Monday."}
+
+
+# -- dynamic catalogues and sources
+
+
+class Fleet(Source):
+    """A source of plain functions, with one more that fails."""
+
+    templates = (t.ResourceTemplate(uri_template="ship:{name}", name="ship"),)
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.threads: list[bool] = []
+
+    def claims(self, uri: str) -> bool:
+        return uri.startswith("ship:")
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        self.threads.append(threading.current_thread() is threading.main_thread())
+        names = sorted(name for name in self.names if after is None or name > after)
+        shown = [t.Resource(uri=f"ship:{name}", name=name) for name in names[:limit]]
+        return shown, names[limit - 1] if len(names) > limit else None
+
+    def stat(self, uri: str) -> t.Resource:
+        if uri[5:] not in self.names:
+            raise ResourceNotFound(uri)
+        return t.Resource(uri=uri, name=uri[5:])
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        self.stat(uri)
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text=uri[5:])])
+
+    def search(self, query: str, limit: int) -> list[Hit]:
+        return [Hit(uri=f"ship:{name}", title=name) for name in self.names if query in name]
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_source_lists_and_reads_in_threads(revision: str) -> None:
+    server = Server("s", page_size=2)
+    fleet = Fleet(["ann", "bob", "cat"])
+    server.include(fleet)
+    server.add_resource("a:b", calm)
+    assert [r["uri"] for r in await listed(server, revision=revision)] == ["a:b", "ship:ann", "ship:bob", "ship:cat"]
+    assert [r["name"] for r in await listed(server, "resources/templates/list", revision)] == ["ship"]
+    assert (await read(server, "ship:ann", revision))[0]["text"] == "ann"
+    assert (await read(server, "ship:dan", revision))["data"] == {"uri": "ship:dan"}
+    assert not any(fleet.threads)
+
+
+@looped
+async def test_a_catalogue_alone_serves_what_is_never_registered() -> None:
+    server = Server("s")
+
+    @server.list_resources
+    async def rows() -> AsyncIterator[t.Resource]:
+        for number in range(3):
+            yield t.Resource(uri=f"db://row/{number}", name=str(number))
+
+    @server.read_resource("db://{+rest}")
+    async def row(rest: str) -> dict[str, str]:
+        return {"rest": rest}
+
+    assert [r["uri"] for r in await listed(server)] == ["db://row/0", "db://row/1", "db://row/2"]
+    assert await listed(server, "resources/templates/list") == []
+    assert (await read(server, "db://row/2"))[0]["text"] == '{"rest":"row/2"}'
+
+
+def test_a_catalogue_that_is_no_async_generator_is_refused() -> None:
+    async def returns() -> list[t.Resource]:
+        return []
+
+    def yields() -> Any:
+        yield 1
+
+    for function in (returns, yields):
+        with pytest.raises(TypeError, match="async generator"):
+            Server("s").list_resources(function)  # type: ignore[arg-type]
+
+
+@looped
+async def test_a_search_finds_registered_resources_first_then_each_sources() -> None:
+    server = Server("s")
+    server.add_resource("a:b", calm, title="Annual report")
+    server.add_resource("a:c", calm, name="other")
+    server.include(Fleet(["ann", "anna", "bob"]))
+    request = opened(server, "resources/list")
+    search = server.resources.search
+    assert [hit.uri for hit in await search(request, "ann", 10)] == ["a:b", "ship:ann", "ship:anna"]
+    assert [hit.uri for hit in await search(request, "REPORT annual", 10)] == ["a:b"]
+    assert [hit.uri for hit in await search(request, "ann", 2)] == ["a:b", "ship:ann"]
+
+
+# -- size
+
+
+def test_registering_is_linear(caplog: pytest.LogCaptureFixture) -> None:
+    """Ten thousand resources: twice as many cost twice the calls."""
+    caplog.set_level(logging.ERROR)
+
+    def calls(number: int) -> int:
+        server, seen = Server("s"), 0
+
+        def count(*_: Any) -> None:
+            nonlocal seen
+            seen += 1
+
+        for warm in range(10):
+            server.add_resource(f"warm:{warm}", calm)
+        sys.setprofile(count)
+        for n in range(number):
+            server.add_resource(f"a:{n}", calm)
+        sys.setprofile(None)
+        return seen
+
+    assert calls(1000) < 2.1 * calls(500)
+
+
+@looped
+async def test_ten_thousand_resources_are_listed_page_by_page() -> None:
+    server = Server("s")
+    server.add_resource("a:0", calm)
+    call = server.resources.static.by_key["a:0"].call
+    uris = [f"a:{number}" for number in range(10_000)]
+    for uri in uris[1:]:
+        server.resources.static.add(uri, ResourceFeature(t.Resource(uri=uri, name=uri), call))
+    assert [r["uri"] for r in await listed(server)] == uris
+    assert (await read(server, "a:9999"))[0]["text"] == "calm"
+
+
+@looped
+async def test_a_disabled_resource_or_template_is_not_there_until_it_is_enabled() -> None:
+    server = Server("s")
+    for name in "abc":
+        server.add_resource(f"x://{name}", lambda: "text")
+    server.add_resource("log://{day}", lambda day: day)
+    for uri, read_uri, method in (
+        ("x://b", "x://b", "resources/list"),
+        ("log://{day}", "log://1", "resources/templates/list"),
+    ):
+        before = await listed(server, method)
+        assert isinstance(await read(server, read_uri), list)
+        server.disable_resource(uri)
+        server.disable_resource(uri)
+        assert len(await listed(server, method)) == len(before) - 1
+        assert (await read(server, read_uri))["code"] == -32602
+        server.enable_resource(uri)
+        server.enable_resource(uri)
+        assert await listed(server, method) == before
+        assert isinstance(await read(server, read_uri), list)
+        server.disable_resource(uri)
+        server.remove_resource(uri)
+        for refused in (server.enable_resource, server.disable_resource, server.remove_resource):
+            with pytest.raises(KeyError):
+                refused(uri)

@@ -1,0 +1,748 @@
+"""Tools from a function to a result: what is listed, what is refused, and what each kind of result becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import math
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+from msgspec import UNSET
+
+from tests.server.driving import ALL, Wire, ask
+from tests.server.signature.test_header_params import post
+from wharfinger import Client
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, InvalidParams, ResourceNotFound, ToolError
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.request import Caller, Request
+from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.server.app import Server
+from wharfinger.server.context import Context
+from wharfinger.server.features.tools import Tools
+
+
+class Berth(msgspec.Struct):
+    ship: str
+    quay: int = 1
+
+
+@dataclasses.dataclass
+class Pair:
+    a: int
+    b: int
+
+
+class Row(TypedDict):
+    n: int
+
+
+def request(method: str, params: dict[str, Any], revision: str = "2026-07-28") -> Request:
+    row = METHODS[method]
+    raw = msgspec.Raw(msgspec.json.encode(params))
+    caller = Caller(REVISIONS[revision], None, t.ClientCapabilities())
+    return Request(1, method, row, row.decode_params(raw), raw, caller, None)
+
+
+def call(
+    function: Callable[..., Any], arguments: Any = UNSET, revision: str = "2026-07-28", **options: Any
+) -> t.CallToolResult:
+    async def run() -> t.CallToolResult:
+        tools = Tools(Server("test"), 10)
+        name = tools.add(function, **options).name
+        params = {"name": name} if arguments is UNSET else {"name": name, "arguments": arguments}
+        return await tools.call(request("tools/call", params, revision))
+
+    return asyncio.run(run())
+
+
+def tool(function: Callable[..., Any], **options: Any) -> Any:
+    return Tools(Server("test"), 10).add(function, **options)
+
+
+def wire(result: t.CallToolResult) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(result))
+
+
+def sealed(function: Callable[..., Any], revision: str) -> Any:
+    """The result of a tool as this revision gets it, without what a revision adds to every result."""
+    server = Server("test")
+    server.add_tool(function, name="it")
+    result = asyncio.run(ask(server, "tools/call", {"name": "it"}, revision))["result"]
+    return {name: value for name, value in result.items() if name not in ("resultType", "_meta")}
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": value}]}
+
+
+def test_a_function_is_listed_with_its_docstring_and_schemas() -> None:
+    def berth(ship: str) -> Berth:
+        """Assign a berth.
+
+        Args:
+            ship: Its name.
+        """
+        return Berth(ship)
+
+    definition = tool(
+        berth, title="Berth", annotations=t.ToolAnnotations(read_only_hint=True), meta={"k": 1}
+    ).definition
+    assert msgspec.json.decode(msgspec.json.encode(definition)) == {
+        "name": "berth",
+        "title": "Berth",
+        "description": "Assign a berth.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"ship": {"type": "string", "description": "Its name."}},
+            "required": ["ship"],
+            "additionalProperties": False,
+        },
+        "outputSchema": {
+            "title": "Berth",
+            "type": "object",
+            "properties": {"ship": {"type": "string"}, "quay": {"type": "integer", "default": 1}},
+            "required": ["ship"],
+        },
+        "annotations": {"readOnlyHint": True},
+        "_meta": {"k": 1},
+    }
+    assert wire(call(berth, {"ship": "Mary"})) == text('{"ship":"Mary","quay":1}') | {
+        "structuredContent": {"ship": "Mary", "quay": 1}
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("hello", text("hello")),
+        ('{"a": 1}', text('{"a": 1}')),
+        (None, {"content": []}),
+        (b"bytes", text("bytes")),
+        ({"a": 1}, text('{"a":1}') | {"structuredContent": {"a": 1}}),
+        (Pair(1, 2), text('{"a":1,"b":2}') | {"structuredContent": {"a": 1, "b": 2}}),
+        ([1, 2], text("[1,2]") | {"structuredContent": [1, 2]}),
+        (3, text("3") | {"structuredContent": 3}),
+        (False, text("false") | {"structuredContent": False}),
+        (["a"], text('["a"]') | {"structuredContent": ["a"]}),
+        (t.TextContent(text="x"), text("x")),
+        ([t.TextContent(text="x"), "y"], {"content": [{"type": "text", "text": "x"}, {"type": "text", "text": "y"}]}),
+        (t.CallToolResult(content=[], is_error=True), {"content": [], "isError": True}),
+    ],
+)
+def test_what_a_function_without_annotation_returns(value: Any, expected: dict[str, Any]) -> None:
+    def f():  # type: ignore[no-untyped-def]
+        return value
+
+    assert wire(call(f)) == expected
+    older = sealed(f, "2025-11-25")
+    assert older["content"] == expected["content"]
+    whole = expected.get("structuredContent", UNSET)
+    wrapped = whole if whole is UNSET or isinstance(whole, dict) else {"result": whole}
+    assert older.get("structuredContent", UNSET) == wrapped
+
+
+def maybe() -> Berth | None:
+    return Berth("Mary")
+
+
+def nothing() -> Berth | None:
+    return None
+
+
+def number() -> int:
+    return 3
+
+
+def rows() -> list[Row]:
+    return [{"n": 1}]
+
+
+def own() -> t.CallToolResult:
+    return t.CallToolResult(content=[t.TextContent(text="[1]")], structured_content=[1])
+
+
+WRAPPED: list[tuple[Callable[[], Any], Any]] = [
+    (maybe, {"ship": "Mary", "quay": 1}), (nothing, None), (number, 3), (rows, [{"n": 1}]), (own, [1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "value"), WRAPPED)
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+def test_older_revisions_get_what_is_no_object_as_the_result_of_one(
+    function: Callable[[], Any], value: Any, revision: str
+) -> None:
+    """Their structured content and output schemas are objects; both incumbents send this shape."""
+    assert sealed(function, revision)["structuredContent"] == {"result": value}
+    assert sealed(function, "2026-07-28")["structuredContent"] == value
+
+
+@pytest.mark.parametrize(("function", "value"), WRAPPED[:-1])
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+def test_its_output_schema_is_listed_as_it_is_sent(function: Callable[[], Any], value: Any, revision: str) -> None:
+    from wharfinger.protocol.json_schema import GivenSchema
+
+    server = Server("s")
+    server.add_tool(function)
+    (listed,) = asyncio.run(ask(server, "tools/list", {}, revision))["result"]["tools"]
+    schema = listed["outputSchema"]
+    assert (schema["type"], schema["required"], schema["x-fastmcp-wrap-result"]) == ("object", ["result"], True)
+    assert GivenSchema(schema, "it").fits({"result": value})
+    assert not GivenSchema(schema, "it").fits({"result": "text"})
+    (listed,) = asyncio.run(ask(server, "tools/list", {}))["result"]["tools"]
+    assert GivenSchema(listed["outputSchema"], "it").fits(value)
+
+
+def test_references_of_a_schema_given_by_hand_still_lead_to_the_same_place_when_it_is_wrapped() -> None:
+    from wharfinger.protocol.json_schema import GivenSchema
+
+    tree = {
+        "type": "array",
+        "items": {"anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/leaf"}, {"$ref": "#/items/anyOf/1"}]},
+        "$defs": {"leaf": {"const": 1}},
+    }
+    schema = GivenSchema(tool(lambda: [[1]], name="tree", output_schema=tree).definition.output_schema, "it")
+    assert schema.fits({"result": [[1], 1]})
+    assert not schema.fits({"result": [[2]]})
+
+
+@pytest.mark.parametrize(("function", "value"), WRAPPED)
+@pytest.mark.parametrize("revision", ALL)
+def test_our_client_gives_the_value_in_every_revision(function: Callable[[], Any], value: Any, revision: str) -> None:
+    server = Server("s")
+    server.add_tool(function, name="it")
+
+    async def run() -> None:
+        async with Client(server, revision=revision) as client:
+            assert (await client.call_tool("it")).data == value
+            await client.list_tools()
+            assert (await client.call_tool("it")).data == value
+
+    asyncio.run(run())
+
+
+def test_an_object_whose_only_member_is_called_result_stays_whole() -> None:
+    server = Server("s")
+    server.add_tool(lambda: {"result": 3}, name="it")
+
+    async def run() -> None:
+        async with Client(server, revision="2025-11-25") as client:
+            assert (await client.call_tool("it")).data == {"result": 3}
+
+    asyncio.run(run())
+
+
+def test_null_is_structured_content_where_it_was_promised() -> None:
+    def maybe() -> int | None:
+        return None
+
+    assert wire(call(maybe)) == text("null") | {"structuredContent": None}
+
+
+@pytest.mark.parametrize(
+    "annotation", [str, None, bytes, t.TextContent, list[t.TextContent | t.ImageContent], Any, str | None]
+)
+def test_text_and_content_promise_no_structure(annotation: Any) -> None:
+    def f():  # type: ignore[no-untyped-def]
+        return "x"
+
+    f.__annotations__["return"] = annotation
+    assert tool(f).full_definition.output_schema is UNSET
+
+
+def test_a_result_unlike_its_annotation_is_a_fault_of_the_server() -> None:
+    def f() -> Berth:
+        return {"ship": 1}  # type: ignore[return-value]
+
+    with pytest.raises(TypeError, match="return annotation"):
+        call(f)
+
+
+def test_arguments_that_do_not_fit_are_told_and_the_function_is_not_run() -> None:
+    ran: list[int] = []
+
+    def f(n: int) -> None:
+        ran.append(n)
+
+    assert wire(call(f, {"n": "1", "m": 2})) == {
+        "isError": True,
+        "content": [
+            {
+                "type": "text",
+                "text": "Invalid arguments:\n"
+                "n: expected an integer, got a string\n"
+                "m: no such argument; the arguments are n",
+            }
+        ],
+    }
+    assert ran == []
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ToolError("no berth"), "no berth"),
+        (InvalidArgument("no such quay"), "no such quay"),
+        (ResourceNotFound("a://b"), "Resource not found: a://b"),
+    ],
+)
+def test_errors_that_authors_raise_are_results(error: Exception, message: str) -> None:
+    def f() -> None:
+        raise error
+
+    assert wire(call(f)) == text(message) | {"isError": True}
+
+
+def test_any_other_exception_is_left_to_the_transport() -> None:
+    def f() -> None:
+        raise KeyError("secret")
+
+    with pytest.raises(KeyError):
+        call(f)
+
+
+def test_an_unknown_tool_is_an_invalid_param() -> None:
+    tools = Tools(Server("test"), 10)
+    with pytest.raises(InvalidParams, match=r"Unknown tool: a\?b") as caught:
+        asyncio.run(tools.call(request("tools/call", {"name": "a\nb"})))
+    assert caught.value.code == -32602
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\n", "ü", "x" * 129])
+def test_an_odd_name_is_refused_at_registration(name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        tool(lambda: None, name=name)
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(ValueError, match="pass name="):
+        tool(lambda: None)
+    assert tool(lambda: None, name="nothing").name == "nothing"
+
+
+def test_sync_functions_run_in_a_thread_unless_inline() -> None:
+    def where() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    assert wire(call(where))["structuredContent"] is False
+    assert wire(call(where, inline=True))["structuredContent"] is True
+
+
+def test_an_async_function_gets_its_context() -> None:
+    async def f(n: int, ctx: Context) -> str:
+        return f"{n} {ctx.request_id}"
+
+    assert wire(call(f, {"n": 2})) == text("2 1")
+
+
+def test_a_fallback_gives_way() -> None:
+    def search(q: str) -> str:
+        return "mine"
+
+    for ours_first in (True, False):
+        tools = Tools(Server("test"), 10)
+        for fallback in (False, True) if ours_first else (True, False):
+            tools.add(search, fallback=fallback, title=str(fallback))
+        assert [feature.definition.title for feature in tools.features] == ["False"]
+        with pytest.raises(ValueError, match="'search'"):
+            tools.add(search)
+        tools.remove("search")
+        with pytest.raises(KeyError):
+            tools.remove("search")
+
+
+class Harbour:
+    def __init__(self) -> None:
+        self.name = "north"
+
+    def where(self, ship: str) -> str:
+        """Say where."""
+        return f"{ship} in {self.name}"
+
+    async def __call__(self, ship: str) -> str:
+        return f"called for {ship}"
+
+
+def test_bound_methods_partials_and_callable_objects_are_tools() -> None:
+    assert wire(call(Harbour().where, {"ship": "Mary"})) == text("Mary in north")
+    assert wire(call(Harbour(), {"ship": "Mary"}, name="it")) == text("called for Mary")
+
+    def double(a: int, b: int) -> str:
+        return str(a * b)
+
+    assert wire(call(functools.partial(double, b=2), {"a": 4})) == text("8")
+    assert tool(functools.partial(double, b=2)).name == "double"
+
+
+def test_a_method_without_its_object_is_refused_with_what_to_do() -> None:
+    with pytest.raises(TypeError, match="add the bound method"):
+        tool(Harbour.where)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"annotations": t.ToolAnnotations(read_only_hint=True, destructive_hint=False)},
+        {"annotations": {"readOnlyHint": True, "destructiveHint": False}},
+        {"read_only": True, "destructive": False},
+        {"annotations": {"readOnlyHint": True}, "destructive": False},
+    ],
+)
+def test_hints_are_written_as_people_write_them(options: dict[str, Any]) -> None:
+    def f() -> None: ...
+
+    assert wire(tool(f, **options).definition.annotations) == {"readOnlyHint": True, "destructiveHint": False}
+
+
+def test_a_hint_of_another_type_is_refused() -> None:
+    with pytest.raises(ValueError, match="readOnlyHint"):
+        tool(Harbour().where, annotations={"readOnlyHint": "yes"})
+
+
+def test_a_disabled_tool_is_unknown_until_it_is_enabled_and_keeps_its_place() -> None:
+    server = Server("s")
+    changes: list[str] = []
+    server.list_changed = changes.append  # type: ignore[method-assign,assignment]
+    for name in "abc":
+        server.add_tool(lambda: "x", name=name)
+    changes.clear()
+
+    async def names() -> list[str]:
+        return [tool["name"] for tool in (await ask(server, "tools/list"))["result"]["tools"]]
+
+    async def run() -> None:
+        assert await names() == ["a", "b", "c"]
+        server.disable_tool("b")
+        server.disable_tool("b")
+        assert await names() == ["a", "c"]
+        assert (await ask(server, "tools/call", {"name": "b"}))["error"]["code"] == -32602
+        with pytest.raises(ValueError, match="registered already"):
+            server.add_tool(lambda: "x", name="b")
+        server.enable_tool("b")
+        server.enable_tool("b")
+        assert await names() == ["a", "b", "c"]
+        assert (await ask(server, "tools/call", {"name": "b"}))["result"]["content"]
+        server.disable_tool("a")
+        server.remove_tool("a")
+        assert await names() == ["b", "c"]
+        with pytest.raises(KeyError):
+            server.enable_tool("a")
+
+    asyncio.run(run())
+    assert changes == ["tools"] * 4
+
+
+def test_json_in_strings_is_taken_where_the_tool_or_the_server_says_so() -> None:
+    def count(names: list[str]) -> int:
+        return len(names)
+
+    for server, option, taken in (
+        (Server("s"), None, False),
+        (Server("s"), True, True),
+        (Server("s", decode_json_strings=True), None, True),
+        (Server("s", decode_json_strings=True), False, False),
+    ):
+        server.add_tool(count, decode_json_strings=option)
+        answer = asyncio.run(ask(server, "tools/call", {"name": "count", "arguments": {"names": '["a"]'}}))
+        assert answer["result"].get("isError", False) is not taken
+
+
+def cyclic() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+def endless(n: int = 0) -> int:
+    return endless(n + 1)
+
+
+def leave() -> None:
+    sys.exit(3)
+
+
+class Tide(msgspec.Struct):
+    height: float
+
+
+def high() -> Tide:
+    return Tide(math.nan)
+
+
+def deepest() -> Any:
+    value: Any = None
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+BROKEN: list[Callable[[], Any]] = [
+    cyclic,
+    endless,
+    leave,
+    deepest,
+    high,
+    lambda: "\ud800",
+    lambda: {"a": "\ud800"},
+    lambda: math.nan,
+    lambda: {"a": [math.inf, None]},
+    lambda: object(),
+    lambda: {"a": object()},
+]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_whatever_a_tool_does_is_its_calls_error_and_nobody_elses(
+    broken: Callable[[], Any], inline: bool, revision: str
+) -> None:
+    server = Server("s")
+    server.add_tool(broken, name="broken", inline=inline)
+    server.add_tool(lambda: "fine", name="fine", inline=True)
+
+    async def run() -> None:
+        async with Wire(server, revision) as wire:
+            ids = [wire.put("tools/call", {"name": name}) for name in ("fine", "broken", "fine")]
+            first, failed, last = [await wire.answer(id) for id in ids]
+            assert failed["result"]["isError"] is True
+            assert "reference" in failed["result"]["content"][0]["text"]
+            for answer in (first, last, await wire.ask("tools/call", {"name": "fine"})):
+                assert answer["result"]["content"] == [{"type": "text", "text": "fine"}]
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_so_it_is_over_http(broken: Callable[[], Any]) -> None:
+    server = Server("s")
+    server.add_tool(broken, name="broken")
+    server.add_tool(lambda: "fine", name="fine")
+
+    async def run() -> None:
+        status, answer = await post(server, "broken", {}, {})
+        assert (status, answer["result"]["isError"]) == (200, True)
+        assert (await post(server, "fine", {}, {}))[1]["result"]["content"]
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_models_of_pydantic_are_results_with_their_schema() -> None:
+    class Inner(pydantic.BaseModel):
+        n: int
+
+    class Model(pydantic.BaseModel):
+        ship_name: str = pydantic.Field(alias="shipName")
+        inner: list[Inner] = []
+
+    def one() -> Model:
+        return Model(shipName="Mary", inner=[Inner(n=1)])
+
+    def many() -> list[Model]:
+        return [one()]
+
+    def loose() -> Model:
+        return {"shipName": "Mary"}  # type: ignore[return-value]
+
+    def wrong() -> Model:
+        return {"shipName": 3}  # type: ignore[return-value]
+
+    one.__annotations__["return"] = loose.__annotations__["return"] = wrong.__annotations__["return"] = Model
+    many.__annotations__["return"] = list[Model]
+    schema = tool(one).definition.output_schema
+    assert (schema["type"], list(schema["properties"])) == ("object", ["shipName", "inner"])
+    value = {"shipName": "Mary", "inner": [{"n": 1}]}
+    assert wire(call(one))["structuredContent"] == value
+    assert wire(call(many))["structuredContent"] == [value]
+    assert wire(call(loose))["structuredContent"] == {"shipName": "Mary"}
+    with pytest.raises(TypeError, match=r"not what its return annotation \(Model\) says"):
+        call(wrong)
+
+
+def test_a_list_of_blocks_may_hold_anything_else_as_json_text() -> None:
+    def f() -> Any:
+        return [t.TextContent(text="x"), {"a": 1}, 3, b"bytes"]
+
+    assert [block["text"] for block in wire(call(f))["content"]] == ["x", '{"a":1}', "3", "bytes"]
+
+
+def test_a_result_of_its_own_is_wrapped_where_the_revision_takes_only_objects() -> None:
+    def f() -> t.CallToolResult:
+        return t.CallToolResult(content=[], structured_content=[1])
+
+    assert wire(call(f)) == {"content": [], "structuredContent": [1]}
+    assert sealed(f, "2025-11-25") == {"content": [], "structuredContent": {"result": [1]}}
+
+
+def test_a_quick_call_is_told_like_any_other() -> None:
+    """Functions of arguments alone take a shorter way; what they answer is the same."""
+
+    async def add(a: int, b: int) -> int:
+        if a < 0:
+            raise ToolError("below zero")
+        return a + b
+
+    async def pair(a: int) -> Berth:
+        return Berth(str(a))
+
+    assert wire(call(add, {"a": 1, "b": 2})) == text("3") | {"structuredContent": 3}
+    assert wire(call(add, {"a": 1.0, "b": 2})) == text("3") | {"structuredContent": 3}
+    assert wire(call(add, {"a": -1, "b": 2})) == text("below zero") | {"isError": True}
+    assert wire(call(add, {"a": "1"})) == text(
+        "Invalid arguments:\na: expected an integer, got a string\nb: missing"
+    ) | {"isError": True}
+    assert wire(call(add))["isError"]
+    assert wire(call(pair, {"a": 1}, revision="2025-06-18"))["structuredContent"] == {"ship": "1", "quay": 1}
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_tool_has_a_deadline_of_its_own(revision: str) -> None:
+    server = Server("s")
+
+    @server.tool(timeout=0.01)
+    async def waits(a: int) -> int:
+        await asyncio.Event().wait()
+        return a
+
+    answer = asyncio.run(ask(server, "tools/call", {"name": "waits", "arguments": {"a": 1}}, revision))
+    assert answer["result"]["isError"] is True
+    assert answer["result"]["content"][0]["text"] == "The handler took longer than 0.01 s."
+
+
+@pytest.mark.parametrize("revision", ALL)
+def test_the_servers_deadline_is_told_as_a_result_of_the_tool(revision: str) -> None:
+    server = Server("s", limits=Limits(handler_time=0.01))
+
+    @server.tool
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        async with Wire(server, revision) as wire:
+            result = (await wire.ask("tools/call", {"name": "waits"}))["result"]
+            assert result["isError"] is True
+            assert "it took longer than 0.01 s" in result["content"][0]["text"]
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
+def test_a_list_has_the_order_of_registration_and_says_the_same_each_time(revision: str) -> None:
+    server = Server("s", page_size=2)
+    for name in ("c", "a", "b", "d", "e"):
+        server.add_tool(lambda: 1, name=name)
+
+    async def run() -> list[str]:
+        shown: list[str] = []
+        params: dict[str, Any] = {}
+        while True:
+            result = (await ask(server, "tools/list", params, revision))["result"]
+            assert result == (await ask(server, "tools/list", params, revision))["result"]
+            shown += [tool["name"] for tool in result["tools"]]
+            if "nextCursor" not in result:
+                return shown
+            params = {"cursor": result["nextCursor"]}
+
+    assert asyncio.run(run()) == ["c", "a", "b", "d", "e"]
+
+
+def test_a_static_method_may_be_decorated_where_it_stands() -> None:
+    server = Server("s")
+
+    class Quay:
+        @server.tool
+        @staticmethod
+        async def depth(gate: int) -> str:
+            return f"{gate} m"
+
+        @server.prompt
+        @staticmethod
+        def brief(ship: str) -> str:
+            return ship
+
+    async def run() -> None:
+        answer = await ask(server, "tools/call", {"name": "depth", "arguments": {"gate": 4}})
+        assert answer["result"] == answer["result"] | text("4 m")
+        assert (await ask(server, "prompts/get", {"name": "brief", "arguments": {"ship": "M"}}))["result"]
+
+    asyncio.run(run())
+    assert asyncio.run(Quay.depth(1)) == "1 m"
+    with pytest.raises(TypeError, match="has no class yet"):
+
+        class Lock:
+            @server.tool
+            @classmethod
+            def state(cls, gate: int) -> str:
+                return str(gate)
+
+
+def test_an_option_that_there_is_none_of_is_told_in_the_words_of_the_decorator() -> None:
+    server = Server("test")
+    with pytest.raises(TypeError, match=r"A tool has no option 'descripton': did you mean 'description'\?"):
+        server.add_tool(len, descripton="x")
+    with pytest.raises(TypeError, match="A tool has no option 'tags': there are annotations, decode_json_strings"):
+        server.add_tool(len, tags={"a"})
+    with pytest.raises(TypeError, match="A prompt has no option 'inlined': did you mean 'inline'"):
+        server.add_prompt(len, inlined=True)
+    decorate: Any = server.tool
+    with pytest.raises(TypeError, match=r"by name=: @server.tool\(name='high_water'\)"):
+        decorate("high_water")
+
+
+def test_a_generator_is_refused_since_a_call_has_one_result() -> None:
+    def counted() -> Any:
+        yield 1
+
+    async def told() -> Any:
+        yield 1
+
+    for function in (counted, told, functools.partial(told)):
+        with pytest.raises(TypeError, match=r"is a generator, but there is one result: return a list"):
+            Server("test").add_tool(function)
+        with pytest.raises(TypeError, match=r"is a generator, but there is one result: return a list"):
+            Server("test").add_prompt(function)
+
+
+@pytest.mark.parametrize("context", [False, True])
+def test_what_tasks_of_a_group_raise_on_purpose_is_told(context: bool) -> None:
+    server = Server("s")
+
+    async def fail(text: str) -> None:
+        raise ToolError(text)
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail("The quay is taken."))
+            group.create_task(fail("The tide is out."))
+
+    async def with_context(ctx: Context) -> None:
+        await both()
+
+    server.add_tool(with_context if context else both, name="both")
+    result = asyncio.run(ask(server, "tools/call", {"name": "both"}))["result"]
+    assert (result["isError"], result["content"][0]["text"]) == (True, "The quay is taken.\nThe tide is out.")
+
+
+def test_a_fault_beside_what_is_told_is_told_as_nothing_but_a_reference() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def both() -> None:
+        raise ExceptionGroup("several", [ToolError("told"), LookupError("secret")])
+
+    answer = asyncio.run(ask(server, "tools/call", {"name": "both"}))
+    assert answer["result"]["isError"] is True
+    assert "secret" not in str(answer)
+
+
+def test_a_hint_that_no_tool_has_is_refused() -> None:
+    with pytest.raises(TypeError, match="'readOnly' is no annotation of a tool: there are title, readOnlyHint"):
+        Server("s").add_tool(lambda: "x", name="x", annotations={"readOnly": True})

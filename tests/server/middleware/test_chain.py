@@ -1,0 +1,311 @@
+"""Functions around methods: in their order, around what comes later too, and not there at all where there are none."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.server.driving import ALL, ERAS, Wire, ask, hello, looped, opened
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, PermissionDenied, ToolError
+from wharfinger.server.app import Server
+from wharfinger.server.context import Context
+from wharfinger.server.middleware.chain import Call, Next, Result
+
+
+def seeing(server: Server, *methods: str, name: str = "hook") -> list[str]:
+    """Add a hook; what it sees."""
+    seen: list[str] = []
+
+    async def hook(call: Call, next: Next) -> Result:
+        seen.append(f"{call.method} {name}")
+        return await next(call)
+
+    server.add_hook(hook, *methods)
+    return seen
+
+
+def made() -> Server:
+    server = Server("s")
+
+    @server.tool
+    async def shout(text: str) -> str:
+        return text.upper()
+
+    @server.resource("a:b")
+    async def resource() -> str:
+        return "text"
+
+    @server.prompt
+    def prompt() -> str:
+        return "say"
+
+    return server
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_hook_stands_around_every_request(revision: str) -> None:
+    server = made()
+    seen = seeing(server)
+    stateless = revision == ALL[-1]
+    async with Wire(server, revision) as wire:
+        for method, params in {
+            "server/discover" if stateless else "ping": {},
+            "tools/list": {},
+            "tools/call": {"name": "shout", "arguments": {"text": "ahoy"}},
+            "resources/list": {},
+            "resources/read": {"uri": "a:b"},
+            "prompts/get": {"name": "prompt"},
+        }.items():
+            assert "result" in await wire.ask(method, params)
+            assert seen[-1] == f"{method} hook"
+        assert len(seen) == 6 if stateless else 7
+        assert stateless or seen[0] == "initialize hook"
+
+
+@looped
+async def test_the_first_hook_is_outermost() -> None:
+    server = made()
+    order: list[str] = []
+
+    def named(name: str) -> Any:
+        async def hook(call: Call, next: Next) -> Result:
+            order.append(f"> {name}")
+            result = await next(call)
+            order.append(f"< {name}")
+            return result
+
+        return hook
+
+    for name in "abc":
+        server.add_hook(named(name), *(["tools/call"] if name == "b" else []))
+    await ask(server, "tools/call", {"name": "shout", "arguments": {"text": ""}})
+    assert order == ["> a", "> b", "> c", "< c", "< b", "< a"]
+    order.clear()
+    await ask(server, "tools/list")
+    assert order == ["> a", "> c", "< c", "< a"]
+
+
+@looped
+async def test_a_hook_for_some_methods_leaves_the_others_as_they_are() -> None:
+    server = made()
+    before = dict(server.handlers)
+    seen = seeing(server, "tools/call", "resources/read")
+    assert {method for method in before if server.handlers[method] is not before[method]} == {
+        "resources/read",
+        "tools/call",
+    }
+    await ask(server, "resources/read", {"uri": "a:b"})
+    await ask(server, "prompts/list")
+    assert seen == ["resources/read hook"]
+    assert server.handlers.hooked("tools/call")
+    assert not server.handlers.hooked("prompts/list")
+
+
+@looped
+async def test_what_is_registered_after_a_hook_is_inside_of_it() -> None:
+    server = Server("s")
+    seen = seeing(server)
+    server.add_resource("a:b", lambda: "text")
+    await ask(server, "resources/read", {"uri": "a:b"})
+    assert seen == ["resources/read hook"]
+
+
+def test_without_hooks_handlers_are_what_was_put_in() -> None:
+    server = made()
+    assert server.handlers["resources/read"] == server.resources.read
+    assert dict(server.handlers) == server.handlers.plain
+    del server.handlers["resources/read"]
+    assert "resources/read" not in server.handlers.plain
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_a_hook_may_change_what_is_asked_and_what_is_answered(revision: str) -> None:
+    server = made()
+
+    @server.hook("tools/call")
+    async def hook(call: Call, next: Next) -> Result:
+        call.params = msgspec.structs.replace(call.params, arguments=msgspec.Raw(b'{"text":"changed"}'))
+        result = await next(call)
+        return t.CallToolResult(content=[*result.content, t.TextContent(text="added")])
+
+    answer = await ask(server, "tools/call", {"name": "shout", "arguments": {"text": "asked"}}, revision)
+    assert [block["text"] for block in answer["result"]["content"]] == ["CHANGED", "added"]
+
+
+@looped
+async def test_a_hook_may_answer_by_itself_or_refuse() -> None:
+    server = made()
+
+    @server.hook("resources/read")
+    async def answers(call: Call, next: Next) -> Result:
+        if call.params.uri == "a:none":
+            raise InvalidArgument("not that one")
+        call.ttl_ms = 7000
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text="by the hook")])
+
+    answer = (await ask(server, "resources/read", {"uri": "a:b"}))["result"]
+    assert (answer["contents"][0]["text"], answer["ttlMs"]) == ("by the hook", 7000)
+    assert (await ask(server, "resources/read", {"uri": "a:none"}))["error"]["message"] == "not that one"
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_tool_error_of_a_hook_is_a_failed_result(revision: str) -> None:
+    server = made()
+
+    @server.hook("tools/call")
+    async def closed(call: Call, next: Next) -> Result:
+        raise ToolError("The office is closed.")
+
+    async with Wire(server, revision) as wire:
+        answer = await wire.ask("tools/call", {"name": "shout", "arguments": {"text": "ahoy"}})
+    assert answer["result"]["isError"] is True
+    assert answer["result"]["content"][0]["text"] == "The office is closed."
+
+
+@looped
+async def test_a_hook_sees_who_asks_and_pages_as_they_are_kept() -> None:
+    server = made()
+    seen: list[Any] = []
+
+    @server.hook
+    async def hook(call: Call, next: Next) -> Result:
+        result = await next(call)
+        seen.append((call.caller.principal, type(result)))
+        return result
+
+    await ask(server, "tools/list", principal="mary")
+    assert seen == [("mary", msgspec.Raw)]
+
+
+@looped
+async def test_what_a_hook_forbids_to_read_is_found_out_by_no_other_way() -> None:
+    server = made()
+
+    @server.tool
+    async def through(ctx: Context[Any]) -> str:
+        return str((await ctx.read_resource("a:b")).contents[0].text)
+
+    assert (await ask(server, "tools/call", {"name": "through"}))["result"]["content"][0]["text"] == "text"
+
+    @server.hook("resources/read")
+    async def forbids(call: Call, next: Next) -> Result:
+        raise PermissionDenied("no")
+
+    assert (await ask(server, "tools/call", {"name": "through"}))["result"]["isError"]
+    await server.start()
+    async with Wire(server, "2025-11-25") as wire:
+        missing = (await wire.ask("resources/subscribe", {"uri": "a:none"}))["error"]
+        (forbidden,) = await wire.watch("a:b")
+        assert forbidden["error"] == missing | {
+            "message": missing["message"].replace("a:none", "a:b"),
+            "data": {"uri": "a:b"},
+        }
+    await server.close()
+
+
+@looped
+async def test_notifications_have_no_hooks() -> None:
+    server = made()
+    seen = seeing(server)
+    async with Wire(server, "2025-11-25") as wire:
+        await wire.ask("ping")
+    assert seen == ["initialize hook", "ping hook"]
+
+
+@looped
+async def test_an_opening_that_a_hook_refuses_is_refused() -> None:
+    server = made()
+
+    @server.hook("initialize")
+    async def hook(call: Call, next: Next) -> Result:
+        raise InvalidArgument("closed on Sundays")
+
+    wire = Wire(server, "2025-11-25")
+    answer = await wire.ask("initialize", hello("2025-11-25"))
+    assert answer["error"]["message"] == "closed on Sundays"
+    wire.stream.connection_lost(None)
+
+
+@looped
+async def test_a_cancellation_reaches_hooks_and_handler() -> None:
+    server = Server("s")
+    begun = asyncio.Event()
+    seen: list[str] = []
+
+    @server.tool
+    async def forever() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @server.hook
+    async def hook(call: Call, next: Next) -> Result:
+        try:
+            return await next(call)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    request = opened(server, "tools/call", {"name": "forever"})
+    task = asyncio.ensure_future(server.handlers["tools/call"](request))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert seen == ["cancelled"]
+
+
+def test_objects_and_partials_are_hooks_and_decorators_return_the_function() -> None:
+    server = Server("s")
+
+    class Hook:
+        async def __call__(self, call: Call, next: Next) -> Result:
+            return await next(call)
+
+    async def three(word: str, call: Call, next: Next) -> Result:
+        return await next(call)
+
+    async def function(call: Call, next: Next) -> Result:
+        return await next(call)
+
+    server.add_hook(Hook())
+    server.add_hook(functools.partial(three, "word"))
+    assert server.hook(function) is function
+    assert server.hook("ping")(function) is function
+
+
+@pytest.mark.parametrize(
+    ("methods", "error"),
+    [
+        (("tool/call",), "did you mean 'tools/call'"),
+        (("weather",), "add an extension's method before its hooks"),
+        (("notifications/cancelled",), "no request of a client"),
+        (("sampling/createMessage",), "no request of a client"),
+    ],
+)
+def test_hooks_that_would_never_run_are_refused(methods: tuple[str, ...], error: str) -> None:
+    async def hook(call: Call, next: Next) -> Result: ...
+
+    with pytest.raises(ValueError, match=error):
+        Server("s").add_hook(hook, *methods)
+
+
+def test_a_plain_function_is_no_hook() -> None:
+    with pytest.raises(TypeError, match=r"async def hook\(call, next\)"):
+
+        @Server("s").hook  # type: ignore[arg-type]
+        def hook(call: Call, next: Next) -> Result: ...
+
+
+def test_a_hook_that_takes_too_little_is_told_at_registration() -> None:
+    async def alone(call: Call) -> None: ...
+
+    register: Any = Server("s").add_hook
+    with pytest.raises(TypeError, match=r"async def alone\(call, next\)"):
+        register(alone)

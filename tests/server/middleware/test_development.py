@@ -1,0 +1,55 @@
+"""Errors in full for the author at work: only where they were asked for, and never what was told on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ERAS, ask, looped
+from wharfinger import PermissionDenied, Server, ToolError
+from wharfinger.server.middleware.development import errors_in_full
+
+
+def failing() -> Server:
+    server = Server("s")
+
+    @server.tool
+    def breaks(how: str) -> str:
+        errors: dict[str, Exception] = {
+            "value": ValueError("the reason is secret"),
+            "tool": ToolError("no berth"),
+            "denied": PermissionDenied("not you"),
+        }
+        raise errors[how]
+
+    return server
+
+
+async def told(server: Server, how: str, revision: str) -> Any:
+    return await ask(server, "tools/call", {"name": "breaks", "arguments": {"how": how}}, revision)
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_without_the_hook_nothing_is_told_but_a_reference(revision: str) -> None:
+    answer = await told(failing(), "value", revision)
+    assert "secret" not in str(answer)
+    assert "(reference " in answer["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_with_the_hook_the_exception_is_told(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = failing()
+    server.add_hook(errors_in_full)
+    result = (await told(server, "value", revision))["result"]
+    assert result["isError"] is True
+    text = result["content"][0]["text"]
+    assert text.endswith(": ValueError: the reason is secret")
+    reference = text.partition("(reference ")[2].partition(")")[0]
+    assert reference in caplog.text
+    assert (await told(server, "tool", revision))["result"]["content"][0]["text"] == "no berth"
+    assert (await told(server, "denied", revision))["result"]["content"][0]["text"] == "not you"
+    missing = await ask(server, "tools/call", {"name": "gone"}, revision)
+    assert missing["error"]["message"] == "Unknown tool: gone"

@@ -1,0 +1,237 @@
+"""The hooks that come with the server: what they tell of a call, and what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, cast
+
+import pytest
+
+from tests.server.driving import ERAS, ask, looped, opened
+from tests.transports.http_support import Quay
+from wharfinger import types as t
+from wharfinger.errors import InvalidParams, RemoteInvalidParams, ToolError
+from wharfinger.protocol.request import InputNeeded
+from wharfinger.server.app import Server
+from wharfinger.server.middleware.guards import Timing, limit_rate, limit_size, log_calls, outcome_of
+
+
+class Clock:
+    """Seconds that go by when they are told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def made(clock: Clock | None = None) -> Server:
+    """A server whose tool takes the seconds that it is asked to."""
+    server = Server("s")
+
+    @server.tool
+    async def tool(seconds: float = 0, fails: bool = False) -> str:
+        if clock is not None:
+            clock.now += seconds
+        if fails:
+            raise ToolError("a secret")
+        return "x" * 100
+
+    @server.resource("a:{x}")
+    async def resource(x: str) -> str:
+        if x == "broken":
+            raise RuntimeError("a secret")
+        return x * 100
+
+    return server
+
+
+async def call(server: Server, principal: str = "mary", **arguments: Any) -> Any:
+    return await ask(server, "tools/call", {"name": "tool", "arguments": arguments}, principal=principal)
+
+
+# -- a log
+
+
+@looped
+async def test_a_call_is_logged_without_its_values(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    server = made(clock)
+    server.add_hook(log_calls(clock=clock))
+    caplog.set_level(logging.INFO, "wharfinger.calls")
+    await call(server, seconds=0.25)
+    await call(server, fails=True)
+    await call(server, "", seconds="no number")
+    await ask(server, "resources/read", {"uri": "a:broken"})
+    await ask(server, "resources/read", {"uri": "a:b\n\x1b[2J"})
+    await ask(server, "tools/list")
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == [
+        "tools/call tool by mary in 250.0 ms: ok",
+        "tools/call tool by mary in 0.0 ms: tool error",
+        "tools/call tool by - in 0.0 ms: tool error",
+        "resources/read a:broken by - in 0.0 ms: failed",
+        "resources/read a:b??[2J by - in 0.0 ms: refused (-32602)",
+        "tools/list - by - in 0.0 ms: ok",
+    ]
+    record: Any = caplog.records[0]
+    assert (record.mcp_method, record.mcp_name, record.mcp_principal) == ("tools/call", "tool", "mary")
+    assert (record.mcp_seconds, record.mcp_outcome) == (0.25, "ok")
+
+
+@looped
+async def test_a_log_that_nobody_reads_is_not_written(caplog: pytest.LogCaptureFixture) -> None:
+    server = made()
+    log = logging.getLogger("tests.calls")
+    server.add_hook(log_calls(log, level=logging.DEBUG))
+    caplog.set_level(logging.INFO, "tests.calls")
+    await call(server)
+    assert not caplog.records
+    caplog.set_level(logging.DEBUG, "tests.calls")
+    await call(server)
+    assert [record.name for record in caplog.records] == ["tests.calls"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (t.EmptyResult(), "ok"),
+        (t.CallToolResult(content=[], is_error=True), "tool error"),
+        (t.EmptyResult(result_type="task"), "task"),
+        (InputNeeded(None), "input required"),
+        (BaseExceptionGroup("", [InputNeeded(None)]), "input required"),
+        (InvalidParams("x"), "refused (-32602)"),
+        (RemoteInvalidParams(-32602, "x"), "failed"),
+        (asyncio.CancelledError(), "cancelled"),
+        (SystemExit(), "failed"),
+    ],
+)
+def test_every_end_of_a_call_has_a_word(answer: Any, outcome: str) -> None:
+    assert outcome_of(answer) == outcome
+
+
+# -- times
+
+
+@looped
+async def test_times_are_kept_by_method_and_told() -> None:
+    clock = Clock()
+    server = made(clock)
+    told: list[Any] = []
+    timing = Timing(lambda call, seconds, outcome: told.append((call.method, seconds, outcome)), clock=clock)
+    server.add_hook(timing)
+    await call(server, seconds=1)
+    await call(server, seconds=3, fails=True)
+    await ask(server, "resources/read", {"uri": "a:broken"})
+    times = timing.by_method["tools/call"]
+    assert (times.count, times.failed, times.total, times.mean, times.longest) == (2, 1, 4, 2, 3)
+    assert timing.by_method["resources/read"].failed == 1
+    assert told == [("tools/call", 1, "ok"), ("tools/call", 3, "tool error"), ("resources/read", 0, "failed")]
+
+
+# -- a limit of the rate
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_a_caller_above_the_rate_is_told_when_to_come_again(revision: str) -> None:
+    clock = Clock()
+    server = made()
+    server.add_hook(limit_rate(0.5, burst=2, clock=clock), "tools/call")
+
+    async def served(principal: str = "mary") -> bool:
+        answer = await ask(server, "tools/call", {"name": "tool"}, revision, principal=principal)
+        if "error" in answer:
+            assert answer["error"]["code"] == -32603
+            assert (
+                answer["error"]["message"] == f"Too many calls: try again in {answer['error']['data']['retryAfter']} s."
+            )
+        return "result" in answer
+
+    assert [await served() for _ in range(3)] == [True, True, False]
+    assert await served("anna")
+    clock.now += 1
+    assert not await served()
+    clock.now += 1
+    assert [await served() for _ in range(2)] == [True, False]
+    clock.now += 1000
+    assert [await served() for _ in range(3)] == [True, True, False]
+    assert "result" in await ask(server, "tools/list", {}, revision, principal="mary")
+
+
+def test_over_http_the_refusal_is_a_status_that_clients_know() -> None:
+    server = made()
+    server.add_hook(limit_rate(0.1, burst=1, clock=Clock()), "tools/call")
+    with Quay(cast("Any", server)) as quay, quay.wire() as wire:
+        replies = [wire.call("tools/call", {"name": "tool"}, **{"mcp-name": "tool"}) for _ in range(2)]
+    assert [reply.status for reply in replies] == [200, 429]
+    assert replies[1].headers["retry-after"] == "10"
+    assert replies[1].json["error"]["data"] == {"retryAfter": 10}
+
+
+@looped
+async def test_an_anonymous_callers_share_is_that_of_its_address() -> None:
+    server = made()
+    server.add_hook(limit_rate(1, clock=Clock()))
+
+    async def served(peer: str, principal: str = "") -> bool:
+        request = opened(server, "tools/call", {"name": "tool"}, principal=principal)
+        request.peer = peer
+        try:
+            await server.handlers["tools/call"](request)
+        except Exception as error:
+            assert getattr(error, "http_status", 0) == 429
+            return False
+        return True
+
+    assert [await served("192.0.2.1"), await served("192.0.2.1"), await served("192.0.2.2")] == [True, False, True]
+    assert [await served("192.0.2.1", "mary"), await served("192.0.2.3", "mary")] == [True, False]
+    assert await served("", "192.0.2.1")
+
+
+@looped
+async def test_a_bounded_number_of_callers_is_remembered() -> None:
+    server = made()
+    server.add_hook(limit_rate(1, most=2, clock=Clock()))
+    for principal in ("a", "b"):
+        assert "result" in await call(server, principal)
+    assert "error" in await call(server, "a")
+    assert "result" in await call(server, "c")
+    assert "error" in await call(server, "a")
+    assert "result" in await call(server, "b")  # seen longest ago, and forgotten
+
+
+def test_rates_and_sizes_are_positive() -> None:
+    for wrong in (lambda: limit_rate(0), lambda: limit_rate(1, burst=0), lambda: limit_size(0)):
+        with pytest.raises(ValueError, match="positive"):
+            wrong()
+
+
+# -- a limit of the size
+
+
+@looped
+async def test_a_result_above_the_size_is_refused() -> None:
+    server = made()
+    server.add_hook(limit_size(120))
+    result = (await call(server))["result"]
+    assert result["isError"]
+    assert "more than 120 bytes" in result["content"][0]["text"]
+    assert "result" in await ask(server, "resources/read", {"uri": "a:x"})
+    refused = await ask(server, "resources/read", {"uri": "a:xx"})
+    assert refused["error"]["message"].startswith("The result has more than 120 bytes")
+    assert "error" in await ask(server, "tools/list")
+
+
+@looped
+async def test_bytes_count_as_what_is_sent_and_what_cannot_be_sent_is_told_by_others() -> None:
+    server = Server("s")
+    server.add_resource("a:fits", lambda: b"\xff" * 90)
+    server.add_resource("a:over", lambda: b"\xff" * 91)
+    server.add_resource("a:wide", lambda: "é" * 61)
+    server.add_tool(lambda: "\ud800", name="broken")
+    server.add_hook(limit_size(120))
+    answers = [await ask(server, "resources/read", {"uri": uri}) for uri in ("a:fits", "a:over", "a:wide")]
+    assert ["result" in answer for answer in answers] == [True, False, False]
+    assert (await ask(server, "tools/call", {"name": "broken"}))["result"]["isError"] is True

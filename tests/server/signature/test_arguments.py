@@ -1,0 +1,666 @@
+"""Signatures as schema and decoder: strict by type, one readable line for each fault, no value and no library in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import functools
+import inspect
+import uuid
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional, TypedDict
+
+import annotated_types
+import jsonschema
+import msgspec
+import pydantic
+import pytest
+
+from wharfinger.server.context import Context
+from wharfinger.server.features.completion import Complete
+from wharfinger.server.signature.arguments import BadArguments, Signature, described, signature_of
+from wharfinger.server.signature.header_params import Header
+
+if TYPE_CHECKING:
+    from collections import OrderedDict as Hidden
+
+    from wharfinger.server import context
+
+
+class Side(Enum):
+    PORT = "port"
+    STARBOARD = "starboard"
+
+
+class Berth(msgspec.Struct):
+    quay: int
+    side: Side = Side.PORT
+
+
+@dataclasses.dataclass
+class Ship:
+    name: str
+    tons: float = 0.0
+
+
+class Cargo(TypedDict):
+    what: str
+    crates: int
+
+
+class Bulk(msgspec.Struct, forbid_unknown_fields=True):
+    tons: float
+
+
+def vessels(typed: str) -> list[str]:
+    return [typed]
+
+
+def everything(
+    text: str,
+    count: int,
+    share: float,
+    sure: bool,
+    names: list[str],
+    extra: dict[str, int],
+    mode: Literal["in", "out"],
+    side: Side,
+    berth: Berth,
+    ship: Ship,
+    cargo: Cargo,
+    which: int | str,
+    load: Berth | Bulk,
+    where: Path,
+    anything,  # type: ignore[no-untyped-def]
+    maybe: Optional[int] = None,  # noqa: UP045
+    loose: str = None,  # type: ignore[assignment]  # noqa: RUF013
+    level: Annotated[int, msgspec.Meta(ge=1, le=5), "How loud."] = 3,
+    tags: list[str] = [],  # noqa: B006
+) -> None:
+    """Do it.
+
+    More about it.
+
+    Args:
+        text: What to say,
+            in words.
+        count (int): How often.
+        level: Overridden by the annotation.
+
+    Returns:
+        count: not an argument.
+    """
+
+
+GOOD: dict[str, Any] = {
+    "text": '{"x": 1}',
+    "count": 3,
+    "share": 1,
+    "sure": True,
+    "names": ["a"],
+    "extra": {"a": 1},
+    "mode": "in",
+    "side": "port",
+    "berth": {"quay": 1},
+    "ship": {"name": "Mary"},
+    "cargo": {"what": "rope", "crates": 2},
+    "which": "x",
+    "load": {"tons": 2},
+    "where": "a/b",
+    "anything": [None],
+}
+
+
+def decode(function: Any, arguments: Any) -> dict[str, Any]:
+    return Signature(function).decode(msgspec.json.encode(arguments))
+
+
+def faults(function: Any, arguments: Any) -> list[str]:
+    with pytest.raises(BadArguments) as caught:
+        decode(function, arguments)
+    return caught.value.faults
+
+
+def test_every_kind_of_parameter_is_decoded() -> None:
+    assert decode(everything, GOOD) == GOOD | {
+        "share": 1.0,
+        "side": Side.PORT,
+        "berth": Berth(1),
+        "ship": Ship("Mary"),
+        "load": Bulk(2.0),
+        "where": Path("a/b"),
+    }
+
+
+def test_what_is_left_out_keeps_the_functions_default() -> None:
+    assert "tags" not in decode(everything, GOOD)
+    assert decode(everything, GOOD | {"maybe": None, "loose": None, "level": 5})["level"] == 5
+
+
+def test_the_schema_says_it_all() -> None:
+    schema = Signature(everything).schema
+    properties = schema["properties"]
+    assert (schema["type"], schema["additionalProperties"]) == ("object", False)
+    assert schema["required"] == list(GOOD)
+    assert properties["text"] == {"type": "string", "description": "What to say, in words."}
+    assert properties["count"] == {"type": "integer", "description": "How often."}
+    assert properties["level"] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 5,
+        "description": "How loud.",
+        "default": 3,
+    }
+    assert properties["mode"] == {"enum": ["in", "out"]}
+    assert properties["berth"] == {"$ref": "#/$defs/Berth"}
+    assert properties["load"] == {"anyOf": [{"$ref": "#/$defs/Berth"}, {"$ref": "#/$defs/Bulk"}]}
+    assert properties["where"] == {"type": "string"}
+    assert properties["anything"] == {}
+    assert properties["tags"]["default"] == []
+    assert set(schema["$defs"]) == {"Side", "Berth", "Ship", "Cargo", "Bulk"}
+    assert b"tests" not in msgspec.json.encode(schema)
+
+
+def test_the_schema_accepts_what_the_decoder_accepts() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = Signature(everything).schema
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(GOOD, schema)
+    for name, value in (("count", "1"), ("count", True), ("mode", "up"), ("load", {}), ("names", [1]), ("other", 1)):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(GOOD | {name: value}, schema)
+        faults(everything, GOOD | {name: value})
+
+
+def test_no_parameters_is_an_empty_closed_object() -> None:
+    def nothing() -> None: ...
+
+    assert Signature(nothing).schema == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert Signature(nothing).decode(msgspec.UNSET) == {}
+    assert faults(nothing, {"a": 1}) == ["a: no such argument; there are none"]
+
+
+@pytest.mark.parametrize("value", ["1", True, " 7 ", 1.5, None, [], {}])
+def test_only_an_integer_is_an_integer(value: Any) -> None:
+    def f(count: int) -> None: ...
+
+    (line,) = faults(f, {"count": value})
+    assert line.startswith("count: expected an integer, got ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("sure", 1, "sure: expected true or false, got an integer"),
+        ("names", ["a", 2], "names[1]: expected a string, got an integer"),
+        ("names", "[]", "names: expected an array, got a string"),
+        ("extra", {"secret": "s3cret"}, "extra[...]: expected an integer, got a string"),
+        ("mode", "s3cret", 'mode: must be one of "in", "out"'),
+        ("side", "s3cret", 'side: must be one of "port", "starboard"'),
+        ("berth", {"quay": 1, "side": "s3cret"}, "berth.side: is not one of the values that are allowed here"),
+        ("berth", {}, "berth.quay: missing"),
+        ("ship", {"name": 1}, "ship.name: expected a string, got an integer"),
+        ("cargo", {"what": "rope"}, "cargo.crates: missing"),
+        ("which", [], "which: expected an integer or a string, got an array"),
+        ("load", {"s3cret": 1}, "load: fits none of the 2 types that it may have"),
+        ("where", 1, "where: expected a string"),
+        ("level", 9, "level: expected an integer <= 5"),
+        ("s3cret\n" * 20, 1, None),
+    ],
+)
+def test_a_fault_is_one_line_with_its_path_and_without_the_value(name: str, value: Any, line: str | None) -> None:
+    (found,) = faults(everything, GOOD | {name: value})
+    if line is not None:
+        assert found == line
+        assert "s3cret" not in found
+    assert "\n" not in found and "msgspec" not in found and len(found) < 300
+
+
+def test_all_faults_are_told_at_once() -> None:
+    def f(a: int, b: str, c: bool = False) -> None: ...
+
+    assert faults(f, {"a": "x", "c": 0, "d": 1}) == [
+        "a: expected an integer, got a string",
+        "b: missing",
+        "c: expected true or false, got an integer",
+        "d: no such argument; the arguments are a, b, c",
+    ]
+    assert faults(f, [1]) == ["arguments: expected an object"]
+
+
+def test_an_authors_own_check_is_told_in_the_authors_words() -> None:
+    class Even(msgspec.Struct):
+        n: int
+
+        def __post_init__(self) -> None:
+            if self.n % 2:
+                raise ValueError("n must be even")
+
+    def f(x: Even) -> None: ...
+
+    assert faults(f, {"x": {"n": 1}}) == ["x: n must be even"]
+
+
+def test_a_context_is_found_by_annotation_and_is_no_argument() -> None:
+    def plain(ctx: Context, a: int) -> None: ...
+    def typed(a: int, *, c: Context[dict[str, int]]) -> None: ...
+    def by_text(a: int, ctx: context.Context[Hidden]) -> None: ...
+
+    for function, name in ((plain, "ctx"), (typed, "c"), (by_text, "ctx")):
+        signature = Signature(function)
+        assert (signature.context, list(signature.parameters)) == (name, ["a"])
+        assert signature.decode(b'{"a":1}') == {"a": 1}
+
+
+def test_partials_and_callable_objects_have_signatures() -> None:
+    class Caller:
+        def __call__(self, a: int) -> str:
+            return str(a)
+
+    def f(a: int, b: str) -> None: ...
+
+    assert Signature(Caller()).schema["properties"] == {"a": {"type": "integer"}}
+    assert list(Signature(functools.partial(f, b="x")).parameters) == ["a", "b"]
+
+
+def test_completers_stand_beside_parameters() -> None:
+    def f(
+        vessel: Annotated[str, Complete(vessels), "Which."], mode: Literal["in", "out"], side: Side | None = None
+    ) -> None: ...
+
+    signature = Signature(f)
+    assert signature.completers["vessel"].values is vessels
+    assert signature.completers["mode"].values == ["in", "out"]
+    assert signature.completers["side"].values == ["port", "starboard"]
+    assert signature.schema["properties"]["vessel"] == {"type": "string", "description": "Which."}
+
+
+def test_what_cannot_be_filled_from_json_is_refused_at_registration() -> None:
+    def stars(*names: str) -> None: ...
+    def words(**names: str) -> None: ...
+    def positional(a: int, /) -> None: ...
+    def hidden(a: Hidden) -> None: ...
+    def odd(a: threading_lock) -> None: ...  # type: ignore[name-defined] # noqa: F821
+    def shapeless(a: object.__class__) -> None: ...  # type: ignore[name-defined]
+
+    for function in (stars, words, positional, hidden, odd, shapeless):
+        with pytest.raises(TypeError, match=rf"{function.__name__}\(\)"):
+            Signature(function)
+
+
+def test_prompt_arguments_are_read_from_strings() -> None:
+    def f(
+        a: str, n: int, x: float = 0, yes: bool = False, names: list[str] | None = None, side: Side = Side.PORT
+    ) -> None: ...
+
+    signature = Signature(f)
+    given = {"a": "1", "n": "7", "x": "2.5", "yes": "true", "names": '["k"]', "side": "starboard"}
+    assert signature.decode_strings(given) == {
+        "a": "1",
+        "n": 7,
+        "x": 2.5,
+        "yes": True,
+        "names": ["k"],
+        "side": Side.STARBOARD,
+    }
+    with pytest.raises(BadArguments) as caught:
+        signature.decode_strings({"n": "s3cret", "other": "x", "names": "["})
+    assert caught.value.faults == [
+        "a: missing",
+        "n: expected an integer, got a string",
+        "other: no such argument; the arguments are a, n, x, yes, names, side",
+        "names: is not valid here",
+    ]
+
+
+def test_a_docstring_is_text_and_sections() -> None:
+    assert described(everything)[0] == "Do it.\n\nMore about it."
+    assert set(described(everything)[1]) == {"text", "count", "level"}
+    assert described(lambda: None) == ("", {})
+
+
+def numpy_style(ship: str, quay: int, draft: float = 0.0) -> None:
+    """Assign a berth.
+
+    Parameters
+    ----------
+    ship : str
+        Name of the ship,
+        as painted.
+    quay, draft : float
+        Numbers.
+
+    Returns
+    -------
+    None
+    """
+
+
+def sphinx_style(ship: str, quay: int) -> None:
+    """Assign a berth.
+
+    :param ship: Name of the ship,
+        as painted.
+    :param int quay: The quay.
+    :returns: nothing
+    :raises ValueError: never
+    """
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (numpy_style, {"ship": "Name of the ship, as painted.", "quay": "Numbers.", "draft": "Numbers."}),
+        (sphinx_style, {"ship": "Name of the ship, as painted.", "quay": "The quay."}),
+    ],
+)
+def test_docstrings_of_numpy_and_sphinx_are_read_too(function: Any, found: dict[str, str]) -> None:
+    assert described(function) == ("Assign a berth.", found)
+
+
+def test_a_colon_in_prose_begins_no_section() -> None:
+    def f() -> None:
+        """Say: hello.
+
+        :note this
+        Parameters
+        are not listed here.
+        """
+
+    assert described(f) == (inspect.cleandoc(f.__doc__ or ""), {})
+
+
+@pytest.mark.parametrize("value", [3.0, 3e0])
+def test_a_number_without_a_fraction_is_an_integer_as_in_json_schema(value: float) -> None:
+    def f(n: int, at: list[int] | None = None, berth: Berth | None = None) -> None: ...
+
+    taken = Signature(f).decode(b'{"n": %a, "at": [1.0, 2], "berth": {"quay": 4.0}}' % value)
+    assert (taken["n"], taken["at"], taken["berth"]) == (3, [1, 2], Berth(4))
+    assert all(type(n) is int for n in [taken["n"], *taken["at"], taken["berth"].quay])
+    assert faults(f, {"n": 3.5}) == ["n: expected an integer, got a number"]
+    assert faults(f, {"n": 1e300}) == ["n: expected an integer, got a number"]
+
+
+def test_arrays_and_objects_may_be_strings_only_where_that_was_asked_for() -> None:
+    def f(names: list[str], berth: Berth, text: str = "", n: int = 0, any: Any = None) -> None: ...
+
+    signature = Signature(f)
+    given = b'{"names": "[\\"a\\"]", "berth": " {\\"quay\\": 1}", "text": "[1]", "any": "[1]"}'
+    assert signature.decode(given, json_strings=True) == {
+        "names": ["a"],
+        "berth": Berth(1),
+        "text": "[1]",
+        "any": "[1]",
+    }
+    with pytest.raises(BadArguments) as caught:
+        signature.decode(given)
+    assert caught.value.faults == ["names: expected an array, got a string", "berth: expected an object, got a string"]
+    with pytest.raises(BadArguments) as caught:
+        signature.decode(b'{"names": "[1]", "berth": "x", "n": "[1]"}', json_strings=True)
+    assert [fault.partition(":")[0] for fault in caught.value.faults] == ["names", "berth", "n"]
+
+
+class Person(NamedTuple):
+    name: str
+    age: int = 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "wanted"),
+    [
+        (datetime.datetime, "2026-07-28T12:00:00Z", datetime.datetime(2026, 7, 28, 12, tzinfo=datetime.UTC)),
+        (datetime.date, "2026-07-28", datetime.date(2026, 7, 28)),
+        (uuid.UUID, "0" * 32, uuid.UUID(int=0)),
+        (decimal.Decimal, "1.50", decimal.Decimal("1.50")),
+        (bytes, "aGk=", b"hi"),
+        (Person, ["Mary", 3], Person("Mary", 3)),
+        (tuple[int, str], [1, "a"], (1, "a")),
+        (set[int], [1, 1], {1}),
+        (Annotated[str, msgspec.Meta(pattern="^a", max_length=2)], "ab", "ab"),
+    ],
+)
+def test_types_of_the_standard_library_are_read_from_their_json(kind: Any, value: Any, wanted: Any) -> None:
+    def f(it): ...  # type: ignore[no-untyped-def]
+
+    f.__annotations__["it"] = kind
+    assert decode(f, {"it": value}) == {"it": wanted}
+    assert Signature(f).schema["properties"]["it"]
+
+
+class Crew(pydantic.BaseModel):
+    name: str
+    age: Annotated[int, pydantic.Field(ge=16)] = 20
+    kids: list[Crew] = []
+    since: datetime.date | None = None
+
+
+class Manifest(pydantic.BaseModel):
+    ship: str = pydantic.Field(alias="shipName", description="Which ship.")
+    crew: list[Crew]
+
+    @pydantic.field_validator("ship")
+    @classmethod
+    def known(cls, value: str) -> str:
+        if value == "s3cret":
+            raise ValueError("no such ship")
+        return value
+
+
+def hire(manifest: Manifest, more: list[Crew], by_name: dict[str, Crew] | None = None) -> None: ...
+
+
+def test_models_of_pydantic_are_read_wherever_they_stand() -> None:
+    given = {
+        "manifest": {"shipName": "Mary", "crew": [{"name": "a", "kids": [{"name": "b"}], "since": "2026-07-28"}]},
+        "more": [{"name": "c", "age": 17}],
+        "by_name": {"d": {"name": "d"}},
+    }
+    taken = decode(hire, given)
+    assert isinstance(taken["manifest"], Manifest)
+    assert taken["manifest"].crew[0].since == datetime.date(2026, 7, 28)
+    assert (taken["more"], taken["by_name"]) == ([Crew(name="c", age=17)], {"d": Crew(name="d")})
+
+
+def test_a_models_schema_is_part_of_the_functions() -> None:
+    schema = Signature(hire).schema
+    assert schema["properties"]["manifest"]["properties"]["shipName"]["description"] == "Which ship."
+    assert schema["properties"]["manifest"]["properties"]["crew"]["items"] == {"$ref": "#/$defs/Crew"}
+    assert schema["$defs"]["Crew"]["properties"]["age"]["minimum"] == 16
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_a_models_faults_are_told_like_all_others() -> None:
+    given = {
+        "manifest": {"shipName": "s3cret", "crew": [{"name": "a", "age": 3}, {"name": 7, "kids": [{"age": "s3cret"}]}]},
+        "more": [{}],
+    }
+    told = faults(hire, given)
+    assert told == [
+        "manifest.shipName: no such ship",
+        "manifest.crew[0].age: input should be greater than or equal to 16",
+        "manifest.crew[1].name: expected a string",
+        "manifest.crew[1].kids[0].name: missing",
+        "manifest.crew[1].kids[0].age: expected an integer",
+        "more[0].name: missing",
+    ]
+    assert "pydantic" not in str(told)
+
+
+def test_fields_of_pydantic_describe_and_bound_a_parameter() -> None:
+    def f(
+        ship: Annotated[str, pydantic.Field(description="Which ship.", min_length=2, pattern="^[A-Z]", title="Ship")],
+        quay: int = pydantic.Field(default=3, description="Which quay.", ge=1, lt=9),
+        tags: list[str] = pydantic.Field(default_factory=list, max_length=2),  # noqa: B008
+        n: Annotated[int, annotated_types.Gt(0)] = 1,
+        must: int = pydantic.Field(description="Needed."),
+    ) -> None: ...
+
+    schema = Signature(f).schema
+    assert schema["required"] == ["ship", "must"]
+    assert schema["properties"]["ship"] == {
+        "type": "string",
+        "title": "Ship",
+        "minLength": 2,
+        "pattern": "^[A-Z]",
+        "description": "Which ship.",
+    }
+    assert schema["properties"]["quay"] == {
+        "type": "integer",
+        "minimum": 1,
+        "exclusiveMaximum": 9,
+        "description": "Which quay.",
+        "default": 3,
+    }
+    assert schema["properties"]["tags"]["maxItems"] == 2
+    assert schema["properties"]["n"]["exclusiveMinimum"] == 0
+    taken = decode(f, {"ship": "Mary", "must": 1})
+    assert (taken["quay"], taken["tags"]) == (3, [])
+    assert decode(f, {"ship": "Mary", "must": 1})["tags"] is not taken["tags"]
+    assert faults(f, {"ship": "mary", "must": 1, "quay": 9, "n": 0}) == [
+        "ship: expected a string matching regex '^[A-Z]'",
+        "quay: expected an integer <= 8",
+        "n: expected an integer >= 1",
+    ]
+
+
+def test_an_alias_of_a_parameter_is_refused() -> None:
+    def f(ship: Annotated[str, pydantic.Field(alias="shipName")]) -> None: ...
+
+    with pytest.raises(TypeError, match="cannot have an alias"):
+        Signature(f)
+
+
+def test_two_types_of_one_name_are_refused_by_their_name() -> None:
+    first = pydantic.create_model("Inner", a=(int, 1))
+    second = pydantic.create_model("Inner", b=(int, 1))
+    outer_a = pydantic.create_model("A", inner=(first, ...))
+    outer_b = pydantic.create_model("B", inner=(second, ...))
+
+    def f(a, b): ...  # type: ignore[no-untyped-def]
+
+    f.__annotations__.update(a=outer_a, b=outer_b)
+    with pytest.raises(TypeError, match="two different types are called 'Inner'"):
+        Signature(f)
+
+
+class Harbour:
+    def berth(self, ship: str) -> str:
+        return ship
+
+    @classmethod
+    def open(cls, day: str) -> str:
+        return day
+
+    @staticmethod
+    def close(day: str) -> str:
+        return day
+
+
+def test_methods_are_registered_bound() -> None:
+    assert list(Signature(Harbour().berth).parameters) == ["ship"]
+    assert list(Signature(Harbour.open).parameters) == ["day"]
+    assert list(Signature(Harbour.close).parameters) == ["day"]
+    with pytest.raises(TypeError, match=r"without its object.*server\.add_tool\(harbour\.berth\)"):
+        Signature(Harbour.berth)
+    with pytest.raises(TypeError, match="has no class yet"):
+        Signature(Harbour.__dict__["open"])
+
+
+def test_a_function_of_its_own_may_call_its_argument_self() -> None:
+    def f(self: str) -> None: ...
+
+    assert list(Signature(f).parameters) == ["self"]
+
+
+def made(default: Any, annotation: Any, doc: str) -> Any:
+    def f(a, b=default):  # type: ignore[no-untyped-def]
+        return a, b
+
+    f.__annotations__ = {"a": annotation}
+    f.__doc__ = doc
+    return f
+
+
+def test_functions_of_a_loop_share_a_signature_only_if_they_say_the_same() -> None:
+    one = signature_of(made(1, list[int], "x"))
+    assert signature_of(made(1, list[int], "x")) is one
+    for other in (
+        made(True, list[int], "x"),
+        made(1, list[str], "x"),
+        made(1, list[int], "y"),
+        made(2, list[int], "x"),
+    ):
+        assert signature_of(other) is not one
+    wrapped = functools.wraps(made(1, int, "w"))(made(1, list[int], "x"))
+    assert signature_of(wrapped) is not one
+
+
+def test_an_annotation_in_text_means_what_it_meant_at_registration() -> None:
+    scope: dict[str, Any] = {"Kind": int}
+    exec("def make():\n  def f(a: 'Kind') -> None: ...\n  return f", scope)
+    first = signature_of(scope["make"]())
+    assert signature_of(scope["make"]()) is first
+    scope["Kind"] = str
+    assert signature_of(scope["make"]()).schema["properties"]["a"]["type"] == "string"
+
+
+def test_what_stands_inside_of_a_type_counts_too() -> None:
+    def f(
+        region: Annotated[str, Header("Region"), "Where to.", Complete(["north"])] | None = None,
+        basin: Annotated[str, pydantic.Field(description="Which.", max_length=3), Header("Basin")] | None = None,
+        names: list[Annotated[str, pydantic.Field(max_length=3)]] = [],  # noqa: B006
+        n: Annotated[int, annotated_types.Ge(1)] | None = None,
+        by: dict[str, Annotated[list[int], pydantic.Field(min_length=1), msgspec.Meta(max_length=2)]] | None = None,
+    ) -> None: ...
+
+    signature = Signature(f)
+    properties = signature.schema["properties"]
+    assert properties["region"] == {"type": "string", "description": "Where to.", "x-mcp-header": "Region"}
+    assert properties["basin"]["description"] == "Which."
+    assert (properties["basin"]["maxLength"], properties["basin"]["x-mcp-header"]) == (3, "Basin")
+    assert list(signature.completers) == ["region"]
+    assert properties["names"]["items"] == {"type": "string", "maxLength": 3}
+    assert {"type": "integer", "minimum": 1} in properties["n"]["anyOf"]
+    assert decode(f, {"region": None, "names": ["abc"], "n": 1, "by": {"a": [1, 2]}})
+    assert faults(f, {"names": ["abcd"], "n": 0, "by": {"a": []}}) == [
+        "names[0]: expected a string of length <= 3",
+        "n: expected an integer >= 1",
+        "by[...]: expected an array of length >= 1",
+    ]
+
+
+def test_a_type_that_cannot_be_is_told_with_its_parameter() -> None:
+    class Place:
+        pass
+
+    def berth(ship: str, at: Place) -> None: ...
+
+    def moor(ship: Annotated[str, msgspec.Meta(ge=1)]) -> None: ...
+
+    with pytest.raises(TypeError, match=r"berth\(\): the type of 'at' has no JSON Schema"):
+        signature_of(berth)
+    with pytest.raises(TypeError, match=r"moor\(\): the type of 'ship' cannot be read from JSON"):
+        signature_of(moor)
+
+
+def test_an_object_is_anything() -> None:
+    def keep(thing: object, more: dict[str, object], last: list[object] | None = None) -> None: ...
+
+    signature = signature_of(keep)
+    assert signature.decode(b'{"thing":[1],"more":{"a":null}}') == {"thing": [1], "more": {"a": None}}
+    assert signature.schema["properties"]["thing"] == {}
+
+
+def test_a_partial_is_described_by_its_function() -> None:
+    def lock(name: str, gate: int) -> None:
+        """State of a gate.
+
+        Args:
+            gate: Which one.
+        """
+
+    signature = signature_of(functools.partial(lock, "north"))
+    assert signature.summary == "State of a gate."
+    assert signature.schema["properties"]["gate"]["description"] == "Which one."

@@ -1,0 +1,923 @@
+"""One change reaches every watcher of either era once, from any thread; what fails on the way is nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ALL, ERAS, HANDSHAKE, META, Recorder, Wire, ask, hello, looped
+from wharfinger import Client
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument, PermissionDenied, ResourceNotFound
+from wharfinger.protocol.handshake import Phase, Session
+from wharfinger.protocol.limits import Limits
+from wharfinger.server.app import Server
+from wharfinger.server.context import Context
+from wharfinger.server.middleware.chain import Call, Next, transparent
+from wharfinger.server.subscriptions import watching
+from wharfinger.server.subscriptions.watching import SessionWatcher, Watching
+from wharfinger.source import Changed, Source
+
+UPDATED = "notifications/resources/updated"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coalesce for 2 ms: what is asked is order, not time."""
+    monkeypatch.setattr(watching, "COALESCE", 0.002)
+
+
+def notes(**options: Any) -> Server:
+    server = Server("notes", **options)
+
+    @server.resource("note://a")
+    @server.resource("note://b")
+    @server.resource("note://end")
+    async def note() -> str:
+        return "text"
+
+    @server.resource("page://{number}")
+    async def page(number: int) -> str:
+        if number > 9:
+            raise ResourceNotFound(f"page://{number}")
+        return str(number)
+
+    return server
+
+
+def told(wire: Wire, since: int = 0) -> list[tuple[str, Any]]:
+    """What a client was told, without the acknowledgements."""
+    return [
+        (notice["method"].removeprefix("notifications/"), notice["params"].get("uri") if "params" in notice else None)
+        for notice in wire.notices[since:]
+        if not notice["method"].endswith("acknowledged")
+    ]
+
+
+async def after(server: Server, wire: Wire) -> list[tuple[str, Any]]:
+    """What was told up to now: behind it comes a change of `note://end`, which the client watches too."""
+    server.resource_updated("note://end")
+    await wire.until(lambda: ("resources/updated", "note://end") in told(wire))
+    return told(wire)[:-1]
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_one_call_reaches_a_watcher_of_every_revision(revision: str) -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server, revision) as wire:
+        await wire.watch("note://a", "page://3", "note://end")
+        server.resource_updated("page://3")
+        server.resource_updated("note://b")
+        assert await after(server, wire) == [("resources/updated", "page://3")]
+    await server.close()
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_a_burst_is_told_once(revision: str) -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server, revision) as wire:
+        await wire.watch("note://a", "note://end")
+        for _ in range(1000):
+            server.resource_updated("note://a")
+        assert await after(server, wire) == [("resources/updated", "note://a")]
+        server.resource_updated("note://a")
+        assert len(await after_again(server, wire)) == 2
+    await server.close()
+
+
+async def after_again(server: Server, wire: Wire) -> list[tuple[str, Any]]:
+    number = len(wire.notices)
+    server.resource_updated("note://end")
+    await wire.until(lambda: ("resources/updated", "note://end") in told(wire, number))
+    return [notice for notice in told(wire) if notice[1] != "note://end"]
+
+
+@looped
+async def test_changes_come_from_any_thread() -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server) as wire:
+        await wire.watch("note://a", "note://b", "note://end", lists=("resources",))
+
+        def work() -> None:
+            for _ in range(200):
+                server.resource_updated("note://a")
+                server.resource_updated("note://b")
+                server.list_changed("resources")
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        assert set(await after(server, wire)) == {
+            ("resources/updated", "note://a"),
+            ("resources/updated", "note://b"),
+            ("resources/list_changed", None),
+        }
+    await server.close()
+
+
+@looped
+async def test_changes_before_the_start_after_the_end_and_without_watchers_are_nothing() -> None:
+    server = notes()
+    server.resource_updated("note://a")
+    server.list_changed("tools")
+    async with Wire(server) as wire:
+        await server.start()
+        await wire.watch("note://a", "note://end")
+        assert await after(server, wire) == []
+        number = len(wire.notices)
+        server.resource_updated("note://a")
+        await server.close()
+        server.resource_updated("note://a")
+        await asyncio.to_thread(server.resource_updated, "note://a")
+        # Its listen ended, with a notification and a result, as a stream that goes on is told (subscriptions).
+        assert told(wire, number) == [("cancelled", None)]
+
+
+def test_a_server_that_ran_before_tells_changes_again() -> None:
+    """A change that was collected when the first run ended must not be in the way of the second's."""
+    server = notes()
+
+    async def run() -> None:
+        await server.start()
+        async with Wire(server, "2025-11-25") as wire:
+            await wire.watch("note://a")
+            server.resource_updated("note://a")
+            await wire.notice()
+            server.resource_updated("note://a")
+            await server.close()
+
+    asyncio.run(run())
+    asyncio.run(asyncio.wait_for(run(), 5))
+
+
+@looped
+async def test_watching_twice_tells_once_and_unsubscribing_ends_it() -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server, "2025-11-25") as wire:
+        await wire.watch("note://a", "note://a", "note://end")
+        server.resource_updated("note://a")
+        assert await after(server, wire) == [("resources/updated", "note://a")]
+        assert (await wire.ask("resources/unsubscribe", {"uri": "note://a"}))["result"] == {}
+        assert (await wire.ask("resources/unsubscribe", {"uri": "note://never"}))["result"] == {}
+        server.resource_updated("note://a")
+        assert len(await after_again(server, wire)) == 1
+    await server.close()
+
+
+# -- stateless: one request holds the watch
+
+
+@pytest.mark.parametrize("id", [1, "1"])
+@looped
+async def test_the_acknowledgement_comes_first_and_every_notice_has_the_ids_own_type(id: Any) -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server) as wire:
+        wanted = {"resourceSubscriptions": ["note://a", "note://gone"], "toolsListChanged": True}
+        wire.put("subscriptions/listen", {"notifications": wanted}, id)
+        server.resource_updated("note://a")
+        await wire.notice()
+        server.resource_updated("note://a")
+        acknowledged, updated = await wire.notice(2)
+        tag = {f"{META}subscriptionId": id}
+        assert acknowledged == {
+            "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {"_meta": tag, "notifications": {"resourceSubscriptions": ["note://a"]}},
+        }
+        assert updated == {"jsonrpc": "2.0", "method": UPDATED, "params": {"_meta": tag, "uri": "note://a"}}
+        assert type(updated["params"]["_meta"][f"{META}subscriptionId"]) is type(id)
+        server.drain()
+        assert (await wire.answer(id))["result"]["_meta"][f"{META}subscriptionId"] == id
+    await server.close()
+
+
+@looped
+async def test_only_what_the_filter_names_is_told() -> None:
+    server = notes()
+    server.add_tool(lambda: "x", name="x")
+    await server.start()
+    async with Wire(server) as wire:
+        await wire.watch("note://end", lists=("tools",))
+        server.list_changed("resources")
+        server.list_changed("prompts")
+        server.list_changed("tools")
+        server.resource_updated("note://a")
+        assert await after(server, wire) == [("tools/list_changed", None)]
+        assert wire.notices[0]["params"]["notifications"] == {
+            "toolsListChanged": True,
+            "resourceSubscriptions": ["note://end"],
+        }
+    await server.close()
+
+
+@looped
+async def test_two_listens_on_one_stream_are_told_apart_and_cancelling_one_leaves_the_other() -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server) as wire:
+        await wire.watch("note://a", "note://end", id=1)
+        await wire.watch("note://a", "note://end", id="1")
+        server.resource_updated("note://a")
+        await wire.notice(4)
+        assert [n["params"]["_meta"][f"{META}subscriptionId"] for n in wire.notices[2:]] == [1, "1"]
+        wire.tell("notifications/cancelled", {"requestId": 1})
+        server.resource_updated("note://a")
+        await wire.notice(5)
+        assert wire.notices[4]["params"]["_meta"][f"{META}subscriptionId"] == "1"
+        await after(server, wire)
+        assert len(wire.notices) == 6
+        assert wire.answers == {}
+    assert server.watching.watched() == []
+    await server.close()
+
+
+@looped
+async def test_the_number_of_listens_and_of_watched_resources_has_a_bound() -> None:
+    """security U05, U09"""
+    server = notes(limits=Limits(listens=2, watched=2))
+    await server.start()
+    async with Wire(server) as wire:
+        refused = await wire.ask(
+            "subscriptions/listen", {"notifications": {"resourceSubscriptions": ["a:", "b:", "c:"]}}
+        )
+        assert refused["error"]["code"] == -32602
+        first = await wire.watch("note://a")
+        await wire.watch("note://a")
+        refused = await wire.ask("subscriptions/listen", {"notifications": {}})
+        assert refused["error"]["code"] == -32602
+        wire.tell("notifications/cancelled", {"requestId": first})
+        await wire.ask("resources/list")
+        await wire.watch("note://b")
+    async with Wire(server, "2025-11-25") as wire:
+        one, two, three, again = await wire.watch("note://a", "note://b", "page://1", "note://a")
+        assert [one["result"], two["result"], three["error"]["code"]] == [{}, {}, -32602]
+        assert again["error"]["code"] == -32602
+    await server.close()
+
+
+@looped
+async def test_all_together_watch_no_more_than_the_total_and_everybody_an_equal_part() -> None:
+    server = notes(limits=Limits(watched_total=3))
+    await server.start()
+    async with Wire(server, "2025-11-25") as newcomer:
+        async with Wire(server, "2025-11-25") as greedy:
+            answers = await greedy.watch("note://a", "note://b", "page://1", "page://2")
+            assert ["error" in answer for answer in answers] == [False, False, False, True]
+            assert answers[3]["error"]["code"] == -32603
+            first, second = await newcomer.watch("note://a", "note://b")
+            assert "result" in first
+            assert second["error"]["message"].startswith("Too many resources are watched")
+        assert "result" in (await newcomer.watch("note://b"))[0]
+    async with Wire(server) as listener:
+        wanted = {"notifications": {"resourceSubscriptions": ["note://a", "note://b", "page://1", "page://2"]}}
+        assert (await listener.ask("subscriptions/listen", wanted))["error"]["code"] == -32603
+        await listener.watch("note://a", "note://b", "page://1")
+    assert server.watching.shares.total == len(server.watching.shares) == 0
+    await server.close()
+
+
+@looped
+async def test_a_listen_that_cannot_be_acknowledged_is_refused() -> None:
+    """The first message of a subscription is its acknowledgement: without it the others would be no subscription's."""
+    server = notes()
+    answer = await ask(server, "subscriptions/listen", {"notifications": {}}, channel=Recorder(full=True))
+    assert answer["error"]["code"] == -32603
+    assert server.listening.open == {}
+
+
+@looped
+async def test_draining_gives_every_listen_its_result() -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server) as one, Wire(server) as other:
+        ids = [await one.watch("note://a"), await one.watch(lists=("resources",)), await other.watch("note://a")]
+        server.drain()
+        answers = [await one.answer(ids[0]), await one.answer(ids[1]), await other.answer(ids[2])]
+        assert [a["result"]["resultType"] for a in answers] == ["complete"] * 3
+        assert server.listening.open == {}
+        assert server.watching.watched() == []
+    await server.close()
+
+
+# -- what may be watched
+
+
+def guarded() -> Server:
+    server = notes()
+
+    @server.resource("secret://{name}")
+    async def secret(name: str, ctx: Context) -> str:
+        if ctx.caller.principal != "ann":
+            raise PermissionDenied("secret://* is for ann")
+        return name
+
+    @server.resource("secret:static")
+    def static(ctx: Context) -> str:
+        if ctx.caller.principal != "ann":
+            raise PermissionDenied
+        return ""
+
+    @server.resource("picky://{name}")
+    def picky(name: str) -> str:
+        raise InvalidArgument("no such name")
+
+    @server.resource("broken://{name}")
+    def broken(name: str) -> str:
+        raise RuntimeError("hunter2")
+
+    return server
+
+
+MISSING = ["note://gone", "page://10", "page://ten", "secret://x", "secret:static", "picky://x", "unknown:x"]
+
+
+@pytest.mark.parametrize("uri", MISSING)
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@looped
+async def test_a_subscription_to_what_is_missing_or_forbidden_is_refused_as_missing(revision: str, uri: str) -> None:
+    """security U01, U02: a watch on what may not be read would be an oracle for its changes."""
+    server = guarded()
+    answer = await ask(server, "resources/subscribe", {"uri": uri}, revision)
+    assert answer["error"] == {"code": -32002, "message": f"Resource not found: {uri}", "data": {"uri": uri}}
+    assert server.watching.watched() == []
+
+
+@looped
+async def test_a_listen_leaves_out_what_is_missing_forbidden_or_broken(caplog: pytest.LogCaptureFixture) -> None:
+    server = guarded()
+    await server.start()
+    async with Wire(server) as wire:
+        await wire.watch("note://a", *MISSING, "broken://x", "not a uri")
+        assert wire.notices[0]["params"]["notifications"] == {"resourceSubscriptions": ["note://a"]}
+    async with Wire(server, principal="ann") as wire:
+        await wire.watch("secret://x", "secret:static")
+        assert wire.notices[0]["params"]["notifications"] == {"resourceSubscriptions": ["secret://x", "secret:static"]}
+    await server.close()
+    assert ["broken://x" in record.getMessage() for record in caplog.records] == [True]
+
+
+@looped
+async def test_a_subscription_to_no_uri_is_an_invalid_param() -> None:
+    for uri in ("not a uri", "x" * 10_000):
+        answer = await ask(notes(), "resources/subscribe", {"uri": uri}, "2025-11-25")
+        assert answer["error"]["code"] == -32602
+        assert "data" not in answer["error"]
+
+
+# -- the end of a watcher
+
+
+@looped
+async def test_the_end_of_a_session_drops_all_it_watched() -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server, "2025-11-25") as wire:
+        await wire.watch("note://a", "note://b")
+        assert server.watching.watched() == ["note://a", "note://b"]
+    assert server.watching.watched() == []
+    assert not any(server.watching._by_list.values())
+    assert server.watching._by_watcher == {}
+    await server.close()
+
+
+@looped
+async def test_a_session_that_subscribes_before_it_has_confirmed_leaves_nothing_behind() -> None:
+    server = notes()
+    wire = Wire(server, "2025-11-25")
+    await wire.ask("initialize", hello("2025-11-25"))
+    assert (await wire.ask("resources/subscribe", {"uri": "note://a"}))["result"] == {}
+    wire.stream.connection_lost(None)
+    assert server.watching.watched() == []
+    assert server.watching._by_watcher == {}
+
+
+# -- attaching
+
+
+class Quay(Source):
+    """A source that writes down who is watched."""
+
+    def __init__(self, scheme: str = "quay:", fails: bool = False) -> None:
+        self.scheme = scheme
+        self.fails = fails
+        self.calls: list[tuple[str, str | None]] = []
+        self.changed: dict[str | None, Changed] = {}
+
+    def claims(self, uri: str) -> bool:
+        return uri.startswith(self.scheme)
+
+    async def stat(self, uri: str) -> Any:
+        return None
+
+    def attach(self, uri: str | None, changed: Changed) -> None:
+        self.calls.append(("attach", uri))
+        self.changed[uri] = changed
+        if self.fails:
+            raise RuntimeError("attach")
+
+    def detach(self, uri: str | None) -> None:
+        self.calls.append(("detach", uri))
+        if self.fails:
+            raise RuntimeError("detach")
+
+
+@looped
+async def test_a_source_is_attached_by_the_first_watcher_and_detached_after_the_last() -> None:
+    server = notes()
+    quay, other = Quay(), Quay("other:")
+    server.include(quay)
+    server.include(other)
+    await server.start()
+    async with Wire(server, "2025-11-25") as session:
+        assert quay.calls == other.calls == [("attach", None)]
+        async with Wire(server) as stream:
+            await stream.watch("quay:1", lists=("resources",))
+            await session.watch("quay:1", "quay:2")
+            assert quay.calls[1:] == [("attach", "quay:1"), ("attach", "quay:2")]
+            await asyncio.to_thread(quay.changed["quay:1"], "quay:1")
+            await asyncio.to_thread(quay.changed[None], None)
+            for wire in (session, stream):
+                await wire.until(lambda wire=wire: len(told(wire)) == 2)  # type: ignore[misc]
+                assert told(wire) == [("resources/updated", "quay:1"), ("resources/list_changed", None)]
+        await session.ask("resources/unsubscribe", {"uri": "quay:1"})
+        assert quay.calls[3:] == [("detach", "quay:1")]
+    assert quay.calls[4:] == [("detach", "quay:2"), ("detach", None)]
+    assert other.calls == [("attach", None), ("detach", None)]
+    await server.close()
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_a_hook_that_raises_is_logged_and_the_watch_stands(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = notes()
+    bad, good = Quay(fails=True), Quay("good:")
+    server.include(bad)
+    server.include(good)
+    await server.start()
+    async with Wire(server, revision) as wire:
+        await wire.watch("quay:1", "note://end", lists=("resources",))
+        assert good.calls == [("attach", None)]
+        server.resource_updated("quay:1")
+        assert await after(server, wire) == [("resources/updated", "quay:1")]
+    assert good.calls == [("attach", None), ("detach", None)]
+    assert server.watching.watched() == []
+    await server.close()
+    assert len(caplog.records) == 4
+
+
+@looped
+async def test_who_is_told_of_deliveries_and_a_watcher_that_fails_are_in_nobodys_way(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = notes()
+    await server.start()
+    deliveries: list[tuple[str, int]] = []
+
+    def seen(uri: str, number: int) -> None:
+        deliveries.append((uri, number))
+        raise RuntimeError("onlooker")
+
+    class Broken:
+        def tell(self, message: Any) -> bool:
+            raise RuntimeError("watcher")
+
+    server.watching.told = seen
+    async with Wire(server) as one, Wire(server, "2025-11-25") as other:
+        server.watching.watch(Broken(), "note://a")
+        await one.watch("note://a", "note://end")
+        await other.watch("note://a", "note://end")
+        server.resource_updated("note://a")
+        assert await after(server, one) == [("resources/updated", "note://a")]
+        assert deliveries == [("note://a", 2), ("note://end", 2)]
+    await server.close()
+    assert len(caplog.records) == 3
+
+
+# -- watchers as functions
+
+
+@looped
+async def test_a_follower_runs_from_the_first_watcher_to_the_last() -> None:
+    server = notes()
+    running: dict[str, bool] = {}
+    changed = asyncio.Event()
+
+    @server.watcher("page://{number}")
+    async def follow(uri: str) -> None:
+        running[uri] = True
+        server.resource_updated(uri)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            running[uri] = False
+            changed.set()
+
+    await server.start()
+    async with Wire(server) as one, Wire(server, "2025-11-25") as other:
+        await other.watch("page://1", "note://a")
+        assert (await other.notice())[0]["params"] == {"uri": "page://1"}
+        id = await one.watch("page://1")
+        assert running == {"page://1": True}
+        await other.ask("resources/unsubscribe", {"uri": "page://1"})
+        await other.ask("resources/list")
+        assert running == {"page://1": True}
+        one.tell("notifications/cancelled", {"requestId": id})
+        await changed.wait()
+        assert running == {"page://1": False}
+        changed.clear()
+        await one.watch("page://1")
+        await one.until(lambda: len(told(one)) == 1)
+        assert running == {"page://1": True}
+        await server.close()
+        assert running == {"page://1": False}
+
+
+@looped
+async def test_a_follower_that_raises_is_logged_and_nothing_else_ends(caplog: pytest.LogCaptureFixture) -> None:
+    server = notes()
+
+    @server.watcher("note://a")
+    async def follow(uri: str) -> None:
+        raise RuntimeError("the tide is out")
+
+    await server.start()
+    async with Wire(server) as wire:
+        await wire.watch("note://a", "note://end")
+        server.resource_updated("note://a")
+        assert await after(server, wire) == [("resources/updated", "note://a")]
+    await server.close()
+    assert [(r.name, r.getMessage()) for r in caplog.records] == [
+        ("wharfinger.server.subscriptions.watching", "The watcher of note://a failed")
+    ]
+
+
+def test_a_follower_must_be_async() -> None:
+    with pytest.raises(TypeError, match="must be an async function"):
+        Server("s").watcher("note://a")(lambda uri: None)
+
+
+# -- lists that change
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_adding_and_removing_tells_the_watchers_of_the_list(revision: str) -> None:
+    server = notes()
+    server.add_tool(lambda: "x", name="first")
+    server.add_prompt(lambda: "x", name="first")
+    await server.start()
+    async with Wire(server, revision) as wire:
+        await wire.watch("note://end", lists=("resources", "tools", "prompts"))
+        changes: list[tuple[Callable[[], None], str]] = [
+            (lambda: server.add_resource("new://x", lambda: ""), "resources"),
+            (lambda: server.remove_resource("new://x"), "resources"),
+            (lambda: server.add_resource("new://{x}", lambda x: ""), "resources"),
+            (lambda: server.remove_resource("new://{x}"), "resources"),
+            (lambda: server.include(Quay()), "resources"),
+            (lambda: server.add_tool(lambda: "x", name="second"), "tools"),
+            (lambda: server.remove_tool("second"), "tools"),
+            (lambda: server.add_prompt(lambda: "x", name="second"), "prompts"),
+            (lambda: server.remove_prompt("second"), "prompts"),
+        ]
+        before = len(wire.notices)
+        for number, (change, name) in enumerate(changes, 1):
+            change()
+            await wire.notice(before + number)
+            assert told(wire)[-1] == (f"{name}/list_changed", None)
+    await server.close()
+
+
+@looped
+async def test_a_session_is_told_nothing_of_lists_before_it_has_confirmed_the_handshake() -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server) as other:
+        await other.watch("note://end", lists=("resources",))
+        wire = Wire(server, "2025-11-25")
+        await wire.ask("initialize", hello("2025-11-25"))
+        server.list_changed("resources")
+        await after(server, other)
+        assert wire.notices == []
+        wire.stream.connection_lost(None)
+    await server.close()
+
+
+@looped
+async def test_a_reader_that_is_behind_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """security U07, U08"""
+    caplog.set_level(logging.WARNING)
+    server = notes(limits=Limits(backlog=200))
+    await server.start()
+    async with Wire(server) as slow, Wire(server) as quick:
+        await slow.watch("note://a")
+        await quick.watch("note://a")
+        slow.stream.pause_writing()
+        for number in range(1, 20):
+            server.resource_updated("note://a")
+            await quick.notice(number + 1)
+        assert len(slow.notices) == 1
+        assert slow.stream.parked_bytes < 600
+        slow.stream.resume_writing()
+        assert 1 < len(slow.notices) < 5
+    await server.close()
+    assert caplog.records == []
+
+
+def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() -> None:
+    """What runs already must not need a restart for one more source."""
+
+    class Late(Source):
+        def __init__(self) -> None:
+            self.began: list[str] = []
+
+        def claims(self, uri: str) -> bool:
+            return False
+
+        async def start(self) -> None:
+            self.began.append("started")
+
+        def attach(self, uri: str | None, changed: Changed) -> None:
+            self.began.append(f"attached {uri}")
+
+    async def run() -> None:
+        server, late = Server("late"), Late()
+        server.add_resource("a:b", lambda: "x")
+        await server.start()
+        session = Session()
+        session.phase = Phase.OPEN
+        server.watching.watch_list(SessionWatcher(session), "resources")
+        server.include(late)
+        await asyncio.gather(*server.feeds._joining)
+        assert late.began == ["started", "attached None"]
+        await server.close()
+
+    asyncio.run(run())
+
+
+class Seen(Source):
+    """Notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def claims(self, uri: str) -> bool:
+        return uri.startswith("seen:")
+
+    def stat(self, uri: str) -> t.Resource:
+        self.asked.append("stat")
+        return t.Resource(uri=uri, name="seen")
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        self.asked.append("read")
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="")])
+
+    def attach(self, uri: str | None, changed: Changed) -> None:
+        if uri is not None:
+            self.asked.append("attach")
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize(("hook", "asked"), [(None, []), ("transparent", []), ("plain", ["read"])])
+@looped
+async def test_a_watch_begins_with_stat_whatever_is_around_reads(
+    hook: str | None, asked: list[str], revision: str
+) -> None:
+    """We demand it: from there a source reckons what its watcher has seen, and the next change is not lost."""
+
+    async def around(call: Call, next: Next) -> Any:
+        return await next(call)
+
+    server, source = Server("s"), Seen()
+    server.include(source)
+    if hook:
+        server.handlers.add_hook(transparent(around) if hook == "transparent" else around, ("resources/read",))
+    async with Client(server, revision=revision) as client, client.watch("seen:it"):
+        assert source.asked == [*asked, "stat", "attach"]
+
+
+# -- how soon, and in which order
+
+
+class Ear:
+    """A watcher of a `Watching`: the methods and URIs that it was told of."""
+
+    def __init__(self, heard: list[tuple[Ear, str]]) -> None:
+        self.heard = heard
+        self.acts: Callable[[], object] = lambda: None
+
+    def tell(self, message: Callable[[bytes | None], bytes]) -> bool:
+        notice = json.loads(message(None))
+        self.heard.append((self, notice.get("params", {}).get("uri") or notice["method"]))
+        self.acts()
+        return True
+
+
+class Hall:
+    """A running `Watching` with so many watchers of `a:`, `b:` and the resources."""
+
+    def __init__(self, number: int) -> None:
+        self.watching = Watching(lambda uri: None, lambda uri: None)
+        self.heard: list[tuple[Ear, str]] = []
+        self.ears = [Ear(self.heard) for _ in range(number)]
+        for ear in self.ears:
+            self.watching.watch(ear, "a:")
+            self.watching.watch(ear, "b:")
+            self.watching.watch_list(ear, "resources")
+        self.watching.start(asyncio.get_running_loop())
+
+    async def turns(self, number: int) -> None:
+        for _ in range(number):
+            await asyncio.sleep(0)
+
+    async def until(self, number: int) -> None:
+        """Wait until so many were told."""
+        while len(self.heard) < number:
+            await asyncio.sleep(0.001)
+
+    def told(self, ear: int) -> list[str]:
+        return [what for who, what in self.heard if who is self.ears[ear]]
+
+
+@looped
+async def test_a_change_after_silence_is_told_in_the_next_turn_and_what_follows_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody waits for a change that comes alone."""
+    monkeypatch.setattr(watching, "COALESCE", 3600.0)
+    hall = Hall(2)
+    hall.watching.updated("a:")
+    assert hall.heard == []  # a handler may go on changing it in this turn
+    hall.watching.updated("a:")
+    await hall.turns(2)
+    assert [what for _, what in hall.heard] == ["a:", "a:"]
+    hall.watching.updated("a:")
+    hall.watching.updated("b:")
+    hall.watching.list_changed("resources")
+    await hall.turns(5)
+    assert hall.told(0) == ["a:", "b:", "notifications/resources/list_changed"]
+    hall.watching.stop()
+
+
+@looped
+async def test_what_changes_again_is_told_once_more_and_then_there_is_silence() -> None:
+    hall = Hall(1)
+    hall.watching.updated("a:")
+    await hall.turns(2)
+    for _ in range(100):
+        hall.watching.updated("a:")
+        await hall.turns(1)
+    await hall.until(2)
+    await asyncio.sleep(watching.COALESCE * 5)
+    told = len(hall.heard)
+    assert 2 <= told <= 5  # under load the hundred turns may take longer than COALESCE
+    await asyncio.sleep(watching.COALESCE * 5)
+    assert len(hall.heard) == told
+    hall.watching.updated("a:")
+    await hall.turns(2)
+    assert len(hall.heard) == told + 1
+    hall.watching.stop()
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@looped
+async def test_a_storm_gives_few_notices_and_the_last_change_is_seen(threaded: bool) -> None:
+    hall = Hall(1)
+    state, seen = 0, []
+    hall.ears[0].acts = lambda: seen.append(state)
+
+    def storm() -> None:
+        nonlocal state
+        for number in range(1, 1001):
+            state = number
+            hall.watching.updated("a:")
+
+    if threaded:
+        await asyncio.to_thread(storm)
+    else:
+        storm()
+    while not seen or seen[-1] != 1000:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(watching.COALESCE * 5)
+    assert len(seen) < 100
+    hall.watching.stop()
+
+
+@looped
+async def test_many_watchers_are_told_in_slices_with_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SLICE", 3)
+    hall = Hall(10)
+    hall.watching.updated("a:")
+    hall.watching.updated("b:")
+    numbers = []
+    while len(hall.heard) < 20:
+        await hall.turns(1)
+        numbers.append(len(hall.heard))
+    assert numbers == [3, 6, 9, 12, 15, 18, 20]
+    assert all(hall.told(ear) == ["a:", "b:"] for ear in range(10))
+    hall.watching.stop()
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+@looped
+async def test_a_full_slice_is_not_the_last(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(watching, "SLICE", 3)
+    hall = Hall(number)
+    for times in (1, 2, 3):
+        hall.watching.updated("a:")
+        await hall.until(number * times)
+        await asyncio.sleep(watching.COALESCE * 5)
+    assert len(hall.heard) == number * 3
+    hall.watching.stop()
+
+
+@looped
+async def test_who_leaves_while_a_slice_waits_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SLICE", 1)
+    hall = Hall(4)
+    hall.ears[1].acts = lambda: hall.watching.drop(hall.ears[3])
+    hall.watching.updated("a:")
+    await hall.turns(1)
+    hall.watching.unwatch(hall.ears[2], "a:")
+    await hall.turns(10)
+    assert [hall.told(ear) for ear in range(4)] == [["a:"], ["a:"], [], []]
+    hall.watching.stop()
+
+
+@looped
+async def test_a_change_while_slices_wait_reaches_those_who_were_told_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SLICE", 1)
+    hall = Hall(3)
+    hall.watching.updated("a:")
+    await hall.turns(2)
+    assert hall.told(0) == ["a:"]
+    hall.watching.updated("a:")
+    await hall.until(6)
+    assert all(hall.told(ear) == ["a:", "a:"] for ear in range(3))
+    hall.watching.stop()
+
+
+@looped
+async def test_a_watcher_that_fails_keeps_nobody_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
+    hall = Hall(3)
+
+    def fail() -> None:
+        raise RuntimeError("broken")
+
+    hall.ears[1].acts = fail
+    told: list[int] = []
+    hall.watching.told = lambda uri, number: told.append(number)
+    hall.watching.updated("a:")
+    await hall.turns(2)
+    assert [hall.told(ear) for ear in range(3)] == [["a:"]] * 3
+    assert told == [2]
+    assert "A watcher of a: could not be told" in caplog.text
+    hall.watching.stop()
+
+
+@looped
+async def test_a_uri_that_cannot_be_sent_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
+    hall = Hall(1)
+    hall.watching.watch(hall.ears[0], "a:\ud800")
+    hall.watching.updated("a:\ud800")
+    hall.watching.updated("b:")
+    await hall.turns(3)
+    assert hall.told(0) == ["b:"]
+    assert "updated failed" in caplog.text
+    hall.watching.stop()
+
+
+@looped
+async def test_stopping_ends_the_slices_that_wait_and_starting_again_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "SLICE", 1)
+    hall = Hall(3)
+    hall.watching.updated("a:")
+    hall.watching.updated("b:")
+    await hall.turns(1)
+    hall.watching.stop()
+    await hall.turns(10)
+    assert len(hall.heard) == 1
+    hall.watching.start(asyncio.get_running_loop())
+    hall.watching.updated("a:")
+    await hall.until(4)
+    await asyncio.sleep(watching.COALESCE * 5)
+    assert [what for _, what in hall.heard] == ["a:"] * 4
+    hall.watching.stop()

@@ -1,0 +1,1192 @@
+"""Calls that become tasks: what clients see from the first answer to the last notice, and what a server keeps of it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.server.driving import ALL, HANDSHAKE, META, Recorder, Wire, ask, looped
+from wharfinger import Context, Server, ToolError
+from wharfinger.errors import Declined, InternalError, StoreUnusable
+from wharfinger.protocol.limits import Limits
+from wharfinger.server.tasks.task_extension import Tasks
+from wharfinger.store.memory import MemoryStore
+from wharfinger.types.task_extension import TASKS
+
+DECLARED: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+REQUIRED: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+UNKNOWN = {"code": -32602, "message": "There is no such task, or it has expired."}
+STOPPED = "The server stopped before the task was done: call the tool again."
+
+
+@dataclass
+class Confirmation:
+    sure: bool
+
+
+class Client:
+    """A client that declares the extension in every request, on bare lines; what it is told of tasks is in `told`."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.told: list[Any] = []
+
+    async def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
+        """The whole answer."""
+        return await self.wire.ask(method, declared(params))
+
+    async def result(self, method: str, params: dict[str, Any] | None = None) -> Any:
+        answer = await self.ask(method, params)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    async def call(self, name: str, **arguments: Any) -> Any:
+        return await self.result("tools/call", {"name": name, "arguments": arguments})
+
+    async def start(self, name: str, **arguments: Any) -> str:
+        """Call a tool that becomes a task; the task's id."""
+        started = await self.call(name, **arguments)
+        assert started["resultType"] == "task", started
+        id: str = started["taskId"]
+        return id
+
+    async def get(self, id: str) -> Any:
+        return await self.result("tasks/get", {"taskId": id})
+
+    async def until(self, id: str, true: Callable[[Any], bool]) -> Any:
+        """Listen to a task until it stands so."""
+        number = self.wire.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
+        found: list[Any] = []
+
+        def look() -> bool:
+            found[:] = [
+                notice["params"]
+                for notice in self.wire.notices
+                if notice["method"] == "notifications/tasks"
+                and notice["params"]["taskId"] == id
+                and notice["params"]["_meta"][f"{META}subscriptionId"] == number
+                and true(notice["params"])
+            ]
+            return bool(found)
+
+        await self.wire.until(look)
+        self.wire.tell("notifications/cancelled", {"requestId": number})
+        return found[0]
+
+    async def end(self, id: str) -> Any:
+        """How a task ended."""
+        return await self.until(id, lambda state: state["status"] in ("completed", "failed", "cancelled"))
+
+    async def asked(self, id: str, number: int = 1) -> Any:
+        """Wait until so many questions of a task are open."""
+        state = await self.until(id, lambda state: len(state.get("inputRequests", ())) == number)
+        return state["inputRequests"]
+
+
+def declared(params: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {**(params or {}), "_meta": {f"{META}clientCapabilities": DECLARED}}
+
+
+@asynccontextmanager
+async def client_of(server: Server, principal: str = "") -> AsyncGenerator[Client]:
+    await server.start()
+    async with Wire(server, principal=principal) as wire:
+        yield Client(wire)
+    await server.close()
+
+
+def says(text: str, state: Any) -> bool:
+    return text in str(state)
+
+
+def plain(state: Any) -> Any:
+    """A state without what differs from run to run."""
+    return {
+        name: value
+        for name, value in state.items()
+        if name not in ("taskId", "createdAt", "lastUpdatedAt", "_meta", "pollIntervalMs", "ttlMs")
+    }
+
+
+class Harbour:
+    """A server whose tools wait for `go` and say what happened to them."""
+
+    def __init__(self, **options: Any) -> None:
+        options = {"limits": Limits(drain=0.05), **options}
+        self.server = server = Server("harbour", **options)
+        self.go = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.seen: list[str] = []
+
+        @server.tool(task=True)
+        async def dredge(metres: int = 1) -> dict[str, int]:
+            """Dredge the quay."""
+            await self.wait()
+            return {"metres": metres}
+
+        @server.tool(task="required")
+        async def must() -> str:
+            await self.wait()
+            return "done"
+
+    async def wait(self) -> None:
+        self.begun.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.seen.append("cancelled")
+            raise
+        self.seen.append("done")
+
+
+# -- from the first answer to the result
+
+
+@looped
+async def test_a_call_is_answered_with_a_task_that_has_the_result_when_it_is_done() -> None:
+    harbour = Harbour()
+    async with client_of(harbour.server) as client:
+        started = await client.call("dredge", metres=3)
+        assert started.keys() == {
+            "resultType", "_meta", "taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs",
+        }  # fmt: skip
+        assert (started["resultType"], started["status"]) == ("task", "working")
+        assert (started["ttlMs"], started["pollIntervalMs"]) == (3_600_000, 1000)
+        assert len(started["taskId"]) >= 22  # 128 bits and more, six a character
+        state = await client.get(started["taskId"])
+        assert state.pop("resultType") == "complete"
+        assert {**started, "resultType": None} == {**state, "resultType": None}
+        harbour.go.set()
+        state = await client.end(started["taskId"])
+        assert plain(state) == {
+            "status": "completed",
+            "result": {
+                "resultType": "complete",
+                "content": [{"type": "text", "text": '{"metres":3}'}],
+                "structuredContent": {"metres": 3},
+            },
+        }
+        again = await client.get(started["taskId"])
+        assert {**again, "_meta": 0, "resultType": 0} == {**state, "_meta": 0, "resultType": 0}
+        assert state["createdAt"] <= state["lastUpdatedAt"]
+        assert state["createdAt"].endswith("Z")
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_who_does_not_declare_the_extension_waits_for_the_result(revision: str) -> None:
+    harbour = Harbour()
+    harbour.go.set()
+    answer = await ask(harbour.server, "tools/call", {"name": "dredge", "arguments": {}}, revision)
+    assert answer["result"]["content"][0]["text"] == '{"metres":1}'
+    assert await tasks_of(harbour.server).store.usage("") == (0, 0)
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_tool_that_is_a_task_or_nothing_is_refused_to_who_does_not_declare_it(revision: str) -> None:
+    harbour = Harbour()
+    error = (await ask(harbour.server, "tools/call", {"name": "must"}, revision))["error"]
+    assert (error["code"], error["data"]) == (-32021, REQUIRED)
+    assert error["message"] == (
+        "The tool 'must' needs a client of 2026-07-28 or later that declares the extension "
+        "io.modelcontextprotocol/tasks in its request."
+    )
+    assert not harbour.begun.is_set()
+
+
+@looped
+async def test_the_extension_is_declared_to_the_revision_that_has_it() -> None:
+    server = Harbour().server
+    discovered = await ask(server, "server/discover")
+    assert discovered["result"]["capabilities"]["extensions"] == {TASKS: {}}
+    for revision in HANDSHAKE:
+        async with Wire(server, revision) as wire:
+            (hello,) = [answer for answer in wire.answers.values() if "result" in answer]
+            assert TASKS not in hello["result"]["capabilities"].get("extensions", {})
+            assert "tasks" not in hello["result"]["capabilities"]
+
+
+@looped
+async def test_a_server_without_task_tools_neither_declares_nor_serves_any() -> None:
+    server = Server("plain")
+
+    @server.tool
+    async def quick() -> str:
+        return "now"
+
+    assert server.tasks is None
+    assert "extensions" not in (await ask(server, "server/discover"))["result"]["capabilities"]
+    for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+        answer = await ask(server, method, declared({"taskId": "x", "inputResponses": {}}))
+        assert answer["error"]["code"] == -32601
+
+
+def test_a_server_without_task_tools_loads_nothing_of_them() -> None:
+    program = (
+        "import sys\nfrom wharfinger import Server\nserver = Server('plain')\n"
+        "@server.tool\ndef quick() -> str: ...\n"
+        "print([name for name in sys.modules if 'store' in name or name.startswith('wharfinger.server.task') "
+        "or name in ('sqlite3', 'secrets')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("method", ["tasks/list", "tasks/result"])
+@looped
+async def test_methods_of_the_older_tasks_are_not_found(method: str) -> None:
+    answer = await ask(Harbour().server, method, declared({"taskId": "x"}))
+    assert answer["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@looped
+async def test_sessions_have_no_tasks(method: str, revision: str) -> None:
+    answer = await ask(Harbour().server, method, {"taskId": "x"}, revision)
+    assert answer["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+@looped
+async def test_the_methods_are_refused_to_who_does_not_declare_the_extension(method: str) -> None:
+    answer = await ask(Harbour().server, method, {"taskId": "x", "inputResponses": {}})
+    assert (answer["error"]["code"], answer["error"]["data"]) == (-32021, REQUIRED)
+
+
+@looped
+async def test_arguments_that_do_not_fit_need_no_task_to_be_told() -> None:
+    harbour = Harbour()
+    async with client_of(harbour.server) as client:
+        result = await client.call("dredge", metres="3")
+        assert (result["resultType"], result["isError"]) == ("complete", True)
+        assert not harbour.begun.is_set()
+        assert not tasks_of(harbour.server).running
+
+
+@looped
+async def test_a_task_tool_of_an_included_server_makes_tasks_of_the_whole() -> None:
+    harbour, whole = Harbour(), Server("whole")
+    whole.include(harbour.server, prefix="tides")
+    async with client_of(whole) as client:
+        id = await client.start("tides_dredge", metres=2)
+        assert (await client.get(id))["status"] == "working"
+        harbour.go.set()
+        assert (await client.end(id))["result"]["structuredContent"] == {"metres": 2}
+    assert harbour.server.tasks is whole.tasks
+
+
+@looped
+async def test_a_hook_sees_the_task_that_a_call_becomes() -> None:
+    harbour = Harbour()
+    seen: list[Any] = []
+
+    @harbour.server.hook("tools/call")
+    async def look(call: Any, next: Any) -> Any:
+        result = await next(call)
+        seen.append(result.result_type)
+        return result
+
+    async with client_of(harbour.server) as client:
+        await client.start("dredge")
+        assert seen == ["task"]
+
+
+# -- how it can end
+
+
+def failing(error: BaseException) -> Server:
+    server = Server("failing")
+
+    @server.tool(task=True)
+    async def job() -> str:
+        raise error
+
+    return server
+
+
+@looped
+async def test_a_tool_that_fails_completes_its_task() -> None:
+    async with client_of(failing(ToolError("No crane."))) as client:
+        state = await client.end(await client.start("job"))
+        assert plain(state) == {
+            "status": "completed",
+            "result": {
+                "resultType": "complete",
+                "content": [{"type": "text", "text": "No crane."}],
+                "isError": True,
+            },
+        }
+
+
+@looped
+async def test_a_request_that_fails_fails_its_task_with_the_error() -> None:
+    error = InternalError("The crane fell.", data={"crane": 3})
+    async with client_of(failing(error)) as client:
+        state = await client.end(await client.start("job"))
+        assert plain(state) == {
+            "status": "failed",
+            "statusMessage": "The crane fell.",
+            "error": {"code": -32603, "message": "The crane fell.", "data": {"crane": 3}},
+        }
+
+
+@pytest.mark.parametrize("error", [ValueError("secret"), SystemExit(3), asyncio.CancelledError(), KeyboardInterrupt()])
+@looped
+async def test_any_other_exception_is_a_result_with_is_error_of_its_task(error: BaseException) -> None:
+    async with client_of(failing(error)) as client:
+        state = await client.end(await client.start("job"))
+        assert (state["status"], state["result"]["isError"]) == ("completed", True)
+        assert "Internal error (reference " in state["result"]["content"][0]["text"]
+        assert "secret" not in str(state)
+        assert (await client.end(await client.start("job")))["status"] == "completed"
+
+
+@looped
+async def test_a_result_that_has_no_form_on_the_wire_is_an_error_of_the_tool() -> None:
+    server = Server("odd")
+
+    @server.tool(task=True)
+    async def job() -> str:
+        return "\ud800"
+
+    async with client_of(server) as client:
+        state = await client.end(await client.start("job"))
+        assert (state["status"], state["result"]["isError"]) == ("completed", True)
+
+
+@pytest.mark.parametrize("error", [InternalError("\udcff"), InternalError("odd", data={"crane": "\udcff"})])
+@looped
+async def test_an_error_that_has_no_form_on_the_wire_fails_its_task(error: InternalError) -> None:
+    server = failing(error)
+    async with client_of(server) as client:
+        state = await client.end(await client.start("job"))
+        assert (state["status"], state["error"]["code"]) == ("failed", -32603)
+        assert not server.serve_tasks().running
+
+
+@looped
+async def test_words_that_have_no_form_on_the_wire_are_mended() -> None:
+    server, go = Server("odd"), asyncio.Event()
+
+    @server.tool(task=True)
+    async def job(ctx: Context[Any]) -> str:
+        ctx.task_status("at quay \udcff")
+        await go.wait()
+        return "done"
+
+    async with client_of(server) as client:
+        id = await client.start("job")
+        state = await client.until(id, lambda state: "statusMessage" in state)
+        assert state["statusMessage"] == "at quay ?"
+        go.set()
+        assert (await client.end(id))["status"] == "completed"
+
+
+@looped
+async def test_a_plain_function_can_be_a_task() -> None:
+    server = Server("threads")
+
+    @server.tool(task=True)
+    def job(ctx: Context[Any]) -> str:
+        ctx.task_status("half way")
+        return "done"
+
+    async with client_of(server) as client:
+        state = await client.end(await client.start("job"))
+        assert state["result"]["content"][0]["text"] == "done"
+        assert "statusMessage" not in state
+
+
+@looped
+async def test_the_tools_own_time_ends_a_task_and_the_servers_does_not() -> None:
+    server = Server("slow", limits=Limits(handler_time=0.0))
+
+    @server.tool(task=True)
+    async def patient(ctx: Context[Any]) -> str:
+        await asyncio.sleep(1.5)  # longer than the sweeper's tick
+        return "done"
+
+    @server.tool(task=True, timeout=0.01)
+    async def hasty() -> str:
+        await asyncio.sleep(60)
+        return "never"
+
+    async with client_of(server) as client:
+        slow = await client.start("patient")
+        state = await client.end(await client.start("hasty"))
+        assert (state["status"], state["result"]["isError"]) == ("completed", True)
+        assert state["result"]["content"][0]["text"] == "The handler took longer than 0.01 s."
+        assert (await client.end(slow))["status"] == "completed"
+
+
+# -- cancelling
+
+
+@looped
+async def test_a_cancelled_task_stops_its_handler_and_settles() -> None:
+    harbour = Harbour()
+    async with client_of(harbour.server) as client:
+        id = await client.start("dredge")
+        await harbour.begun.wait()
+        acknowledged = await client.result("tasks/cancel", {"taskId": id})
+        assert acknowledged.keys() == {"resultType", "_meta"}
+        assert plain(await client.end(id)) == {"status": "cancelled"}
+        assert harbour.seen == ["cancelled"]
+        assert (await client.result("tasks/cancel", {"taskId": id}))["resultType"] == "complete"
+        assert (await client.get(id))["status"] == "cancelled"
+
+
+@looped
+async def test_cancelling_what_is_over_is_acknowledged_and_changes_nothing() -> None:
+    harbour = Harbour()
+    harbour.go.set()
+    async with client_of(harbour.server) as client:
+        id = await client.start("dredge")
+        before = await client.end(id)
+        assert (await client.result("tasks/cancel", {"taskId": id})).keys() == {"resultType", "_meta"}
+        assert plain(await client.end(id)) == plain(before)
+
+
+@looped
+async def test_a_handler_that_finishes_although_it_was_cancelled_completes() -> None:
+    server, begun = Server("stubborn"), asyncio.Event()
+
+    @server.tool(task=True)
+    async def job() -> str:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "tidied up"
+        return "never"
+
+    async with client_of(server) as client:
+        id = await client.start("job")
+        await begun.wait()
+        await client.result("tasks/cancel", {"taskId": id})
+        assert (await client.end(id))["result"]["content"][0]["text"] == "tidied up"
+
+
+@looped
+async def test_an_error_of_a_cancelled_handler_is_a_cancelled_task() -> None:
+    server, begun = Server("messy"), asyncio.Event()
+
+    @server.tool(task=True)
+    async def job() -> str:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise ValueError("while tidying up")
+
+    async with client_of(server) as client:
+        id = await client.start("job")
+        await begun.wait()
+        await client.result("tasks/cancel", {"taskId": id})
+        assert (await client.end(id))["status"] == "cancelled"
+
+
+# -- questions within a task
+
+
+def asking() -> Server:
+    server = Server("asking")
+
+    @server.tool(task=True)
+    async def one(ctx: Context[Any]) -> str:
+        answer = await ctx.elicit("Sure?", Confirmation)
+        return f"sure: {answer.sure}"
+
+    @server.tool(task=True)
+    async def two(ctx: Context[Any]) -> str:
+        first, second = await asyncio.gather(ctx.elicit("First?", Confirmation), ctx.elicit("Second?", Confirmation))
+        third = await ctx.elicit("Third?", Confirmation)
+        return f"{first.sure} {second.sure} {third.sure}"
+
+    @server.tool(task=True)
+    async def refused(ctx: Context[Any]) -> str:
+        try:
+            await ctx.elicit("Sure?", Confirmation)
+        except Declined:
+            return "declined"
+        return "answered"
+
+    @server.tool(task=True)
+    async def impatient(ctx: Context[Any]) -> str:
+        try:
+            async with asyncio.timeout(0.01):
+                await ctx.elicit("Quick?", Confirmation)
+        except TimeoutError:
+            await ctx.elicit("Slow?", Confirmation)
+        return "done"
+
+    return server
+
+
+def accept(sure: bool) -> dict[str, Any]:
+    return {"action": "accept", "content": {"sure": sure}}
+
+
+@looped
+async def test_a_question_waits_in_its_task_for_an_update() -> None:
+    async with client_of(asking()) as client:
+        id = await client.start("one")
+        questions = await client.asked(id)
+        ((key, question),) = questions.items()
+        assert question["method"] == "elicitation/create"
+        assert question["params"]["message"] == "Sure?"
+        assert question["params"]["requestedSchema"]["properties"] == {"sure": {"type": "boolean"}}
+        state = await client.get(id)
+        assert (state["status"], state["inputRequests"]) == ("input_required", questions)
+        assert "requestState" not in state
+        done = await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
+        assert done.keys() == {"resultType", "_meta"}
+        state = await client.end(id)
+        assert state["result"]["content"][0]["text"] == "sure: True"
+        assert "inputRequests" not in state
+
+
+@looped
+async def test_questions_are_answered_one_by_one_and_no_key_is_used_twice() -> None:
+    async with client_of(asking()) as client:
+        id = await client.start("two")
+        questions = await client.asked(id, 2)
+        keys = {question["params"]["message"]: key for key, question in questions.items()}
+        update = {"taskId": id, "inputResponses": {keys["First?"]: accept(True), "unknown": {"ignored": 1}}}
+        await client.result("tasks/update", update)
+        assert (await client.get(id))["inputRequests"].keys() == {keys["Second?"]}
+        update["inputResponses"] = {keys["First?"]: accept(False), keys["Second?"]: accept(False)}
+        await client.result("tasks/update", update)
+        last = await client.until(id, lambda state: "Third?" in str(state))
+        ((third, _),) = last["inputRequests"].items()
+        assert third not in keys.values()
+        await client.result("tasks/update", {"taskId": id, "inputResponses": {third: accept(True)}})
+        state = await client.end(id)
+        assert state["result"]["content"][0]["text"] == "True False True"
+        await client.result("tasks/update", {"taskId": id, "inputResponses": {third: accept(True)}})
+
+
+@looped
+async def test_a_refusal_reaches_who_asked() -> None:
+    async with client_of(asking()) as client:
+        id = await client.start("refused")
+        (key,) = await client.asked(id)
+        await client.result("tasks/update", {"taskId": id, "inputResponses": {key: {"action": "decline"}}})
+        assert (await client.end(id))["result"]["content"][0]["text"] == "declined"
+
+
+@looped
+async def test_a_question_that_is_no_longer_waited_for_is_withdrawn() -> None:
+    async with client_of(asking()) as client:
+        id = await client.start("impatient")
+        state = await client.until(id, lambda state: "Slow?" in str(state))
+        ((key, _),) = state["inputRequests"].items()
+        await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
+        assert (await client.end(id))["status"] == "completed"
+
+
+@looped
+async def test_a_task_that_waits_for_an_answer_can_be_cancelled() -> None:
+    async with client_of(asking()) as client:
+        id = await client.start("one")
+        (key,) = await client.asked(id)
+        await client.result("tasks/cancel", {"taskId": id})
+        assert plain(await client.end(id)) == {"status": "cancelled"}
+        await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
+
+
+@looped
+async def test_a_client_that_cannot_be_asked_is_not_asked() -> None:
+    server = asking()
+    await server.start()
+    async with Wire(server) as wire:
+        only: dict[str, Any] = {"_meta": {f"{META}clientCapabilities": {"extensions": {TASKS: {}}}}}
+        started = await wire.ask("tools/call", {"name": "one", **only})
+        state = await Client(wire).end(started["result"]["taskId"])
+        assert (state["status"], state["error"]["code"]) == ("failed", -32021)
+    await server.close()
+
+
+@looped
+async def test_a_task_of_a_server_that_replays_runs_again_with_the_answers() -> None:
+    server = Server("replaying", replay=True)
+    runs: list[int] = []
+
+    @server.tool(task=True)
+    async def job(ctx: Context[Any]) -> str:
+        runs.append(1)
+        first = await ctx.elicit("First?", Confirmation)
+        second = await ctx.elicit("Second?", Confirmation)
+        return f"{first.sure} {second.sure}"
+
+    async with client_of(server) as client:
+        id = await client.start("job")
+        for message, sure in (("First?", True), ("Second?", False)):
+            state = await client.until(id, partial(says, message))
+            ((key, _),) = state["inputRequests"].items()
+            await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(sure)}})
+        assert (await client.end(id))["result"]["content"][0]["text"] == "True False"
+        assert len(runs) == 3
+
+
+# -- what it says meanwhile
+
+
+@looped
+async def test_a_task_sends_neither_progress_nor_logs() -> None:
+    server = Server("talkative")
+
+    @server.tool(task=True)
+    async def job(ctx: Context[Any]) -> str:
+        ctx.report_progress(1, 2)
+        ctx.info("working")
+        return "done"
+
+    async with client_of(server) as client:
+        meta = {**declared()["_meta"], "progressToken": 1, f"{META}logLevel": "debug"}
+        started = await client.wire.ask("tools/call", {"name": "job", "_meta": meta})
+        await client.end(started["result"]["taskId"])
+        methods = {notice["method"] for notice in client.wire.notices}
+        assert methods == {"notifications/subscriptions/acknowledged", "notifications/tasks"}
+
+
+@looped
+async def test_a_task_can_say_in_words_how_it_stands() -> None:
+    server, go = Server("telling"), asyncio.Event()
+
+    @server.tool(task=True)
+    async def job(ctx: Context[Any]) -> str:
+        ctx.task_status("half way")
+        await go.wait()
+        return "done"
+
+    async with client_of(server) as client:
+        id = await client.start("job")
+        state = await client.until(id, lambda state: "statusMessage" in state)
+        assert (state["status"], state["statusMessage"]) == ("working", "half way")
+        assert (await client.get(id))["statusMessage"] == "half way"
+        go.set()
+        assert "statusMessage" not in await client.end(id)
+
+
+@looped
+async def test_a_task_may_end_while_its_listener_catches_up() -> None:
+    tasks = Harbour().server.serve_tasks()
+
+    class Ear:
+        def tell(self, message: Any) -> bool:
+            return True
+
+    ear = Ear()
+    tasks._watchers["tasks/a/b"] = {ear: None}
+    tasks._watched[ear] = {"tasks/a/b"}
+
+    class EndsMeanwhile(MemoryStore):
+        async def get(self, key: str) -> bytes | None:
+            tasks._unwatch(key)
+            return b'{"worker":"","state":{}}'
+
+    tasks.store = EndsMeanwhile()
+    await tasks.catch_up(ear)
+    assert not tasks._watched
+    assert not tasks._watchers
+    assert not tasks._last
+
+
+# -- tasks that the function starts
+
+
+class Later:
+    """A server whose tool starts its task when `go` is set, and ends it when `end` is."""
+
+    def __init__(self) -> None:
+        self.server = server = Server("later")
+        self.go, self.end, self.begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.seen: list[Any] = []
+
+        @server.tool(task="later")
+        async def survey(ctx: Context[Any], error: bool = False, quick: bool = False) -> str:
+            self.begun.set()
+            try:
+                await self.go.wait()
+                if error:
+                    raise ValueError("secret")
+                if quick:
+                    return "at once"
+                ctx.report_progress(1)
+                self.seen.append(await ctx.start_task())
+                ctx.report_progress(2)
+                ctx.task_status("surveying")
+                self.seen.append(await ctx.start_task())
+                await self.end.wait()
+            except asyncio.CancelledError:
+                self.seen.append("cancelled")
+                raise
+            return "done"
+
+        @server.tool(task="later")
+        async def named(ctx: Context[Any]) -> str:
+            before = await ctx.elicit("Before?", Confirmation)
+            await ctx.start_task()
+            after = await ctx.elicit("After?", Confirmation)
+            return f"{before.sure} {after.sure}"
+
+
+@looped
+async def test_a_function_decides_when_its_call_becomes_a_task() -> None:
+    later = Later()
+    async with client_of(later.server) as client:
+        meta = {**declared()["_meta"], "progressToken": 1}
+        number = client.wire.put("tools/call", {"name": "survey", "_meta": meta})
+        await later.begun.wait()
+        assert not client.wire.answers
+        later.go.set()
+        started = (await client.wire.answer(number))["result"]
+        assert (started["resultType"], started["status"]) == ("task", "working")
+        id = started["taskId"]
+        assert (await client.until(id, lambda state: True))["statusMessage"] == "surveying"
+        later.end.set()
+        assert (await client.end(id))["result"]["content"][0]["text"] == "done"
+        assert later.seen == [True, True]
+        progress = [notice for notice in client.wire.notices if notice["method"] == "notifications/progress"]
+        assert [notice["params"]["progress"] for notice in progress] == [1]
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_a_function_is_told_that_its_client_knows_no_tasks(revision: str) -> None:
+    later = Later()
+    later.go.set()
+    later.end.set()
+    answer = await ask(later.server, "tools/call", {"name": "survey"}, revision)
+    assert answer["result"]["content"][0]["text"] == "done"
+    assert later.seen == [False, False]
+
+
+@looped
+async def test_a_function_that_starts_no_task_is_answered_as_any_other() -> None:
+    later = Later()
+    later.go.set()
+    async with client_of(later.server) as client:
+        assert (await client.call("survey", quick=True))["content"][0]["text"] == "at once"
+        failed = await client.ask("tools/call", {"name": "survey", "arguments": {"error": True}})
+        assert failed["result"]["isError"] is True
+        assert not tasks_of(later.server).running
+        assert not tasks_of(later.server).calls
+
+
+@looped
+async def test_a_call_that_is_cancelled_before_it_is_a_task_leaves_nothing() -> None:
+    later = Later()
+    async with client_of(later.server) as client:
+        number = client.wire.put("tools/call", declared({"name": "survey"}))
+        await later.begun.wait()
+        client.wire.tell("notifications/cancelled", {"requestId": number})
+        async with asyncio.timeout(10):
+            while tasks_of(later.server).calls:
+                await client.ask("tasks/get", {"taskId": "x"})
+        assert later.seen == ["cancelled"]
+        assert await tasks_of(later.server).store.usage("") == (0, 0)
+
+
+@looped
+async def test_questions_before_a_task_are_rounds_of_its_call_and_those_after_wait_in_it() -> None:
+    async with client_of(Later().server) as client:
+        first = await client.call("named")
+        assert first["resultType"] == "input_required"
+        assert "taskId" not in first
+        (key,) = first["inputRequests"]
+        answers = {"inputResponses": {key: accept(True)}, "requestState": first["requestState"]}
+        started = await client.result("tools/call", {"name": "named", **answers})
+        assert started["resultType"] == "task"
+        assert started.keys().isdisjoint({"requestState", "inputRequests"})
+        id = started["taskId"]
+        ((key, question),) = (await client.asked(id)).items()
+        assert question["params"]["message"] == "After?"
+        await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(False)}})
+        assert (await client.end(id))["result"]["content"][0]["text"] == "True False"
+
+
+@looped
+async def test_starting_a_task_in_a_tool_that_is_registered_for_none_is_an_error() -> None:
+    server = Server("wrong")
+
+    @server.tool
+    async def job(ctx: Context[Any]) -> str:
+        ctx.task_status("nothing happens")
+        await ctx.start_task()
+        return "never"
+
+    answer = await ask(server, "tools/call", {"name": "job"})
+    assert answer["result"]["isError"] is True
+
+    @server.tool(task=True)
+    async def other() -> str:
+        return ""
+
+    answer = await ask(server, "tools/call", {"name": "job"})
+    assert answer["result"]["isError"] is True
+
+
+@pytest.mark.parametrize("options", [{"task": "sometimes"}, {"task": True, "task_ttl": 0}, {"task": 1.5}])
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
+    server = Server("wrong")
+
+    async def job() -> str:
+        return ""
+
+    with pytest.raises(ValueError, match="write"):
+        server.add_tool(job, **options)
+
+
+def test_a_store_that_is_none_is_refused_when_the_server_is_made() -> None:
+    with pytest.raises(ValueError, match="names no store"):
+        Server("wrong", task_store="tasks.db")
+
+
+# -- whose it is
+
+
+@looped
+async def test_another_principal_finds_no_task_by_any_method() -> None:
+    harbour = Harbour()
+    async with client_of(harbour.server, "ann") as ann:
+        id = await ann.start("dredge")
+        for name in ("bob", ""):
+            async with Wire(harbour.server, principal=name) as wire:
+                other = Client(wire)
+                for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+                    for target in (id, "never-was", id + "/", "../ann/" + id, "x" * 10_000, ""):
+                        answer = await other.ask(method, {"taskId": target, "inputResponses": {}})
+                        assert answer["error"] == UNKNOWN
+                number = wire.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
+                (granted,) = await wire.notice()
+                assert granted["params"]["notifications"] == {}
+                wire.tell("notifications/cancelled", {"requestId": number})
+        assert (await ann.get(id))["status"] == "working"
+        harbour.go.set()
+        assert (await ann.end(id))["status"] == "completed"
+        async with Wire(harbour.server, principal="bob") as wire:
+            assert (await Client(wire).ask("tasks/get", {"taskId": id}))["error"] == UNKNOWN
+
+
+# -- who is told
+
+
+@looped
+async def test_a_listener_is_told_each_change_with_the_whole_state_and_its_own_id() -> None:
+    harbour = Harbour()
+    async with client_of(harbour.server) as client:
+        id = await client.start("dredge")
+        wanted = {"notifications": {"taskIds": [id, "unknown", id], "toolsListChanged": True}}
+        client.wire.put("subscriptions/listen", declared(wanted), id="me")
+        granted, now = await client.wire.notice(2)
+        assert granted["method"] == "notifications/subscriptions/acknowledged"
+        assert granted["params"]["notifications"] == {"taskIds": [id], "toolsListChanged": True}
+        tag = {f"{META}subscriptionId": "me"}
+        assert now["method"] == "notifications/tasks"
+        assert now["params"]["_meta"] == tag
+        assert plain(now["params"]) == {"status": "working"}
+        harbour.go.set()
+        *_, last = await client.wire.notice(3)
+        state = await client.get(id)
+        assert {**last["params"], "_meta": 0} == {name: state[name] for name in last["params"]} | {"_meta": 0}
+        assert (last["params"]["status"], last["params"]["_meta"]) == ("completed", tag)
+        assert not tasks_of(harbour.server)._watchers
+
+
+@looped
+async def test_listening_to_tasks_is_refused_to_who_does_not_declare_the_extension() -> None:
+    harbour = Harbour()
+    recorder = Recorder()
+    params = {"notifications": {"taskIds": ["x"]}}
+    answer = await ask(harbour.server, "subscriptions/listen", params, channel=recorder)
+    assert (answer["error"]["code"], answer["error"]["data"]) == (-32021, REQUIRED)
+    assert recorder.sent == []
+
+
+@looped
+async def test_a_listen_that_ends_leaves_nothing() -> None:
+    harbour = Harbour()
+    async with client_of(harbour.server) as client:
+        id = await client.start("dredge")
+        await client.until(id, lambda state: True)
+        await client.get(id)
+        tasks = tasks_of(harbour.server)
+        assert (tasks._watchers, tasks._watched) == ({}, {})
+
+
+# -- bounds
+
+
+@looped
+async def test_more_tasks_than_one_caller_may_run_are_refused() -> None:
+    harbour = Harbour(limits=Limits(tasks=3, tasks_each=2, drain=0.05))
+    async with client_of(harbour.server, "ann") as ann, Wire(harbour.server, principal="bob") as wire:
+        first = await ann.start("dredge")
+        await ann.start("dredge")
+        refused = await ann.ask("tools/call", {"name": "dredge"})
+        assert refused["error"] == {
+            "code": -32603,
+            "message": "Too many tasks are running: wait for one, or cancel one.",
+        }
+        bob = Client(wire)
+        await bob.start("dredge")
+        assert "error" in await bob.ask("tools/call", {"name": "dredge"})
+        await ann.result("tasks/cancel", {"taskId": first})
+        await ann.end(first)
+        await ann.start("dredge")
+
+
+@looped
+async def test_more_tasks_than_are_kept_are_refused_and_one_principal_has_half() -> None:
+    harbour = Harbour(limits=Limits(tasks_kept=4))
+    harbour.go.set()
+    async with client_of(harbour.server, "ann") as ann, Wire(harbour.server, principal="bob") as wire:
+        for _ in range(2):
+            await ann.end(await ann.start("dredge"))
+        refused = await ann.ask("tools/call", {"name": "dredge"})
+        assert "Too many tasks are kept" in refused["error"]["message"]
+        bob = Client(wire)
+        for _ in range(2):
+            await bob.end(await bob.start("dredge"))
+        async with Wire(harbour.server, principal="eve") as other:
+            assert "error" in await Client(other).ask("tools/call", {"name": "dredge"})
+        assert not tasks_of(harbour.server).running
+
+
+@pytest.mark.parametrize("limits", [Limits(task_result=1000), Limits(task_results=2000)])
+@looped
+async def test_a_result_that_is_too_large_fails_its_task(limits: Limits) -> None:
+    server = Server("large", limits=limits)
+
+    @server.tool(task=True)
+    async def job() -> str:
+        return "x" * 1000
+
+    async with client_of(server) as client:
+        state = await client.end(await client.start("job"))
+        assert state["status"] == "failed"
+        assert "x" * 1000 not in str(state)
+
+
+@looped
+async def test_tasks_that_are_over_leave_nothing_but_what_is_stored() -> None:
+    harbour = Harbour()
+    harbour.go.set()
+    async with client_of(harbour.server) as client:
+        for _ in range(20):
+            await client.end(await client.start("dredge"))
+        tasks = tasks_of(harbour.server)
+        await asyncio.gather(*tasks._jobs)
+        assert not any((tasks.running, tasks.calls, tasks._shares, tasks._jobs, tasks._last))
+        assert (await tasks.store.usage("tasks/"))[0] == 20
+        assert tasks._beating is None  # memory is nobody else's
+
+
+# -- how long
+
+
+@looped
+async def test_a_task_that_is_not_done_within_its_time_fails() -> None:
+    server = Server("slow")
+
+    @server.tool(task=True, task_ttl=0.05)
+    async def job() -> str:
+        await asyncio.sleep(60)
+        return "never"
+
+    async with client_of(server) as client:
+        started = await client.call("job")
+        assert started["ttlMs"] == 50
+        state = await client.end(started["taskId"])
+        assert (state["status"], state["statusMessage"]) == ("failed", "The task was not done within 0.05 s.")
+        assert state["ttlMs"] > 250_000  # its failure is kept for a while
+
+
+@looped
+async def test_a_result_is_forgotten_when_its_time_is_over() -> None:
+    later = [0.0]
+    store = MemoryStore(lambda: time.time() + later[0])
+    harbour = Harbour(task_store=store, task_ttl=1000.0)
+    harbour.go.set()
+    async with client_of(harbour.server) as client:
+        id = await client.start("dredge")
+        assert (await client.end(id))["ttlMs"] == 1_000_000
+        later[0] = 990.0
+        assert (await client.get(id))["status"] == "completed"
+        later[0] = 1001.0
+        assert (await client.ask("tasks/get", {"taskId": id}))["error"] == UNKNOWN
+        assert await store.usage("") == (0, 0)
+
+
+@looped
+async def test_a_task_may_be_kept_for_ever() -> None:
+    later = [0.0]
+    server = Server("eternal", task_store=MemoryStore(lambda: time.time() + later[0]))
+
+    @server.tool(task=True, task_ttl=None)
+    async def job() -> str:
+        return "done"
+
+    async with client_of(server) as client:
+        started = await client.call("job")
+        assert started["ttlMs"] is None
+        await client.end(started["taskId"])
+        later[0] = 1e9
+        assert (await client.get(started["taskId"]))["ttlMs"] is None
+
+
+# -- the store
+
+
+class Slow(MemoryStore):
+    """A store whose first write waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go, self.asked = asyncio.Event(), asyncio.Event()
+
+    async def put(self, key: str, value: bytes, **options: Any) -> bool:
+        self.asked.set()
+        await self.go.wait()
+        return await super().put(key, value, **options)
+
+
+@looped
+async def test_a_task_is_stored_before_its_call_is_answered_and_before_its_function_runs() -> None:
+    store = Slow()
+    harbour = Harbour(task_store=store)
+    async with client_of(harbour.server) as client:
+        number = client.wire.put("tools/call", declared({"name": "dredge"}))
+        await store.asked.wait()
+        await client.ask("tasks/get", {"taskId": "x"})
+        assert (type(number), number) not in client.wire.answers
+        assert not harbour.begun.is_set()
+        store.go.set()
+        assert (await client.wire.answer(number))["result"]["resultType"] == "task"
+        await harbour.begun.wait()
+
+
+class Broken(MemoryStore):
+    """A store that fails when it is told to."""
+
+    broken = False
+
+    async def put(self, key: str, value: bytes, **options: Any) -> bool:
+        if self.broken:
+            raise StoreUnusable("The disk is full.")
+        return await super().put(key, value, **options)
+
+
+@looped
+async def test_what_cannot_be_stored_is_no_task() -> None:
+    store = Broken()
+    store.broken = True
+    harbour = Harbour(task_store=store)
+    async with client_of(harbour.server) as client:
+        answer = await client.ask("tools/call", {"name": "dredge"})
+        assert answer["result"]["isError"] is True
+        assert "disk" not in str(answer)
+        assert not harbour.begun.is_set()
+        assert not tasks_of(harbour.server).running
+
+
+@looped
+async def test_a_result_that_cannot_be_stored_is_still_told_by_its_process() -> None:
+    store = Broken()
+    harbour = Harbour(task_store=store)
+    async with client_of(harbour.server) as client:
+        id = await client.start("dredge")
+        await harbour.begun.wait()
+        store.broken = True
+        harbour.go.set()
+        assert (await client.end(id))["status"] == "completed"
+        assert (await client.get(id))["status"] == "completed"
+        store.broken = False
+
+
+@looped
+async def test_a_store_that_cannot_be_opened_is_told_at_the_start() -> None:
+    harbour = Harbour(task_store="sqlite:////nowhere/at/all/tasks.db")
+    with pytest.raises(StoreUnusable, match=r"/nowhere/at/all/tasks\.db: it cannot be opened"):
+        await harbour.server.start()
+    await harbour.server.close()
+
+
+# -- the end
+
+
+@looped
+async def test_a_server_that_closes_lets_tasks_finish_and_fails_the_rest() -> None:
+    store = MemoryStore()
+    harbour = Harbour(task_store=store, limits=Limits(drain=0.2))
+
+    @harbour.server.tool(task=True)
+    async def soon() -> str:
+        await asyncio.sleep(0.05)
+        return "in time"
+
+    async with client_of(harbour.server) as client:
+        finished = await client.start("soon")
+        stopped = await client.start("dredge")
+        await harbour.begun.wait()
+        await harbour.server.close()
+        assert harbour.seen == ["cancelled"]
+        refused = await client.ask("tools/call", {"name": "dredge"})
+        assert refused["error"]["message"] == "The server is stopping."
+        await harbour.server.start()
+        assert (await client.get(finished))["result"]["content"][0]["text"] == "in time"
+        state = await client.get(stopped)
+        assert (state["status"], state["error"]) == ("failed", {"code": -32603, "message": STOPPED})
+        again = await client.start("dredge")
+        assert (await client.get(again))["status"] == "working"
+
+
+@looped
+async def test_a_server_that_closes_waits_neither_for_answers_nor_for_who_will_not_end() -> None:
+    server = Server("stubborn", limits=Limits(drain=0.05), task_store=MemoryStore())
+    asked, begun, free = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @server.tool(task=True)
+    async def waits(ctx: Context[Any]) -> str:
+        asked.set()
+        await ctx.elicit("Sure?", Confirmation)
+        return "never"
+
+    @server.tool(task=True)
+    async def stays() -> str:
+        begun.set()
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+        return "at last"
+
+    async with client_of(server) as client:
+        first, second = await client.start("waits"), await client.start("stays")
+        await asked.wait()
+        await begun.wait()
+        await server.close()
+        await server.start()
+        for id in (first, second):
+            assert (await client.get(id))["statusMessage"] == STOPPED
+        free.set()
+        assert (await client.get(second))["statusMessage"] == STOPPED
+
+
+def tasks_of(server: Server) -> Tasks:
+    assert server.tasks is not None
+    return server.tasks

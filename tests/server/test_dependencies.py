@@ -1,0 +1,666 @@
+"""What a function gets from others: made once per request, closed after it, in no schema, and told early if wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Annotated, Any
+
+import pytest
+
+from tests.server.driving import ALL, Wire, ask, looped, opened, read
+from wharfinger.errors import PermissionDenied, ResourceNotFound, ToolError
+from wharfinger.protocol.request import InputNeeded
+from wharfinger.server.app import Server
+from wharfinger.server.context import Context
+from wharfinger.server.dependencies import Depends
+from wharfinger.server.features.completion import Complete
+from wharfinger.server.threads import Pool
+
+HAPPENED: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_happened() -> None:
+    HAPPENED.clear()
+
+
+def plain() -> str:
+    return "plain"
+
+
+async def coroutine() -> str:
+    return "coroutine"
+
+
+def generator() -> Iterator[str]:
+    HAPPENED.append("open")
+    try:
+        yield "generator"
+    except BaseException as error:
+        HAPPENED.append(type(error).__name__)
+        raise
+    finally:
+        HAPPENED.append("close")
+
+
+async def async_generator() -> AsyncIterator[str]:
+    HAPPENED.append("open")
+    try:
+        yield "async_generator"
+    except BaseException as error:
+        HAPPENED.append(type(error).__name__)
+        raise
+    finally:
+        HAPPENED.append("close")
+
+
+manager = contextmanager(generator)
+async_manager = asynccontextmanager(async_generator)
+OPENS = [generator, async_generator, manager, async_manager]
+
+
+class Settings:
+    def __init__(self, name: str = "settings") -> None:
+        self.name = name
+
+
+class Making:
+    async def __call__(self) -> str:
+        return "called"
+
+    def method(self) -> str:
+        return "method"
+
+
+async def call(server: Server, name: str = "tool", revision: str = "2026-07-28", **arguments: Any) -> Any:
+    """The text of a tool's result, or the error."""
+    answer = await ask(server, "tools/call", {"name": name, "arguments": arguments}, revision)
+    return answer["result"]["content"][0]["text"] if "result" in answer else answer["error"]
+
+
+# -- what fills a parameter
+
+
+@pytest.mark.parametrize("revision", ALL)
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (plain, "plain"),
+        (coroutine, "coroutine"),
+        (generator, "generator"),
+        (async_generator, "async_generator"),
+        (manager, "generator"),
+        (async_manager, "async_generator"),
+        (Making(), "called"),
+        (Making().method, "method"),
+        (functools.partial(Settings, "given"), "given"),
+        (Settings, "settings"),
+    ],
+)
+@looped
+async def test_every_kind_of_function_fills_a_parameter(function: Any, value: str, revision: str) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def tool(it: Annotated[Any, Depends(function)]) -> str:
+        return getattr(it, "name", it)  # type: ignore[no-any-return]
+
+    @server.resource("a:b")
+    def resource(it: Annotated[Any, Depends(function)]) -> str:
+        return getattr(it, "name", it)  # type: ignore[no-any-return]
+
+    assert await call(server, revision=revision) == value
+    assert (await read(server, "a:b", revision))[0]["text"] == value
+
+
+@looped
+async def test_a_plain_dependency_runs_in_a_thread_unless_it_is_inline() -> None:
+    server = Server("s")
+
+    def ident() -> int:
+        return threading.get_ident()
+
+    def idents() -> Iterator[int]:
+        yield threading.get_ident()
+
+    @server.tool
+    async def tool(
+        away: Annotated[int, Depends(ident)],
+        here: Annotated[int, Depends(ident, cache=False, inline=True)],
+        away_too: Annotated[int, Depends(idents)],
+        here_too: Annotated[int, Depends(idents, cache=False, inline=True)],
+    ) -> list[bool]:
+        return [ident == threading.get_ident() for ident in (away, here, away_too, here_too)]
+
+    assert await call(server) == "[false,true,false,true]"
+
+
+@looped
+async def test_dependencies_take_the_context_and_dependencies() -> None:
+    server = Server("s")
+
+    def principal(ctx: Context[Any]) -> str:
+        return ctx.caller.principal or "nobody"
+
+    async def greeting(who: Annotated[str, Depends(principal)], ctx: Context[Any] | None = None) -> str:
+        assert ctx is not None
+        return f"{ctx.server.info.name}: hello {who}"
+
+    @server.tool
+    def tool(text: Annotated[str, Depends(greeting)], times: int = 1) -> str:
+        return text * times
+
+    assert await call(server) == "s: hello nobody"
+    assert await call(server, times=2) == "s: hello nobody" * 2
+
+
+@looped
+async def test_one_context_serves_a_request_so_that_progress_only_grows() -> None:
+    server = Server("s")
+
+    async def step(ctx: Context[Any]) -> Context[Any]:
+        ctx.report_progress(2)
+        return ctx
+
+    @server.tool
+    async def tool(stepped: Annotated[Context[Any], Depends(step)], ctx: Context[Any]) -> bool:
+        ctx.report_progress(1)
+        return stepped is ctx
+
+    request = opened(server, "tools/call", {"name": "tool", "_meta": {"progressToken": 1}})
+    result = await server.handlers["tools/call"](request)
+    assert result.content[0].text == "true"
+    assert [sent["params"]["progress"] for sent in request.channel.sent] == [2]  # type: ignore[attr-defined]
+
+
+@looped
+async def test_a_function_is_called_once_per_request_however_many_ask() -> None:
+    server = Server("s")
+    made: list[int] = []
+
+    def number() -> int:
+        made.append(len(made))
+        return made[-1]
+
+    def doubled(one: Annotated[int, Depends(number)]) -> int:
+        return one * 2
+
+    @server.tool
+    async def tool(
+        a: Annotated[int, Depends(number)],
+        b: Annotated[int, Depends(doubled)],
+        c: Annotated[int, Depends(number)],
+        d: Annotated[int, Depends(number, cache=False)],
+    ) -> list[int]:
+        return [a, b, c, d]
+
+    assert await call(server) == "[0,0,0,1]"
+    assert await call(server) == "[2,4,2,3]"
+
+
+@looped
+async def test_prompts_templates_and_completers_have_dependencies() -> None:
+    server = Server("s")
+    names = ["mary", "anna"]
+
+    async def table() -> AsyncIterator[list[str]]:
+        HAPPENED.append("open")
+        yield list(names)
+        HAPPENED.append("close")
+
+    Table = Annotated[list[str], Depends(table)]
+
+    def complete(typed: str, rows: Table, ctx: Context[Any]) -> Iterator[str]:
+        return (f"{ctx.server.info.name}.{row}" for row in rows if row.startswith(typed))
+
+    def complete_with_others(typed: str, others: dict[str, str], rows: Table) -> list[str]:
+        return [*others, *rows]
+
+    @server.prompt
+    def prompt(ship: Annotated[str, Complete(complete)], rows: Table, other: str = "") -> str:
+        return f"{ship} of {rows}"
+
+    @server.resource("log://{ship}")
+    def template(ship: Annotated[str, Complete(complete_with_others)], rows: Table) -> str:
+        return f"{ship} of {len(rows)}"
+
+    prompts = (await ask(server, "prompts/list"))["result"]["prompts"]
+    assert [argument["name"] for argument in prompts[0]["arguments"]] == ["ship", "other"]
+    got = await ask(server, "prompts/get", {"name": "prompt", "arguments": {"ship": "mary"}})
+    assert got["result"]["messages"][0]["content"]["text"] == "mary of ['mary', 'anna']"
+    assert (await read(server, "log://mary"))[0]["text"] == "mary of 2"
+    params: dict[str, Any] = {
+        "ref": {"type": "ref/prompt", "name": "prompt"},
+        "argument": {"name": "ship", "value": "m"},
+    }
+    assert (await ask(server, "completion/complete", params))["result"]["completion"]["values"] == ["s.mary"]
+    params["ref"] = {"type": "ref/resource", "uri": "log://{ship}"}
+    params["context"] = {"arguments": {"x": "y"}}
+    assert (await ask(server, "completion/complete", params))["result"]["completion"]["values"] == ["x", *names]
+    assert HAPPENED == ["open", "close"] * 4
+
+
+@looped
+async def test_dependencies_are_in_no_schema() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def tool(x: int, it: Annotated[object, Depends(plain)]) -> str:
+        return f"{x} {it}"
+
+    tools = (await ask(server, "tools/list"))["result"]["tools"]
+    assert list(tools[0]["inputSchema"]["properties"]) == ["x"]
+    assert await call(server, x=1) == "1 plain"
+    refused = await ask(server, "tools/call", {"name": "tool", "arguments": {"x": 1, "it": "mine"}})
+    assert refused["result"]["isError"]
+
+
+@looped
+async def test_functions_that_a_loop_makes_keep_their_own_dependencies() -> None:
+    server = Server("s")
+
+    def make(number: int) -> None:
+        def mine() -> int:
+            return number
+
+        async def tool(it: Annotated[int, Depends(mine)]) -> int:
+            return it
+
+        server.add_tool(tool, name=f"tool{number}")
+
+    for number in range(3):
+        make(number)
+    assert [await call(server, f"tool{number}") for number in range(3)] == ["0", "1", "2"]
+
+
+# -- closing
+
+
+@pytest.mark.parametrize("function", OPENS)
+@looped
+async def test_what_is_open_is_closed_after_the_function(function: Callable[[], Any]) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def tool(it: Annotated[str, Depends(function)]) -> str:
+        HAPPENED.append("run")
+        return it
+
+    await call(server)
+    assert HAPPENED == ["open", "run", "close"]
+
+
+@pytest.mark.parametrize("function", OPENS)
+@pytest.mark.parametrize("error", [ValueError, ToolError, SystemExit, InputNeeded])
+@looped
+async def test_what_is_open_is_closed_after_an_error_which_it_sees(function: Any, error: Any) -> None:
+    server = Server("s")
+
+    @server.resource("a:b")
+    async def resource(it: Annotated[str, Depends(function)]) -> str:
+        raise error("x")
+
+    request = opened(server, "resources/read", {"uri": "a:b"})
+    with pytest.raises(error):
+        await server.handlers["resources/read"](request)
+    assert list(HAPPENED) == ["open", error.__name__, "close"]
+
+
+@pytest.mark.parametrize("function", OPENS)
+@looped
+async def test_what_is_open_is_closed_after_a_cancellation(function: Any) -> None:
+    server = Server("s")
+    begun = asyncio.Event()
+
+    @server.tool
+    async def tool(it: Annotated[str, Depends(function)]) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with Wire(server, "2025-11-25") as wire:
+        id = wire.put("tools/call", {"name": "tool"})
+        await begun.wait()
+        task = wire.stream.peer.in_flight[id].task
+        wire.tell("notifications/cancelled", {"requestId": id})
+        await asyncio.wait([task])
+        assert HAPPENED == ["open", "CancelledError", "close"]
+
+
+@looped
+async def test_what_opens_in_a_thread_when_its_request_is_cancelled_is_closed() -> None:
+    server = Server("s")
+    opening, go, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def slow() -> Iterator[None]:
+        opening.set()
+        go.wait(10)
+        try:
+            yield
+        finally:
+            closed.set()
+
+    @server.tool
+    async def tool(it: Annotated[None, Depends(slow)]) -> None: ...
+
+    running = asyncio.create_task(call(server))
+    await asyncio.to_thread(opening.wait, 10)
+    running.cancel()
+    await asyncio.wait([running])
+    go.set()
+    assert await asyncio.to_thread(closed.wait, 10)
+
+
+@looped
+async def test_what_is_open_is_closed_in_reverse_and_before_none_of_those_that_need_it() -> None:
+    server = Server("s")
+
+    def opens(name: str) -> Callable[..., Any]:
+        async def opened() -> AsyncIterator[str]:
+            HAPPENED.append(f"open {name}")
+            yield name
+            HAPPENED.append(f"close {name}")
+
+        return opened
+
+    first, second = opens("first"), opens("second")
+
+    def third(needs: Annotated[str, Depends(first)]) -> Iterator[str]:
+        HAPPENED.append("open third")
+        yield needs
+        HAPPENED.append("close third")
+
+    @server.tool
+    async def tool(c: Annotated[str, Depends(third)], b: Annotated[str, Depends(second)]) -> None: ...
+
+    await ask(server, "tools/call", {"name": "tool"})
+    assert HAPPENED == ["open first", "open third", "open second", "close second", "close third", "close first"]
+
+
+@looped
+async def test_a_dependency_that_fails_closes_those_before_it() -> None:
+    server = Server("s")
+
+    def failing(before: Annotated[str, Depends(generator)]) -> str:
+        raise ToolError("no database")
+
+    @server.tool
+    async def tool(it: Annotated[str, Depends(failing)]) -> None: ...
+
+    assert await call(server) == "no database"
+    assert HAPPENED == ["open", "ToolError", "close"]
+
+
+@looped
+async def test_errors_of_dependencies_are_told_as_those_of_the_function() -> None:
+    server = Server("s")
+
+    def raising(error: Exception) -> Any:
+        async def raises() -> None:
+            raise error
+
+        return Depends(raises)
+
+    @server.tool
+    async def told(it: Annotated[None, raising(ToolError("told"))]) -> None: ...
+
+    @server.tool
+    async def hidden(it: Annotated[None, raising(ValueError("secret"))]) -> None: ...
+
+    @server.resource("a:missing")
+    async def missing(it: Annotated[None, raising(ResourceNotFound("a:missing"))]) -> str:
+        return ""
+
+    @server.resource("a:forbidden")
+    async def forbidden(it: Annotated[None, raising(PermissionDenied("no"))]) -> str:
+        return ""
+
+    assert await call(server, "told") == "told"
+    assert "Internal error (reference " in await call(server, "hidden")
+    assert (await read(server, "a:missing"))["code"] == -32602
+    assert (await read(server, "a:forbidden"))["message"].replace("forbidden", "missing") == (
+        await read(server, "a:missing")
+    )["message"]
+
+
+@looped
+async def test_a_dependency_may_turn_an_error_into_another_but_hides_none() -> None:
+    server = Server("s")
+
+    async def turns() -> AsyncIterator[None]:
+        try:
+            yield
+        except KeyError:
+            raise ToolError("no such key") from None
+
+    async def swallows() -> AsyncIterator[None]:
+        try:
+            yield
+        except KeyError:
+            HAPPENED.append("swallowed")
+
+    @server.tool
+    async def turned(it: Annotated[None, Depends(turns)]) -> None:
+        raise KeyError
+
+    @server.tool
+    async def hidden(it: Annotated[None, Depends(swallows)]) -> None:
+        raise KeyError
+
+    assert await call(server, "turned") == "no such key"
+    assert "Internal error (reference " in await call(server, "hidden")
+    assert HAPPENED == ["swallowed"]
+
+
+@looped
+async def test_content_is_read_while_what_it_comes_from_is_open() -> None:
+    server = Server("s")
+    state = {"open": False}
+
+    async def database() -> AsyncIterator[dict[str, bool]]:
+        state["open"] = True
+        yield state
+        state["open"] = False
+
+    @server.resource("a:b", mime_type="text/plain")
+    async def chunks(db: Annotated[dict[str, bool], Depends(database)]) -> AsyncIterator[bytes]:
+        for _ in range(2):
+            await asyncio.sleep(0)
+            yield b"open " if db["open"] else b"closed "
+
+    assert (await read(server, "a:b"))[0] == {"uri": "a:b", "mimeType": "text/plain", "text": "open open "}
+    assert not state["open"]
+
+
+@looped
+async def test_the_time_of_a_function_is_that_of_its_dependencies_too() -> None:
+    server = Server("s")
+
+    async def forever(before: Annotated[str, Depends(async_generator)]) -> None:
+        await asyncio.Event().wait()
+
+    @server.tool(timeout=0.01)
+    async def tool(it: Annotated[None, Depends(forever)]) -> None: ...
+
+    assert "longer than" in str(await call(server))
+    assert HAPPENED == ["open", "CancelledError", "close"]
+
+
+@looped
+async def test_closing_needs_no_free_thread() -> None:
+    server = Server("s", pool=Pool(size=1, share=1, queue=0))
+    release, busy = threading.Event(), threading.Event()
+
+    @server.tool
+    async def tool(it: Annotated[str, Depends(generator)]) -> str:
+        def block() -> None:
+            busy.set()
+            release.wait(10)
+
+        blocking = asyncio.create_task(server.pool.run("", block))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(busy.wait, 10)
+        blocking.add_done_callback(lambda _: None)
+        return it
+
+    assert await call(server) == "generator"
+    assert HAPPENED == ["open", "close"]
+    release.set()
+
+
+# -- what is told at registration
+
+
+def test_circles_are_told_at_registration() -> None:
+    def one(two: Any) -> str:
+        return str(two)
+
+    def two(one: Any) -> str:
+        return str(one)
+
+    one.__annotations__["two"] = Annotated[str, Depends(two)]
+    two.__annotations__["one"] = Annotated[str, Depends(one)]
+
+    def tool(it: Annotated[str, Depends(one)]) -> str:
+        return it
+
+    with pytest.raises(TypeError, match=r"one\(\) → two\(\) → one\(\)"):
+        Server("s").add_tool(tool)
+
+
+def test_what_nothing_fills_is_told_at_registration() -> None:
+    def database(url: str) -> str:
+        return url
+
+    async def function(db: Annotated[str, Depends(database)]) -> str:
+        return db
+
+    def completes(typed: str, db: Annotated[str, Depends(database)]) -> list[str]:
+        return [db]
+
+    adders: list[Callable[[], Any]] = [
+        lambda: Server("s").add_tool(function),
+        lambda: Server("s").add_prompt(function),
+        lambda: Server("s").add_resource("a:b", function),
+        lambda: Complete(completes),
+    ]
+    for add in adders:
+        with pytest.raises(TypeError, match=r"database\(\) wants 'url', which nothing fills"):
+            add()
+
+
+def test_a_plain_dependency_that_asks_is_told_at_registration() -> None:
+    def asks(ctx: Context[Any]) -> Any:
+        return ctx.elicit("Sure?", bool)
+
+    def opens(ctx: Context[Any]) -> Iterator[Any]:
+        yield ctx.elicit("Sure?", bool)
+
+    async def may(ctx: Context[Any]) -> AsyncIterator[Any]:
+        yield await ctx.elicit("Sure?", bool)
+
+    for function in (asks, opens):
+
+        def tool(it: Annotated[Any, Depends(function)]) -> None: ...
+
+        with pytest.raises(TypeError, match="for which it must be async"):
+            Server("s").add_tool(tool)
+    for function in (may, asynccontextmanager(may)):
+
+        def other(it: Annotated[Any, Depends(function)]) -> None: ...
+
+        Server("s").add_tool(other)
+
+
+@looped
+async def test_a_dependency_may_ask_and_all_are_made_anew_when_the_call_runs_again() -> None:
+    server = Server("s")
+
+    async def sure(ctx: Context[Any]) -> bool:
+        return await ctx.elicit("Sure?", bool, key="sure")
+
+    @server.tool
+    async def tool(before: Annotated[str, Depends(async_generator)], it: Annotated[bool, Depends(sure)]) -> bool:
+        return it
+
+    own = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+    params: dict[str, Any] = {"name": "tool", "arguments": {}, "_meta": own}
+    request = opened(server, "tools/call", params)
+    with pytest.raises(InputNeeded) as stopped:
+        await server.handlers["tools/call"](request)
+    assert list(HAPPENED) == ["open", "InputNeeded", "close"]
+    params |= {
+        "requestState": stopped.value.result.request_state,
+        "inputResponses": {"sure": {"action": "accept", "content": {"value": True}}},
+    }
+    answer = await ask(server, "tools/call", params)
+    assert answer["result"]["content"][0]["text"] == "true"
+    assert list(HAPPENED) == ["open", "InputNeeded", "close", "open", "close"]
+
+
+def test_only_functions_are_dependencies() -> None:
+    with pytest.raises(TypeError, match="wants a function, not str"):
+        Depends("database")  # type: ignore[arg-type]
+
+
+# -- standing in for them
+
+
+@looped
+async def test_another_function_stands_in_while_a_test_wants_it() -> None:
+    server = Server("s")
+
+    async def inner() -> str:
+        return "real"
+
+    def outer(it: Annotated[str, Depends(inner)]) -> str:
+        return f"outer {it}"
+
+    @server.tool
+    async def tool(a: Annotated[str, Depends(inner)], b: Annotated[str, Depends(outer)]) -> str:
+        return f"{a}, {b}"
+
+    with server.override(inner, lambda: "fake"):
+        assert await call(server) == "fake, outer fake"
+        with server.override(inner, generator), server.override(outer, lambda: "none"):
+            assert await call(server) == "generator, none"
+        assert await call(server) == "fake, outer fake"
+    assert await call(server) == "real, outer real"
+    assert HAPPENED == ["open", "close"]
+    server.overrides[inner] = coroutine
+    assert await call(server) == "coroutine, outer coroutine"
+    assert dict(server.overrides) == {inner: coroutine}
+    server.overrides.clear()
+    assert await call(server) == "real, outer real"
+
+
+def test_what_stands_in_is_looked_at_too() -> None:
+    server = Server("s")
+
+    def fake(url: str) -> str:
+        return url
+
+    with pytest.raises(TypeError, match="nothing fills"), server.override(plain, fake):
+        pass
+    assert not server.overrides
+
+
+def test_a_marker_as_a_default_is_refused_since_callers_could_set_it() -> None:
+    def database() -> int:
+        return 1
+
+    def wanting(db: Any = Depends(database)) -> int:  # noqa: B008
+        return 1
+
+    def through(db: Annotated[int, Depends(wanting)]) -> int:
+        return 1
+
+    server = Server("s")
+    told = r"wanting\(\): db = Depends\(database\) fills nothing: write db: Annotated\[…, Depends\(database\)\]"
+    for register in (server.add_tool, server.add_prompt, functools.partial(server.add_resource, "a:b")):
+        for function in (wanting, through):
+            with pytest.raises(TypeError, match=told):
+                register(function)

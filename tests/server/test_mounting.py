@@ -1,0 +1,697 @@
+"""Servers as parts of others: named, alive, started and ended together, watched through, and hardly a hop longer."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import pytest
+
+import wharfinger
+from tests.server.driving import ALL, ERAS, Wire, ask, listed, looped, opened, read
+from wharfinger import types as t
+from wharfinger.errors import InvalidArgument
+from wharfinger.protocol.request import InputNeeded
+from wharfinger.server.app import Server
+from wharfinger.server.context import Context
+from wharfinger.server.dependencies import Depends
+from wharfinger.server.features.completion import Complete
+from wharfinger.server.middleware.chain import Call, Next, Result
+from wharfinger.server.signature.header_params import Header
+from wharfinger.source import Changed, Hit, Source
+from wharfinger.types.task_extension import TASKS
+
+
+class Rows(Source):
+    """Two rows that are listed, read, completed, searched and watched."""
+
+    templates = (t.ResourceTemplate(uri_template="row://{n}", name="row"),)
+
+    def __init__(self) -> None:
+        self.attached: list[str | None] = []
+        self.changed: Changed | None = None
+        self.events: list[str] = []
+
+    def claims(self, uri: str) -> bool:
+        return uri.startswith("row://")
+
+    async def page(self, after: str | None, limit: int) -> Any:
+        return [t.Resource(uri=f"row://{n}", name=str(n)) for n in (1, 2)], None
+
+    async def stat(self, uri: str) -> t.Resource:
+        return t.Resource(uri=uri, name="row")
+
+    async def read(self, uri: str) -> t.ReadResourceResult:
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="row")])
+
+    async def complete(self, template: str, argument: str, value: str, context: Any) -> list[str]:
+        return ["1", "2"]
+
+    async def search(self, query: str, limit: int) -> list[Hit]:
+        return [Hit(uri="row://1", title=query)]
+
+    def attach(self, uri: str | None, changed: Changed) -> None:
+        self.attached.append(uri)
+        self.changed = changed
+
+    def detach(self, uri: str | None) -> None:
+        self.attached.remove(uri)
+
+    async def start(self) -> None:
+        self.events.append("start")
+
+    async def close(self) -> None:
+        self.events.append("close")
+
+
+def tides(name: str = "tides", **options: Any) -> Server:
+    server = Server(name, **options)
+
+    @server.tool
+    async def height(place: str) -> str:
+        return f"{place} 3 m"
+
+    @server.tool
+    async def whose(ctx: Context[Any]) -> str:
+        return f"{ctx.server.info.name} {ctx.state}"
+
+    @server.prompt
+    def report(place: Annotated[str, Complete(["mary", "north"])]) -> str:
+        return f"report {place}"
+
+    @server.resource("tide://now")
+    async def now() -> str:
+        return "rising"
+
+    @server.resource("tide://{place}")
+    async def at(place: Annotated[str, Complete(["mary", "north"])], ctx: Context[Any]) -> str:
+        return f"{place} of {ctx.server.info.name}"
+
+    return server
+
+
+def harbour(*parts: tuple[Server, str]) -> Server:
+    server = Server("harbour")
+    for part, prefix in parts:
+        server.include(part, prefix=prefix)
+    return server
+
+
+async def call(server: Server, name: str, revision: str = ALL[-1], **arguments: Any) -> Any:
+    answer = await ask(server, "tools/call", {"name": name, "arguments": arguments}, revision)
+    return answer["result"]["content"][0]["text"] if "result" in answer else answer["error"]["message"]
+
+
+async def names(server: Server, kind: str) -> list[str]:
+    return [shown["name"] for shown in (await ask(server, f"{kind}/list"))["result"][kind]]
+
+
+# -- what is shown and served
+
+
+@pytest.mark.parametrize("revision", ALL)
+@looped
+async def test_features_of_a_part_are_the_wholes(revision: str) -> None:
+    server = harbour((tides(), "tides"))
+    assert await names(server, "tools") == ["tides_height", "tides_whose"]
+    assert await names(server, "prompts") == ["tides_report"]
+    assert await call(server, "tides_height", revision, place="mary") == "mary 3 m"
+    assert await call(server, "height", revision, place="mary") == "Unknown tool: height"
+    assert await call(server, "tides_whose", revision) == "tides None"
+    got = await ask(server, "prompts/get", {"name": "tides_report", "arguments": {"place": "mary"}}, revision)
+    assert got["result"]["messages"][0]["content"]["text"] == "report mary"
+    assert [shown["uri"] for shown in await listed(server)] == ["tide://now"]
+    assert [shown["uriTemplate"] for shown in await listed(server, "resources/templates/list")] == ["tide://{place}"]
+    assert (await read(server, "tide://now", revision))[0]["text"] == "rising"
+    assert (await read(server, "tide://mary", revision))[0]["text"] == "mary of tides"
+
+
+@looped
+async def test_prefixes_add_up_and_may_be_none() -> None:
+    middle = Server("middle")
+    middle.include(tides(), prefix="tides")
+    other = Server("other")
+    other.add_tool(lambda: "own", name="own")
+    server = harbour((middle, "middle"), (other, ""))
+    assert await names(server, "tools") == ["middle_tides_height", "middle_tides_whose", "own"]
+    assert await call(server, "middle_tides_height", place="mary") == "mary 3 m"
+    assert await call(server, "middle_tides_whose") == "tides None"
+    assert await call(server, "own") == "own"
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@looped
+async def test_completion_asks_the_part(deep: bool) -> None:
+    part = tides()
+    part.include(Rows())
+    server = harbour((part, "tides"))
+    prompt = "tides_report"
+    if deep:
+        whole = Server("whole")
+        whole.include(server, prefix="harbour")
+        server, prompt = whole, "harbour_tides_report"
+
+    async def values(ref: dict[str, str], name: str) -> list[str]:
+        params = {"ref": ref, "argument": {"name": name, "value": ""}}
+        return (await ask(server, "completion/complete", params))["result"]["completion"]["values"]  # type: ignore[no-any-return]
+
+    assert await values({"type": "ref/prompt", "name": prompt}, "place") == ["mary", "north"]
+    assert await values({"type": "ref/resource", "uri": "tide://{place}"}, "place") == ["mary", "north"]
+    assert await values({"type": "ref/resource", "uri": "row://{n}"}, "n") == ["1", "2"]
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@looped
+async def test_sources_and_catalogues_of_a_part_are_the_wholes_also_later_ones(deep: bool) -> None:
+    part = Server("part")
+    part.include(Rows())
+    server = harbour((part, "part"))
+    if deep:
+        whole = Server("whole")
+        whole.include(server)
+        server = whole
+
+    @part.list_resources
+    async def catalogue() -> AsyncIterator[t.Resource]:
+        yield t.Resource(uri="note://1", name="note")
+
+    @part.read_resource("note://{n}")
+    async def note(n: str) -> str:
+        return f"note {n}"
+
+    assert [shown["uri"] for shown in await listed(server)] == ["row://1", "row://2", "note://1"]
+    assert [shown["uriTemplate"] for shown in await listed(server, "resources/templates/list")] == ["row://{n}"]
+    assert (await read(server, "row://1"))[0]["text"] == "row"
+    assert (await read(server, "note://7"))[0]["text"] == "note 7"
+    assert (await read(server, "none://7"))["code"] == -32602
+    hits = await server.resources.search(opened(server, "resources/list"), "tide", 5)
+    assert [hit.uri for hit in hits] == ["row://1"]
+
+
+@looped
+async def test_what_becomes_of_a_part_later_shows_in_the_whole() -> None:
+    part = tides()
+    server = harbour((part, "tides"))
+    part.add_tool(lambda: "late", name="late")
+    part.add_resource("tide://late", lambda: "late")
+    part.remove_tool("height")
+    part.remove_resource("tide://now")
+    part.remove_resource("tide://{place}")
+    part.remove_prompt("report")
+    assert await names(server, "tools") == ["tides_whose", "tides_late"]
+    assert await names(server, "prompts") == []
+    assert [shown["uri"] for shown in await listed(server)] == ["tide://late"]
+    assert await call(server, "tides_late") == "late"
+    assert (await read(server, "tide://mary"))["code"] == -32602
+    part.disable_tool("late")
+    assert await call(server, "tides_late") == "Unknown tool: tides_late"
+    part.enable_tool("late")
+    assert await call(server, "tides_late") == "late"
+    server.remove_tool("tides_late")
+    part.remove_tool("late")
+    part.resources.disable("tide://late")
+    assert await listed(server) == []
+    part.resources.enable("tide://late")
+    assert len(await listed(server)) == 1
+
+
+@looped
+async def test_a_part_that_was_empty_brings_its_methods_with_its_first_feature() -> None:
+    leaf, middle = Server("leaf"), Server("middle")
+    middle.include(leaf)
+    server = harbour((middle, ""))
+    assert "tools/list" not in server.handlers
+    leaf.add_tool(lambda: "x", name="x")
+    leaf.include(Rows())
+    assert await call(server, "x") == "x"
+    assert (await read(server, "row://1"))[0]["text"] == "row"
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_changes_of_a_parts_lists_are_told(revision: str) -> None:
+    part = tides()
+    server = Server("whole")
+    server.include(harbour((part, "tides")))
+    await server.start()
+    async with Wire(server, revision) as wire:
+        if revision == ALL[-1]:
+            await wire.watch(lists=("tools", "resources"))
+        else:
+            await wire.ask("ping")
+        before = len(wire.notices)
+        part.add_tool(lambda: "late", name="late")
+        part.list_changed("resources")
+        told = (await wire.notice(before + 2))[before:]
+        assert {notice["method"] for notice in told} == {
+            "notifications/tools/list_changed",
+            "notifications/resources/list_changed",
+        }
+    await server.close()
+
+
+@looped
+async def test_a_fallback_of_a_part_gives_way_in_the_whole_too() -> None:
+    part = Server("part")
+    server = harbour((part, ""))
+    part.add_tool(lambda: "fallback", name="search", fallback=True)
+    assert await call(server, "search") == "fallback"
+    server.add_tool(lambda: "own", name="search")
+    assert await call(server, "search") == "own"
+    part.add_tool(lambda: "other", name="other", fallback=True)
+    part.add_tool(lambda: "parts", name="other")
+    assert await call(server, "other") == "parts"
+    part.remove_tool("search")
+    assert await call(server, "search") == "own"
+
+
+@looped
+async def test_arguments_that_headers_repeat_are_known_to_the_whole() -> None:
+    part = Server("part")
+
+    @part.tool
+    async def tide(region: Annotated[str, Header("Region")]) -> str:
+        return region
+
+    server = harbour((part, "p"))
+    assert server.mirrors == {"p_tide": part.mirrors["tide"]}
+    part.remove_tool("tide")
+    assert server.mirrors == {}
+
+
+# -- what cannot be
+
+
+def test_what_collides_is_told_with_both_servers_and_nothing_is_included() -> None:
+    one, other = tides("one"), tides("other")
+    server = harbour((one, "a"))
+    with pytest.raises(ValueError, match=r"'one' and 'other' both have the resource 'tide://now': remove one"):
+        server.include(other, prefix="b")
+    other.remove_resource("tide://now")
+    with pytest.raises(
+        ValueError,
+        match=r"'one' and 'other' both have the resource template 'tide://\{place\}'|'harbour' and 'other': .*'tide://\{place\}'",
+    ):
+        server.include(other, prefix="b")
+    other.remove_resource("tide://{place}")
+    other.add_resource("tide://{where}", lambda where: where)
+    with pytest.raises(
+        ValueError, match=r"'harbour' and 'other': .*'tide://\{where\}' is as specific as 'tide://\{place\}'"
+    ):
+        server.include(other, prefix="b")
+    other.remove_resource("tide://{where}")
+    with pytest.raises(
+        ValueError, match=r"'one' and 'other' both have the tool 'a_height': include one with another prefix"
+    ):
+        server.include(other, prefix="a")
+    assert [tool.name for tool in server.tools.features] == ["a_height", "a_whose"]
+    assert not other.part_of
+    server.include(other, prefix="b")
+
+
+def test_what_collides_later_is_refused_where_it_is_added() -> None:
+    part = tides()
+    server = harbour((part, "tides"))
+    server.add_tool(lambda: "", name="tides_late")
+    server.add_resource("tide://late/{x}", lambda x: x)
+    with pytest.raises(ValueError, match=r"'harbour' and 'tides' both have the tool 'tides_late'"):
+        part.add_tool(lambda: "", name="late")
+    with pytest.raises(ValueError, match="is as specific as"):
+        part.add_resource("tide://late/{y}", lambda y: y)
+    assert "late" not in part.tools.features.by_key
+    part.add_tool(lambda: "", name="other")
+    part.add_resource("tide://other/{y}", lambda y: y)
+
+
+def test_names_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="is no prefix"):
+        Server("s").include(tides(), prefix="the tides")
+    with pytest.raises(ValueError, match="pass a shorter prefix"):
+        long = Server("long")
+        long.add_tool(lambda: "", name="x" * 100)
+        Server("s").include(long, prefix="y" * 40)
+    with pytest.raises(TypeError, match="Only a server takes a prefix"):
+        Server("s").include(Rows(), prefix="rows")
+
+
+def test_circles_and_second_times_are_refused() -> None:
+    one, two, three = Server("one"), Server("two"), Server("three")
+    one.include(two)
+    two.include(three)
+    for inside in (one, two):
+        with pytest.raises(ValueError, match="itself, or has it inside"):
+            (three if inside is one else two).include(inside)
+    with pytest.raises(ValueError, match="'one' includes 'two' already: a server is included once"):
+        one.include(two, prefix="again")
+
+
+# -- hooks
+
+
+@looped
+async def test_hooks_of_a_part_run_around_its_features_only_and_know_its_names() -> None:
+    part = tides()
+    part.include(Rows())
+    server = Server("whole")
+    server.include(harbour((part, "tides")), prefix="harbour")
+    server.add_tool(lambda: "own", name="own")
+    seen: list[str] = []
+
+    def hook(name: str) -> Callable[..., Any]:
+        async def sees(call: Call, next: Next) -> Result:
+            subject = getattr(call.params, "name", None) or getattr(call.params, "uri", "")
+            seen.append(f"{name} {call.method} {subject}".strip())
+            return await next(call)
+
+        return sees
+
+    assert await call(server, "harbour_tides_height", place="mary") == "mary 3 m"
+    part.add_hook(hook("part"))
+    server.add_hook(hook("whole"))
+    assert await call(server, "harbour_tides_height", place="mary") == "mary 3 m"
+    assert seen == ["whole tools/call harbour_tides_height", "part tools/call height"]
+    seen.clear()
+    await call(server, "own")
+    await read(server, "tide://now")
+    await read(server, "tide://mary")
+    await read(server, "row://1")
+    await ask(server, "prompts/get", {"name": "harbour_tides_report", "arguments": {"place": "x"}})
+    ref = {"type": "ref/prompt", "name": "harbour_tides_report"}
+    await ask(server, "completion/complete", {"ref": ref, "argument": {"name": "place", "value": ""}})
+    assert seen == [
+        "whole tools/call own",
+        "whole resources/read tide://now",
+        "part resources/read tide://now",
+        "whole resources/read tide://mary",
+        "part resources/read tide://mary",
+        "whole resources/read row://1",
+        "part resources/read row://1",
+        "whole prompts/get harbour_tides_report",
+        "part prompts/get report",
+        "whole completion/complete",
+        "part completion/complete",
+    ]
+
+
+@pytest.mark.parametrize("uri", ["tide://now", "tide://mary", "row://1"])
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_what_a_hook_forbids_to_read_cannot_be_watched_either(revision: str, uri: str) -> None:
+    part = tides()
+    part.include(Rows())
+    server = harbour((part, "tides"))
+
+    async def forbids(call: Call, next: Next) -> Result:
+        raise InvalidArgument("no")
+
+    part.add_hook(forbids, "resources/read")
+    await server.start()
+    async with Wire(server, revision) as wire:
+        answers = await wire.watch(uri)
+        if revision == ALL[-1]:
+            assert "resourceSubscriptions" not in wire.notices[0]["params"]["notifications"]
+        else:
+            assert "error" in answers[0]
+    await server.close()
+
+
+# -- life
+
+
+def lifespan(events: list[str], name: str, fails: str = "") -> Any:
+    @asynccontextmanager
+    async def span(server: Server) -> AsyncIterator[str]:
+        if fails == "start":
+            raise RuntimeError(f"no {name}")
+        events.append(f"> {name}")
+        try:
+            yield f"state of {name}"
+        finally:
+            events.append(f"< {name}")
+        if fails == "end":
+            raise RuntimeError(f"no end of {name}")
+
+    return span
+
+
+@looped
+async def test_lifespans_nest_and_each_state_is_its_servers() -> None:
+    events: list[str] = []
+    part, last = tides(lifespan=lifespan(events, "part")), Server("last", lifespan=lifespan(events, "last"))
+    rows = Rows()
+    part.include(rows)
+    server = Server("whole", lifespan=lifespan(events, "whole"))
+    server.include(part, prefix="tides")
+    server.include(last)
+    for _ in range(2):
+        await server.start()
+        assert await call(server, "tides_whose") == "tides state of part"
+        assert server.state == "state of whole"
+        await server.close()
+        assert events == ["> whole", "> part", "> last", "< last", "< part", "< whole"]
+        assert rows.events == ["start", "close"]
+        events.clear()
+        rows.events.clear()
+
+
+@looped
+async def test_a_part_that_does_not_start_ends_what_has_begun() -> None:
+    events: list[str] = []
+    server = Server("whole", lifespan=lifespan(events, "whole"))
+    server.include(Server("part", lifespan=lifespan(events, "part")))
+    bad = Server("bad", lifespan=lifespan(events, "bad", "start"))
+    server.include(bad)
+    with pytest.raises(RuntimeError, match="no bad"):
+        await server.start()
+    assert events == ["> whole", "> part", "< part", "< whole"]
+
+
+@looped
+async def test_a_part_that_fails_to_end_is_told_and_keeps_nobody_from_ending() -> None:
+    events: list[str] = []
+    server = Server("whole", lifespan=lifespan(events, "whole"))
+    server.include(Server("part", lifespan=lifespan(events, "part")))
+    server.include(Server("bad", lifespan=lifespan(events, "bad", "end")))
+    await server.start()
+    with pytest.raises(RuntimeError, match="no end of bad"):
+        await server.close()
+    assert events[3:] == ["< bad", "< part", "< whole"]
+
+
+@looped
+async def test_a_part_that_is_held_by_others_goes_on_for_them() -> None:
+    events: list[str] = []
+    part = Server("part", lifespan=lifespan(events, "part"))
+    one, two = Server("one"), Server("two")
+    one.include(part)
+    two.include(part)
+    await one.start()
+    await two.start()
+    await part.start()
+    await one.close()
+    await part.close()
+    assert events == ["> part"]
+    await two.close()
+    assert events == ["> part", "< part"]
+
+
+@looped
+async def test_a_part_that_comes_while_the_whole_runs_is_started_and_watched() -> None:
+    events: list[str] = []
+    server = Server("whole")
+    server.include(tides("first"), prefix="first")
+    await server.start()
+    rows = Rows()
+    part = Server("part", lifespan=lifespan(events, "part"))
+    part.include(rows)
+    async with Wire(server) as wire:
+        await wire.watch(lists=("resources",))
+        server.include(part)
+        await wire.notice(2)
+        while None not in rows.attached:
+            await asyncio.sleep(0)
+        assert rows.changed is not None
+        rows.changed(None)
+        await wire.notice(3)
+    await server.close()
+    assert events == ["> part", "< part"]
+
+
+# -- watches
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@looped
+async def test_watches_pass_through_and_sources_work_only_while_somebody_watches(revision: str) -> None:
+    part, rows = tides(), Rows()
+    part.include(rows)
+    followed: list[str] = []
+
+    @part.watcher("tide://{place}")
+    async def follow(uri: str) -> None:
+        followed.append(uri)
+        part.resource_updated(uri)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            followed.remove(uri)
+
+    server = Server("whole")
+    server.include(harbour((part, "tides")))
+    await server.start()
+    part.resource_updated("tide://now")
+    async with Wire(server, revision) as wire:
+        await wire.watch("tide://now", "tide://mary", "row://1")
+        assert [uri for uri in rows.attached if uri] == ["row://1"]
+        updated = {"tide://mary", "tide://now"}
+        await wire.until(lambda: updated <= told(wire))
+        assert rows.changed is not None
+        rows.changed("row://1")
+        await wire.until(lambda: "row://1" in told(wire))
+    while followed or rows.attached:
+        await asyncio.sleep(0)
+    await server.close()
+
+
+def told(wire: Wire) -> set[str]:
+    return {n["params"]["uri"] for n in wire.notices if n["method"] == "notifications/resources/updated"}
+
+
+# -- what stands in, and dependencies
+
+
+@looped
+async def test_dependencies_of_a_part_are_its_own() -> None:
+    part = Server("part")
+
+    def who(ctx: Context[Any]) -> str:
+        return ctx.server.info.name
+
+    @part.tool
+    async def tool(name: Annotated[str, Depends(who)]) -> str:
+        return name
+
+    server = harbour((part, "part"))
+    assert await call(server, "part_tool") == "part"
+    with server.override(who, lambda: "fake"):
+        assert await call(server, "part_tool") == "part"
+    with part.override(who, lambda: "fake"):
+        assert await call(server, "part_tool") == "fake"
+
+
+def test_a_part_without_a_secret_seals_with_the_wholes() -> None:
+    part, own = Server("part"), Server("own", secret="own")
+    server = Server("whole", secret="whole")
+    server.include(part)
+    server.include(own)
+    assert part.keys is server.keys
+    assert own.keys is not server.keys
+
+
+# -- questions
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@looped
+async def test_a_tool_of_a_part_asks_and_runs_again_with_the_answer(hooked: bool) -> None:
+    part = Server("part")
+
+    @part.tool
+    async def sink(ctx: Context[Any]) -> bool:
+        return await ctx.elicit("Sure?", bool, key="sure")
+
+    if hooked:
+
+        @part.hook
+        async def passes(call: Call, next: Next) -> Result:
+            return await next(call)
+
+    server = Server("whole")
+    server.include(harbour((part, "part")))
+    own = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+    params: dict[str, Any] = {"name": "part_sink", "arguments": {}, "_meta": own}
+    with pytest.raises(InputNeeded) as stopped:
+        await server.handlers["tools/call"](opened(server, "tools/call", params))
+    params |= {
+        "requestState": stopped.value.result.request_state,
+        "inputResponses": {"sure": {"action": "accept", "content": {"value": True}}},
+    }
+    answer = await ask(server, "tools/call", params)
+    assert answer["result"]["content"][0]["text"] == "true"
+
+
+# -- tasks
+
+
+@pytest.mark.parametrize("later", [False, True])
+@looped
+async def test_tasks_of_a_part_are_the_wholes(later: bool) -> None:
+    part, server = Server("part"), Server("whole")
+    middle = Server("middle")
+    server.include(middle)
+    if later:
+        middle.include(part, prefix="part")
+
+    @part.tool(task=True)
+    async def slow(ctx: Context[Any]) -> str:
+        return ctx.server.info.name
+
+    if not later:
+        middle.include(part, prefix="part")
+    await server.start()
+    assert part.tasks is middle.tasks is server.tasks
+    knows = {"_meta": {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}}
+    begun = (await ask(server, "tools/call", {"name": "part_slow", "arguments": {}} | knows))["result"]
+    assert begun["resultType"] == "task"
+    found: dict[str, Any] = {}
+    while found.get("status") != "completed":
+        await asyncio.sleep(0)
+        found = (await ask(server, "tasks/get", {"taskId": begun["taskId"]} | knows))["result"]
+    assert found["result"]["content"][0]["text"] == "part"
+    await server.close()
+
+
+# -- how far it is
+
+
+PACKAGE = str(Path(wharfinger.__file__).parent)
+
+
+async def crossed(server: Server, method: str, params: dict[str, Any]) -> list[str]:
+    """Calls of our functions that one request makes, in order."""
+    request = opened(server, method, params)
+    handler = server.handlers[method]
+    await handler(request)
+    calls: list[FrameType] = []
+    sys.setprofile(lambda frame, event, _: calls.append(frame) if event == "call" else None)
+    try:
+        await handler(request)
+    finally:
+        sys.setprofile(None)
+    return [frame.f_code.co_qualname for frame in calls if frame.f_code.co_filename.startswith(PACKAGE)]
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("resources/read", {"uri": "tide://now"}),
+        ("resources/read", {"uri": "tide://mary"}),
+        ("tools/call", {"name": "height", "arguments": {"place": "mary"}}),
+        ("tools/call", {"name": "whose"}),
+    ],
+)
+@looped
+async def test_three_levels_add_at_most_three_calls(method: str, params: dict[str, Any]) -> None:
+    server = tides()
+    before = await crossed(server, method, params)
+    for level in range(3):
+        whole = Server(str(level))
+        whole.include(server)
+        server = whole
+    after = await crossed(server, method, params)
+    assert 0 <= len(after) - len(before) <= 3, (before, after)

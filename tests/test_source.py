@@ -1,0 +1,224 @@
+"""What a source that defines next to nothing offers: nothing, without an error."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from msgspec import UNSET
+
+from tests.server.driving import ask, looped, opened
+from wharfinger import Server
+from wharfinger import types as t
+from wharfinger.errors import InternalError, ResourceNotFound
+from wharfinger.server import search
+from wharfinger.server.features import pages
+from wharfinger.server.middleware.chain import Call, Next, Result
+from wharfinger.server.middleware.guards import Timing
+from wharfinger.source import VERSION, Document, Hit, Source, UnusableSource, document_of, version_of
+
+
+class Buoys(Source):
+    """Three resources, one of them a directory."""
+
+    buoys = (
+        t.Resource(uri="buoy:///", name="buoys", mime_type="inode/directory"),
+        t.Resource(uri="buoy:///1", name="1", title="One", mime_type="text/plain", meta={VERSION: "a"}),
+        t.Resource(uri="buoy:///2", name="2"),
+    )
+
+    def claims(self, uri: str) -> bool:
+        return uri.startswith("buoy:///")
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        begin = 0 if after is None else int(after)
+        end = begin + limit
+        return list(self.buoys[begin:end]), str(end) if end < len(self.buoys) else None
+
+    def stat(self, uri: str) -> t.Resource:
+        found = next((buoy for buoy in self.buoys if buoy.uri == uri), None)
+        if found is None:
+            raise ResourceNotFound(uri)
+        return found
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        self.stat(uri)
+        text, blob = (UNSET, b"\0") if uri.endswith("2") else ("red", UNSET)
+        contents = [t.ResourceContents(uri=uri, text=text, blob=blob)]
+        return t.ReadResourceResult(contents=contents, ttl_ms=5, cache_scope="public")
+
+
+def test_documents_are_what_is_listed_but_directories() -> None:
+    assert Buoys().documents(None, 2) == (
+        [Document(uri="buoy:///1", title="One", version="a", mime_type="text/plain")],
+        "2",
+    )
+    assert Buoys().documents("2", 2) == ([Document(uri="buoy:///2", title="2", version="")], None)
+
+
+def test_version_is_that_of_stat() -> None:
+    assert Buoys().version("buoy:///1") == "a"
+    assert Buoys().version("buoy:///2") == ""
+    with pytest.raises(ResourceNotFound):
+        Buoys().version("buoy:///9")
+
+
+def test_text_is_what_is_read_and_nothing_of_a_blob() -> None:
+    assert list(Buoys().text("buoy:///1")) == ["red"]
+    assert list(Buoys().text("buoy:///2")) == []
+
+
+def test_source_without_directories_has_none() -> None:
+    with pytest.raises(ResourceNotFound):
+        Buoys().children("buoy:///")
+
+
+def test_source_that_defines_nothing_offers_nothing() -> None:
+    source = Source()
+    assert source.page(None, 10) == ([], None)
+    assert source.documents(None, 10) == ([], None)
+    assert source.complete("x:{y}", "y", "", {}) == []
+    assert source.search("red", 10) == []
+    assert source.facts() == ""
+    with pytest.raises(ResourceNotFound):
+        source.read("x:1")
+
+
+def test_resource_without_version_has_the_empty_one() -> None:
+    assert version_of(t.Resource(uri="x:", name="x")) == ""
+    assert version_of(t.Resource(uri="x:", name="x", meta={})) == ""
+    assert document_of(t.Resource(uri="x:", name="x")).title == "x"
+
+
+def test_unusable_source_is_a_mistake_in_the_command() -> None:
+    assert UnusableSource("no such folder").exit_code == 2
+
+
+async def _scope(server: Server, principal: str = "") -> str:
+    answer = await ask(server, "resources/read", {"uri": "buoy:///1"}, principal=principal)
+    return str(answer["result"]["cacheScope"])
+
+
+@looped
+async def test_answer_of_a_source_is_public_until_it_may_depend_on_who_asks() -> None:
+    server = Server("sea")
+    server.include(Buoys())
+    assert await _scope(server) == "public"
+    assert await _scope(server, principal="mary") == "private"
+    server.add_hook(Timing())
+    assert await _scope(server) == "public"
+
+    @server.hook("tools/call")
+    async def elsewhere(call: Call, next: Next) -> Result:
+        return await next(call)
+
+    assert await _scope(server) == "public"
+
+    @server.hook("resources/read")
+    async def only_for_some(call: Call, next: Next) -> Result:
+        return await next(call)
+
+    assert await _scope(server) == "private"
+
+
+@looped
+async def test_hook_around_the_whole_makes_the_answers_of_a_part_private() -> None:
+    whole, part = Server("sea"), Server("bay")
+    part.include(Buoys())
+    whole.include(part)
+    assert await _scope(whole) == "public"
+
+    @whole.hook
+    async def only_for_some(call: Call, next: Next) -> Result:
+        return await next(call)
+
+    assert await _scope(whole) == "private"
+    assert await _scope(part) == "public"
+
+
+@looped
+async def test_a_source_that_is_down_is_listed_by_its_top_and_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    class Down(Buoys):
+        name, uri, is_down = "wrecks", "wreck://", True
+
+        def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+            if self.is_down:
+                raise InternalError("The register of wrecks cannot be reached.")
+            return [t.Resource(uri="wreck://7", name="7")], None
+
+    server, down = Server("sea"), Down()
+    server.include(down)
+    server.include(Buoys())
+    for _ in range(2):
+        first, *others = (await ask(server, "resources/list"))["result"]["resources"]
+        assert (first["uri"], first["title"]) == ("wreck://", "The register of wrecks cannot be reached.")
+        assert [other["uri"] for other in others] == [resource.uri for resource in Buoys().page(None, 9)[0]]
+    assert caplog.text.count("wrecks is not listed") == 1
+    down.is_down = False
+    assert (await ask(server, "resources/list"))["result"]["resources"][0]["uri"] == "wreck://7"
+
+
+@looped
+async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of several sources waits for it once, and tells of it when it has answered (W05)."""
+    goes_on = threading.Event()
+
+    class Slow(Buoys):
+        name, uri = "wrecks", "wreck://"
+
+        def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+            goes_on.wait(20)
+            return [t.Resource(uri="wreck://7", name="7")], None
+
+    monkeypatch.setattr(pages, "PATIENCE", 0.2)
+    server = Server("sea")
+    server.include(Slow())
+    server.include(Buoys())
+    told = asyncio.Event()
+    monkeypatch.setattr(server, "list_changed", lambda name: told.set())
+    try:
+        for patience in (5.0, 0.15):
+            began = time.monotonic()
+            first, *others = (await ask(server, "resources/list"))["result"]["resources"]
+            assert time.monotonic() - began < patience
+            assert (first["uri"], first["title"]) == ("wreck://", "It has not answered yet: list again later.")
+            assert [other["uri"] for other in others] == [resource.uri for resource in Buoys().page(None, 9)[0]]
+        assert not told.is_set()
+    finally:
+        goes_on.set()
+    await asyncio.wait_for(told.wait(), 5)
+    assert (await ask(server, "resources/list"))["result"]["resources"][0]["uri"] == "wreck://7"
+
+
+@looped
+async def test_a_source_that_does_not_answer_holds_up_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources are searched at once, and what has not answered in time is named in the answer (W05)."""
+    goes_on = threading.Event()
+
+    class Slow(Buoys):
+        name, uri = "wrecks", "wreck://"
+
+        def search(self, query: str, limit: int) -> list[Hit]:
+            goes_on.wait(20)
+            return []
+
+    class Quick(Buoys):
+        name, uri = "quays", "quay://"
+
+        def search(self, query: str, limit: int) -> list[Hit]:
+            return [Hit(uri="buoy:///1", title="One")]
+
+    monkeypatch.setattr(searching, "PATIENCE", 0.2)
+    server = Server("sea")
+    server.include(Slow())
+    server.include(Quick())
+    try:
+        hits = await search.search(
+            server, opened(server, "resources/list"), search.Wanted(query="one"), lambda *_: None
+        )
+    finally:
+        goes_on.set()
+    assert [hit.uri for hit in hits] == ["buoy:///1"]
+    assert hits.cut == "Not searched, since it cannot be reached now: wrecks."
