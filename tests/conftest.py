@@ -48,7 +48,7 @@ def root() -> Path:
 @pytest.fixture(autouse=True)
 def _servers_unknown() -> None:
     """Ports are used again: what was found behind one in another test is not to be remembered."""
-    opening = sys.modules.get("wharfinger.client.opening")
+    opening = sys.modules.get("wharfinger.client.connect")
     if opening is not None:
         opening.ERAS.clear()
 

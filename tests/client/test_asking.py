@@ -12,7 +12,7 @@ import pytest
 
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
-from wharfinger.client.answering import Answering
+from wharfinger.client.input_handlers import Answering
 from wharfinger.errors import (
     Declined,
     InvalidParams,

@@ -18,7 +18,7 @@ from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
 from wharfinger.client import Change
 from wharfinger.client.results import ReadResult
-from wharfinger.client.retrying import NEVER
+from wharfinger.client.retry import NEVER
 from wharfinger.errors import (
     ConnectionLost,
     InvalidResponse,

@@ -19,12 +19,12 @@ from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.auth.client.challenge import parse_challenges
 from wharfinger.client.cache import LONGEST_NAME, Cache, Key, Shelf
+from wharfinger.client.callbacks import MOST_SIZE, MOST_WAITING, Telling
 from wharfinger.client.client import LIMITS
-from wharfinger.client.outputs import Outputs
+from wharfinger.client.output_schemas import Outputs
 from wharfinger.client.results import Listing
-from wharfinger.client.telling import MOST_SIZE, MOST_WAITING, Telling
+from wharfinger.client.subscriptions import LONGEST_URI, MOST_PENDING, _Feed
 from wharfinger.client.templates import LONGEST, Template
-from wharfinger.client.watching import LONGEST_URI, MOST_PENDING, _Feed
 from wharfinger.errors import ConnectionFailed, InvalidResponse, WharfingerError
 from wharfinger.protocol.client_peer import MOST_IN_BATCH, ClientPeer, Garbage, Reply
 from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_mirrors

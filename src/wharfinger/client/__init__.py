@@ -4,9 +4,9 @@ from wharfinger.client.cache import Cache
 from wharfinger.client.calls import Call, Hook, Next
 from wharfinger.client.client import Client
 from wharfinger.client.results import Listing, ReadResult, ToolResult
-from wharfinger.client.retrying import NEVER, Retry
+from wharfinger.client.retry import NEVER, Retry
+from wharfinger.client.subscriptions import Change, Watch
 from wharfinger.client.templates import Template
-from wharfinger.client.watching import Change, Watch
 
 __all__ = [
     "NEVER",

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
-from wharfinger.client.retrying import passes
+from wharfinger.client.retry import passes
 from wharfinger.errors import InvalidParams, NotAuthorized, RemoteError, RequestTimeout, WharfingerError
 from wharfinger.protocol.interfaces import Authorize
 from wharfinger.protocol.revisions import Revision

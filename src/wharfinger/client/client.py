@@ -15,21 +15,21 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.answering import Answering, Consent, Elicit, Roots, Sample
-from wharfinger.client.asked_back import Arrivals, drive_task, open_any, perform, urls_wanted
 from wharfinger.client.cache import Cache, Shelf
+from wharfinger.client.callbacks import Telling
 from wharfinger.client.calls import Budget, Call, Deadline, Hook, Next, Progress, around, check_hook
-from wharfinger.client.entries import read_entry
-from wharfinger.client.lists import in_order
-from wharfinger.client.living import NOT_OPEN, Living
-from wharfinger.client.opening import Agreement, Settings, Target, check_target
-from wharfinger.client.outputs import Outputs
+from wharfinger.client.concurrency import in_order
+from wharfinger.client.connect import Agreement, Settings, Target, check_target
+from wharfinger.client.connection import NOT_OPEN, Living
+from wharfinger.client.host_entry import read_entry
+from wharfinger.client.input_handlers import Answering, Consent, Elicit, Roots, Sample
+from wharfinger.client.multi_round import Arrivals, drive_task, open_any, perform, urls_wanted
+from wharfinger.client.output_schemas import Outputs
 from wharfinger.client.results import Listing, ReadResult, ToolResult, data_of, text_of
-from wharfinger.client.retrying import Retry
-from wharfinger.client.task_calls import CANCEL, TaskCalls, as_task, drive_task_call, started_in
-from wharfinger.client.telling import Telling
+from wharfinger.client.retry import Retry
+from wharfinger.client.subscriptions import Connection, Watch
+from wharfinger.client.task_polling import CANCEL, TaskCalls, as_task, drive_task_call, started_in
 from wharfinger.client.templates import SHOWN, Template, no_template
-from wharfinger.client.watching import Connection, Watch
 from wharfinger.errors import (
     ConnectionLost,
     HeaderMismatch,

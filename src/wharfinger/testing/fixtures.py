@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wharfinger.client import Client
-from wharfinger.client.opening import Target
+from wharfinger.client.connect import Target
 from wharfinger.protocol.revisions import SUPPORTED
 from wharfinger.testing.answers import Answers, Script
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from wharfinger.client.watching import Change, Watch
+from wharfinger.client.subscriptions import Change, Watch
 from wharfinger.errors import (
     RemoteError,
     RemoteInvalidParams,

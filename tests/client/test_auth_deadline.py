@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from wharfinger.client.admitting import Patient
+from wharfinger.client.auth_deadline import Patient
 
 
 class Person:

@@ -11,16 +11,16 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.opening import Agreement, Checked, Settings, connect
-from wharfinger.client.retrying import READS, Backoff, passes
-from wharfinger.client.watching import Connection, Watches
+from wharfinger.client.connect import Agreement, Checked, Settings, connect
+from wharfinger.client.retry import READS, Backoff, passes
+from wharfinger.client.subscriptions import Connection, Watches
 from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.negotiation import Eras, supported_in
 
 __all__ = ["Living"]
 
-logger = logging.getLogger("wharfinger.client.living")
+logger = logging.getLogger("wharfinger.client.connection")
 
 NOT_OPEN = "This client is not open: use it inside `async with`, or call open()."
 MOST_TOOLS = 10_000

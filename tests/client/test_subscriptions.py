@@ -10,8 +10,8 @@ import pytest
 
 from wharfinger import types as t
 from wharfinger.client import Change, Client
-from wharfinger.client.retrying import NEVER, Retry
-from wharfinger.client.watching import MOST_PENDING, _Feed
+from wharfinger.client.retry import NEVER, Retry
+from wharfinger.client.subscriptions import MOST_PENDING, _Feed
 from wharfinger.errors import (
     ConnectionLost,
     InvalidResponse,

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.admitting import Patient
-from wharfinger.client.retrying import Retry
-from wharfinger.client.watching import Connection
+from wharfinger.client.auth_deadline import Patient
+from wharfinger.client.retry import Retry
+from wharfinger.client.subscriptions import Connection
 from wharfinger.content.redaction import redacted, redacted_command, redacted_text
 from wharfinger.errors import (
     ConnectionFailed,

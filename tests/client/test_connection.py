@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from tests.client.harbour import harbour
-from tests.client.test_opening import OLD, PRELUDE, STATELESS
+from tests.client.test_connect import OLD, PRELUDE, STATELESS
 from wharfinger.client import Change, Client, Retry
-from wharfinger.client.retrying import NEVER
+from wharfinger.client.retry import NEVER
 from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout
 
 PROGRAM = str(Path(__file__).with_name("restless.py"))

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.client.retrying import passes
+from wharfinger.client.retry import passes
 from wharfinger.errors import (
     ConnectionLost,
     InvalidResponse,
@@ -25,11 +25,11 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.negotiation import told
 
 if TYPE_CHECKING:
-    from wharfinger.client.living import Living
+    from wharfinger.client.connection import Living
 
 __all__ = ["Change", "Connection", "Watch", "Watches"]
 
-logger = logging.getLogger("wharfinger.client.watching")
+logger = logging.getLogger("wharfinger.client.subscriptions")
 
 MOST_PENDING = 1024
 """Different changes that wait to be taken; beyond it they become one change of the whole."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wharfinger import Client
-from wharfinger.client.entries import Entry, read_entry
+from wharfinger.client.host_entry import Entry, read_entry
 
 CODE = """
 import os

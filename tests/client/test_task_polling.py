@@ -16,7 +16,7 @@ import pytest
 from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.client.calls import Budget
-from wharfinger.client.task_calls import GET, MOST_TOOLS, TaskCalls, drive_task_call
+from wharfinger.client.task_polling import GET, MOST_TOOLS, TaskCalls, drive_task_call
 from wharfinger.errors import InvalidResponse, RemoteError, RequestTimeout, ToolError
 from wharfinger.protocol.methods import Method
 from wharfinger.types import tasks

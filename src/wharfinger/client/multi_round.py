@@ -12,8 +12,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.answering import Answering
 from wharfinger.client.calls import Budget
+from wharfinger.client.input_handlers import Answering
 from wharfinger.errors import InvalidResponse, RemoteError, RequestTimeout, URLElicitationRequired, remote_error
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wharfinger.client import Client
-from wharfinger.client.opening import Target
+from wharfinger.client.connect import Target
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,

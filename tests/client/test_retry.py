@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wharfinger.client.retrying import READS, Backoff, Retry, passes
+from wharfinger.client.retry import READS, Backoff, Retry, passes
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,

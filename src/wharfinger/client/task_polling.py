@@ -16,8 +16,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.asked_back import CANCELLED, open_any, pause
 from wharfinger.client.calls import Budget
+from wharfinger.client.multi_round import CANCELLED, open_any, pause
 from wharfinger.errors import InvalidResponse, RemoteError
 from wharfinger.protocol.client_peer import TASK_PROGRESS
 from wharfinger.protocol.jsonrpc import Message

@@ -11,7 +11,7 @@ import pytest
 
 from wharfinger import Client, Server
 from wharfinger import types as t
-from wharfinger.client.outputs import Outputs
+from wharfinger.client.output_schemas import Outputs
 from wharfinger.errors import InvalidResponse
 
 SHIP = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
