@@ -23,7 +23,7 @@ from wharfinger.cli.app import wharfinger
 from wharfinger.cli.publishing import instructions, publish
 from wharfinger.cli.showing import LONGEST, left_out, look, same_again
 from wharfinger.source import Source
-from wharfinger.sources.words import KINDS, Made, make_sources, parse_word
+from wharfinger.sources.registry import KINDS, Made, make_sources, parse_word
 
 Start = Callable[..., "subprocess.Popen[str]"]
 PASSWORD = "hunter2"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.sources.folder import Folder, files
+from wharfinger.sources.folder.source import Folder, files
 
 
 class Told:

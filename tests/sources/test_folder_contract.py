@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.sources.folder import Folder, files
+from wharfinger.sources.folder.source import Folder, files
 from wharfinger.testing import SourceContract
 
 LINES = "".join(f"2026-07-01T{number % 24:02}:00 {number} höhe\n" for number in range(20_000))

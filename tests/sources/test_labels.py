@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger.errors import WharfingerError
-from wharfinger.sources.folder import files
+from wharfinger.sources.folder.source import files
 from wharfinger.sources.labels import UnusableFolder, free, resolve_root, split_label
 
 

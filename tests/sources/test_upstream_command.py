@@ -16,8 +16,8 @@ import pytest
 from wharfinger import Client, Server
 from wharfinger.source import UnusableSource
 from wharfinger.sources import files
+from wharfinger.sources.registry import make_sources
 from wharfinger.sources.upstream_server import Upstream, upstream
-from wharfinger.sources.words import make_sources
 
 CHILD = """
 import os, sys

@@ -26,7 +26,7 @@ from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Source, UnusableSource
 from wharfinger.sources import files, mirrors, search_index
 from wharfinger.sources.upstream_server import Upstream, upstream
-from wharfinger.sources.upstream_server.lists import Lists
+from wharfinger.sources.upstream_server.upstream_lists import Lists
 from wharfinger.testing import SourceContract
 from wharfinger.transports.http_server.runner import serve_http
 
@@ -271,7 +271,7 @@ def test_a_search_looks_through_names_and_titles_and_says_where_it_stopped(monke
             assert [hit.uri for hit in await source.search("note 17", 5)] == ["notes://quay/n017"]
             assert len(await source.search("note", 5)) == 5
             monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.source"], "LEARNED", 10)
-            monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.lists"], "ASKED", 1)
+            monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "ASKED", 1)
             cut = await source.search("note 24", 5)
             assert list(cut) == [] and "Only the first 10" in cut.cut
             documents, _ = await source.documents(None, 100)
@@ -678,7 +678,7 @@ async def walk(source: Upstream) -> list[t.Resource]:
 )
 def test_a_list_without_an_end_is_given_up(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.lists"], "PAGES", 300)
+        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "PAGES", 300)
         async with hostile(pages) as (source, server):
             with pytest.raises(InternalError, match="has no end, or a cursor that cannot be used"):
                 await walk(source)
@@ -705,7 +705,7 @@ def test_resources_without_a_usable_uri_are_left_out(caplog: pytest.LogCaptureFi
 
 def test_a_page_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.lists"], "PAGE", 10)
+        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "PAGE", 10)
         many = {"resources": [{"uri": f"x://y/{number}", "name": "z"} for number in range(11)]}
         async with hostile(lambda cursor: many) as (source, _):
             with pytest.raises(InternalError, match="more than 10 resources"):
@@ -716,7 +716,7 @@ def test_a_page_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_is_remembered_of_a_huge_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.known"], "URIS", 10)
+        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.uri_index"], "URIS", 10)
         async with over_http(harbour()) as url, published(url) as (_, source):
             assert len(source._known) == 10
             assert source.claims("notes://quay/n000")  # beside one that is remembered

@@ -179,7 +179,7 @@ def publishable(ctx: click.Context, word: str) -> tuple[str, str]:
     """Read a word of `serve`; its label, and the word with absolute paths. What is a path must be there."""
     from wharfinger.content.redaction import has_password
     from wharfinger.sources.labels import split_label
-    from wharfinger.sources.words import FILES, absolute_word, parse_word, short_name, shown_word
+    from wharfinger.sources.registry import FILES, absolute_word, parse_word, short_name, shown_word
 
     asked = parse_word(word)
     if asked.kind.needs:

@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from wharfinger.server import Server
-    from wharfinger.sources.words import Kind, Made
+    from wharfinger.sources.registry import Kind, Made
 
 __all__ = ["check_options", "instructions", "is_given", "publish"]
 
@@ -28,7 +28,7 @@ def publish(
     """
     from wharfinger.cli.words import slug
     from wharfinger.server import Server
-    from wharfinger.sources.words import make_sources
+    from wharfinger.sources.registry import make_sources
     from wharfinger.version import __version__
 
     made = make_sources(words, options)
@@ -49,7 +49,7 @@ def publish(
 
 def instructions(made: Sequence[Made]) -> str:
     """Tell a model what is here and how to get at it."""
-    from wharfinger.sources.words import FILES
+    from wharfinger.sources.registry import FILES
 
     use = "List the resources, read a directory's URI for what is in it, or search; subscribe to a URI to be told when"
     if all(one.asked.kind is FILES for one in made):
@@ -63,7 +63,7 @@ def instructions(made: Sequence[Made]) -> str:
 
 def check_options(ctx: click.Context, words: Iterable[str], options: Mapping[str, Any]) -> None:
     """Refuse an option that nothing of what is published takes."""
-    from wharfinger.sources.words import FILES, KINDS, parse_word
+    from wharfinger.sources.registry import FILES, KINDS, parse_word
 
     kinds = [parse_word(word).kind for word in words] or [FILES]
     for name, value in options.items():

@@ -79,7 +79,7 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
 
 def apart(contents: list[ResourceContents]) -> tuple[list[ResourceContents], ResourceContents | None]:
     """Take what a server says of the next window away from the contents."""
-    from wharfinger.sources.windows import says_how_to_go_on
+    from wharfinger.sources.windows.window import says_how_to_go_on
 
     further = next((content for content in contents[1:] if says_how_to_go_on(content)), None)
     return [content for content in contents if content is not further], further

@@ -14,7 +14,7 @@ from wharfinger.cli.serving import ServingCommand, Settings, choose, serving_opt
 if TYPE_CHECKING:
     from wharfinger.cli.card import Address, Card
     from wharfinger.server import Server
-    from wharfinger.sources.words import Made
+    from wharfinger.sources.registry import Made
 
 __all__ = ["serve"]
 
@@ -122,7 +122,7 @@ OF_SOURCES = ("include", "exclude", "hidden", "max_size", "absolute_uris", "allo
 def copied(ctx: click.Context, stack: ExitStack, words: tuple[str, ...]) -> str:
     """Make the demo's copy of the folder, as long as the stack is open."""
     from wharfinger.cli.demo import demo_folder
-    from wharfinger.sources.words import FILES, parse_word
+    from wharfinger.sources.registry import FILES, parse_word
 
     if len(words) > 1 or any(parse_word(word).kind is not FILES for word in words):
         raise click.UsageError("--demo takes one folder.", ctx)

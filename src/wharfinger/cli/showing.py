@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from wharfinger.cli.card import Published
 
 if TYPE_CHECKING:
-    from wharfinger.sources.words import Made
+    from wharfinger.sources.registry import Made
 
 __all__ = ["Seen", "left_out", "look", "same_again"]
 
@@ -46,7 +46,7 @@ class _Look:
     """One source that is asked in a thread of its own, which may be left behind."""
 
     def __init__(self, made: Made) -> None:
-        from wharfinger.sources.words import shown_word
+        from wharfinger.sources.registry import shown_word
 
         self.what = made.source.place or shown_word(made.asked)
         self.facts = "not counted yet"
@@ -94,7 +94,7 @@ def same_again(params: Mapping[str, Any], made: Sequence[Made]) -> tuple[str, ..
     from wharfinger.cli.programs import ourselves
     from wharfinger.cli.publishing import is_given
     from wharfinger.cli.words import slug
-    from wharfinger.sources.words import absolute_word, parse_word
+    from wharfinger.sources.registry import absolute_word, parse_word
 
     given = [parse_word(word) for word in params["words"]] if params["demo"] else []  # its copy is gone by then
     words = [absolute_word(asked) for asked in given or [one.asked for one in made]]
@@ -121,7 +121,7 @@ def _items(value: Any) -> Sequence[str]:
 
 def left_out(made: Sequence[Made]) -> str:
     """Say how what the card does not show is to be given, passwords and environment; empty where there is none."""
-    from wharfinger.sources.words import hides_secret, shown_word
+    from wharfinger.sources.registry import hides_secret, shown_word
 
     told = [
         f"the password of {shown_word(one.asked)} is left out: give it by {one.asked.kind.secret or 'its library'}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wharfinger.source import UnusableSource
     from wharfinger.sources.commands import command
-    from wharfinger.sources.folder import Folder, UnusableFolder, files
+    from wharfinger.sources.folder.source import Folder, UnusableFolder, files
     from wharfinger.sources.git_repository import git
     from wharfinger.sources.log_files import logs
     from wharfinger.sources.mirror_tools import Mirrors, mirrors
@@ -44,14 +44,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Folder": "wharfinger.sources.folder",
+    "Folder": "wharfinger.sources.folder.source",
     "Mirrors": "wharfinger.sources.mirror_tools",
     "SearchIndex": "wharfinger.sources.search",
     "Skills": "wharfinger.sources.skill_folder",
-    "UnusableFolder": "wharfinger.sources.folder",
+    "UnusableFolder": "wharfinger.sources.folder.source",
     "UnusableSource": "wharfinger.source",
     "command": "wharfinger.sources.commands",
-    "files": "wharfinger.sources.folder",
+    "files": "wharfinger.sources.folder.source",
     "git": "wharfinger.sources.git_repository",
     "logs": "wharfinger.sources.log_files",
     "mirrors": "wharfinger.sources.mirror_tools",

@@ -23,13 +23,13 @@ from wharfinger.content import mime
 from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hit, Hits, Source, UnusableSource
-from wharfinger.sources.cursors import need_no_cursor
-from wharfinger.sources.file_uri import quote
+from wharfinger.sources.etag import digest
+from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.labels import usable_label
-from wharfinger.sources.matching import has_all, words_of
+from wharfinger.sources.page_keys import need_no_cursor
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.versions import digest
-from wharfinger.sources.windows import ENCODING, remark
+from wharfinger.sources.text_match import has_all, words_of
+from wharfinger.sources.windows.window import ENCODING, remark
 
 __all__ = ["EXIT", "TIMEOUT", "Command", "Run", "command", "find_program", "split_command"]
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import size_text
-from wharfinger.sources.windows import SUMMARY
+from wharfinger.sources.windows.window import SUMMARY
 
 __all__ = ["CHILDREN", "Say", "described", "listing_text", "modified_at", "summaries"]
 

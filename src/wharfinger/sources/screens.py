@@ -18,7 +18,7 @@ from wharfinger import types as t
 from wharfinger.content.text import many
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.source import Changed, Source, UnusableSource
-from wharfinger.sources.cursors import bad_cursor, need_no_cursor
+from wharfinger.sources.page_keys import bad_cursor, need_no_cursor
 from wharfinger.sources.polling import Polling
 
 __all__ = ["Screen", "screen"]

@@ -19,17 +19,17 @@ from wharfinger import types as t
 from wharfinger.content.frontmatter import LONGEST, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import Document, Hits
-from wharfinger.sources.cursors import read_position
 from wharfinger.sources.directories import CHILDREN
-from wharfinger.sources.file_content import content_of
-from wharfinger.sources.file_uri import quote
-from wharfinger.sources.folder import Folder, UnusableFolder
-from wharfinger.sources.ignore import Choice
+from wharfinger.sources.folder.file_content import content_of
+from wharfinger.sources.folder.file_uri import quote
+from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.safe_open import NotServed, holds, open_file, stat_entry
+from wharfinger.sources.folder.source import Folder, UnusableFolder
+from wharfinger.sources.folder.tree import SETTLED, SETTLED_COARSE, Entry, Parts, Position, write_key
 from wharfinger.sources.labels import resolve_root
-from wharfinger.sources.matching import begins_then_holds
-from wharfinger.sources.safe_open import NotServed, holds, open_file, stat_entry
-from wharfinger.sources.tree import SETTLED, SETTLED_COARSE, Entry, Parts, Position, write_key
-from wharfinger.sources.windows import ENCODING, GUESSED, WINDOW, Window, split_query
+from wharfinger.sources.page_keys import read_position
+from wharfinger.sources.text_match import begins_then_holds
+from wharfinger.sources.windows.window import ENCODING, GUESSED, WINDOW, Window, split_query
 from wharfinger.types.skills import Skill, SkillResource
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.text import iso, many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hit, Hits, Source
-from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.directories import listing_text, summaries
-from wharfinger.sources.matching import has_all, words_of
+from wharfinger.sources.etag import digest
+from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.versions import digest
-from wharfinger.sources.windows import split_query
+from wharfinger.sources.text_match import has_all, words_of
+from wharfinger.sources.windows.window import split_query
 
 __all__ = ["System", "system"]
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tests.conftest import absent, examples
 from tests.sources.git_repository.conftest import GIT, Work
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.sources.file_uri import UnreadableUri
+from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.git_repository import GitSource, git
+from wharfinger.sources.git_repository.git_uris import Uris, plain_path
 from wharfinger.sources.git_repository.inflating import BadDelta, apply_delta
 from wharfinger.sources.git_repository.parsing import NotParsed, parse_commit, parse_tag, parse_tree
-from wharfinger.sources.git_repository.uris import Uris, plain_path
-from wharfinger.sources.windows import NEXT
+from wharfinger.sources.windows.window import NEXT
 
 names = st.binary(min_size=1, max_size=20).filter(lambda name: b"/" not in name and b"\0" not in name)
 parts = st.lists(names.filter(lambda name: name not in (b".", b"..")).map(os.fsdecode), max_size=4).map(tuple)

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import absent
 from tests.sources.git_repository.conftest import GIT, Work, text_of
 from wharfinger.sources.git_repository import GitSource, git
-from wharfinger.sources.windows import NEXT
+from wharfinger.sources.windows.window import NEXT
 
 COMMITS, FILES = 10_000, 10_000
 SOON = 5.0  # seconds; how quick is what benchmarks/scale measures

@@ -15,9 +15,9 @@ from tests.sources.git_repository.conftest import Work, text_of
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import version_of
-from wharfinger.sources.freshness import IMMUTABLE
 from wharfinger.sources.git_repository import GitSource
-from wharfinger.sources.windows import NEXT
+from wharfinger.sources.ttl import IMMUTABLE
+from wharfinger.sources.windows.window import NEXT
 
 Publish = Callable[..., GitSource]
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.log_files.levels import LEVELS, level_of, read_level
-from wharfinger.sources.log_files.rendering import render
+from wharfinger.sources.log_files.log_text import render
 from wharfinger.sources.log_files.secrets import secret_spans
 from wharfinger.sources.log_files.times import read_moment, time_of
-from wharfinger.sources.windows import Data
+from wharfinger.sources.windows.window import Data
 
 TEN = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC).timestamp()
 NOW = TEN + 3600

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import Document, UnusableSource
 from wharfinger.sources.log_files import Logs, logs
-from wharfinger.sources.windows import NEXT, PREVIOUS, WINDOW_BYTES
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW_BYTES
 
 APP = "log://boats/app.log"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from wharfinger.client import Client
-from wharfinger.sources.windows import NEXT, SUMMARY
+from wharfinger.sources.windows.window import NEXT, SUMMARY
 
 LINES = 20_000
 

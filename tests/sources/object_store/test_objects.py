@@ -15,7 +15,7 @@ from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, version_of
 from wharfinger.sources.object_store import Objects
-from wharfinger.sources.windows import NEXT
+from wharfinger.sources.windows.window import NEXT
 
 EVERYTHING = [
     "",

@@ -22,8 +22,8 @@ from wharfinger import Server
 from wharfinger.content.folding import fold
 from wharfinger.server.search import Wanted, search
 from wharfinger.sources import files
-from wharfinger.sources.search import finding, search_index
-from wharfinger.sources.search.store import CHUNK, OVERLAP
+from wharfinger.sources.search import index_search, search_index
+from wharfinger.sources.search.index_store import CHUNK, OVERLAP
 
 ROOT = Path(wharfinger.__file__).parent
 DOCS = ROOT.parent.parent / "docs"
@@ -89,11 +89,11 @@ def find(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
         assert not hits.cut
         return {hit.uri.partition("?")[0].removeprefix("file:///tree/") for hit in hits}
 
-    finding_seconds, finding.SECONDS = finding.SECONDS, 60.0
+    finding_seconds, index_search.SECONDS = index_search.SECONDS, 60.0
     loop.run_until_complete(begin())
     yield lambda query: loop.run_until_complete(found(query))
     loop.run_until_complete(server.close())
-    finding.SECONDS = finding_seconds
+    index_search.SECONDS = finding_seconds
     loop.close()
 
 

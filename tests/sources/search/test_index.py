@@ -401,7 +401,7 @@ def test_a_folder_that_cannot_be_used_is_told_and_search_works(
 
 
 def test_the_cache_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from wharfinger.sources.search.cache import cache_folder
+    from wharfinger.sources.search.index_cache import cache_folder
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "wharfinger"
@@ -497,7 +497,6 @@ def test_an_index_that_is_locked_by_a_stranger_waits(cache: Path, serving: Servi
 
 
 def test_an_index_of_which_most_is_gone_is_made_anew(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wharfinger.sources.search import store
 
     monkeypatch.setattr(store, "ORPHANS", 2)
     monkeypatch.setattr(indexing, "EVERY", 0.02)
@@ -560,7 +559,6 @@ def test_pictures_are_found_by_name_and_not_read(serving: Serving) -> None:
 
 
 def test_a_search_ends_in_time_and_says_what_it_left(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wharfinger.sources.search import finding
 
     monkeypatch.setattr(finding, "SECONDS", 0.3)
 

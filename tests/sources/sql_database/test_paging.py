@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.sql_database import Database
-from wharfinger.sources.sql_database.uris import quote_part
-from wharfinger.sources.windows import NEXT, PREVIOUS
+from wharfinger.sources.sql_database.sql_uris import quote_part
+from wharfinger.sources.windows.window import NEXT, PREVIOUS
 
 from .conftest import PostgresServer
 

@@ -13,7 +13,7 @@ import pytest
 
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.sql_database import Database
-from wharfinger.sources.sql_database.engine import Refused
+from wharfinger.sources.sql_database.database_engine import Refused
 
 from .conftest import PostgresServer, Shop
 

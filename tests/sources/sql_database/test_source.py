@@ -16,7 +16,7 @@ import pytest
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database import Database, finding, sql
+from wharfinger.sources.sql_database import Database, sql
 
 from .conftest import SHOP, PostgresServer, Shop
 
@@ -263,7 +263,7 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
 
 def test_another_database_is_read_by_sqlalchemy_where_its_author_answers_for_the_role(tmp_path: Path) -> None:
     """Here SQLite by its dialect: tables, rows by their key, and no statements of others."""
-    from wharfinger.sources.sql_database.engine import Refused
+    from wharfinger.sources.sql_database.database_engine import Refused
 
     path = tmp_path / "shop.db"
     writer = sqlite3.connect(path)

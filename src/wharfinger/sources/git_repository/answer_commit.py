@@ -11,10 +11,10 @@ from wharfinger.content import mime
 from wharfinger.content.text import dated
 from wharfinger.source import VERSION
 from wharfinger.sources.git_repository.answers import Answer, Repository
+from wharfinger.sources.git_repository.git_text import commit_text, subject
 from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject
 from wharfinger.sources.git_repository.parsing import Commit, Tag
-from wharfinger.sources.git_repository.rendering import commit_text, subject
-from wharfinger.sources.git_repository.revisions import PEELED, Revision
+from wharfinger.sources.git_repository.revision_names import PEELED, Revision
 from wharfinger.sources.git_repository.trees import Change, changes
 
 __all__ = ["CommitAnswer", "commit_resource", "first_changes", "tree_before", "with_moves"]

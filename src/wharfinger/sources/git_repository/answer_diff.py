@@ -14,15 +14,15 @@ from wharfinger import types as t
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
-from wharfinger.sources.file_uri import UnreadableUri, join_parts
+from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answer_commit import first_changes, tree_before, with_moves
 from wharfinger.sources.git_repository.answers import Answer
 from wharfinger.sources.git_repository.differences import difference
+from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.parsing import Commit, Entry
-from wharfinger.sources.git_repository.revisions import Revision, commit_of
+from wharfinger.sources.git_repository.revision_names import Revision, commit_of
 from wharfinger.sources.git_repository.trees import Change, NoSuchPath, changes, find, is_tree
-from wharfinger.sources.git_repository.uris import plain_path
-from wharfinger.sources.windows import NEXT, WINDOW_BYTES, going_on, with_query
+from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, going_on, with_query
 
 __all__ = ["DIFF", "DiffAnswer"]
 

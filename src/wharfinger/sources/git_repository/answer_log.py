@@ -16,14 +16,14 @@ from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
-from wharfinger.sources.file_uri import UnreadableUri
+from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.git_repository.answers import Answer
+from wharfinger.sources.git_repository.git_text import log_text
+from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.history import LIMIT, Chosen
 from wharfinger.sources.git_repository.parsing import Commit
-from wharfinger.sources.git_repository.rendering import log_text
-from wharfinger.sources.git_repository.revisions import Revision, commit_of
-from wharfinger.sources.git_repository.uris import plain_path
-from wharfinger.sources.windows import NEXT, going_on
+from wharfinger.sources.git_repository.revision_names import Revision, commit_of
+from wharfinger.sources.windows.window import NEXT, going_on
 
 __all__ = ["LogAnswer"]
 

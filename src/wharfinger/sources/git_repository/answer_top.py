@@ -11,10 +11,10 @@ from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import CHILDREN, summaries
 from wharfinger.sources.git_repository.answers import Answer
+from wharfinger.sources.git_repository.git_text import clock, subject, top_text
 from wharfinger.sources.git_repository.objects import MissingObject
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
-from wharfinger.sources.git_repository.rendering import clock, subject, top_text
-from wharfinger.sources.git_repository.revisions import commit_of, short_name
+from wharfinger.sources.git_repository.revision_names import commit_of, short_name
 
 __all__ = ["TopAnswer", "head_words"]
 
@@ -44,7 +44,7 @@ class TopAnswer(Answer):
         return [self.text(text), *summaries(children)]
 
     def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        from wharfinger.sources.git_repository.listing import top_children
+        from wharfinger.sources.git_repository.git_listing import top_children
 
         return top_children(self.repository, self.references, after, limit)
 

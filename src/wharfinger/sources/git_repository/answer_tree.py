@@ -15,15 +15,15 @@ from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION
-from wharfinger.sources.cursors import bad_cursor
 from wharfinger.sources.directories import CHILDREN, listing_text, summaries
 from wharfinger.sources.git_repository.answers import Answer, Repository
+from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.objects import MissingObject
 from wharfinger.sources.git_repository.parsing import Entry
-from wharfinger.sources.git_repository.revisions import Revision, peel
+from wharfinger.sources.git_repository.revision_names import Revision, peel
 from wharfinger.sources.git_repository.trees import NoSuchPath, find, is_link, is_module, is_tree, name_of
-from wharfinger.sources.git_repository.uris import Parts
-from wharfinger.sources.windows import need_no_window, parse, read_content
+from wharfinger.sources.page_keys import bad_cursor
+from wharfinger.sources.windows.window import need_no_window, parse, read_content
 
 __all__ = ["LINK", "MODULE", "TreeAnswer", "entry_resource"]
 

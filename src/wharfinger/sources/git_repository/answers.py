@@ -9,14 +9,14 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import VERSION
-from wharfinger.sources.freshness import IMMUTABLE, ttl_ms
+from wharfinger.sources.git_repository.git_uris import Address, Uris
 from wharfinger.sources.git_repository.history import Histories
 from wharfinger.sources.git_repository.objects import Objects
-from wharfinger.sources.git_repository.opening import GitDirectory
 from wharfinger.sources.git_repository.references import ReferenceReader, References
-from wharfinger.sources.git_repository.revisions import Revision, resolve
-from wharfinger.sources.git_repository.uris import Address, Uris
-from wharfinger.sources.line_index import LineIndexes
+from wharfinger.sources.git_repository.repository import GitDirectory
+from wharfinger.sources.git_repository.revision_names import Revision, resolve
+from wharfinger.sources.ttl import IMMUTABLE, ttl_ms
+from wharfinger.sources.windows.line_index import LineIndexes
 
 __all__ = ["Answer", "Repository"]
 

@@ -16,7 +16,7 @@ from wharfinger.errors import InvalidArgument
 from wharfinger.sources.git_repository.objects import MissingObject, Objects
 from wharfinger.sources.git_repository.parsing import Entry
 from wharfinger.sources.git_repository.trees import Change, is_module
-from wharfinger.sources.windows import Content, Data
+from wharfinger.sources.windows.window import Content, Data
 
 __all__ = ["difference"]
 

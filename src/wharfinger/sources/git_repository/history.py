@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.caching import Cache
+from wharfinger.sources.bounded_cache import Cache
+from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject, Objects
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.trees import NoSuchPath, find
-from wharfinger.sources.git_repository.uris import Parts
 
 __all__ = ["LIMIT", "MOST", "Chosen", "Histories", "Stretch"]
 

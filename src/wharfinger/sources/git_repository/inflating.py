@@ -9,7 +9,7 @@ import threading
 import zlib
 from typing import Any
 
-from wharfinger.sources.git_repository.opening import Opened
+from wharfinger.sources.git_repository.repository import Opened
 
 __all__ = ["BadDelta", "Stream", "apply_delta", "delta_sizes", "inflate", "inflate_start"]
 

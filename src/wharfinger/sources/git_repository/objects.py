@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.caching import Cache
+from wharfinger.sources.bounded_cache import Cache
+from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.git_repository.inflating import (
     BadDelta,
     Stream,
@@ -23,7 +24,6 @@ from wharfinger.sources.git_repository.inflating import (
     inflate,
     inflate_start,
 )
-from wharfinger.sources.git_repository.opening import GitDirectory, Opened
 from wharfinger.sources.git_repository.packs import DELTAS, KINDS, BadPack, Pack, Stored
 from wharfinger.sources.git_repository.parsing import (
     DIGITS,
@@ -35,8 +35,8 @@ from wharfinger.sources.git_repository.parsing import (
     parse_tag,
     parse_tree,
 )
-from wharfinger.sources.safe_open import NotServed
-from wharfinger.sources.windows import Content, Data
+from wharfinger.sources.git_repository.repository import GitDirectory, Opened
+from wharfinger.sources.windows.window import Content, Data
 
 __all__ = ["WHOLE", "DamagedObject", "MissingObject", "Objects"]
 

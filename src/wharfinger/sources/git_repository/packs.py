@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from wharfinger.sources.git_repository.opening import Opened
+from wharfinger.sources.git_repository.repository import Opened
 
 __all__ = ["DELTAS", "KINDS", "BadPack", "Pack", "Stored"]
 

@@ -16,8 +16,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from wharfinger.sources.git_repository.opening import PACKED_REFS, GitDirectory
-from wharfinger.sources.safe_open import NotServed
+from wharfinger.sources.folder.safe_open import NotServed
+from wharfinger.sources.git_repository.repository import PACKED_REFS, GitDirectory
 
 __all__ = ["BRANCHES", "REMOTES", "TAGS", "ReferenceReader", "References"]
 

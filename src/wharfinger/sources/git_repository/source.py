@@ -19,20 +19,20 @@ from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.source import Changed, Document, Hits, Source
 from wharfinger.sources.directories import CHILDREN
-from wharfinger.sources.git_repository import finding, listing
+from wharfinger.sources.git_repository import git_listing, git_search
 from wharfinger.sources.git_repository.answer_commit import CommitAnswer
 from wharfinger.sources.git_repository.answer_top import head_words
 from wharfinger.sources.git_repository.answer_tree import TreeAnswer
 from wharfinger.sources.git_repository.answering import answer_for
 from wharfinger.sources.git_repository.answers import Answer, Repository
-from wharfinger.sources.git_repository.opening import find_repository
 from wharfinger.sources.git_repository.references import BRANCHES, References
-from wharfinger.sources.git_repository.revisions import commit_of
+from wharfinger.sources.git_repository.repository import find_repository
+from wharfinger.sources.git_repository.revision_names import commit_of
 from wharfinger.sources.git_repository.safe_text import paragraph
 from wharfinger.sources.git_repository.trees import is_link, is_module, is_tree, walk
 from wharfinger.sources.labels import default_label, usable_label
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.windows import WHOLE
+from wharfinger.sources.windows.window import WHOLE
 
 __all__ = ["GitSource", "git"]
 
@@ -91,7 +91,7 @@ class GitSource(Source):
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """The top, branches, tags, the newest commits of HEAD, and HEAD's files."""
-        return listing.page(self.repository, self._now(), after, limit)
+        return git_listing.page(self.repository, self._now(), after, limit)
 
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
@@ -130,17 +130,17 @@ class GitSource(Source):
         if not any(template == shown.uri_template for shown in self.templates):
             return []
         try:
-            return finding.complete(self.repository, self._now(), argument, value, context)
+            return git_search.complete(self.repository, self._now(), argument, value, context)
         except (LookupError, InvalidArgument, UnicodeError):
             return []
 
     def search(self, query: str, limit: int) -> Hits:
         """Files by path, commits by message, files by text; within a second."""
-        return finding.search(self.repository, self._now(), query, limit)
+        return git_search.search(self.repository, self._now(), query, limit)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """The files of HEAD, and its newest commits."""
-        return listing.documents(self.repository, self._now(), after, limit)
+        return git_listing.documents(self.repository, self._now(), after, limit)
 
     def text(self, uri: str) -> Iterable[str]:
         """The text of a file, or the message of a commit."""

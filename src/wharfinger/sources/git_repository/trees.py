@@ -10,9 +10,9 @@ import stat
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject, Objects
 from wharfinger.sources.git_repository.parsing import Entry, Tree
-from wharfinger.sources.git_repository.uris import Parts
 
 __all__ = ["Change", "NoSuchPath", "changes", "find", "is_link", "is_module", "is_tree", "name_of", "walk"]
 

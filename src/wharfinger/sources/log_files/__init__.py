@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wharfinger.sources.log_files.following import Follower
+from wharfinger.sources.log_files.log_follower import Follower
 from wharfinger.sources.log_files.source import Logs, logs
 
 __all__ = ["Follower", "Logs", "logs"]

@@ -11,9 +11,9 @@ from datetime import tzinfo
 from typing import NamedTuple
 
 from wharfinger.sources.log_files.levels import level_of
-from wharfinger.sources.log_files.rendering import Around, render
+from wharfinger.sources.log_files.log_text import Around, render
 from wharfinger.sources.log_files.times import LOOKED_AT, time_of
-from wharfinger.sources.windows import Content
+from wharfinger.sources.windows.window import Content
 
 __all__ = ["BACK", "Entry", "Found", "Wanted", "entries", "find_time", "has_times", "head_before"]
 

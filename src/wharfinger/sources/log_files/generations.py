@@ -17,9 +17,9 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import IO, NamedTuple
 
-from wharfinger.sources.ignore import Rules
-from wharfinger.sources.safe_open import Handle, NotServed, holds, open_file, stat_entry
-from wharfinger.sources.tree import Parts, Tree
+from wharfinger.sources.folder.ignore import Rules
+from wharfinger.sources.folder.safe_open import Handle, NotServed, holds, open_file, stat_entry
+from wharfinger.sources.folder.tree import Parts, Tree
 
 __all__ = ["INFLATED", "Chain", "Generation", "Inflated", "LogContent", "LogTree", "Moved", "open_chain"]
 

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from wharfinger.source import UnusableSource
-from wharfinger.sources.ignore import Choice
+from wharfinger.sources.folder.ignore import Choice
 
 __all__ = ["Pattern", "read_pattern"]
 

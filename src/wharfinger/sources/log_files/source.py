@@ -19,25 +19,25 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Document, Hit, Hits, UnusableSource
-from wharfinger.sources import windows
-from wharfinger.sources.cursors import bad_cursor, read_position
-from wharfinger.sources.file_content import version_of_file
-from wharfinger.sources.file_uri import quote
-from wharfinger.sources.folder import Folder
-from wharfinger.sources.freshness import LONGEST, ttl_ms
-from wharfinger.sources.log_files.following import Piece, tries
+from wharfinger.sources.folder.file_content import version_of_file
+from wharfinger.sources.folder.file_uri import quote
+from wharfinger.sources.folder.file_watch import Watch
+from wharfinger.sources.folder.safe_open import NotServed
+from wharfinger.sources.folder.source import Folder
+from wharfinger.sources.folder.tree import Entry, Parts, Position, write_key
 from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogTree, Moved, open_chain
-from wharfinger.sources.log_files.offering import VALUES, is_open, links_of, templates_of
+from wharfinger.sources.log_files.log_follower import Piece, tries
+from wharfinger.sources.log_files.log_links import VALUES, is_open, links_of, templates_of
+from wharfinger.sources.log_files.log_query import Query, read_query
+from wharfinger.sources.log_files.log_text import render
+from wharfinger.sources.log_files.log_windows import Reader, Selection, version_of_bytes
 from wharfinger.sources.log_files.pattern import Pattern, read_pattern
 from wharfinger.sources.log_files.positions import Position as LogPosition
-from wharfinger.sources.log_files.query import Query, read_query
-from wharfinger.sources.log_files.rendering import render
-from wharfinger.sources.log_files.selecting import Reader, Selection, version_of_bytes
-from wharfinger.sources.matching import SNIPPET, has_all, words_of
-from wharfinger.sources.safe_open import NotServed
-from wharfinger.sources.tree import Entry, Parts, Position, write_key
-from wharfinger.sources.watch import Watch
-from wharfinger.sources.windows import NEXT, PREVIOUS, WINDOW, WINDOW_BYTES, going_on, remark, split_query
+from wharfinger.sources.page_keys import bad_cursor, read_position
+from wharfinger.sources.text_match import SNIPPET, has_all, words_of
+from wharfinger.sources.ttl import LONGEST, ttl_ms
+from wharfinger.sources.windows import window
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, WINDOW_BYTES, going_on, remark, split_query
 
 __all__ = ["Logs", "logs"]
 
@@ -101,7 +101,7 @@ class Logs(Folder):
         self, pattern: Pattern, *, label: str | None, redact: bool, zone: tzinfo | None, poll: float | None
     ) -> None:
         super().__init__(
-            pattern.root, label=label, choice=pattern.choice, absolute_uris=False, max_size=windows.WHOLE, poll=poll
+            pattern.root, label=label, choice=pattern.choice, absolute_uris=False, max_size=window.WHOLE, poll=poll
         )
         self.place = os.path.join(pattern.root, pattern.rest)
         self.redact = redact
@@ -153,7 +153,7 @@ class Logs(Folder):
             with suppress(NotServed), self.tree.directory(parts):
                 directory = True
         if directory:
-            windows.need_no_window(windows.parse(written))
+            window.need_no_window(window.parse(written))
         return base, parts, directory, read_query(written, self.zone)
 
     def stat(self, uri: str) -> t.Resource:
@@ -398,7 +398,7 @@ class Logs(Folder):
         self._inflated.close()
 
 
-_LAST = windows.Window("tail", 1)
+_LAST = window.Window("tail", 1)
 
 
 def _document_key(after: str | None) -> tuple[int, Position | None]:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wharfinger import types as t
-from wharfinger.sources.mirror_tools.finding import queried, query, search
-from wharfinger.sources.mirror_tools.listing import list_resources, read_directory
-from wharfinger.sources.mirror_tools.reading import fetch, read_resource
+from wharfinger.sources.mirror_tools.list_tool import list_resources, read_directory
+from wharfinger.sources.mirror_tools.read_tool import fetch, read_resource
+from wharfinger.sources.mirror_tools.search_tool import queried, query, search
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server

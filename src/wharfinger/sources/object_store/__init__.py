@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 from wharfinger.content.redaction import redacted_text
 from wharfinger.source import UnusableSource
-from wharfinger.sources.file_uri import quote
+from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.labels import usable_label
 from wharfinger.sources.object_store.library import LibraryStore, refuse_scheme
+from wharfinger.sources.object_store.object_store_contract import StoreFailed, served
 from wharfinger.sources.object_store.s3 import S3Store
 from wharfinger.sources.object_store.source import Objects
-from wharfinger.sources.object_store.store import StoreFailed, served
 
 __all__ = ["Objects", "StoreFailed", "objects"]
 

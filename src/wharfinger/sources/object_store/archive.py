@@ -22,8 +22,15 @@ from typing import IO, NamedTuple
 
 from wharfinger.content.text import many
 from wharfinger.source import UnusableSource
-from wharfinger.sources.object_store.store import Info, ObjectChanged, StoreFailed, UnreadableObject, level_of, served
-from wharfinger.sources.windows import Content
+from wharfinger.sources.object_store.object_store_contract import (
+    Info,
+    ObjectChanged,
+    StoreFailed,
+    UnreadableObject,
+    level_of,
+    served,
+)
+from wharfinger.sources.windows.window import Content
 
 __all__ = ["DIRECTORY", "INFLATED", "RATIO", "ZipStore"]
 

@@ -14,9 +14,15 @@ from typing import Any, TypeVar, cast
 
 from wharfinger.errors import MissingExtra
 from wharfinger.source import UnusableSource
-from wharfinger.sources.object_store.store import Info, ObjectChanged, ObjectContent, StoreFailed, served
-from wharfinger.sources.versions import digest
-from wharfinger.sources.windows import Content
+from wharfinger.sources.etag import digest
+from wharfinger.sources.object_store.object_store_contract import (
+    Info,
+    ObjectChanged,
+    ObjectContent,
+    StoreFailed,
+    served,
+)
+from wharfinger.sources.windows.window import Content
 
 __all__ = ["LibraryStore", "refuse_scheme"]
 

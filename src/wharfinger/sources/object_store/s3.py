@@ -15,8 +15,14 @@ from urllib.parse import urlsplit
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import MissingExtra
 from wharfinger.source import UnusableSource
-from wharfinger.sources.object_store.store import Info, ObjectChanged, ObjectContent, StoreFailed, behind
-from wharfinger.sources.windows import Content
+from wharfinger.sources.object_store.object_store_contract import (
+    Info,
+    ObjectChanged,
+    ObjectContent,
+    StoreFailed,
+    behind,
+)
+from wharfinger.sources.windows.window import Content
 
 __all__ = ["S3Store"]
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from wharfinger.content.folding import words_of
 from wharfinger.source import Hits, Source
-from wharfinger.sources.search.cache import Place, cache_folder, hold
-from wharfinger.sources.search.finding import find
+from wharfinger.sources.search.index_cache import Place, cache_folder, hold
+from wharfinger.sources.search.index_reader import Reader, keys_of
+from wharfinger.sources.search.index_search import find
+from wharfinger.sources.search.index_store import Filters, Store
 from wharfinger.sources.search.indexing import Indexing
-from wharfinger.sources.search.reading import Reader, keys_of
-from wharfinger.sources.search.store import Filters, Store
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server

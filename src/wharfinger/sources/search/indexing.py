@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from wharfinger.source import Document, Source
-from wharfinger.sources.search.reading import Reader, Stopped
-from wharfinger.sources.search.store import NAME_ONLY, TEXT, Known, Store
+from wharfinger.sources.search.index_reader import Reader, Stopped
+from wharfinger.sources.search.index_store import NAME_ONLY, TEXT, Known, Store
 
 __all__ = ["Indexing", "Progress"]
 

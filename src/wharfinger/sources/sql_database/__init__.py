@@ -7,8 +7,8 @@ Modules, each with one reason to be opened: `uris`, `catalogue`, `windows`, `des
 
 from __future__ import annotations
 
-from wharfinger.sources.sql_database.opening import sql
-from wharfinger.sources.sql_database.query import Answer
+from wharfinger.sources.sql_database.database_url import sql
 from wharfinger.sources.sql_database.source import Database
+from wharfinger.sources.sql_database.sql_query import Answer
 
 __all__ = ["Answer", "Database", "sql"]

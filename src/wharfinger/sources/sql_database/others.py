@@ -15,10 +15,10 @@ from urllib.parse import quote
 
 from wharfinger.errors import MissingExtra
 from wharfinger.source import UnusableSource
+from wharfinger.sources.etag import digest
 from wharfinger.sources.sql_database.catalogue import Catalogue, Column, ForeignKey, Index, Key, Kind, Table
-from wharfinger.sources.sql_database.engine import BadKey, Bounds, Engine, Row, Rows, Span, Unreachable
-from wharfinger.sources.sql_database.rendering import render
-from wharfinger.sources.versions import digest
+from wharfinger.sources.sql_database.database_engine import BadKey, Bounds, Engine, Row, Rows, Span, Unreachable
+from wharfinger.sources.sql_database.row_text import render
 
 __all__ = ["Other", "open_other"]
 

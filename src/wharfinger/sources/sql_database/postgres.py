@@ -20,7 +20,7 @@ from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import InternalError, MissingExtra, Overloaded
 from wharfinger.source import UnusableSource
 from wharfinger.sources.sql_database.catalogue import Catalogue, Table
-from wharfinger.sources.sql_database.engine import (
+from wharfinger.sources.sql_database.database_engine import (
     BadKey,
     Bounds,
     Engine,
@@ -31,9 +31,9 @@ from wharfinger.sources.sql_database.engine import (
     Unreachable,
     too_slow,
 )
-from wharfinger.sources.sql_database.listening import Listening
 from wharfinger.sources.sql_database.loop_thread import LoopThread
 from wharfinger.sources.sql_database.postgres_catalogue import read_catalogue
+from wharfinger.sources.sql_database.postgres_notify import Listening
 from wharfinger.sources.sql_database.postgres_rows import read_by_place, read_rows, run_statement, window_statement
 from wharfinger.sources.sql_database.postgres_safety import (
     ROLE,

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from wharfinger.sources.sql_database.catalogue import Key, Table
-from wharfinger.sources.sql_database.engine import BadKey, Bounds, Parameters, Refused, Row, Rows, Span
+from wharfinger.sources.sql_database.database_engine import BadKey, Bounds, Parameters, Refused, Row, Rows, Span
 from wharfinger.sources.sql_database.postgres_catalogue import quoted
 from wharfinger.sources.sql_database.postgres_safety import parameters_for, wrapped
-from wharfinger.sources.sql_database.rendering import clean, cut_bytes, cut_text, number, render
+from wharfinger.sources.sql_database.row_text import clean, cut_bytes, cut_text, number, render
 
 __all__ = ["read_by_place", "read_rows", "run_statement", "window_statement"]
 

@@ -20,8 +20,8 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from wharfinger.sources.sql_database.engine import Parameters, Refused
-from wharfinger.sources.sql_database.rendering import is_several
+from wharfinger.sources.sql_database.database_engine import Parameters, Refused
+from wharfinger.sources.sql_database.row_text import is_several
 
 __all__ = ["check_names", "check_role", "parameters_for", "settings", "wrapped"]
 

@@ -14,21 +14,21 @@ from wharfinger.content import mime
 from wharfinger.content.text import many
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hits, Source, version_of
-from wharfinger.sources.caching import Cache
-from wharfinger.sources.cursors import bad_cursor
+from wharfinger.sources.bounded_cache import Cache
 from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
-from wharfinger.sources.freshness import ttl_ms
+from wharfinger.sources.etag import digest
+from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.sql_database.catalogue import Catalogue, Table
-from wharfinger.sources.sql_database.describing import brief, describe
-from wharfinger.sources.sql_database.engine import Bounds, Engine, Parameters, Span, Unreachable
-from wharfinger.sources.sql_database.finding import complete, documents, search
-from wharfinger.sources.sql_database.query import Answer, run_query
-from wharfinger.sources.sql_database.rendering import clean
-from wharfinger.sources.sql_database.uris import Target, Uris, join_key, quote_part
-from wharfinger.sources.sql_database.watching import EVERY, Watching
-from wharfinger.sources.sql_database.windows import JSON_LINES, Ask, Window, parse_rows, read_window, rows_uri
-from wharfinger.sources.versions import digest
-from wharfinger.sources.windows import NEXT, PREVIOUS, WINDOW, going_on, remark
+from wharfinger.sources.sql_database.database_engine import Bounds, Engine, Parameters, Span, Unreachable
+from wharfinger.sources.sql_database.row_text import clean
+from wharfinger.sources.sql_database.row_windows import JSON_LINES, Ask, Window, parse_rows, read_window, rows_uri
+from wharfinger.sources.sql_database.sql_query import Answer, run_query
+from wharfinger.sources.sql_database.sql_search import complete, documents, search
+from wharfinger.sources.sql_database.sql_uris import Target, Uris, join_key, quote_part
+from wharfinger.sources.sql_database.sql_watch import EVERY, Watching
+from wharfinger.sources.sql_database.table_descriptions import brief, describe
+from wharfinger.sources.ttl import ttl_ms
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on, remark
 
 __all__ = ["ROWS", "Database"]
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.source import UnusableSource
 from wharfinger.sources.sql_database.catalogue import Catalogue, Key, Table
-from wharfinger.sources.sql_database.engine import (
+from wharfinger.sources.sql_database.database_engine import (
     BadKey,
     Bounds,
     Engine,
@@ -30,7 +30,7 @@ from wharfinger.sources.sql_database.engine import (
     Unreachable,
     too_slow,
 )
-from wharfinger.sources.sql_database.rendering import cut_bytes, cut_text, render
+from wharfinger.sources.sql_database.row_text import cut_bytes, cut_text, render
 from wharfinger.sources.sql_database.sqlite_catalogue import read_catalogue, rowid_name
 from wharfinger.sources.sql_database.sqlite_safety import (
     FOREIGN_LENGTH,

@@ -6,9 +6,9 @@ import os
 import re
 
 from wharfinger.source import UnusableSource
-from wharfinger.sources.ignore import Choice
+from wharfinger.sources.folder.ignore import Choice
 from wharfinger.sources.labels import default_label, usable_label
-from wharfinger.sources.table_files.engine import UnreadableTable
+from wharfinger.sources.table_files.duckdb_engine import UnreadableTable
 from wharfinger.sources.table_files.formats import FORMATS, format_of
 from wharfinger.sources.table_files.source import Tables
 

@@ -14,10 +14,10 @@ import msgspec
 
 from wharfinger.content import encodings, mime
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.file_content import FileContent
-from wharfinger.sources.line_index import LineIndex, NotReached
-from wharfinger.sources.sql_database.rendering import clean, json_line, number, render, unique_names
-from wharfinger.sources.table_files.engine import Engine, UnreadableTable, literal
+from wharfinger.sources.folder.file_content import FileContent
+from wharfinger.sources.sql_database.row_text import clean, json_line, number, render, unique_names
+from wharfinger.sources.table_files.duckdb_engine import Engine, UnreadableTable, literal
+from wharfinger.sources.windows.line_index import LineIndex, NotReached
 
 __all__ = ["FORMATS", "Column", "OpenFile", "Table", "format_of"]
 

@@ -17,25 +17,25 @@ from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Hits, Source
-from wharfinger.sources import freshness
-from wharfinger.sources.caching import Cache
-from wharfinger.sources.cursors import read_position
-from wharfinger.sources.decoding import text_pieces
+from wharfinger.sources import ttl
+from wharfinger.sources.bounded_cache import Cache
 from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
-from wharfinger.sources.file_content import FileContent, version_of_file
-from wharfinger.sources.file_search import hits_of
-from wharfinger.sources.file_uri import UnreadableUri, join_parts, quote, split_path
-from wharfinger.sources.ignore import Choice
-from wharfinger.sources.line_index import LineIndexes
-from wharfinger.sources.matching import COMPLETIONS
-from wharfinger.sources.safe_open import NotServed, holds, stat_entry
-from wharfinger.sources.table_files.asking import JSON, JSON_LINES, MARKDOWN, ROWS, VIEWS, Asked, locate, rows_uri
-from wharfinger.sources.table_files.engine import Engine, path_of
+from wharfinger.sources.etag import digest
+from wharfinger.sources.folder.file_content import FileContent, version_of_file
+from wharfinger.sources.folder.file_search import hits_of
+from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
+from wharfinger.sources.folder.file_watch import Watch
+from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.safe_open import NotServed, holds, stat_entry
+from wharfinger.sources.folder.tree import Parts, Position, Tree, write_key
+from wharfinger.sources.page_keys import read_position
+from wharfinger.sources.table_files.duckdb_engine import Engine, path_of
 from wharfinger.sources.table_files.formats import CELL, FORMATS, OpenFile, Table, format_of
-from wharfinger.sources.tree import Parts, Position, Tree, write_key
-from wharfinger.sources.versions import digest
-from wharfinger.sources.watch import Watch
-from wharfinger.sources.windows import NEXT, PREVIOUS, WINDOW, going_on
+from wharfinger.sources.table_files.table_query import JSON, JSON_LINES, MARKDOWN, ROWS, VIEWS, Asked, locate, rows_uri
+from wharfinger.sources.text_match import COMPLETIONS
+from wharfinger.sources.windows.line_index import LineIndexes
+from wharfinger.sources.windows.text_pieces import text_pieces
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on
 
 __all__ = ["WINDOW_CHARACTERS", "Tables"]
 
@@ -270,7 +270,7 @@ class Tables(Source):
     def _result(self, file: _File, contents: list[t.ResourceContents]) -> t.ReadResourceResult:
         first = contents[0]
         first.meta = {VERSION: file.version, **({} if first.meta is UNSET else first.meta)}
-        ttl = freshness.ttl_ms(file.status.st_mtime)
+        ttl = ttl.ttl_ms(file.status.st_mtime)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _overview(self, uri: str, asked: Asked, file: _File) -> list[t.ResourceContents]:

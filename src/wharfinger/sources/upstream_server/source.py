@@ -26,13 +26,13 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.source import Changed, Document, Hit, Hits, Source, UnusableSource, version_of
 from wharfinger.sources.commands import find_program, split_command
-from wharfinger.sources.file_uri import quote
-from wharfinger.sources.matching import words_of
-from wharfinger.sources.upstream_server.following import Following
-from wharfinger.sources.upstream_server.known import Known, is_uri
-from wharfinger.sources.upstream_server.learning import LEARNED, Learning
-from wharfinger.sources.upstream_server.lists import Cursor, Lists, Page
-from wharfinger.sources.upstream_server.reach import Reach, Unreachable
+from wharfinger.sources.folder.file_uri import quote
+from wharfinger.sources.text_match import words_of
+from wharfinger.sources.upstream_server.discovery import LEARNED, Learning
+from wharfinger.sources.upstream_server.upstream_client import Reach, Unreachable
+from wharfinger.sources.upstream_server.upstream_lists import Cursor, Lists, Page
+from wharfinger.sources.upstream_server.upstream_watch import Following
+from wharfinger.sources.upstream_server.uri_index import Known, is_uri
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server

@@ -1,0 +1,99 @@
+"""An open file as a content that is read in parts, its type, and what tells one content of a file from another.
+
+Refuses to know paths, URIs, and what is published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+
+from wharfinger.content import mime
+from wharfinger.sources.folder.safe_open import Handle, NotServed, open_file
+from wharfinger.sources.windows.line_index import Content
+from wharfinger.sources.windows.window import Data
+
+__all__ = ["FileContent", "Kept", "content_of", "listed_type", "type_of", "version_of_file"]
+
+
+class FileContent:
+    """The bytes of an open file, as many as it had. Whoever opened it closes it."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.descriptor = descriptor
+        self.size = size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes from `offset` on: `length` of them, fewer only at the end."""
+        length = min(length, self.size - offset)
+        if length <= 0:
+            return b""
+        os.lseek(self.descriptor, offset, os.SEEK_SET)
+        data = os.read(self.descriptor, length)
+        if len(data) == length or not data:
+            return data
+        pieces = [data]
+        left = length - len(data)
+        while left and (data := os.read(self.descriptor, left)):
+            pieces.append(data)
+            left -= len(data)
+        return b"".join(pieces)
+
+
+class Kept(FileContent):
+    """An open file of its own, which is closed when nobody holds this any more. Several threads may read it."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        super().__init__(-1, size)
+        self._lock = threading.Lock()
+        self.descriptor = os.dup(descriptor)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes from `offset` on."""
+        with self._lock:
+            return super().read(offset, length)
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
+def content_of(descriptor: int, size: int, most: int) -> Content:
+    """An open file as a content; what says it has no size, as in /proc, is read now, up to `most` bytes."""
+    if size:
+        return FileContent(descriptor, size)
+    return Data(FileContent(descriptor, most).read(0, most))
+
+
+def version_of_file(status: os.stat_result) -> str:
+    """Another one for another content, as far as a file system tells: by identity, size and times."""
+    known = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return hashlib.blake2b(repr(known).encode(), digest_size=9).hexdigest()
+
+
+def type_of(name: str, descriptor: int) -> str:
+    """The type that the name promises, or else that the first bytes show."""
+    promised = mime.by_name(name)
+    if promised:
+        return promised
+    try:
+        head = os.read(descriptor, mime.SNIFFED)
+    except OSError:
+        return mime.OCTETS
+    return mime.classify(name, head, bool(mime.encoding_of(head, len(head) < mime.SNIFFED)))
+
+
+def listed_type(parent: Handle, name: str) -> str:
+    """The type of a file in a list, which is opened only where its name promises nothing."""
+    promised = mime.by_name(name)
+    if promised:
+        return promised
+    try:
+        descriptor = open_file(parent, name)
+    except (NotServed, OSError):
+        return mime.OCTETS
+    try:
+        return type_of(name, descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,169 @@
+"""How trees, commits, differences and logs are written as URIs, and read back. Knows no repository.
+
+A revision is one part of the path, so that the slashes of `feature/x` are written `%2F`. A path's parts are file names,
+byte for byte, as in `file:` URIs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from wharfinger.content.text import shown
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
+from wharfinger.sources.windows.window import split_query
+
+__all__ = ["Address", "Parts", "Uris", "plain_path", "quote_rev", "unquote_rev"]
+
+Parts = tuple[str, ...]
+"""File names below the top of a tree, as `os.fsdecode` gives them."""
+
+LONGEST = 65_536  # characters of a URI that is read at all
+_PLAIN = re.compile(r"[A-Za-z0-9\-._~]")
+
+
+class Address(NamedTuple):
+    """What a URI asks for. `kind` is `top`, `tree`, `commit`, `diff` or `log`; `uri` is without the query."""
+
+    kind: str
+    uri: str
+    query: dict[str, str]
+    rev: str = ""
+    to: str | None = None
+    parts: Parts = ()
+    slashed: bool = False
+
+
+class Uris:
+    """The URIs of one repository."""
+
+    def __init__(self, label: str) -> None:
+        self.top = f"git://{quote(label)}"
+        self._inside = self.top + "/"
+
+    def claims(self, uri: str) -> bool:
+        """Whether a URI is of this repository, existing or not."""
+        return uri.startswith((self._inside, self.top + "?")) or uri == self.top
+
+    # Writing
+
+    def tree(self, rev: str, parts: Parts = ()) -> str:
+        """A tree, or a file in it."""
+        return f"{self._inside}tree/{quote_rev(rev)}" + ("/" + join_parts(parts) if parts else "")
+
+    def commit(self, rev: str) -> str:
+        """A commit."""
+        return f"{self._inside}commit/{quote_rev(rev)}"
+
+    def diff(self, rev: str, to: str | None = None, parts: Parts = ()) -> str:
+        """What differs between two revisions, or between one and its parent; everywhere, or below a path."""
+        first = quote_rev(rev)
+        if to is not None:
+            # A dot at the end would be taken for one of the two that follow.
+            first = f"{first[:-1]}%2E" if first.endswith(".") else first
+        between = first if to is None else f"{first}..{quote_rev(to)}"
+        return f"{self._inside}diff/{between}" + ("/" + join_parts(parts) if parts else "")
+
+    def log(self, rev: str) -> str:
+        """The log of what led to a revision."""
+        return f"{self._inside}log/{quote_rev(rev)}"
+
+    @property
+    def templates(self) -> dict[str, str]:
+        """The URI templates by what they are of."""
+        inside = self._inside
+        return {
+            "tree": f"{inside}tree/{{rev}}/{{+path}}",
+            "root": f"{inside}tree/{{rev}}",
+            "commit": f"{inside}commit/{{rev}}",
+            "changes": f"{inside}diff/{{rev}}",
+            "diff": f"{inside}diff/{{from}}..{{to}}",
+            "path diff": f"{inside}diff/{{from}}..{{to}}/{{+path}}",
+            "log": f"{inside}log/{{rev}}{{?path,after,since,until,limit}}",
+        }
+
+    # Reading
+
+    def read(self, uri: str) -> Address:
+        """What a URI asks for.
+
+        Raises:
+            ResourceNotFound: nothing of this repository is called so.
+            InvalidArgument: its query cannot be read.
+        """
+        if len(uri) > LONGEST or "#" in uri or not self.claims(uri):
+            raise ResourceNotFound(uri[:LONGEST])
+        base, query = split_query(uri, "surrogateescape")
+        if base in (self.top, self._inside):
+            _no_query(base, query, ())
+            return Address("top", base, query)
+        kind, _, rest = base[len(self._inside) :].partition("/")
+        allowed = _QUERIES.get(kind)
+        first, slash, path = rest.partition("/")
+        if allowed is None or not first:
+            raise ResourceNotFound(uri)
+        try:
+            parts, slashed = split_path(path) if path else ((), bool(slash))
+            rev, dots, to = first.partition("..") if kind == "diff" else (first, "", "")
+            address = Address(kind, base, query, unquote_rev(rev), unquote_rev(to) if dots else None, parts, slashed)
+        except (UnreadableUri, ValueError):
+            raise ResourceNotFound(uri) from None
+        if (kind in ("commit", "log") and parts) or (kind != "tree" and slashed):
+            raise ResourceNotFound(uri)
+        _no_query(base, query, allowed)
+        return address
+
+
+_QUERIES = {
+    "tree": ("lines", "bytes", "tail"),
+    "commit": (),
+    "diff": ("after",),
+    "log": ("path", "after", "since", "until", "limit"),
+}
+
+
+def _no_query(base: str, query: dict[str, str], allowed: tuple[str, ...]) -> None:
+    unknown = [name for name in query if name not in allowed]
+    if unknown:
+        can = f"only {', '.join(allowed)} can be asked for here" if allowed else "nothing can be asked for here"
+        raise InvalidArgument(f"{base[:200]} has no {shown(unknown[0][:50])!r}: {can}.")
+
+
+def plain_path(text: str) -> Parts:
+    """A path that is not escaped (any more) in its parts.
+
+    Raises:
+        UnreadableUri: it is none.
+    """
+    return split_path("/".join([quote(part) for part in text.split("/")]))[0]
+
+
+def quote_rev(rev: str) -> str:
+    """Write a revision as one part of a URI's path: all but letters, digits and `-._~` as escapes."""
+    return "".join([
+        character if _PLAIN.match(character) else "".join([f"%{byte:02X}" for byte in _bytes(character)])
+        for character in rev
+    ]).replace("..", "%2E%2E")  # fmt: skip
+
+
+def _bytes(character: str) -> bytes:
+    return character.encode("utf-8", "surrogateescape")
+
+
+def unquote_rev(part: str) -> str:
+    """Read one part of a URI's path as a revision; escapes are decoded once.
+
+    Raises:
+        ValueError: it is empty, or has an escape that is none, or NUL.
+    """
+    raw = re.sub(rb"%([0-9A-Fa-f]{2})?", _decode, part.encode())
+    if not raw or b"\0" in raw:
+        raise ValueError("no revision")
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _decode(match: re.Match[bytes]) -> bytes:
+    if match[1] is None:
+        raise ValueError("a bad escape")
+    return bytes((int(match[1], 16),))

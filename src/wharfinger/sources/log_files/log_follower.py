@@ -1,0 +1,220 @@
+"""Reading on in a log from a position, across growth, rotation and truncation: every line once.
+
+A line is handed out when it is complete. A file is left for the next newer one only when that has something in it, and
+the file was then read to its end. Refuses to know URIs, times and levels.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.safe_open import NotServed
+from wharfinger.sources.folder.tree import Parts, Tree
+from wharfinger.sources.log_files.generations import Chain, Generation, Inflated, LogContent, LogTree, Moved, open_chain
+from wharfinger.sources.log_files.positions import Place, Position, locate, position_of, still_holds
+
+__all__ = ["Bounds", "Follower", "Piece", "Read", "read_log", "read_on", "tries"]
+
+TRIES = 16  # times that files which move meanwhile are looked at anew, within about half a second
+EDGE = 1_024  # bytes at the ends of what was read that are read again, to see that nothing was cut meanwhile
+
+
+class Bounds(NamedTuple):
+    """How much one window holds at most."""
+
+    bytes: int
+    lines: int
+
+
+class Piece(NamedTuple):
+    """Some bytes of one file of a log."""
+
+    generation: Generation
+    start: int
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        """Where it ends, in bytes of the file."""
+        return self.start + len(self.data)
+
+
+class Read(NamedTuple):
+    """What followed a position, and the position behind it; `lost` where something between is gone."""
+
+    pieces: list[Piece]
+    position: Position
+    lost: bool
+    more: bool
+
+
+def tries() -> Iterator[int]:
+    """Each time to look anew at files that moved, with a pause before it that grows."""
+    for number in range(TRIES):
+        yield number
+        time.sleep(min(0.001 * 2**number, 0.05))
+
+
+def read_log(tree: Tree, parts: Parts, position: Position | None, bounds: Bounds, inflated: Inflated) -> Read | None:
+    """What followed a position; None where there is no log, or its files do not stand still long enough to look.
+
+    Without a position it begins where the newest file does.
+    """
+    for _ in tries():
+        try:
+            with open_chain(tree, parts, inflated) as chain:
+                if position is None and chain.live is None:
+                    return None
+                place = Place(0, 0) if position is None else locate(chain, position)
+                found = read_on(chain, place, bounds)
+                return found._replace(position=position) if position and not (found.pieces or found.lost) else found
+        except NotServed:
+            return None
+        except Moved:
+            continue
+    return None
+
+
+def read_on(chain: Chain, place: Place, bounds: Bounds) -> Read:
+    """What follows a place, in complete lines.
+
+    Raises:
+        Moved: the files changed meanwhile, so that nothing of this is sure.
+    """
+    at, offset, lost = place
+    pieces: list[Piece] = []
+    left = bounds
+    reached: Position | None = None
+    while True:
+        content = chain.content(at)
+        begin = position_of(content, offset)
+        newer = at > 0 and chain.generations[at - 1].size > 0
+        data, more = _lines(content, offset, left, finished=newer)
+        ahead = 0
+        if newer and not more:
+            data, ahead = _leave(content, chain.content(at - 1), offset, data)
+        if data or reached is None:  # a file in which nothing is yet is not gone on to
+            reached = position_of(content, offset + len(data))
+        _check(content, begin, data)
+        if data:
+            pieces.append(Piece(content.generation, offset, data))
+            left = Bounds(left.bytes - len(data), left.lines - data.count(b"\n"))
+        if more or not newer or left.bytes <= 0 or left.lines <= 0:
+            # A file that is begun may be a newer one than it was, after a copy of what it held.
+            if any(not piece.start for piece in pieces) and not chain.is_current():
+                raise Moved
+            return Read(pieces, reached, lost, more or newer)
+        at, offset = at - 1, ahead
+
+
+def _leave(content: LogContent, following: LogContent, offset: int, data: bytes) -> tuple[bytes, int]:
+    """What is taken of the end of a file before the next newer one, and where that is begun.
+
+    While a log is copied, to be cut then, its newest rotated file is a part of it: it is read on itself.
+    """
+    end = position_of(content, offset + len(data))
+    if end.offset and still_holds(following, end):
+        data = data[: data.rfind(b"\n") + 1]
+        return data, offset + len(data)
+    if content.grew():
+        raise Moved
+    return data, 0
+
+
+def _check(content: LogContent, begin: Position, data: bytes) -> None:
+    """See that the file still is what was read of it: it may have been cut, and written anew, meanwhile."""
+    tail = max(0, len(data) - EDGE)
+    if (
+        not still_holds(content, begin)
+        or content.read(begin.offset, min(EDGE, len(data))) != data[:EDGE]
+        or content.read(begin.offset + tail, len(data) - tail) != data[tail:]
+    ):
+        raise Moved
+
+
+def _lines(content: LogContent, offset: int, bounds: Bounds, *, finished: bool) -> tuple[bytes, bool]:
+    """Complete lines from `offset` on, and whether more of them follow. Of a finished file the last line is complete,
+    and a line that is longer than a window is handed out in parts."""
+    data = content.read(offset, bounds.bytes)
+    reaches_end = offset + len(data) >= content.size
+    cut = len(data)
+    if not (reaches_end and finished):
+        cut = data.rfind(b"\n") + 1
+        if not cut and len(data) >= bounds.bytes:
+            cut = len(data)
+    if data.count(b"\n", 0, cut) > bounds.lines:
+        cut = _after_lines(data, bounds.lines)
+        return data[:cut], True
+    return data[:cut], not reaches_end
+
+
+def _after_lines(data: bytes, lines: int) -> int:
+    at = 0
+    for _ in range(lines):
+        at = data.index(b"\n", at) + 1
+    return at
+
+
+class Follower:
+    """Follows one log file: each `read()` gives what is new, every line once.
+
+    It keeps no file open between reads, and `position` is all it knows: one that begins with the position of another
+    goes on where that one was.
+
+    Args:
+        path: The file, which need not be there yet.
+        position: Where to begin; by default with what is written from now on, or at the beginning of a file that
+            comes later.
+        beginning: Begin with what is in the file now.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], position: Position | None = None, *, beginning: bool = False
+    ) -> None:
+        directory, name = os.path.split(os.path.abspath(path))
+        self._tree = LogTree(directory, Choice(include=("/" + name,), hidden=True))
+        self._parts: Parts = (name,)
+        self._inflated = Inflated()
+        self._bounds = Bounds(1 << 20, 1 << 20)
+        self.position = position
+        self.lost = False
+        """Whether some lines were gone before they could be read."""
+        if position is None and not beginning:
+            self.position = self._end()
+
+    def read(self) -> list[bytes]:
+        """The complete lines that are new, each with its line end; none where there are none."""
+        lines: list[bytes] = []
+        while (found := self._read()) is not None:
+            self.position = found.position
+            self.lost = self.lost or found.lost
+            for piece in found.pieces:
+                lines += [line + b"\n" for line in piece.data.split(b"\n")[:-1]]
+                if not piece.data.endswith(b"\n"):
+                    lines.append(piece.data.rpartition(b"\n")[2])
+            if not found.more or not found.pieces:
+                break
+        return lines
+
+    def lines(self, every: float = 0.1) -> Iterator[bytes]:
+        """Lines as they come, for ever; looks every so many seconds."""
+        while True:
+            yield from self.read()
+            time.sleep(every)
+
+    def _read(self) -> Read | None:
+        return read_log(self._tree, self._parts, self.position, self._bounds, self._inflated)
+
+    def _end(self) -> Position | None:
+        try:
+            with open_chain(self._tree, self._parts, self._inflated) as chain:
+                if chain.live is None:
+                    return None
+                content = chain.content(0)
+                return position_of(content, content.read(0, content.size).rfind(b"\n") + 1)
+        except (NotServed, Moved):
+            return None

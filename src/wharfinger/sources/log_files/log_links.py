@@ -1,0 +1,75 @@
+"""What is offered of a log besides its text: templates, what completes them, and the links of a window.
+
+Refuses to read anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.sources.log_files.levels import LEVELS
+from wharfinger.sources.log_files.log_query import Query
+from wharfinger.sources.log_files.log_windows import Selection
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, with_query
+
+__all__ = ["VALUES", "is_open", "links_of", "templates_of"]
+
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "level": tuple(LEVELS),
+    "since": ("15m", "1h", "24h", "7d"),
+    "until": ("15m", "1h", "24h"),
+    "tail": ("50", "200", "1000"),
+}
+
+
+def templates_of(label: str, whole: str, filtered: str) -> list[t.ResourceTemplate]:
+    """Templates of any log, and of a part of one."""
+    return [
+        t.ResourceTemplate(
+            uri_template=whole,
+            name=label,
+            title=f"Any log in {label}",
+            description="A log's newest lines. Its _meta names what comes later (wharfinger/next) and what is before.",
+            mime_type=mime.TEXT,
+        ),
+        t.ResourceTemplate(
+            uri_template=filtered,
+            name=f"{label}-part",
+            title=f"A part of a log in {label}",
+            description=(
+                "The last lines (tail=200), since= and until= a time (2026-11-20T10:00:00Z, or 15m ago), of at least a "
+                f"level ({', '.join(LEVELS)}), with a text; any of them together."
+            ),
+            mime_type=mime.TEXT,
+        ),
+    ]
+
+
+def links_of(base: str, query: Query, selection: Selection) -> dict[str, object]:
+    """The windows before and behind, with what else was asked for."""
+    found: dict[str, object] = {}
+    kept = query.kept
+    if selection.following or selection.preceding:
+        if selection.following:
+            found[NEXT] = with_query(base, str(selection.following)) + kept
+        if selection.preceding:
+            found[PREVIOUS] = with_query(base, str(selection.preceding)) + kept
+        return found
+    if is_open(query) and selection.behind and not (selection.closed and query.until is not None):
+        found[NEXT] = with_query(base, f"after={selection.behind}") + kept
+    if selection.before:
+        tail = f"&tail={query.window.first}" if query.window else ""
+        since = "" if query.since is None or query.forward else f"&since={query.since:.3f}"
+        found[PREVIOUS] = with_query(base, f"before={selection.before}") + tail + since + _without_until(kept)
+    return found
+
+
+def _without_until(kept: str) -> str:
+    return "".join([f"&{part}" for part in kept.split("&") if part and not part.startswith("until=")])
+
+
+def is_open(query: Query) -> bool:
+    """Whether what is written later may belong to it."""
+    return query.window is None or query.window.kind == "tail"

@@ -1,0 +1,90 @@
+"""What a URI asks of a log: a window by lines, bytes, time or place, and which entries of it; opens nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import tzinfo
+from typing import NamedTuple
+from urllib.parse import quote
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.log_files.levels import read_level
+from wharfinger.sources.log_files.positions import Position
+from wharfinger.sources.log_files.times import read_moment
+from wharfinger.sources.windows import window
+
+__all__ = ["NAMES", "Query", "read_query"]
+
+_PLACES = ("tail", "lines", "bytes", "after", "before")
+_FILTERS = ("since", "until", "level", "text")
+NAMES = (*_PLACES, *_FILTERS)
+"""What a query may give."""
+LONGEST_TEXT = 200  # characters
+
+
+class Query(NamedTuple):
+    """What is asked for; nothing of it for the log as it is."""
+
+    window: window.Window | None = None
+    after: Position | None = None
+    before: Position | None = None
+    since: float | None = None
+    until: float | None = None
+    level: int | None = None
+    text: str = ""
+    kept: str = ""
+    """What of the query holds for the windows before and behind, too."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the log is asked for as it is."""
+        return self == Query()
+
+    @property
+    def filtered(self) -> bool:
+        """Whether some entries are left out."""
+        return self.level is not None or bool(self.text)
+
+    @property
+    def forward(self) -> bool:
+        """Whether it begins somewhere and goes on, and does not end at the end."""
+        return self.after is not None or (self.since is not None and self.window is None and self.before is None)
+
+
+def read_query(query: Mapping[str, str], zone: tzinfo | None) -> Query:
+    """Read the query of a URI.
+
+    Raises:
+        InvalidArgument: a name or a value is none of these, or two of them exclude each other.
+    """
+    places = [name for name in query if name in _PLACES]
+    other = [name for name in query if name not in NAMES]
+    together = set(places) == {"before", "tail"}
+    if other or (len(places) > 1 and not together):
+        raise InvalidArgument(
+            f"Of a log, ask for one of tail=200, lines=1-200, bytes=0-65535, and with it for since=15m, "
+            f"until=2026-11-20T10:00:00Z, level=error, text=word. This asked for {', '.join(query)}."
+        )
+    if set(places) & {"lines", "bytes"} and set(query) & {"since", "until"}:
+        raise InvalidArgument("A window of lines or bytes has no time: ask for since= and until= alone, or with tail=.")
+    now = time.time()
+    text = query.get("text", "")
+    if len(text) > LONGEST_TEXT or ("text" in query and not text):
+        raise InvalidArgument(f"text= takes 1 to {LONGEST_TEXT} characters.")
+    since, until = (read_moment(name, query[name], zone, now) if name in query else None for name in ("since", "until"))
+    if since is not None and until is not None and since >= until:
+        raise InvalidArgument(f"since={query['since']} is not before until={query['until']}.")
+    windowed = {name: query[name] for name in ("tail", "lines", "bytes") if name in query}
+    return Query(
+        window=window.parse(windowed),
+        after=Position.read("after", query["after"]) if "after" in query else None,
+        before=Position.read("before", query["before"]) if "before" in query else None,
+        since=since,
+        until=until,
+        level=read_level(query["level"]) if "level" in query else None,
+        text=text.casefold(),
+        kept="".join(
+            [f"&{name}={quote(query[name], safe=':+-')}" for name in ("until", "level", "text") if name in query]
+        ),
+    )

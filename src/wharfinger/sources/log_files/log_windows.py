@@ -1,0 +1,386 @@
+"""Which bytes of a log's files answer a query, and where its windows before and behind begin.
+
+Refuses to know URIs and how bytes are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import tzinfo
+from typing import NamedTuple
+from zlib import crc32
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.log_files.entries import BACK, Wanted, entries, find_time, has_times, head_before
+from wharfinger.sources.log_files.generations import Chain, Generation, LogContent, Moved
+from wharfinger.sources.log_files.log_follower import Bounds, Piece, Read, read_on
+from wharfinger.sources.log_files.log_query import Query
+from wharfinger.sources.log_files.positions import SAMPLE, Place, Position, locate, position_of
+from wharfinger.sources.windows.line_index import LineIndexes, NotReached
+from wharfinger.sources.windows.window import WINDOW_BYTES, WINDOW_LINES, Window
+
+__all__ = ["ASKED", "SCANNED", "Reader", "Selection", "version_of_bytes"]
+
+ASKED = 8 << 20
+"""Bytes of a window whose end was asked for."""
+SCANNED = 4 << 20
+"""Bytes that are looked through for entries in one read."""
+
+_USUAL = Bounds(WINDOW_BYTES, WINDOW_LINES)
+
+
+class Selection(NamedTuple):
+    """What answers a query: pieces, oldest first, and the places around them.
+
+    `closed` says that nothing that is written later belongs to it; `more` that what follows is there already; `full`
+    that it has all the lines that were asked for, though there are some before.
+    """
+
+    pieces: list[Piece]
+    behind: Position | None
+    before: Position | None = None
+    following: Window | None = None
+    preceding: Window | None = None
+    closed: bool = False
+    more: bool = False
+    full: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """Differs where the selected bytes do, as far as their place and a sample of them tell."""
+        marks = [version_of_bytes(piece.generation, piece.start, piece.end, piece.data) for piece in self.pieces]
+        return marks[0] if len(marks) == 1 else f"{len(marks)}-{crc32(''.join(marks).encode()):x}"
+
+
+def version_of_bytes(generation: Generation, start: int, end: int, data: bytes) -> str:
+    """The version of some bytes of a file, of which at least the ends are given."""
+    return f"{generation.identity[1]:x}-{start:x}-{end:x}-{crc32(data[:SAMPLE] + data[-SAMPLE:]):x}"
+
+
+class Reader:
+    """Answers queries from chains of files."""
+
+    def __init__(self, zone: tzinfo | None, redact: bool) -> None:
+        self.zone = zone
+        self.redact = redact
+        self.indexes = LineIndexes()
+
+    def select(self, chain: Chain, query: Query) -> Selection:
+        """What answers a query now.
+
+        Raises:
+            InvalidArgument: the window cannot be.
+            NotServed: there is no such file at the moment.
+            Moved: the files changed meanwhile; ask again.
+        """
+        if query.forward:
+            return self._forward(chain, query)
+        if query.window is not None and query.window.kind in _BY:
+            return _BY[query.window.kind](self, chain, query, query.window)
+        return self._backward(chain, query)
+
+    # From a place on
+
+    def _forward(self, chain: Chain, query: Query) -> Selection:
+        wanted = Wanted(None, query.until, query.level, query.text, self.redact)
+        notes: tuple[str, ...] = ()
+        if query.after is not None:
+            place = locate(chain, query.after)
+            if place.lost:
+                notes = ("What came before these lines is gone: the log was emptied, or rotated away.",)
+        else:
+            place, ordered = self._since(chain, query.since or 0.0)
+            if not ordered:
+                wanted, notes = wanted._replace(since=query.since), (_UNORDERED,)
+        sieve = query.filtered or query.until is not None or wanted.since is not None
+        through = query.filtered or wanted.since is not None
+        found = read_on(chain, place, Bounds(SCANNED, SCANNED) if through else _USUAL)
+        if not sieve:
+            before = self._before(chain, place.at, place.offset)
+            position = query.after if query.after and not (found.pieces or found.lost) else found.position
+            return Selection(found.pieces, position, before, more=found.more, notes=notes)
+        return self._sieve(chain, found, wanted, notes, query)
+
+    def _sieve(self, chain: Chain, found: Read, wanted: Wanted, notes: tuple[str, ...], query: Query) -> Selection:
+        """The wanted entries of what was read, until a window is full or a time reached."""
+        kept: list[Piece] = []
+        behind = found.position if found.pieces or query.after is None else query.after
+        size = lines = 0
+        for piece in found.pieces:
+            content = self._content(chain, piece)
+            for start, end, holds, late in self._judge(content, piece.start, piece.data, wanted):
+                if late:
+                    return Selection(kept, position_of(content, start), closed=True, notes=notes)
+                if not holds:
+                    continue
+                data = piece.data[start - piece.start : end - piece.start]
+                if kept and (size + len(data) > WINDOW_BYTES or lines + data.count(b"\n") > WINDOW_LINES):
+                    return Selection(kept, position_of(content, start), more=True, notes=notes)
+                size, lines = size + len(data), lines + data.count(b"\n")
+                _add(kept, Piece(piece.generation, start, data))
+        return Selection(kept, behind, more=found.more, notes=notes)
+
+    def _judge(self, content: LogContent, start: int, data: bytes, wanted: Wanted) -> list[tuple[int, int, bool, bool]]:
+        """The entries of some bytes: from where to where, whether wanted, and whether later than what is wanted."""
+        if wanted.until is None and not wanted.may_be_in(data):
+            return []
+        now = content.modified / 1e9
+        begin = head_before(content, start, self.zone, now)
+        whole = content.read(begin, start - begin) + data
+        judged: list[tuple[int, int, bool, bool]] = []
+        for entry in entries(whole, self.zone, now):
+            if begin + entry.end <= start:
+                continue
+            late = wanted.until is not None and entry.time is not None and entry.time >= wanted.until
+            holds = not late and wanted.holds(whole, entry, begin, content)
+            judged.append((max(begin + entry.start, start), begin + entry.end, holds, late))
+        return judged
+
+    def _content(self, chain: Chain, piece: Piece) -> LogContent:
+        return chain.content(chain.generations.index(piece.generation))
+
+    def _since(self, chain: Chain, since: float) -> tuple[Place, bool]:
+        """Where to begin for what was written from a time on: the oldest file that has some of it."""
+        timed = False
+        begin: tuple[Place, bool] | None = None
+        for at, generation in enumerate(chain.generations):
+            if generation.modified / 1e9 < since and at:
+                break
+            content = chain.content(at)
+            if not content.size:
+                begin = begin or (Place(at, 0), True)
+                continue
+            if not self._is_timed(content):
+                break
+            timed = True
+            found = find_time(content, since, self.zone, content.modified / 1e9)
+            offset = found.offset if found.ordered else max(0, content.size - SCANNED)
+            if found.offset < content.size or begin is None:
+                begin = Place(at, offset), found.ordered
+            if found.offset > 0 or not found.ordered:
+                break
+        if begin is None or not (timed or chain.content(begin[0].at).size == 0):
+            raise _untimed()
+        return begin
+
+    def _is_timed(self, content: LogContent) -> bool:
+        now = content.modified / 1e9
+        return has_times(content.read(0, BACK), self.zone, now) or has_times(
+            content.read(max(0, content.size - BACK), BACK).partition(b"\n")[2], self.zone, now
+        )
+
+    # From a place back
+
+    def _backward(self, chain: Chain, query: Query) -> Selection:
+        """The newest entries before a place, a time or the end, in one file."""
+        at, high = self._end(chain, query)
+        content = chain.content(at)
+        low, closed = 0, query.before is not None
+        notes: list[str] = []
+        wanted = Wanted(None, None, query.level, query.text, self.redact)
+        if query.since is not None or query.until is not None:
+            if content.size and not self._is_timed(content):
+                raise _untimed()
+            now = content.modified / 1e9
+            first = find_time(content, query.since, self.zone, now) if query.since is not None else None
+            last = find_time(content, query.until, self.zone, now) if query.until is not None else None
+            if (first and not first.ordered) or (last and not last.ordered):
+                wanted = wanted._replace(since=query.since, until=query.until)
+                notes.append(_UNORDERED)
+            else:
+                low = first.offset if first else 0
+                closed = closed or (last is not None and last.offset < content.size)
+                high = min(high, last.offset) if last else high
+        asked = query.window.first if query.window else None
+        bounds = Bounds(ASKED, asked) if asked else _USUAL
+        sieve = query.filtered or wanted.since is not None or wanted.until is not None
+        if sieve:
+            pieces, begin, full = self._newest_wanted(content, min(low, high), high, bounds, wanted)
+            full = full and asked is not None
+            if begin > low and not full:
+                notes.append(f"Looked through as far back as byte {begin:,} of {content.generation.name}.")
+        else:
+            pieces, begin = _newest(content, min(low, high), high, bounds)
+            full = asked is not None and _lines_of(pieces) >= asked
+        before = self._before(chain, at, begin) if begin > low or not low else None
+        behind = self._behind(content, pieces, high)
+        return Selection(pieces, behind, before, closed=closed, full=full, notes=tuple(notes))
+
+    def _end(self, chain: Chain, query: Query) -> tuple[int, int]:
+        if query.before is None:
+            if chain.live is None:
+                raise Moved  # between its renaming and its being made anew; or it is gone
+            return 0, chain.content(0).size
+        place = locate(chain, query.before)
+        if place.lost:
+            raise InvalidArgument(
+                "What was before is gone: the log was emptied, or rotated away. Read it without before=."
+            )
+        return place.at, place.offset
+
+    def _behind(self, content: LogContent, pieces: list[Piece], high: int) -> Position:
+        """Behind the last complete line, so that one that is still being written is handed out whole then."""
+        end = high
+        if high == content.size and pieces and pieces[-1].end == high and not pieces[-1].data.endswith(b"\n"):
+            end = max(pieces[-1].start, pieces[-1].start + pieces[-1].data.rfind(b"\n") + 1)
+        return position_of(content, end)
+
+    def _before(self, chain: Chain, at: int, offset: int) -> Position | None:
+        """The place before which is what precedes a window; None at the beginning of the oldest file."""
+        if offset:
+            return position_of(chain.content(at), offset)
+        for older in range(at + 1, len(chain.generations)):
+            content = chain.content(older)
+            if content.size:
+                return position_of(content, content.size)
+        return None
+
+    def _newest_wanted(
+        self, content: LogContent, low: int, high: int, bounds: Bounds, wanted: Wanted
+    ) -> tuple[list[Piece], int, bool]:
+        """The newest wanted entries between two places; where they, or what was looked through, begin; and whether they
+        are as many lines as there may be."""
+        begin = max(low, high - SCANNED)
+        data = content.read(begin, high - begin)
+        if begin > low:
+            skip = data.find(b"\n") + 1
+            begin, data = begin + skip, data[skip:]
+        kept: list[Piece] = []
+        size = lines = 0
+        for start, end, holds, _ in reversed(self._judge(content, begin, data, wanted)):
+            if not holds:
+                continue
+            part = data[start - begin : end - begin]
+            full = lines + part.count(b"\n") > bounds.lines
+            if kept and (full or size + len(part) > min(bounds.bytes, WINDOW_BYTES * 4)):
+                return _joined(kept[::-1]), kept[-1].start, full
+            size, lines = size + len(part), lines + part.count(b"\n")
+            kept.append(Piece(content.generation, start, part))
+        return _joined(kept[::-1]), begin, False
+
+    # By lines and bytes
+
+    def _by_lines(self, chain: Chain, query: Query, window: Window) -> Selection:
+        content = self._live(chain)
+        version = f"{content.size}-{content.modified}"
+        index = self.indexes.of(chain.generations[0].name, version, content, content.generation.identity)
+        try:
+            begin, line = index.find(content, window.first)
+            if line < window.first and not (window.first == 1 or begin == 0):
+                raise InvalidArgument(
+                    f"This log has {line - 1:,} lines, and no line {window.first:,}: ask for tail=200."
+                )
+            width = WINDOW_LINES if window.last is None else window.last - window.first + 1
+            end, reached = index.find(content, window.first + width, until=begin + ASKED)
+        except NotReached as error:
+            raise InvalidArgument(
+                f"Line {window.first:,} was not reached in time: line {error.line:,} is at byte {error.offset:,}. Ask "
+                f"again to look further from there, or ask for bytes={error.offset}-, tail= or since=."
+            ) from None
+        data = content.read(begin, min(end - begin, ASKED if window.last else WINDOW_BYTES))
+        if reached == 0 or begin + len(data) < end:
+            data = data[: data.rfind(b"\n") + 1] or data
+        stop = begin + len(data)
+        next_line = window.first + data.count(b"\n")
+        last = None if window.last is None else next_line + width - 1
+        following = Window("lines", next_line, last) if stop < content.size and data.endswith(b"\n") else None
+        preceding = Window("lines", max(1, window.first - width), window.first - 1) if window.first > 1 else None
+        complete = window.last is not None and next_line > window.last
+        return self._cut(content, begin, data, query, following, preceding, closed=complete, more=not complete)
+
+    def _by_bytes(self, chain: Chain, query: Query, window: Window) -> Selection:
+        content = self._live(chain)
+        begin = window.first
+        if begin > content.size:
+            raise InvalidArgument(f"This log has {content.size:,} bytes, and no byte {begin:,}: ask for tail=200.")
+        width = WINDOW_BYTES if window.last is None else window.last - begin + 1
+        data = content.read(begin, min(width, ASKED))
+        if window.last is None and begin + len(data) < content.size:
+            data = data[: data.rfind(b"\n") + 1] or data
+        stop = begin + len(data)
+        last = None if window.last is None else stop + width - 1
+        following = Window("bytes", stop, last) if stop < content.size else None
+        preceding = Window("bytes", max(0, begin - width), begin - 1) if begin else None
+        complete = window.last is not None and stop > window.last
+        return self._cut(content, begin, data, query, following, preceding, closed=complete, more=not complete)
+
+    def _cut(
+        self, content: LogContent, begin: int, data: bytes, query: Query, following: Window | None,
+        preceding: Window | None, *, closed: bool, more: bool,
+    ) -> Selection:  # fmt: skip
+        """A window of one file, or what is wanted of it."""
+        pieces = [Piece(content.generation, begin, data)]
+        if query.filtered:
+            wanted = Wanted(None, None, query.level, query.text, self.redact)
+            judged = self._judge(content, begin, data, wanted)
+            pieces = _joined(
+                [
+                    Piece(content.generation, start, data[start - begin : end - begin])
+                    for start, end, holds, _ in judged
+                    if holds
+                ]
+            )
+        behind = position_of(content, begin + len(data))
+        return Selection(pieces, behind, None, following, preceding, closed=closed, more=more and following is not None)
+
+    def _live(self, chain: Chain) -> LogContent:
+        if chain.live is None:
+            raise Moved  # between its renaming and its being made anew; or it is gone
+        return chain.content(0)
+
+
+_BY: dict[str, Callable[[Reader, Chain, Query, Window], Selection]] = {
+    "lines": Reader._by_lines,  # pyright: ignore[reportPrivateUsage]
+    "bytes": Reader._by_bytes,  # pyright: ignore[reportPrivateUsage]
+}
+_UNORDERED = f"The times in this log are not in order: only its last {SCANNED >> 20} MiB were looked through."
+
+
+def _untimed() -> InvalidArgument:
+    return InvalidArgument("No times are known in this log: ask for tail=200, lines=1-200 or text=word instead.")
+
+
+def _newest(content: LogContent, low: int, high: int, bounds: Bounds) -> tuple[list[Piece], int]:
+    """The last lines between two places, as many as there may be, and where they begin."""
+    at, missing = high, bounds.lines
+    lowest = max(low, high - bounds.bytes)
+    ended = content.read(high - 1, 1) == b"\n" if high else False
+    missing += ended
+    found = -1
+    while at > lowest and found < 0:
+        begin = max(lowest, at - BACK)
+        data = content.read(begin, at - begin)
+        here = data.count(b"\n")
+        if here >= missing:
+            for _ in range(missing):
+                found = data.rfind(b"\n", 0, found if found >= 0 else len(data))
+            found += begin + 1
+        missing -= here
+        at = begin
+    start = found if found >= 0 else lowest
+    data = content.read(start, high - start)
+    if found < 0 and lowest > low:
+        skip = data.find(b"\n") + 1
+        start, data = (start + skip, data[skip:]) if skip < len(data) else (start, data)
+    return ([Piece(content.generation, start, data)] if data else []), start
+
+
+def _lines_of(pieces: list[Piece]) -> int:
+    """How many lines they have; the last one of a log may have no end."""
+    ends = sum(piece.data.count(b"\n") for piece in pieces)
+    return ends + bool(pieces and not pieces[-1].data.endswith(b"\n"))
+
+
+def _add(pieces: list[Piece], new: Piece) -> None:
+    """Add a piece, to the last one where it goes on there."""
+    if pieces and pieces[-1].generation == new.generation and pieces[-1].end == new.start:
+        new = Piece(new.generation, pieces[-1].start, pieces.pop().data + new.data)
+    pieces.append(new)
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    joined: list[Piece] = []
+    for piece in pieces:
+        _add(joined, piece)
+    return joined

@@ -1,0 +1,94 @@
+"""Tools that list: everything, or what is in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.content.mime import DIRECTORY
+from wharfinger.errors import InvalidParams, ResourceNotFound, ToolError
+from wharfinger.server.context import Context
+from wharfinger.server.features.handler_function import owner_of
+from wharfinger.source import Source
+from wharfinger.sources.mirror_tools.tool_text import as_json, brief, clipped, read
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["PAGE", "list_resources", "read_directory"]
+
+PAGE = 100
+"""Entries of one answer."""
+
+
+async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResult:
+    """List the resources of this server, 100 at a time: files, folders and whatever else it publishes.
+
+    To find something by name or content, `search` is quicker; to look into one folder, use `read_directory`.
+
+    Args:
+        cursor: `nextCursor` of the answer before; leave it out to begin.
+    """
+    server_cursor, last = _open_cursor(cursor)
+    try:
+        page = await ctx.list_resources(server_cursor)
+    except InvalidParams as error:
+        raise ToolError(str(error)) from None
+    shown = page.resources
+    begin = next((at + 1 for at, resource in enumerate(shown) if resource.uri == last), 0)
+    part = shown[begin : begin + PAGE]
+    following: str | None = None
+    if begin + PAGE < len(shown):
+        following = _cursor(server_cursor, part[-1].uri)
+    elif page.next_cursor is not UNSET:
+        following = _cursor(page.next_cursor, None)
+    return as_json({"resources": [brief(resource) for resource in part], **_next(following)})
+
+
+async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> t.CallToolResult:
+    """List what is directly in a folder, 100 entries at a time.
+
+    Args:
+        uri: URI of the folder; leave it out for the top.
+        cursor: `nextCursor` of the answer before; leave it out to begin.
+    """
+    if not uri:
+        return as_json({"entries": [{"uri": top, "mimeType": DIRECTORY} for top in _tops(ctx.server)]})
+    contents = await read(ctx, uri)  # also asks whether this caller may
+    source = ctx.server.resources.source_of(uri)
+    children: Callable[..., Any] | None = getattr(source, "children", None)
+    if children is None:
+        found = [{"uri": each.uri, "mimeType": each.mime_type or ""} for each in contents if each.uri != uri]
+        return as_json({"entries": found})
+    try:
+        entries, key = await ctx.server.adapt(children)(owner_of(ctx.request), uri, cursor or None, PAGE)
+    except (ResourceNotFound, InvalidParams):
+        raise ToolError(f"{clipped(uri)} is no folder, or the cursor is not one of it.") from None
+    return as_json({"entries": [brief(resource) for resource in entries], **_next(key)})
+
+
+def _tops(server: Server) -> list[str]:
+    sources = server.resources.every_source()
+    return [source.uri for source in sources if source.uri and type(source).children is not Source.children]
+
+
+def _next(cursor: str | None) -> dict[str, str]:
+    return {} if cursor is None else {"nextCursor": cursor}
+
+
+def _cursor(of_server: str | None, last: str | None) -> str:
+    return msgspec.json.encode((of_server, last)).decode()
+
+
+def _open_cursor(cursor: str) -> tuple[str | None, str | None]:
+    """The server's own cursor, and the last resource shown of its page."""
+    if not cursor:
+        return None, None
+    try:
+        return msgspec.json.decode(cursor, type=tuple[str | None, str | None])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        raise ToolError("This cursor is not one of list_resources: leave it out to begin.") from None

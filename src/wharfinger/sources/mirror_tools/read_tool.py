@@ -1,0 +1,107 @@
+"""Tools that read: a resource in windows, and a search result in the shape that ChatGPT's connectors expect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.errors import InvalidParams, ResourceNotFound
+from wharfinger.server.context import Context
+from wharfinger.sources.mirror_tools.tool_text import read
+from wharfinger.sources.windows.window import NEXT, SUMMARY, with_query
+
+__all__ = ["FETCHED", "WINDOW", "fetch", "read_resource"]
+
+WINDOW = 200_000
+"""Characters above which a text is read in windows, where it has them."""
+FETCHED = 1_000_000
+"""Characters of one answer."""
+
+
+class Document(msgspec.Struct, kw_only=True):
+    """What `fetch` returns."""
+
+    id: str
+    title: str
+    text: str
+    url: str
+    metadata: dict[str, str]
+
+
+async def read_resource(uri: str, ctx: Context[Any], binary: bool = False) -> t.CallToolResult:
+    """Read one resource: text, an image, the listing of a folder.
+
+    Of what is long comes the first part, and the URI of the next.
+
+    Args:
+        uri: URI as listed or found; of a file, `?lines=1-200` or `?tail=200` behind it reads a part.
+        binary: Also return sound and other data, as blocks that few hosts take.
+    """
+    contents = await read(ctx, uri)
+    if len(contents[0].text or "") > WINDOW and "?" not in uri:
+        contents = await _first_window(ctx, uri) or contents
+    blocks = [block for content in contents if not _meta(content, SUMMARY) for block in _blocks(content, binary)]
+    said = {_meta(content, NEXT): content.text or "" for content in contents if _meta(content, SUMMARY)}
+    following = dict.fromkeys(str(then) for content in contents if (then := _meta(content, NEXT)))
+    blocks += [t.TextContent(text=said.get(then) or f"[To go on, read {then}]") for then in following]
+    return t.CallToolResult(content=blocks)
+
+
+async def fetch(id: str, ctx: Context[Any]) -> Document:
+    """Fetch the full text of one search result.
+
+    Args:
+        id: The `id` of a search result.
+    """
+    content = (await read(ctx, id))[0]
+    metadata = {"mimeType": content.mime_type or ""}
+    following = _meta(content, NEXT)
+    if following:
+        metadata["next"] = str(following)
+    if content.text is UNSET:
+        size = len(content.blob or b"")
+        metadata["size"] = str(size)
+        text = f"This is not text: {content.mime_type}, {size:,} bytes. The tool read_resource returns it."
+    else:
+        text, note = _clip(content.text)
+        metadata |= {"truncated": note} if note else {}
+    title = id.rstrip("/").rpartition("/")[2] or id
+    return Document(id=id, title=title, text=text, url=id, metadata=metadata)
+
+
+async def _first_window(ctx: Context[Any], uri: str) -> list[t.ResourceContents] | None:
+    """The first window of a long text; None where it has no windows."""
+    try:
+        contents = (await ctx.read_resource(with_query(uri, "lines=1-"))).contents
+    except (ResourceNotFound, InvalidParams):
+        return None
+    return contents if _meta(contents[0], NEXT) else None
+
+
+def _blocks(content: t.ResourceContents, binary: bool) -> list[t.ContentBlock]:
+    if content.text is not UNSET:
+        text, note = _clip(content.text)
+        return [t.TextContent(text=part) for part in ((text, f"This is {note}.") if note else (text,))]
+    blob, kind = content.blob or b"", content.mime_type or ""
+    if kind.startswith("image/"):
+        return [t.ImageContent(data=blob, mime_type=kind)]
+    if not binary:
+        said = f"This is {kind or 'data'}, {len(blob):,} bytes: call read_resource with binary=true to get it."
+        return [t.TextContent(text=said)]
+    if kind.startswith("audio/"):
+        return [t.AudioContent(data=blob, mime_type=kind)]
+    return [t.EmbeddedResource(resource=content)]
+
+
+def _clip(text: str) -> tuple[str, str]:
+    """What is shown of a text, and in words how much that is if it is not all."""
+    if len(text) <= FETCHED:
+        return text, ""
+    return text[:FETCHED], f"the first {FETCHED:,} of {len(text):,} characters"
+
+
+def _meta(content: t.ResourceContents, name: str) -> object:
+    return None if content.meta is UNSET else content.meta.get(name)

@@ -1,0 +1,29 @@
+"""How objects and directories are described."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import dated, shown
+from wharfinger.source import VERSION
+from wharfinger.sources.object_store.object_store_contract import Info
+
+__all__ = ["describe"]
+
+
+def describe(info: Info, uri: str, top: str) -> t.Resource:
+    """An object, or a directory, as a resource; its type is what its name promises, if it does."""
+    path = shown(info.key.rstrip("/")) or top
+    name = path.rpartition("/")[2]
+    meta: dict[str, object] | UnsetType = {VERSION: info.version} if info.version else UNSET
+    return t.Resource(
+        uri=uri,
+        name=name,
+        title=path,
+        mime_type=mime.DIRECTORY if info.directory else mime.by_name(name) or UNSET,
+        size=UNSET if info.directory or info.size is None else info.size,
+        annotations=dated(info.modified),
+        meta=meta,
+    )

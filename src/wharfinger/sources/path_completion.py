@@ -1,0 +1,75 @@
+"""Completing a path below a folder: what begins with what was typed, then what holds it."""
+
+from __future__ import annotations
+
+import time
+
+from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
+from wharfinger.sources.folder.safe_open import NotServed
+from wharfinger.sources.folder.tree import Listing, Parts, Position, Tree
+from wharfinger.sources.text_match import COMPLETIONS
+
+__all__ = ["complete_path", "typed_name"]
+
+COMPLETING = 0.1  # seconds for looking further than one directory
+
+
+def complete_path(tree: Tree, value: str) -> list[str]:
+    """Paths that begin with `value`, then those that have its last part in their name; directories end with `/`."""
+    head, _, typed = value.rpartition("/")
+    try:
+        parts = split_path(head)[0] if head else ()
+        with tree.directory(parts) as place:
+            listing = tree.listing(place)
+    except (NotServed, UnreadableUri):
+        return []
+    wanted = typed_name(typed)
+    found = _completions(parts, listing, wanted)
+    if wanted and len(found) < COMPLETIONS:
+        found += _complete_deeper(tree, parts, wanted, COMPLETIONS - len(found), set(found))
+    return found[:COMPLETIONS]
+
+
+def _complete_deeper(tree: Tree, parts: Parts, wanted: str, most: int, known: set[str]) -> list[str]:
+    """Paths further down whose last part holds what was typed, as far as a tenth of a second goes."""
+    ends = time.monotonic() + COMPLETING
+    found: list[str] = []
+    entries = tree.walk(Position(True, parts)) if parts else tree.walk()
+    try:
+        for number, entry in enumerate(entries):
+            if entry.parts[: len(parts)] != parts or len(found) >= most:
+                break
+            if number % 256 == 255 and time.monotonic() > ends:
+                break
+            if wanted in entry.name.casefold():
+                path = join_parts(entry.parts) + ("/" if entry.directory else "")
+                if path not in known:
+                    found.append(path)
+    finally:
+        entries.close()
+    return found
+
+
+def typed_name(typed: str) -> str:
+    """What a person typed of a name, which may be percent-encoded, or half so."""
+    try:
+        return split_path(typed)[0][0].casefold() if typed else ""
+    except (UnreadableUri, IndexError):
+        return typed.casefold()
+
+
+def _completions(parts: Parts, listing: Listing, wanted: str) -> list[str]:
+    """The entries of one directory that begin with what was typed, then those that hold it."""
+    before = join_parts(parts) + "/" if parts else ""
+    begin: list[str] = []
+    hold: list[str] = []
+    for names, end in ((listing.directories, "/"), (listing.files, "")):
+        for name in names:
+            folded = name.casefold()
+            if folded.startswith(wanted):
+                begin.append(before + quote(name) + end)
+                if len(begin) >= COMPLETIONS:
+                    return begin
+            elif wanted in folded and len(hold) < COMPLETIONS:
+                hold.append(before + quote(name) + end)
+    return begin + hold

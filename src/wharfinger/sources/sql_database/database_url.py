@@ -1,0 +1,100 @@
+"""From a URL to a source: which engine it is for, and what it is called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from wharfinger.source import UnusableSource
+from wharfinger.sources.labels import usable_label
+from wharfinger.sources.sql_database.database_engine import KIB, MIB, Bounds
+from wharfinger.sources.sql_database.source import Database
+from wharfinger.sources.sql_database.sqlite_catalogue import SCHEMA
+
+__all__ = ["sql"]
+
+_ENDINGS = (".db", ".sqlite", ".sqlite3", ".db3")
+_HOW = "sqlite:///shop.db, postgresql://user@host/db, or another URL of SQLAlchemy"
+
+
+def sql(
+    url: str,
+    *,
+    label: str | None = None,
+    schemas: Iterable[str] = (),
+    notify: str | None = None,
+    seconds: float = 10.0,
+    cell: int = 64 * KIB,
+    size: int = 4 * MIB,
+    connections: int = 4,
+    read_only_by_role: bool = False,
+) -> Database:
+    """Publish a database: `server.include(sql("sqlite:///shop.db"))`.
+
+    It is read only by the database's own means. The password of the URL is in no URI, message or log.
+
+    Args:
+        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database` (a Unix
+            socket by `?host=/folder`), or another URL of SQLAlchemy.
+        label: Its name in URIs; the file's or the database's own name by default.
+        schemas: The only schemas that are published (PostgreSQL); all that the role may read by default.
+        notify: The channel on which triggers tell of changes (PostgreSQL, `LISTEN`); asked for changes without it.
+        seconds: After which a statement is stopped.
+        cell: Bytes of a value in a window; a longer one is cut and marked.
+        size: Bytes of a window that was asked for.
+        connections: Connections at the same time, at most.
+        read_only_by_role: You say that the role of this URL can only read, of a database whose own means against
+            writing are not known here.
+
+    Raises:
+        UnusableSource: the URL cannot be used, or the file is missing.
+        MissingExtra: a library for this database is not installed.
+    """
+    bounds = Bounds(seconds=seconds, cell=cell, size=size, connections=connections)
+    scheme = url.partition(":")[0].lower()
+    if label is not None:
+        usable_label(label)
+    if scheme == "sqlite":
+        return _sqlite(url, label, bounds)
+    if scheme in ("postgres", "postgresql", "postgresql+asyncpg"):
+        from wharfinger.sources.sql_database.postgres import open_postgres
+
+        engine = open_postgres(url, bounds, tuple(schemas), notify)
+        name = label or engine.database
+        place = quote(engine.host, safe="[]:") + "/" + quote(engine.database, safe="")
+        return Database(engine, top=f"postgres://{_quoted(label) or place}", label=name, schema=None, bounds=bounds)
+    if "://" not in url:
+        raise UnusableSource(f"This is no URL of a database: give {_HOW}.")
+    from wharfinger.sources.sql_database.others import open_other
+
+    other = open_other(url, bounds, read_only_by_role)
+    return Database(
+        other,
+        top=f"{scheme.partition('+')[0]}://{_quoted(label) or other.name}",
+        label=label or other.name,
+        schema=None,
+        bounds=bounds,
+    )
+
+
+def _quoted(label: str | None) -> str:
+    return quote(label, safe="") if label else ""
+
+
+def _sqlite(url: str, label: str | None, bounds: Bounds) -> Database:
+    from wharfinger.sources.sql_database.sqlite import SQLite
+
+    parts = urlsplit(url)
+    path = unquote(parts.path).removeprefix("/")
+    if parts.netloc or not path or path == ":memory:":
+        raise UnusableSource("Give the path of an SQLite file: sqlite:///shop.db, or sqlite:////var/lib/shop.db.")
+    if parts.fragment or parse_qsl(parts.query, keep_blank_values=True):
+        raise UnusableSource("An SQLite URL takes no options here: it is always opened for reading only.")
+    name = label
+    if name is None:
+        name = os.path.basename(path)
+        stem, ending = os.path.splitext(name)
+        name = stem if stem and ending.lower() in _ENDINGS else name
+    engine = SQLite(path, bounds)
+    return Database(engine, top=f"sqlite://{_quoted(name)}", label=name, schema=SCHEMA, bounds=bounds)

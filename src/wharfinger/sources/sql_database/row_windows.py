@@ -1,0 +1,153 @@
+"""Windows over rows: `?limit=200`, `?after=<key>`, `?before=<key>`, `?tail=200`, `?rows=1-200`, and what follows them.
+
+Windows are cut by key, never by position: what is added or removed elsewhere moves nothing, and the last window of ten
+million rows costs what the first one does. Rows are lines of JSON. Refuses to know which database they come from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.etag import digest
+from wharfinger.sources.sql_database.catalogue import Table
+from wharfinger.sources.sql_database.database_engine import BadKey, Bounds, Engine, Rows, Span
+from wharfinger.sources.sql_database.row_text import json_line, unique_names
+from wharfinger.sources.sql_database.sql_uris import Uris, join_key, quote_part, split_key
+from wharfinger.sources.windows.window import WINDOW_BYTES, split_query
+
+__all__ = ["DEFAULT", "JSON_LINES", "MOST", "Ask", "Window", "parse_rows", "read_window", "rows_uri"]
+
+JSON_LINES = "application/x-ndjson"
+DEFAULT = 1_000
+"""Rows of a window that was not asked to end anywhere."""
+MOST = 10_000
+"""Rows of one window at most."""
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,5}").fullmatch
+_FROM_START = re.compile(r"1-([1-9][0-9]{0,5})").fullmatch
+_HOW = "limit=200, after=<key>, before=<key> (both also with limit), tail=200, or rows=1-200"
+
+
+class Ask(NamedTuple):
+    """What a query asks for; `explicit` where it says how many rows."""
+
+    span: Span
+    explicit: bool
+
+
+class Window(NamedTuple):
+    """Rows as text, and the queries of the windows beside it (None where there is none)."""
+
+    text: str
+    rows: int
+    next: str | None
+    previous: str | None
+    short: bool
+    version: str
+    first: str = ""
+    last: str = ""
+
+
+def parse_rows(uri: str) -> Ask:
+    """The rows that a URI asks for.
+
+    Raises:
+        InvalidArgument: it asks for anything else, and what it could be.
+    """
+    _, query = split_query(uri)
+    limit = _number(query, "limit")
+    left = {name: value for name, value in query.items() if name != "limit"}
+    if not left:
+        return Ask(Span(limit=limit or DEFAULT), limit is not None)
+    (name, value), *more = left.items()
+    if more or name not in ("after", "before", "tail", "rows"):
+        raise InvalidArgument(f"Rows are read by {_HOW}. This asked for {', '.join(left)[:200]}.")
+    if name in ("after", "before"):
+        return Ask(Span(where=name, key=_key(name, value), limit=limit or DEFAULT), limit is not None)  # type: ignore[arg-type]
+    if limit is not None:
+        raise InvalidArgument(f"{name} says how many rows already: leave limit out.")
+    if name == "tail":
+        return Ask(Span(where="last", limit=_number(query, "tail") or DEFAULT), True)
+    match = _FROM_START(value)
+    if match is None or int(match[1]) > MOST:
+        raise InvalidArgument(
+            f"rows={value[:40]} cannot be found without counting all rows before: write rows=1-200 (at most {MOST:,}) "
+            "for the first ones, and go on with after=<key>, as each window says."
+        )
+    return Ask(Span(limit=int(match[1])), True)
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    value = query.get(name)
+    if value is None:
+        return None
+    if not _NUMBER(value) or int(value) > MOST:
+        raise InvalidArgument(f"{name}={value[:40]} is no number of rows: write {name}=200, at most {MOST:,}.")
+    return int(value)
+
+
+def _key(name: str, value: str) -> tuple[str, ...]:
+    try:
+        return split_key(value)
+    except ValueError:
+        raise InvalidArgument(f"{name}={value[:40]} is no key: take one that a window gave.") from None
+
+
+def read_window(engine: Engine, table: Table, ask: Ask, bounds: Bounds) -> Window:
+    """Read the rows that were asked for, or as many of them as go into one answer.
+
+    Raises:
+        InvalidArgument: the table has no key to read by, or not this one.
+        LookupError: the table is not there any more.
+    """
+    span = ask.span
+    if table.key is None and span.where != "first":
+        raise InvalidArgument(
+            f"{table.name} is a {table.kind} without a key: only its first rows can be read, by limit=200."
+        )
+    if not ask.explicit:
+        bounds = msgspec.structs.replace(bounds, size=min(WINDOW_BYTES, bounds.size))
+    try:
+        found = engine.rows(table, span, bounds)
+    except BadKey as error:
+        raise InvalidArgument(f"This is no key of {table.name}. {error}".strip()) from None
+    rows = found.rows[::-1] if span.backwards else found.rows
+    names = unique_names(column.name for column in table.columns)
+    text = "".join([json_line(names, row.cells) for row in rows])
+    first, last = (join_key(rows[at].key) if rows else "" for at in (0, -1))
+    beside = _beside(table, ask, found, first, last)
+    whole_table = span.where == "first" and not ask.explicit
+    token = engine.table_token(table) if found.more and whole_table else ""
+    return Window(
+        text,
+        len(rows),
+        *beside,
+        short=found.more and (not ask.explicit or (not span.backwards and len(rows) < span.limit)),
+        version=digest(text, token),
+        first=first,
+        last=last,
+    )
+
+
+def _beside(table: Table, ask: Ask, found: Rows, first: str, last: str) -> tuple[str | None, str | None]:
+    """The queries of the next and of the previous window."""
+    span = ask.span
+    if table.key is None or not first:
+        return None, None
+    size = f"&limit={span.limit}" if ask.explicit else ""
+    follows = found.more if not span.backwards else span.where == "before"
+    precedes = found.more if span.backwards else span.where == "after"
+    return (
+        f"after={quote_part(last)}{size}" if follows else None,
+        f"before={quote_part(first)}{size}" if precedes else None,
+    )
+
+
+def rows_uri(uris: Uris, table: Table, query: str | None) -> str | None:
+    """The URI of a window beside one; None where there is none."""
+    return None if query is None else uris.of_rows(table.schema, table.name, query)

@@ -1,0 +1,85 @@
+"""What a table is, as a text of JSON: columns, keys, indexes, and the URIs of its rows and of the tables it names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from wharfinger.content.text import many
+from wharfinger.sources.sql_database.catalogue import Column, ForeignKey, Table
+from wharfinger.sources.sql_database.row_text import clean, is_named, is_several
+from wharfinger.sources.sql_database.sql_uris import Uris
+
+__all__ = ["brief", "describe"]
+
+
+def brief(table: Table) -> str:
+    """A table in a few words."""
+    words = f"{table.kind}, {many(len(table.columns), 'column')}"
+    return f"{words}: {clean(table.comment)}" if table.comment else words
+
+
+def describe(table: Table, uris: Uris) -> str:
+    """A table's definition. The same for the same definition: it says nothing of how many rows there are."""
+    said: dict[str, Any] = {
+        "table": table.name,
+        "schema": table.schema,
+        "kind": table.kind,
+        "comment": table.comment,
+        "rows": uris.of_rows(table.schema, table.name),
+        "order": _order(table),
+        "columns": [_column(column) for column in table.columns],
+        "primary_key": list(table.primary_key),
+        "foreign_keys": [_foreign_key(key, uris) for key in table.foreign_keys],
+        "indexes": [
+            {"name": index.name, "columns": list(index.columns), "unique": index.unique} for index in table.indexes
+        ],
+        "definition": table.definition,
+    }
+    kept = {name: value for name, value in said.items() if value not in (None, [])}
+    lines = [f"  {_json(name)}: {_lines(_cleaned(value))}" for name, value in kept.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _lines(value: Any) -> str:
+    """A value, where it is a list of objects a line for each: a column is a line."""
+    several = list(value) if is_several(value) else []
+    if not several or not is_named(several[0]):
+        return _json(value)
+    return "[\n" + ",\n".join([f"    {_json(one)}" for one in several]) + "\n  ]"
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _order(table: Table) -> str:
+    key = table.key
+    if key is None:
+        return "none: only the first rows can be read"
+    names = clean(", ".join(key.columns))
+    return f"{names}, the place of a row, which may pass to another one" if key.physical else names
+
+
+def _column(column: Column) -> dict[str, Any]:
+    said: dict[str, Any] = {"name": column.name, "type": column.type}
+    said |= {} if column.nullable else {"nullable": False}
+    said |= {} if column.default is None else {"default": column.default}
+    said |= {"generated": True} if column.generated else {}
+    return said | ({} if column.comment is None else {"comment": column.comment})
+
+
+def _foreign_key(key: ForeignKey, uris: Uris) -> dict[str, Any]:
+    said: dict[str, Any] = {"columns": list(key.columns), "table": uris.of_table(key.schema, key.table)}
+    return said | ({"references": list(key.references)} if key.references else {})
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if is_several(value):
+        return [_cleaned(one) for one in value]
+    if is_named(value):
+        return {clean(name): _cleaned(one) for name, one in value.items()}
+    return value

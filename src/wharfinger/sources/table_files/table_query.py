@@ -1,0 +1,86 @@
+"""What a URI of a table asks for: which file, which view of it, which rows and columns. Opens nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote
+
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.sources.folder.file_uri import UnreadableUri, split_path
+from wharfinger.sources.folder.tree import Parts
+from wharfinger.sources.table_files.formats import format_of
+from wharfinger.sources.windows.window import split_query
+
+__all__ = ["JSON", "JSON_LINES", "MARKDOWN", "ROWS", "VIEWS", "Asked", "locate", "rows_uri"]
+
+ROWS = 200
+"""Rows of a window that was not asked to end anywhere."""
+MARKDOWN, JSON, JSON_LINES = "text/markdown", "application/json", "application/x-ndjson"
+VIEWS = {"schema": JSON, "sample": JSON_LINES}
+"""What may stand behind a table, and its type."""
+
+_RANGE = re.compile(r"(\d{1,15})-(\d{1,15})?").fullmatch
+
+
+class Asked(NamedTuple):
+    """What a URI means: a file or directory, which view of it, and which of its rows and columns."""
+
+    parts: Parts
+    view: str
+    rows: tuple[int, int] | None
+    columns: tuple[str, ...]
+
+
+def locate(uri: str, top: str) -> Asked:
+    """What a URI below `top` means.
+
+    Raises:
+        ResourceNotFound: it can mean nothing here.
+        InvalidArgument: its query can be mended.
+    """
+    base, query = split_query(uri)
+    inside = top + "/"
+    if base != top and not base.startswith(inside):
+        raise ResourceNotFound(uri)
+    try:
+        parts, slashed = split_path(base[len(inside) :])
+    except UnreadableUri:
+        raise ResourceNotFound(uri) from None
+    view = parts[-1] if len(parts) > 1 and parts[-1] in VIEWS and format_of(parts[-2]) else ""
+    parts = parts[:-1] if view else parts
+    table = bool(parts) and bool(format_of(parts[-1])) and not slashed
+    if view and slashed:
+        raise ResourceNotFound(uri)
+    if query and (view or not table):
+        raise InvalidArgument(f"Only a table has rows, as in {inside}x.csv?rows=1-{ROWS}: leave the query out.")
+    asked = _asked(query)
+    return Asked(parts, view or ("rows" if asked else "" if table else "directory"), *(asked or (None, ())))
+
+
+def _asked(query: Mapping[str, str]) -> tuple[tuple[int, int] | None, tuple[str, ...]] | None:
+    """Rows and columns that a query asks for; None where it asks for none.
+
+    Raises:
+        InvalidArgument: it asks for anything else.
+    """
+    if not query:
+        return None
+    unknown = [name for name in query if name not in ("rows", "columns")]
+    if unknown:
+        raise InvalidArgument(f"Ask for ?rows=1-{ROWS} and &columns=a,b; this asked for {', '.join(unknown)[:200]}.")
+    rows = None
+    if "rows" in query:
+        match = _RANGE(query["rows"])
+        rows = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
+        if rows[0] < 1 or (match is not None and match[2] is not None and rows[1] < rows[0]):
+            raise InvalidArgument(f"rows={query['rows'][:100]} is no range of rows: write rows=1-200 or rows=201-.")
+    columns = tuple(query["columns"].split(",")) if "columns" in query else ()
+    return rows, columns
+
+
+def rows_uri(base: str, first: int, last: int, columns: tuple[str, ...]) -> str:
+    """The URI of a window; without `last` it ends where windows do."""
+    uri = f"{base}?rows={first}-{last or ''}"
+    return f"{uri}&columns={','.join(quote(name, safe='') for name in columns)}" if columns else uri

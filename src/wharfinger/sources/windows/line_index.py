@@ -1,0 +1,254 @@
+"""Where the lines of a large content begin: counts of line ends, a mark per MiB, kept while the content only grows.
+
+Refuses to know URIs, encodings other than the form of their line end, and what lines are for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from bisect import bisect_left
+from collections.abc import Hashable
+from typing import NamedTuple, Protocol
+
+from wharfinger.sources.bounded_cache import Cache
+
+__all__ = [
+    "Content",
+    "Form",
+    "Found",
+    "LineIndex",
+    "LineIndexes",
+    "NotReached",
+    "ends_line",
+    "line_ends",
+    "nth_end",
+]
+
+STEP = 1 << 20
+"""Bytes between two marks, at first; a mark is what is read at least to find a line."""
+PIECE = 64 << 10  # bytes in which a line is looked for between two marks
+MARKS = 16_384  # even
+"""Marks of one content at most (128 KiB): with more of them, every other one goes."""
+KEPT = 64
+"""Contents of one source whose marks are kept: 8 MiB at most."""
+SAMPLES = 16
+"""Places at which content that grew is compared with what it was."""
+SAMPLE = 64  # bytes of each
+SCAN_SECONDS = 5.0
+"""How long one search for a line may take; the next one goes on where it ended."""
+
+
+class Content(Protocol):
+    """Bytes that can be read anywhere without being loaded whole."""
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes from `offset` on: `length` of them, fewer only at the end. May block."""
+        ...
+
+
+Form = tuple[int, bool]
+"""The bytes of a code unit (2 for UTF-16), and whether the first of them is the high one."""
+
+
+class NotReached(Exception):
+    """A line was not found in time; `offset` is how far was looked, `line` the number of the line there."""
+
+    def __init__(self, offset: int, line: int) -> None:
+        self.offset = offset
+        self.line = line
+        super().__init__(f"line {line} at {offset}")
+
+
+class Found(NamedTuple):
+    """A place between lines: `offset` is where the line `line` begins, or would begin if the content went on."""
+
+    offset: int
+    line: int
+
+
+class _Block(NamedTuple):
+    """Bytes between two marks, and how many line ends are before them."""
+
+    begin: int
+    end: int
+    before: int
+
+
+class LineIndex:
+    """Marks of one content. Safe to use from several threads at once."""
+
+    def __init__(self) -> None:
+        self.form: Form = (1, False)
+        self.step = STEP
+        self._counts = array("Q", (0,))  # line ends before each multiple of `step`
+        self._samples: list[tuple[int, bytes]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def scanned(self) -> int:
+        """Bytes that were looked at."""
+        return (len(self._counts) - 1) * self.step
+
+    def find(
+        self,
+        content: Content,
+        line: int,
+        form: Form = (1, False),
+        *,
+        until: int | None = None,
+        seconds: float = SCAN_SECONDS,
+    ) -> Found:
+        """Where line number `line` begins (1 is the first); the end of the content where it has fewer lines.
+
+        With `until`, a line that begins behind that offset is not looked for: the answer is `until` and line 0.
+
+        Raises:
+            NotReached: it took too long; what was learnt is kept for the next time.
+        """
+        if line <= 1:
+            return Found(0, 1)
+        deadline = time.monotonic() + seconds
+        late = False
+        while True:
+            with self._lock:  # for one look at a time: other threads find what is known meanwhile
+                block = self._look(content, line - 1, form, until, late)
+            if block is not None:
+                break
+            late = time.monotonic() > deadline
+        if until is not None and block.begin > until:
+            return Found(until, 0)
+        return _in_block(content, form, block, line)
+
+    def _look(self, content: Content, number: int, form: Form, until: int | None, late: bool) -> _Block | None:
+        """The block that has the line end of this number, or that ends the search; None where it went on by a block."""
+        if form != self.form:
+            self.form, self.step, self._counts, self._samples = form, STEP, array("Q", (0,)), []
+        at = bisect_left(self._counts, number)
+        known = at < len(self._counts)
+        beyond = until is not None and self.scanned > until
+        if not (known or beyond or self.scanned + self.step > content.size):
+            if late:
+                raise NotReached(self.scanned, self._counts[-1] + 1)
+            if self._extend(content):
+                return None
+        at = at - 1 if known else len(self._counts) - 1  # what is behind the last mark may still grow
+        begin = at * self.step
+        return _Block(begin, min(begin + self.step, content.size), self._counts[at])
+
+    def _extend(self, content: Content) -> bool:
+        """Add a mark; False where the content has become shorter meanwhile."""
+        begin, number, data = self.scanned, self._counts[-1], b""
+        for at in range(begin, begin + self.step, STEP):
+            data = content.read(at, STEP)
+            if len(data) < STEP:
+                return False
+            ends, mark = line_ends(data, self.form)
+            number += ends.count(mark)
+        self._counts.append(number)
+        self._samples.append((self.scanned - SAMPLE, data[-SAMPLE:]))
+        if len(self._samples) > SAMPLES:
+            del self._samples[1:-1:2]
+        if len(self._counts) > MARKS:
+            self._counts = self._counts[::2]
+            self.step *= 2
+        return True
+
+    def grew(self, content: Content) -> bool:
+        """Whether the content still has what was looked at, as far as samples show: it only grew behind that."""
+        with self._lock:
+            samples = list(self._samples)
+            scanned = self.scanned
+        return content.size >= scanned and all(content.read(at, len(was)) == was for at, was in samples)
+
+
+def _in_block(content: Content, form: Form, block: _Block, line: int) -> Found:
+    """Where `line` begins in a block; where it does not, the end of the content, which is there."""
+    offset, end, number = block
+    while offset < end:
+        data = content.read(offset, min(PIECE, end - offset))
+        if not data:
+            break
+        ends, mark = line_ends(data, form)
+        here = ends.count(mark)
+        if number + here >= line - 1:
+            return Found(offset + nth_end(ends, mark, line - 1 - number) * form[0], line)
+        number += here
+        offset += len(data)
+    return Found(offset, number + (1 if not offset or ends_line(content, offset, form) else 2))
+
+
+def ends_line(content: Content, size: int, form: Form) -> bool:
+    """Whether there is a line end just before this place."""
+    unit = form[0]
+    if not size or size % unit:
+        return False
+    ends, mark = line_ends(content.read(size - unit, unit), form)
+    return ends.endswith(mark)
+
+
+def line_ends(data: bytes, form: Form) -> tuple[bytes, bytes]:
+    """One byte for each code unit, and that byte by which line ends stand out."""
+    unit, big = form
+    if unit == 1:
+        return data, b"\n"
+    planes = [data[at : len(data) - len(data) % unit : unit] for at in range(unit)]
+    if big:
+        planes.reverse()
+    ends = int.from_bytes(planes[0].translate(_IS_LINE_FEED), "big")
+    for plane in planes[1:]:
+        ends &= int.from_bytes(plane.translate(_IS_ZERO), "big")
+    return ends.to_bytes(len(planes[0]), "big"), b"\x01"
+
+
+_IS_LINE_FEED = bytes(code == 10 for code in range(256))
+_IS_ZERO = bytes(code == 0 for code in range(256))
+
+
+def nth_end(data: bytes, mark: bytes, number: int) -> int:
+    """The position behind the mark of this number (1 is the first), of which there are enough."""
+    low, high = 0, len(data)
+    while high - low > 4_096:
+        middle = (low + high) // 2
+        here = data.count(mark, low, middle)
+        if here >= number:
+            high = middle
+        else:
+            low, number = middle, number - here
+    position = low - 1
+    for _ in range(number):
+        position = data.index(mark, position + 1)
+    return position + 1
+
+
+class LineIndexes:
+    """The indexes of a source's contents, least recently used first; what only grew keeps what is known of it."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._indexes: Cache[Hashable, tuple[str, Hashable, LineIndex]] = Cache(kept)
+
+    def of(
+        self,
+        key: Hashable,
+        version: str,
+        content: Content,
+        identity: Hashable = None,
+    ) -> LineIndex:
+        """The index of a content in this version.
+
+        `identity` stays the same while a content is appended to (a file's inode); None where nothing tells.
+        """
+        known = self._indexes.get(key)
+        index = LineIndex()
+        if known is not None:
+            same = bool(version) and known[0] == version
+            if same or (identity is not None and known[1] == identity and known[2].grew(content)):
+                index = known[2]
+        self._indexes.put(key, (version, identity, index))
+        return index

@@ -1,0 +1,255 @@
+"""Windows over bytes and text: `?lines=1-200`, `?bytes=0-65535`, `?tail=200`, and what follows them.
+
+A window is cut from a `Content`, which is never loaded whole for it. Joined, the windows are the whole: a cut that was
+not asked for is at a line end, or else at a character's. Refuses to know where contents come from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import shown
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.windows.line_index import Content, LineIndex, LineIndexes
+from wharfinger.sources.windows.window_reader import (
+    HEAD,
+    WINDOW_BYTES,
+    WINDOW_LINES,
+    View,
+    Window,
+    with_query,
+    writing_of,
+)
+
+__all__ = [
+    "ENCODING",
+    "GUESSED",
+    "NEXT",
+    "PREVIOUS",
+    "SUMMARY",
+    "WHOLE",
+    "WINDOW",
+    "WINDOW_BYTES",
+    "WINDOW_LINES",
+    "Content",
+    "Data",
+    "LineIndex",
+    "LineIndexes",
+    "Window",
+    "digest_of",
+    "going_on",
+    "need_no_window",
+    "parse",
+    "read_content",
+    "remark",
+    "says_how_to_go_on",
+    "split_query",
+    "with_query",
+]
+
+NEXT = "wharfinger/next"
+"""In `_meta` of a window's contents: the URI of the window that follows; missing at the end."""
+PREVIOUS = "wharfinger/previous"
+"""In `_meta` of a window's contents: the URI of the window before it; missing at the beginning."""
+WINDOW = "wharfinger/window"
+"""In `_meta` of a window's contents: `begin` and `end` in bytes (the end is outside), `size` of the whole, and
+`firstLine` and `lastLine` where they are known."""
+ENCODING = "wharfinger/encoding"
+"""In `_meta` of a text that was not UTF-8: what it was decoded from."""
+GUESSED = "wharfinger/encoding-guessed"
+"""In `_meta` of such a text, true where nothing but its look says so."""
+SUMMARY = "wharfinger/summary"
+"""In `_meta` of a content whose text is about the content of its URI, and is not that."""
+
+WHOLE = 32 << 20
+"""Bytes that are read at once at most, as a whole or as a window that was asked for."""
+STORED = 1 << 20
+"""Bytes from which on a blob may be left where it is until it is sent."""
+
+
+class Data:
+    """Bytes in memory as a content."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return len(self.data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes from `offset` on."""
+        return self.data[offset : offset + length]
+
+
+# What a URI asks for
+
+
+def split_query(uri: str, errors: str = "replace") -> tuple[str, dict[str, str]]:
+    """A URI without its query, and the query: `("file:///x", {"lines": "1-200"})`.
+
+    `errors` says what becomes of bytes that are not UTF-8; with `surrogateescape` a value may be a path.
+
+    Raises:
+        InvalidArgument: a name has no value, or two.
+    """
+    base, mark, text = uri.partition("?")
+    query: dict[str, str] = {}
+    for pair in text.split("&") if mark else ():
+        name, equals, value = pair.partition("=")
+        name = unquote(name)
+        if not equals or not name or name in query:
+            raise InvalidArgument("A query is written ?name=value, each name once, such as ?lines=1-200.")
+        query[name] = unquote(value, errors=errors)
+    return base, query
+
+
+_RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})?").fullmatch
+_NUMBER = re.compile(r"[0-9]{1,18}").fullmatch
+_LOWEST = {"lines": 1, "bytes": 0, "tail": 1}
+_HOW = {"lines": "lines=1-200 or lines=201-", "bytes": "bytes=0-65535 or bytes=65536-", "tail": "tail=200"}
+
+
+def parse(query: Mapping[str, str]) -> Window | None:
+    """The window that a query asks for: `lines=A-B`, `lines=A-`, `bytes=A-B`, `bytes=A-` or `tail=N`; None without one.
+
+    Raises:
+        InvalidArgument: it asks for anything else, or for two windows.
+    """
+    if not query:
+        return None
+    (kind, value), *more = query.items()
+    if more or kind not in _LOWEST:
+        asked = ", ".join(query)[:100]
+        raise InvalidArgument(f"Ask for one window: {', '.join(_HOW.values())}. This asked for {asked}.")
+    if kind == "tail":
+        found = Window(kind, int(value)) if _NUMBER(value) else None
+    else:
+        match = _RANGE(value)
+        found = match and Window(kind, int(match[1]), int(match[2]) if match[2] else None)
+    if found is None or found.first < _LOWEST[kind] or (found.last is not None and found.last < found.first):
+        raise InvalidArgument(f"{kind}={shown(value[:100])} is no window: write {_HOW[kind]}.")
+    return found
+
+
+def need_no_window(window: Window | None) -> None:
+    """Accept no window, of a folder.
+
+    Raises:
+        InvalidArgument: there is one.
+    """
+    if window is not None:
+        raise InvalidArgument(f"This is a folder, which has no windows: leave out ?{window}.")
+
+
+# What is read
+
+
+def read_content(
+    uri: str,
+    base: str,
+    name: str,
+    content: Content,
+    window: Window | None,
+    *,
+    whole: int = WHOLE,
+    meta: Mapping[str, object] | None = None,
+    lines: LineIndex | None = None,
+    keep: Callable[[], t.StoredBytes] | None = None,
+) -> list[t.ResourceContents]:
+    """A content whole, or a window of it; and, where that ends before what was asked for, how to go on.
+
+    Args:
+        uri: What was asked for.
+        base: The same without the window.
+        name: What the content is called, for its type.
+        content: The bytes.
+        window: What was asked for; None for the whole, or its first window where it is larger than `whole`.
+        whole: Bytes that are read at once at most.
+        meta: Added to `_meta` of the first contents.
+        lines: Where the lines of this content begin, if that is kept.
+        keep: Gives the content as one that stays readable until it is let go: a large blob is then read while it is
+            sent, instead of now.
+
+    Raises:
+        InvalidArgument: the window begins behind the end, or asks for lines of what has none.
+    """
+    said = dict(meta or {})
+    if window is None and content.size <= whole:
+        return [_whole(uri, name, content, said, keep)]
+    view = View(base, name, content, whole, lines)
+    cut = view.cut(window)
+    said[WINDOW] = view.facts(cut)
+    for key, other in ((NEXT, cut.next), (PREVIOUS, cut.previous)):
+        if other is not None:
+            said[key] = with_query(base, str(other))
+    text = view.text(cut)
+    found = [_blob(uri, view.kind, cut.data, said)]
+    if text is not None:
+        found = [_text(uri, view.kind, text, not view.writing.mark, said)]
+    if cut.short and cut.next is not None:
+        following = with_query(base, str(cut.next))
+        found.append(going_on(following, view.words(cut)))
+    return found
+
+
+def going_on(next_uri: str, said: str) -> t.ResourceContents:
+    """Contents that say what was read, and how to read what follows; their text is no part of the content."""
+    contents = remark(next_uri, f"{said} To go on, read {next_uri}")
+    contents.meta = {SUMMARY: True, NEXT: next_uri}
+    return contents
+
+
+def remark(uri: str, said: str) -> t.ResourceContents:
+    """Contents that say something about what was read, and are no part of it."""
+    return t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=f"\n[{said}]\n", meta={SUMMARY: True})
+
+
+def says_how_to_go_on(contents: t.ResourceContents) -> bool:
+    """Whether these are what `going_on` makes: no part of what was read."""
+    return contents.meta is not UNSET and bool(contents.meta.get(SUMMARY)) and NEXT in contents.meta
+
+
+def digest_of(contents: t.ResourceContents) -> bytes:
+    """What tells this content of a window, and whether there is a next one, from any other."""
+    data = contents.text.encode() if contents.text is not UNSET else contents.blob or b""
+    following = "" if contents.meta is UNSET else str(contents.meta.get(NEXT, ""))
+    return hashlib.blake2b(data + following.encode(), digest_size=16).digest()
+
+
+def _whole(
+    uri: str, name: str, content: Content, meta: dict[str, object], keep: Callable[[], t.StoredBytes] | None
+) -> t.ResourceContents:
+    size = content.size
+    if keep is not None and size > STORED:
+        head = content.read(0, HEAD)
+        kind = mime.classify(name, head[: mime.SNIFFED], writing_of(head, size).is_text)
+        if kind == mime.PDF or not writing_of(head, size).is_text:
+            return _blob(uri, kind, t.stored_blob(keep()), meta)
+    data = content.read(0, size)
+    decoded = mime.decode_text(data)
+    kind = mime.classify(name, data[: mime.SNIFFED], decoded is not None)
+    if decoded is None or kind == mime.PDF:
+        return _blob(uri, kind, data, meta)
+    return _text(uri, kind, decoded, mime.is_guess(data, decoded[1]), meta)
+
+
+def _blob(uri: str, kind: str, data: bytes, meta: dict[str, object]) -> t.ResourceContents:
+    return t.ResourceContents(uri=uri, mime_type=kind, blob=data, meta=meta or UNSET)
+
+
+def _text(uri: str, kind: str, decoded: mime.Decoded, guessed: bool, meta: dict[str, object]) -> t.ResourceContents:
+    text, encoding = decoded
+    if encoding != "utf-8":
+        meta[ENCODING] = encoding
+        if guessed:
+            meta[GUESSED] = True
+    return t.ResourceContents(uri=uri, mime_type=kind, text=text, meta=meta or UNSET)

@@ -1,0 +1,296 @@
+"""Cutting a part out of a content: where it begins and ends, which text it is, and what is before and behind it.
+
+A content is never loaded whole for it. A cut that was not asked for is at a line end, or else at a character's.
+Refuses to know protocol objects; a URI only stands in messages.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from wharfinger.content import mime
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.windows.line_index import Content, Form, LineIndex, NotReached, ends_line, line_ends, nth_end
+
+__all__ = ["HEAD", "WINDOW_BYTES", "WINDOW_LINES", "Cut", "View", "Window", "Writing", "with_query", "writing_of"]
+
+WINDOW_BYTES = 256 << 10
+"""Bytes of a window that was not asked to end anywhere."""
+WINDOW_LINES = 2_000
+"""Lines of a window that was not asked to end anywhere."""
+HEAD = 64 << 10
+"""Bytes by which a content is known to be text, and in which encoding."""
+
+_BLOCK = 256 << 10  # bytes in which the end of a content is looked through
+
+
+class Window(NamedTuple):
+    """A part that was asked for: `lines` from 1 and `bytes` from 0, both with their last; of a `tail` the length."""
+
+    kind: str
+    first: int
+    last: int | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "tail":
+            return f"tail={self.first}"
+        return f"{self.kind}={self.first}-{'' if self.last is None else self.last}"
+
+
+def with_query(base: str, query: str) -> str:
+    """A URI with one more part of a query, such as `lines=1-200`."""
+    return f"{base}{'&' if '?' in base else '?'}{query}"
+
+
+class Writing(NamedTuple):
+    """What a content is written in, if it is text: its encoding, its code units, and the bytes of its mark."""
+
+    encoding: str
+    unit: int = 1
+    big: bool = False
+    mark: int = 0
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is text at all."""
+        return bool(self.encoding)
+
+    @property
+    def form(self) -> Form:
+        """What line ends are looked for by."""
+        return self.unit, self.big
+
+
+BINARY = Writing("")
+
+
+class Cut(NamedTuple):
+    """A part of a content; `short` where it ends before what was asked for, `whole` where it cuts no character."""
+
+    begin: int
+    data: bytes
+    next: Window | None
+    previous: Window | None
+    line: int = 0
+    short: bool = False
+    sound: bool = True
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self.data)
+
+
+class View:
+    """A content that is looked at through windows."""
+
+    def __init__(self, base: str, name: str, content: Content, whole: int, lines: LineIndex | None) -> None:
+        self.base = base
+        self.content = content
+        self.size = content.size
+        self.whole = whole
+        head = content.read(0, min(HEAD, self.size))
+        self.writing = writing_of(head, self.size)
+        self.kind = mime.classify(name, head[: mime.SNIFFED], self.writing.is_text)
+        if self.kind == mime.PDF:
+            self.writing = BINARY
+        self.index = lines or LineIndex()
+
+    def cut(self, window: Window | None) -> Cut:
+        """Read a window; the first one by default."""
+        return _CUTS[window.kind](self, window) if window else self.first_bytes(Window("bytes", 0))
+
+    # By bytes
+
+    def by_bytes(self, window: Window) -> Cut:
+        begin, last = window.first, window.last
+        if begin > self.size:
+            raise InvalidArgument(
+                f"{self.base} has {self.size:,} bytes, and no byte {begin:,}.", data={"size": self.size}
+            )
+        if last is None:
+            return self.first_bytes(window)
+        width = last - begin + 1
+        previous = Window("bytes", max(0, begin - width), begin - 1) if begin else None
+        data = self.content.read(begin, min(width, self.whole))
+        end = begin + len(data)
+        if end > last or end >= self.size:
+            following = Window("bytes", end, end + width - 1) if end < self.size else None
+            return Cut(begin, data, following, previous, sound=False)
+        data = self.ended(data, begin)
+        following = Window("bytes", begin + len(data), last)
+        return Cut(begin, data, following, previous, short=True, sound=False)
+
+    def first_bytes(self, window: Window) -> Cut:
+        """A window that ends where windows do."""
+        begin = window.first
+        data = self.ended(self.content.read(begin, WINDOW_BYTES), begin, WINDOW_LINES)
+        end = begin + len(data)
+        following = Window("bytes", end) if end < self.size and data else None
+        return Cut(begin, data, following, self.before(begin), 0 if begin else 1, True)
+
+    def before(self, end: int) -> Window | None:
+        """The bytes before a window, from a line's beginning on."""
+        if not end:
+            return None
+        begin = self.sound_begin(max(0, end - WINDOW_BYTES))
+        return Window("bytes", begin if begin < end else max(0, end - WINDOW_BYTES), end - 1)
+
+    def ended(self, data: bytes, begin: int, lines: int = 0) -> bytes:
+        """What was read without what a window leaves to the next one: all behind the last line end, or character."""
+        if not self.writing.is_text:
+            return data
+        ends, mark = line_ends(data, self.writing.form)
+        if lines and ends.count(mark) >= lines:
+            return data[: nth_end(ends, mark, lines) * self.writing.unit]
+        if begin + len(data) >= self.size:
+            return data
+        last = ends.rfind(mark)
+        return data[: (last + 1) * self.writing.unit if last >= 0 else _sound_length(data, self.writing)]
+
+    # By lines
+
+    def by_lines(self, window: Window) -> Cut:
+        self.need_text()
+        first, last = window.first, window.last
+        begin, line = self.find(first)
+        if line < first:
+            raise InvalidArgument(
+                f"{self.base} has {line - 1:,} lines, and no line {first:,}.", data={"lines": line - 1}
+            )
+        width = WINDOW_LINES if last is None else last - first + 1
+        previous = Window("lines", max(1, first - width), first - 1) if first > 1 else None
+        data = self.lines_from(begin, last)
+        end = begin + len(data)
+        ends, mark = line_ends(data, self.writing.form)
+        following = first + ends.count(mark)
+        complete = last is not None and following > last
+        if end >= self.size or not data:
+            return Cut(begin, data, None, previous, first)
+        if not ends.endswith(mark):
+            return Cut(begin, data, Window("bytes", end), previous, first, True)
+        ahead = Window("lines", following, following + width - 1 if complete else last)
+        return Cut(begin, data, ahead, previous, first, not complete)
+
+    def lines_from(self, begin: int, last: int | None) -> bytes:
+        if last is None:
+            return self.ended(self.content.read(begin, WINDOW_BYTES), begin, WINDOW_LINES)
+        end, line = self.find(last + 1, begin + self.whole)
+        if line and end - begin <= self.whole:
+            return self.content.read(begin, end - begin)
+        return self.ended(self.content.read(begin, self.whole), begin)
+
+    def find(self, line: int, until: int | None = None) -> tuple[int, int]:
+        try:
+            return self.index.find(self.content, line, self.writing.form, until=until)
+        except NotReached as error:
+            ahead = with_query(self.base, str(Window("bytes", error.offset)))
+            raise InvalidArgument(
+                f"Line {line:,} was not reached in time: line {error.line:,} is at byte {error.offset:,}. "
+                f"Ask again to look further from there, or read {ahead}",
+                data={"next": ahead, "line": error.line, "offset": error.offset},
+            ) from None
+
+    def need_text(self) -> None:
+        if not self.writing.is_text:
+            raise InvalidArgument(f"{self.base} is no text, and has no lines: ask for bytes=0-65535 instead.")
+
+    # From the end
+
+    def by_tail(self, window: Window) -> Cut:
+        self.need_text()
+        begin = self.tail_begin(window.first)
+        data = self.content.read(begin, self.size - begin)
+        return Cut(begin, data, None, self.before(begin), 0 if begin else 1)
+
+    def tail_begin(self, lines: int) -> int:
+        """Where the last lines begin, or as many of them as are read at once."""
+        writing = self.writing
+        lowest = max(0, self.size - self.whole)
+        missing = lines + ends_line(self.content, self.size, self.writing.form)
+        at = self.size
+        while at > lowest:
+            begin = max(lowest, at - _BLOCK) // writing.unit * writing.unit
+            data = self.content.read(begin, at - begin)
+            ends, mark = line_ends(data, self.writing.form)
+            here = ends.count(mark)
+            if here >= missing:
+                return begin + nth_end(ends, mark, here - missing + 1) * writing.unit
+            missing -= here
+            at = begin
+        return self.sound_begin(at)
+
+    def sound_begin(self, at: int) -> int:
+        """The next place, from `at` on, where a line begins, or else a character."""
+        if not at or not self.writing.is_text:
+            return at
+        at = at // self.writing.unit * self.writing.unit
+        data = self.content.read(at, _BLOCK)
+        ends, mark = line_ends(data, self.writing.form)
+        first = ends.find(mark)
+        if first >= 0:
+            return at + (first + 1) * self.writing.unit
+        skips = range(0, 4, self.writing.unit)
+        return at + next((skip for skip in skips if _begins_character(data[skip:], self.writing)), 0)
+
+    # What is said of it
+
+    def text(self, cut: Cut) -> mime.Decoded | None:
+        """The text of a window; None where it is none, or cuts a character."""
+        writing = self.writing
+        if not writing.is_text or cut.begin % writing.unit or 0 < cut.end < writing.mark:
+            return None
+        data = cut.data if cut.begin else cut.data[writing.mark :]
+        try:
+            text = data.decode(writing.encoding)
+        except UnicodeDecodeError:
+            return mime.decode_text(data) if cut.sound and writing.encoding == "utf-8" else None
+        return None if "\0" in text else (text, writing.encoding)
+
+    def facts(self, cut: Cut) -> dict[str, int]:
+        """What `_meta` says of a window."""
+        said = {"begin": cut.begin, "end": cut.end, "size": self.size}
+        if cut.line and self.writing.is_text:
+            ends, mark = line_ends(cut.data, self.writing.form)
+            said["firstLine"] = cut.line
+            said["lastLine"] = cut.line + ends.count(mark) - (ends.endswith(mark) or not cut.data)
+        return said
+
+    def words(self, cut: Cut) -> str:
+        """Which window this is, for whoever reads only the contents."""
+        facts = self.facts(cut)
+        lines = f", lines {facts['firstLine']:,}-{facts['lastLine']:,}" if "firstLine" in facts else ""
+        return f"Bytes {cut.begin:,}-{cut.end - 1:,} of {self.size:,}{lines}."
+
+
+_CUTS: Mapping[str, Callable[[View, Window], Cut]] = {
+    "bytes": View.by_bytes,
+    "lines": View.by_lines,
+    "tail": View.by_tail,
+}
+
+
+def writing_of(head: bytes, size: int) -> Writing:
+    encoding = mime.encoding_of(head, len(head) == size)
+    if not encoding:
+        return BINARY
+    unit = {"utf-16": 2, "utf-32": 4}.get(encoding[:6], 1)
+    mark = next((len(mark) for mark, marked in mime.MARKS if marked == encoding and head.startswith(mark)), 0)
+    return Writing(encoding, unit, encoding.endswith("-be"), mark)
+
+
+def _sound_length(data: bytes, writing: Writing) -> int:
+    """How much of it ends with a whole character."""
+    decoder = codecs.getincrementaldecoder(writing.encoding)("replace")
+    decoder.decode(data)
+    left = decoder.getstate()[0]
+    return len(data) - len(left) or len(data)
+
+
+def _begins_character(data: bytes, writing: Writing) -> bool:
+    try:
+        codecs.getincrementaldecoder(writing.encoding)().decode(data[:16])
+    except UnicodeDecodeError:
+        return False
+    return True

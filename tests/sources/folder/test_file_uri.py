@@ -1,0 +1,71 @@
+"""Paths to URIs and back: exact for every name, refused for every trick."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.sources.folder.file_uri import LONGEST, UnreadableUri, join_parts, quote, split_path, unquote
+
+NAMES = st.binary(min_size=1, max_size=30).filter(
+    lambda raw: b"/" not in raw and b"\0" not in raw and raw not in (b".", b"..")
+)
+
+
+@given(st.lists(NAMES, min_size=1, max_size=5))
+def test_every_path_survives_the_way_to_a_uri_and_back(raw: list[bytes]) -> None:
+    parts = tuple(os.fsdecode(name) for name in raw)
+    path = join_parts(parts)
+    assert path.isascii()
+    assert split_path(path) == (parts, False)
+    assert [os.fsencode(part) for part in split_path(path)[0]] == raw
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("guide.md", "guide.md"),
+        ("a b.txt", "a%20b.txt"),
+        ("100%.txt", "100%25.txt"),
+        ("what?#.md", "what%3F%23.md"),
+        ("é.txt", "%C3%A9.txt"),
+        ("{x}.txt", "%7Bx%7D.txt"),
+        ("a+b(1)@c.txt", "a+b(1)@c.txt"),
+        (os.fsdecode(b"\xff"), "%FF"),
+    ],
+)
+def test_a_name_is_written_as_rfc_3986_wants(name: str, written: str) -> None:
+    assert quote(name) == written
+    assert unquote(written) == name
+
+
+@pytest.mark.parametrize("path", ["", "/"])
+def test_nothing_is_the_root(path: str) -> None:
+    assert split_path(path)[0] == ()
+
+
+def test_a_slash_at_the_end_is_told() -> None:
+    assert split_path("a/b/") == (("a", "b"), True)
+
+
+def test_an_unescaped_letter_is_read_like_an_escaped_one() -> None:
+    assert split_path("é/%C3%A9") == (("é", "é"), False)
+
+
+def test_escapes_are_decoded_once() -> None:
+    assert split_path("%252e%252e") == (("%2e%2e",), False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..", ".", "a/../b", "%2e%2e/x", "%2E./x", ".%2e", "a//b", "//", "a%2Fb", "a%2fb", "a%00b", "\0", "%", "%4",
+        "%zz", "a%", "a?b", "a#b", "\ud800", "x" * (LONGEST + 1),
+    ],
+)  # fmt: skip
+def test_what_is_no_path_is_refused(path: str) -> None:
+    with pytest.raises(UnreadableUri):
+        split_path(path)

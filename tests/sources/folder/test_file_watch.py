@@ -1,0 +1,325 @@
+"""Real changes of real files, told once they can be seen, by both ways to see them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sources.conftest import Told
+from wharfinger.sources.folder import file_watch
+from wharfinger.sources.folder.source import Folder
+
+Publish = Callable[..., Folder]
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told does not depend on how long it is waited for."""
+    for name, value in (("DEBOUNCE", 10), ("STEP", 5), ("RETRY", 0.1), ("LIST_DELAY", 0.03)):
+        monkeypatch.setattr(watch, name, value)
+
+
+@pytest.fixture(params=["system", "polling"])
+def live(request: pytest.FixtureRequest, publish: Publish, charts: Path) -> Folder:
+    """The folder, watched by the system, and by looking again and again."""
+    return publish(charts, poll=0.02 if request.param == "polling" else None)
+
+
+def ready(source: Folder, charts: Path, told: Told) -> None:
+    """Wait until the watcher surely looks: what comes next is not found by the first look."""
+    (charts / "README.md").write_text(f"ready {os.urandom(4).hex()}")
+    source.attach(f"{source.uri}/README.md", told)
+    told.wait_for(f"{source.uri}/README.md")
+
+
+def test_a_watched_file_that_is_written_is_told(live: Folder, charts: Path, told: Told) -> None:
+    uri = f"{live.uri}/tides.csv"
+    live.attach(uri, told)
+    (charts / "tides.csv").write_text("1")
+    told.wait_for(uri)
+    (charts / "tides.csv").write_text("22")
+    told.wait_for(uri)
+    (charts / "tides.csv").unlink()
+    told.wait_for(uri)
+    (charts / "tides.csv").write_text("back again")
+    told.wait_for(uri)
+    (charts / "new").write_text("renamed over it")
+    (charts / "new").rename(charts / "tides.csv")
+    told.wait_for(uri)
+
+
+def test_a_change_between_the_acknowledgement_and_the_first_look_is_told(
+    live: Folder, charts: Path, told: Told
+) -> None:
+    """A client writes as soon as its watch is acknowledged, long before a thread has looked."""
+    for path in ("tides.csv", "harbours/hull.ts"):
+        live.attach(f"{live.uri}/{path}", told)
+        (charts / path).write_text("quick")
+        told.wait_for(f"{live.uri}/{path}")
+
+
+def test_created_deleted_and_renamed_files_change_the_list(live: Folder, charts: Path, told: Told) -> None:
+    live.attach(None, told)
+    (charts / "new.txt").touch()
+    told.wait_for(None)
+    (charts / "new.txt").rename(charts / "newer.txt")
+    told.wait_for(None)
+    (charts / "newer.txt").unlink()
+    told.wait_for(None)
+    (charts / "deep" / "deeper").mkdir(parents=True)
+    told.wait_for(None)
+    (charts / "deep" / "deeper" / "file.txt").touch()
+    told.wait_for(None)
+    (charts / "deep").rename(charts / "moved")
+    told.wait_for(None)
+    (charts / "moved" / "deeper" / "other.txt").touch()
+    told.wait_for(None)
+    shutil.rmtree(charts / "moved")
+    told.wait_for(None)
+
+
+def test_a_watched_directory_is_told_when_its_children_change(live: Folder, charts: Path, told: Told) -> None:
+    uris = [f"{live.uri}/harbours", f"{live.uri}/harbours/"]
+    for uri in uris:
+        live.attach(uri, told)
+    for change in (
+        lambda: (charts / "harbours" / "hull.ts").write_text("longer than before, surely"),
+        lambda: (charts / "harbours" / "new.txt").touch(),
+        lambda: (charts / "harbours" / "new.txt").unlink(),
+    ):
+        change()
+        told.wait_for(*uris)
+
+
+def test_what_is_in_a_renamed_directory_is_told(live: Folder, charts: Path, told: Told) -> None:
+    uri = f"{live.uri}/harbours/north/buoy.png"
+    live.attach(uri, told)
+    ready(live, charts, told)
+    (charts / "harbours").rename(charts / "ports")
+    told.wait_for(uri)
+    (charts / "harbours" / "north").mkdir(parents=True)
+    (charts / "harbours" / "north" / "buoy.png").write_text("another one")
+    told.wait_for(uri)
+    (charts / "harbours" / "north" / "buoy.png").write_text("and it is watched, too")
+    told.wait_for(uri)
+
+
+def test_what_is_not_published_is_not_told(live: Folder, charts: Path, told: Told) -> None:
+    (charts / ".gitignore").write_text("*.log\n")
+    (charts / "a.log").touch()
+    live.attach(None, told)
+    live.attach(f"{live.uri}/a.log", told)
+    live.attach(f"{live.uri}/README.md", told)
+    ready(live, charts, told)
+    (charts / "end.txt").touch()
+    told.wait_for(None)
+    (charts / "b.log").touch()
+    (charts / "a.log").write_text("x")
+    (charts / ".hidden").touch()
+    (charts / "id_rsa").touch()
+    (charts / "link.txt").symlink_to("README.md")
+    (charts / "README.md").write_text("the end")
+    told.wait_for(f"{live.uri}/README.md")
+    assert told.changes == []
+    (charts / ".gitignore").write_text("")
+    told.wait_for(None)
+
+
+def test_outside_of_the_folder_nothing_is_watched(publish: Publish, charts: Path, tmp_path: Path, told: Told) -> None:
+    """Not even through links, which the system's watcher would follow by itself."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text("x")
+    (charts / "link").symlink_to(tmp_path / "outside")
+    source = publish(charts)
+    source.attach(None, told)
+    for uri in (f"{source.uri}/link/secret.txt", f"{source.uri}/../outside/secret.txt", "file:///elsewhere"):
+        source.attach(uri, told)
+    (charts / "first.txt").touch()
+    told.wait_for(None)
+    ready(source, charts, told)
+    (tmp_path / "outside" / "new.txt").touch()
+    (tmp_path / "outside" / "secret.txt").write_text("y")
+    (charts / "README.md").write_text("the end")
+    told.wait_for(f"{source.uri}/README.md")
+    assert told.changes == []
+
+
+def test_names_that_are_not_utf8_do_not_blind_the_watcher(publish: Publish, charts: Path, told: Told) -> None:
+    root = os.fsencode(charts)
+    os.mkdir(root + b"/odd\xff")
+    source = publish(charts)
+    uri = f"{source.uri}/odd%FF/a.txt"
+    source.attach(None, told)
+    source.attach(uri, told)
+    with open(root + b"/odd\xff/a.txt", "w") as file:
+        file.write("1")
+    told.wait_for(uri)
+    with open(root + b"/\xfe.txt", "w") as file:
+        file.write("1")
+    told.wait_for(None)
+    (charts / "plain.txt").touch()
+    told.wait_for(None)
+    with open(root + b"/odd\xff/a.txt", "w") as file:
+        file.write("and again")
+    told.wait_for(uri)
+
+
+def test_a_root_that_goes_and_comes_is_told(live: Folder, charts: Path, told: Told) -> None:
+    uri = f"{live.uri}/README.md"
+    live.attach(uri, told)
+    (charts / "README.md").write_text("1")
+    told.wait_for(uri)
+    charts.rename(charts.with_name("away"))
+    told.wait_for(uri)
+    charts.with_name("away").rename(charts)
+    told.wait_for(uri)
+
+
+def test_nothing_is_told_after_the_last_watcher_went(live: Folder, charts: Path, told: Told) -> None:
+    uri = f"{live.uri}/tides.csv"
+    live.attach(uri, told)
+    live.attach(None, told)
+    (charts / "tides.csv").write_text("1")
+    told.wait_for(uri)
+    live.detach(uri)
+    live.detach(None)
+    live._watch.join()
+    assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
+    told.changes.clear()
+    (charts / "tides.csv").write_text("2")
+    live.attach(uri, told)  # and it can begin anew
+    (charts / "tides.csv").write_text("3")
+    told.wait_for(uri)
+
+
+def test_nothing_runs_before_the_first_watcher(source: Folder) -> None:
+    assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
+
+
+def test_only_what_is_on_the_way_to_a_watched_file_is_watched(publish: Publish, charts: Path, told: Told) -> None:
+    """A watch on one file of a large tree must not cost a walk of the tree, nor its number of inotify watches."""
+    for number in range(20):
+        (charts / f"d{number}").mkdir()
+    seen: list[list[str]] = []
+    source = publish(charts)
+    original = file_watch._Eye._absolute
+
+    def spy(eye: file_watch._Eye, path: str) -> str:
+        seen.append(sorted(eye.directories))
+        return original(eye, path)
+
+    file_watch._Eye._absolute = spy  # type: ignore[method-assign]
+    try:
+        source.attach(f"{source.uri}/harbours/hull.ts", told)
+        (charts / "harbours" / "hull.ts").write_text("x")
+        told.wait_for(f"{source.uri}/harbours/hull.ts")
+    finally:
+        file_watch._Eye._absolute = original  # type: ignore[method-assign]
+    assert seen[-1] == ["", "harbours"]
+
+
+def test_without_watches_left_it_polls_and_says_so(
+    publish: Publish, charts: Path, told: Told, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Security: X09."""
+    import watchfiles._rust_notify
+
+    def full(*arguments: object) -> None:
+        raise OSError("No space left on device (os error 28)")
+
+    monkeypatch.setattr(watchfiles._rust_notify, "RustNotify", full)
+    monkeypatch.setattr(watch, "POLL", 0.02)
+    source = publish(charts)
+    with caplog.at_level(logging.WARNING, logger="wharfinger.sources"):
+        source.attach(None, told)
+        (charts / "new.txt").touch()
+        told.wait_for(None)
+        (charts / "newer.txt").touch()
+        told.wait_for(None)
+    assert source.watched_by == (
+        "polling every 0.02 s (the limit of inotify watches is reached: raise fs.inotify.max_user_watches)"
+    )
+    assert source.watched_by in caplog.text
+
+
+def test_what_will_watch_is_known_before_it_does(publish: Publish, charts: Path) -> None:
+    assert publish(charts, poll=True).watched_by == "polling every 1 s"
+    assert publish(charts, poll=2.5).watched_by == "polling every 2.5 s"
+    if sys.platform == "linux":
+        assert publish(charts).watched_by == "inotify"
+
+
+def test_a_process_that_watches_ends_without_complaint(charts: Path) -> None:
+    """A thread that comes back from Rust into an interpreter that is gone would abort the process."""
+    program = textwrap.dedent(
+        """
+        import sys, threading
+        from wharfinger.sources import files
+        source = files(sys.argv[1])
+        assert "watchfiles" not in sys.modules
+        told = threading.Event()
+        source.attach(None, lambda uri: told.set())
+        open(sys.argv[1] + "/new.txt", "w").close()
+        assert told.wait(10)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(charts)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# Windows
+
+
+def test_a_window_is_told_when_what_it_shows_changes_and_not_when_its_file_only_grows(
+    live: Folder, charts: Path, told: Told
+) -> None:
+    path = charts / "tides.log"
+    path.write_text("one\ntwo\nthree\n")
+    uri = f"{live.uri}/tides.log"
+    still = Told()
+    growing = [uri, f"{uri}?tail=1", f"{uri}?lines=3-9", f"{uri}?bytes=4-"]
+    for watched in growing:
+        live.attach(watched, told)
+    for watched in (f"{uri}?lines=1-2", f"{uri}?bytes=0-3"):
+        live.attach(watched, still)
+    ready(live, charts, told)
+    still.changes.clear()  # what was written just before is told by the first look
+    for number in range(3):
+        with path.open("a") as file:
+            file.write(f"{number}\n")
+        told.wait_for(*growing)
+    assert not still.changes
+    path.write_text("ONE\ntwo\nthree\n")
+    told.wait_for(*growing)
+    still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
+    path.unlink()
+    told.wait_for(*growing)
+    still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
+    path.write_text("ONE\ntwo\nthree\n")
+    still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
+
+
+def test_many_windows_of_a_file_are_told_of_any_change(live: Folder, charts: Path, told: Told) -> None:
+    path = charts / "tides.log"
+    path.write_text("line\n" * 200)
+    uris = [f"{live.uri}/tides.log?lines={line}-{line}" for line in range(1, 100)]
+    for uri in uris:
+        live.attach(uri, told)
+    ready(live, charts, told)
+    with path.open("a") as file:
+        file.write("more\n")
+    told.wait_for(*uris)
+
+
+def test_a_window_that_cannot_be_is_not_watched(source: Folder, told: Told) -> None:
+    source.attach(f"{source.uri}/README.md?lines", told)
+    assert not source._watch._watched

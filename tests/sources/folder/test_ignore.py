@@ -1,0 +1,298 @@
+"""What is published of a folder: .gitignore as git means it, and no credentials by accident."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from wharfinger.source import UnusableSource
+from wharfinger.sources.folder.ignore import (
+    IGNORE_FILE_LONGEST,
+    LINES,
+    WILD,
+    Choice,
+    Patterns,
+    Rules,
+    Verdict,
+    looks_secret,
+    read_ignore_file,
+)
+from wharfinger.sources.folder.tree import Tree
+
+
+def judge(path: str, choice: Choice | None = None, **ignore_files: str) -> Verdict:
+    """Judge a path part by part, with .gitignore files by directory (`_` is the root); a directory ends with `/`."""
+    rules = Rules(choice or Choice())
+    *parents, name = path.rstrip("/").split("/")
+    rules = rules.adding(read_ignore_file(ignore_files.get("_", "").encode()))
+    for parent in parents:
+        verdict = rules.judge(parent, True)
+        if verdict:
+            return verdict
+        rules = rules.enter(parent)
+        rules = rules.adding(read_ignore_file(ignore_files.get(parent, "").encode()))
+    return rules.judge(name, path.endswith("/"))
+
+
+@pytest.mark.parametrize(
+    ("path", "verdict"),
+    [
+        ("a.log", "ignored"),
+        ("deep/a.log", "ignored"),
+        ("keep.log", ""),
+        ("build/", "ignored"),
+        ("build/x.txt", "ignored"),
+        ("build", ""),
+        ("src/build/", "ignored"),
+        ("top/", "ignored"),
+        ("src/top/", ""),
+        ("a/x/y/z.txt", "ignored"),
+        ("#odd", "ignored"),
+        ("plain.txt", ""),
+    ],
+)
+def test_patterns_mean_what_git_means(path: str, verdict: Verdict) -> None:
+    root = "\ufeff# comment\n*.log\r\n!keep.log\nbuild/\n/top\na/**/z.txt\n\\#odd\n\n   \n"
+    assert judge(path, _=root) == verdict
+
+
+def test_a_deeper_file_overrules_a_higher_one() -> None:
+    assert judge("sub/a.log", _="*.log", sub="!a.log") == ""
+    assert judge("sub/b.txt", sub="b.txt") == "ignored"
+    assert judge("b.txt", sub="b.txt") == ""
+
+
+def test_what_is_in_an_ignored_directory_cannot_be_taken_back() -> None:
+    assert judge("out/keep.txt", _="out/\n!out/keep.txt") == "ignored"
+
+
+def test_a_line_that_is_no_pattern_does_not_spoil_the_others() -> None:
+    assert judge("a.log", _="!\n*.log\n") == "ignored"
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("path", [".git/", ".git", ".GIT/", "sub/.git/", "git~1/"])
+def test_git_itself_is_never_published(path: str, hidden: bool) -> None:
+    assert judge(path, Choice(include=[".git", "*"], hidden=hidden)) == "never"
+
+
+def test_hidden_names_are_published_on_request() -> None:
+    assert judge(".editorconfig") == "hidden"
+    assert judge(".github/ci.yml") == "hidden"
+    assert judge(".github/ci.yml", Choice(hidden=True)) == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "id_rsa", "id_ed25519.pub", "ID_DSA", "server.pem", "SERVER.KEY", "a.p12", "a.pfx", "vault.kdbx", ".env",
+        ".env.production", ".envrc", "prod.env", ".netrc", "_netrc", "credentials", "credentials.json", ".aws", ".ssh",
+        "terraform.tfstate", ".npmrc", "client_secret_1.json", "secrets.yaml",
+    ],
+)  # fmt: skip
+def test_what_looks_like_credentials_is_not_published(name: str) -> None:
+    assert looks_secret(name)
+    assert judge(name, Choice(hidden=True)) == "secret"
+    assert judge(f"{name}/readme.txt", Choice(hidden=True)) == "secret"
+
+
+@pytest.mark.parametrize("name", ["id_pool.py", "identity.md", "keyboard.txt", "monkey", "environment.md", "pem.txt"])
+def test_what_only_resembles_credentials_is_published(name: str) -> None:
+    assert judge(name) == ""
+
+
+def test_a_name_spelled_out_is_published_against_every_rule() -> None:
+    choice = Choice(include=["*", "certs/server.pem", ".env.example", "dist/app.js"])
+    assert judge("certs/server.pem", choice) == ""
+    assert judge("certs/other.pem", choice) == "secret"
+    assert judge(".env.example", choice) == ""
+    assert judge(".env", choice) == "hidden"
+    assert judge("dist/app.js", choice, _="app.js") == ""
+    assert judge("anything.txt", choice) == ""
+
+
+def test_a_wildcard_names_no_credentials() -> None:
+    assert judge("server.pem", Choice(include=["*.pem"])) == "secret"
+
+
+def test_with_include_only_what_matches_is_published() -> None:
+    choice = Choice(include=["*.md", "docs/"])
+    assert judge("a.md", choice) == ""
+    assert judge("a.txt", choice) == "excluded"
+    assert judge("sub/", choice) == ""
+    assert judge("docs/a.txt", choice) == ""
+
+
+def test_exclude_always_wins() -> None:
+    choice = Choice(include=["*.md"], exclude=["draft*", "private/"])
+    assert judge("draft.md", choice) == "excluded"
+    assert judge("private/a.md", choice) == "excluded"
+    assert judge("a.md", choice) == ""
+
+
+NAMES = [
+    "a",
+    "b",
+    "ab",
+    "aab",
+    "a.b",
+    "a b",
+    "a ",
+    "a[b",
+    "a]b",
+    "a-b",
+    "a!b",
+    "a^",
+    "a\\b",
+    "*",
+    "aé",
+    "é",
+    "ba",
+    "c",
+    "A",
+]
+PIECES = ["a", "b", "c", ".", " ", "é", "*", "*", "**", "?", "/", "/", "**/", "/**", "\\", "!", "^", "-", "]", "[",
+          "[ab]", "[!a]", "[^b]", "[a-c]", "[]a]", "[c-a]", "[[:alpha:]]", "[[:space:]]", "[[:nope:]]", "[[:a]",
+          "[\\]a]", "\r", "[a-\\c]", "[--a]", "A", "#"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directories and files of every name, three deep where the names are short."""
+    root = tmp_path_factory.mktemp("ignored")
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    for name in NAMES:
+        (root / name).mkdir()
+        for inner in NAMES:
+            if name in ("a", "b", "ab") and inner in ("a", "b", "ab", "c"):
+                (root / name / inner).mkdir()
+                for deep in ("a", "b", "c", "a.b", "é"):
+                    (root / name / inner / deep).touch()
+            else:
+                (root / name / inner).touch()
+        (root / f"f{name}").touch()
+    return root
+
+
+def published(directory: Path, rules: Rules, prefix: str = "") -> Iterator[str]:
+    """The paths below a directory that are published by their names."""
+    file = directory / ".gitignore"
+    rules = rules.adding(read_ignore_file(file.read_bytes())) if file.exists() else rules
+    for child in directory.iterdir():
+        if child.name in (".git", ".gitignore"):
+            continue
+        if not rules.judge(child.name, child.is_dir()):
+            yield prefix + child.name
+            if child.is_dir():
+                yield from published(child, rules.enter(child.name), f"{prefix}{child.name}/")
+
+
+def seen_by_git(root: Path) -> set[str]:
+    """The paths below a directory that git does not ignore."""
+    every = {str(path.relative_to(root)) for path in root.rglob("*") if ".git" not in path.parts[len(root.parts)]}
+    every = {path for path in every if not path.endswith(".gitignore")}
+    asked = subprocess.run(
+        ["git", "-c", "core.excludesFile=", "-c", "core.ignoreCase=false", "check-ignore", "--no-index", "--stdin",
+         "-z"], cwd=root, input="\0".join(sorted(every)).encode(), capture_output=True,
+    )  # fmt: skip
+    assert asked.returncode in (0, 1), asked.stderr
+    return every - set(asked.stdout.decode().split("\0"))
+
+
+LINE = st.lists(st.sampled_from(PIECES), min_size=1, max_size=7).map("".join)
+FILE = st.lists(LINE, min_size=1, max_size=6).map("\n".join)
+
+
+@pytest.mark.skipif(
+    shutil.which("git") is None or sys.platform != "linux", reason="names that only Linux allows, and git"
+)
+@given(top=FILE, inner=st.just("") | FILE)
+@example(top="a**/b\n", inner="")
+@example(top="**/a/**/b\n!**/a/b", inner="!b\n/a/**")
+@example(top="a/**/\n!a/a/", inner="*a\n*a*a*")
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_what_is_ignored_is_what_git_ignores(repository: Path, top: str, inner: str) -> None:
+    """Every pattern of every file, against `git check-ignore` over some 500 paths."""
+    (repository / ".gitignore").write_bytes(top.encode())
+    (repository / "a" / ".gitignore").write_bytes(inner.encode())
+    assert set(published(repository, Rules(Choice()))) == seen_by_git(repository)
+
+
+@pytest.mark.parametrize("times", [1, 10, 70])
+@pytest.mark.parametrize("piece", ["*a", "**/a/", "a*", "[a-z]*", "*?"])
+def test_no_pattern_hangs_the_server(piece: str, times: int) -> None:
+    """`*a*a*a*a*a*a*a*a*a*a*a*a*b` took for ever, and held the interpreter meanwhile."""
+    began = time.process_time()
+    for name in ("a" * 20, "a" * 250):
+        assert judge(name, _=piece * 2 * times + "c\nc\n") == ""
+        assert judge(f"{'a/' * 90}{name}", _=piece * 2 * times + "c\nc\n") == ""
+    assert time.process_time() - began < 5
+
+
+def test_as_many_patterns_as_are_allowed_cost_no_more_than_so_many_matches() -> None:
+    rules = Rules(Choice()).adding(read_ignore_file("\n".join(f"*a*{n}*a*?" for n in range(WILD)).encode()))
+    began = time.process_time()
+    assert rules.judge("a" * 250, False) == ""
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("data", "verdict"),
+    [
+        (b"a?b\n" * WILD, ""),
+        (b"a?b\n" * (WILD + 1), "ignored"),
+        (b"ab\n" * LINES, ""),
+        (b"ab\n" * (LINES + 1), "ignored"),
+        (b"?" * 1_000, ""),
+        (b"?" * 1_001, "ignored"),
+        (b"#" * IGNORE_FILE_LONGEST, ""),
+        (b"#" * IGNORE_FILE_LONGEST + b"\na", "ignored"),
+    ],
+)
+def test_beside_a_file_that_is_too_much_nothing_is_published(data: bytes, verdict: Verdict) -> None:
+    """A part of it might leave out the one line that withholds something."""
+    rules = Rules(Choice()).adding(read_ignore_file(data))
+    assert rules.judge("plain.txt", False) == verdict
+
+
+def test_the_bounds_hold_for_all_files_of_a_directory_together() -> None:
+    rules = Rules(Choice()).adding(read_ignore_file(b"a?b\n" * WILD))
+    assert rules.judge("plain.txt", False) == ""
+    deeper = rules.enter("sub").adding(read_ignore_file(b"a?b\n"))
+    assert deeper.judge("plain.txt", False) == "ignored"
+
+
+def test_a_hostile_file_in_a_published_folder_stops_nobody(tmp_path: Path) -> None:
+    """Through the tree, as every listing and reading goes."""
+    (tmp_path / ".gitignore").write_text("*a" * 12 + "*b\n")
+    (tmp_path / ("a" * 200)).touch()
+    (tmp_path / "plain.txt").touch()
+    began = time.process_time()
+    assert {entry.name for entry in Tree(str(tmp_path), Choice()).walk() if not entry.directory} == {
+        "a" * 200,
+        "plain.txt",
+    }
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("patterns", [["*" + "a" * 999 + "?"], [f"{number}*?" for number in range(WILD + 1)]])
+def test_patterns_of_the_operator_that_are_too_much_are_refused(patterns: list[str]) -> None:
+    for included, excluded in ((patterns, []), ([], patterns)):
+        with pytest.raises(UnusableSource, match="at most 1,000"):
+            Choice(included, excluded)
+
+
+def test_no_more_patterns_than_are_allowed_are_compiled() -> None:
+    assert len(Patterns(f"{number}*?" for number in range(2 * WILD)).wild) == WILD + 1
+    made = read_ignore_file(b"".join(b"%d*?\n" % number for number in range(2 * WILD)))
+    assert made is not None and made.everything

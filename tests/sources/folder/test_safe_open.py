@@ -1,0 +1,224 @@
+"""Nothing outside the root is ever opened, and nothing that is no regular file (security: R01 to R22)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from wharfinger.errors import ResourceNotFound
+from wharfinger.sources.folder.safe_open import NotServed, holds, open_directory, open_file, open_root
+from wharfinger.sources.folder.source import Folder, files
+
+SECRET = "outside the wharf"
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A secret beside the folder, whose name begins as the folder's does."""
+    folder = tmp_path / "charts-private"
+    folder.mkdir()
+    (folder / "secret.txt").write_text(SECRET)
+    return folder
+
+
+def refused(source: Folder, uri: str) -> None:
+    """Every way to ask gives the same answer as for what was never there."""
+    for ask in (source.read, source.stat, source.children):
+        with pytest.raises(ResourceNotFound) as caught:
+            ask(uri)
+        assert (str(caught.value), caught.value.uri) == (str(ResourceNotFound(uri)), uri)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../charts-private/secret.txt", "%2e%2e/charts-private/secret.txt", "..%2fcharts-private%2fsecret.txt",
+        "%252e%252e/charts-private/secret.txt", "harbours/../../charts-private/secret.txt",
+        "..\\charts-private\\secret.txt", "%5c..%5ccharts-private%5csecret.txt", "..%5ccharts-private/secret.txt",
+        "/etc/passwd", "//etc/passwd", "C:/Windows/win.ini", "C%3A%5CWindows", "\\\\host\\share", "file:///etc/passwd",
+        "%2fetc%2fpasswd", "README.md%00.png", "README.md\0", "%c0%ae%c0%ae/charts-private/secret.txt",
+        "\uff0e\uff0e/charts-private/secret.txt", "~/.bashrc", "$HOME", "*.md", "README.md/", "README.md/x",
+        "README.md#x", "readme.md", "CON", "README.md.", "README.md::$DATA", "./README.md", "%zz",
+        "README.md%", "x" * 300, "x/" * 5000, "a" * 40_000, "\ud800",
+    ],
+)  # fmt: skip
+def test_no_trick_with_the_path_leads_out(source: Folder, outside: Path, path: str) -> None:
+    refused(source, f"{source.uri}/{path}")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///charts-private/secret.txt", "file:///chartsREADME.md", "file://host/charts/README.md",
+        "file://user@/charts/README.md", "FILE:///charts/README.md", "file:/charts/README.md", "http://charts/README.md",
+        "file:///CHARTS/README.md", "file:///%63harts/README.md", "", "charts", "file:///",
+    ],
+)  # fmt: skip
+def test_no_trick_with_the_rest_of_the_uri_leads_out(source: Folder, outside: Path, uri: str) -> None:
+    assert not source.claims(uri)
+    refused(source, uri)
+
+
+def test_links_are_not_followed_wherever_they_lead(source: Folder, charts: Path, outside: Path) -> None:
+    (charts / "file").symlink_to(outside / "secret.txt")
+    (charts / "directory").symlink_to(outside)
+    (charts / "inside.md").symlink_to("README.md")
+    (charts / "loop").symlink_to("loop")
+    (charts / "self").symlink_to(".")
+    (charts / "zero").symlink_to("/dev/zero")
+    (charts / "proc").symlink_to("/proc/self")
+    for path in (
+        "file",
+        "directory",
+        "directory/secret.txt",
+        "inside.md",
+        "loop",
+        "self",
+        "self/README.md",
+        "zero",
+        "proc/environ",
+    ):
+        refused(source, f"{source.uri}/{path}")
+    listed = [resource.uri for resource in source.page(None, 100)[0]]
+    assert not [
+        uri for uri in listed if uri.endswith(("file", "directory", "inside.md", "loop", "self", "zero", "proc"))
+    ]
+
+
+def test_a_fifo_a_socket_and_a_device_are_refused_at_once(source: Folder, charts: Path) -> None:
+    os.mkfifo(charts / "fifo")
+    server = socket.socket(socket.AF_UNIX)
+    here = os.getcwd()
+    os.chdir(charts)  # a socket's path may have 107 bytes
+    try:
+        server.bind("socket")
+    finally:
+        os.chdir(here)
+    with suppress(PermissionError):
+        os.mknod(charts / "device", 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+    for name in ("fifo", "socket", "device"):
+        for _ in range(45):
+            refused(source, f"{source.uri}/{name}")
+    server.close()
+    assert source.read(f"{source.uri}/README.md").contents[0].text
+
+
+def test_a_fifo_that_replaces_a_file_does_not_hang(charts: Path) -> None:
+    """Even if it does so between the look and the opening, which is forced here by opening it as if looked at."""
+    os.mkfifo(charts / "fifo")
+    root = open_root(str(charts))
+    with pytest.raises(NotServed), holds():
+        open_file(root, "fifo")
+    descriptor = os.open("fifo", os.O_RDONLY | os.O_NONBLOCK, dir_fd=root)  # what `open_file` would do then: at once
+    os.close(descriptor)
+    assert isinstance(root, int)
+    os.close(root)
+
+
+def test_a_link_is_no_directory(charts: Path, outside: Path) -> None:
+    (charts / "link").symlink_to(outside)
+    root = open_root(str(charts))
+    assert isinstance(root, int)
+    with pytest.raises(NotServed), holds():
+        open_directory(root, "link")
+    os.close(root)
+
+
+def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(charts: Path, outside: Path) -> None:
+    """Security: R19. The path is checked nowhere and opened part by part, so that there is nothing to race."""
+    (charts / "swapped").mkdir()
+    (charts / "swapped" / "secret.txt").write_text("inside")
+    source = files(charts)
+    uri = f"{source.uri}/swapped/secret.txt"
+    stop, whole = threading.Event(), threading.Semaphore(0)
+
+    def swap() -> None:
+        while not stop.is_set():
+            for _ in range(20):
+                os.rename(charts / "swapped", charts / "aside")
+                os.symlink(outside, charts / "swapped")
+                os.unlink(charts / "swapped")
+                os.rename(charts / "aside", charts / "swapped")
+            whole.acquire()  # now and then the folder rests until it was read, however the threads are scheduled
+
+    swapper = threading.Thread(target=swap, daemon=True)
+    swapper.start()
+    seen: set[str] = set()
+    try:
+        for turn in range(4_000):
+            try:
+                seen.add(str(source.read(uri).contents[0].text))
+                whole.release()
+            except ResourceNotFound:
+                seen.add("not found")
+            if len(seen) == 2 and turn > 1_500:
+                break
+            for hit in source.page(None, 100)[0] if turn % 50 == 0 else ():
+                assert "private" not in hit.uri
+    finally:
+        stop.set()
+        whole.release()
+        swapper.join(20)
+    assert seen <= {"inside", "not found"}
+    assert "inside" in seen
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Root may read everything: be somebody else for a while."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_what_may_not_be_read_is_not_found() -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
+        root.chmod(0o755)
+        (root / "open.txt").write_text("x")
+        (root / "locked.txt").write_text("x")
+        (root / "closed").mkdir()
+        (root / "closed" / "in.txt").write_text("x")
+        (root / "locked.txt").chmod(0)
+        (root / "closed").chmod(0)
+        source = files(root)
+        try:
+            with without_privileges():
+                refused(source, f"{source.uri}/locked.txt")
+                refused(source, f"{source.uri}/closed")
+                refused(source, f"{source.uri}/closed/in.txt")
+                names = [resource.name for resource in source.page(None, 100)[0]]
+                assert names == [source.label, "locked.txt", "open.txt"]
+        finally:
+            (root / "closed").chmod(0o700)
+
+
+def test_what_is_no_answer_about_a_file_is_not_hidden() -> None:
+    with pytest.raises(OSError, match="5"), holds():
+        raise OSError(5, "5: the disk is broken")
+
+
+def test_no_handle_is_left_open(source: Folder, charts: Path) -> None:
+    (charts / "link").symlink_to("/")
+    before = len(os.listdir("/proc/self/fd"))
+    for path in ("", "/README.md", "/harbours/north", "/nothing", "/link", "/harbours/nothing/x", "/README.md/x"):
+        for ask in (source.read, source.stat, source.children):
+            with suppress(ResourceNotFound):
+                ask(source.uri + path)
+    source.page(None, 2)
+    source.count()
+    source.search("depth", 5)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,267 @@
+"""The order, the pages and the bounds of walking a folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import CI, examples
+from tests.sources.conftest import many_names
+from wharfinger.content.mime import DIRECTORY
+from wharfinger.sources.folder import tree as trees
+from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.safe_open import NotServed
+from wharfinger.sources.folder.source import Folder, files
+from wharfinger.sources.folder.tree import DEEPEST, Names, Position, Tree, read_key, write_key
+from wharfinger.types import Resource
+
+
+def paths(tree: Tree, after: Position | None = None) -> list[str]:
+    return ["/".join(entry.parts) + "/" * entry.directory for entry in tree.walk(after)]
+
+
+def test_a_directory_comes_first_then_its_files_then_its_directories(charts: Path) -> None:
+    assert paths(Tree(str(charts), Choice())) == [
+        "/", "README.md", "empty.txt", "tides.csv", "harbours/", "harbours/hull.ts", "harbours/north/",
+        "harbours/north/buoy.png",
+    ]  # fmt: skip
+
+
+def test_every_position_leads_to_the_rest(charts: Path) -> None:
+    tree = Tree(str(charts), Choice())
+    whole = list(tree.walk())
+    for at, entry in enumerate(whole):
+        after = read_key(write_key(Position(entry.directory, entry.parts)))
+        assert paths(tree, after) == paths(tree)[at + 1 :]
+
+
+def test_a_position_whose_entry_is_gone_still_leads_to_the_rest(charts: Path) -> None:
+    tree = Tree(str(charts), Choice())
+    whole = paths(tree)
+    (charts / "empty.txt").unlink()
+    assert paths(tree, Position(False, ("empty.txt",))) == whole[3:]
+    shutil.rmtree(charts / "harbours")
+    assert paths(tree, Position(False, ("harbours", "hull.ts"))) == []
+    (charts / "zones").mkdir()
+    assert paths(tree, Position(True, ("harbours", "north"))) == ["zones/"]
+    (charts / "zones").rmdir()
+    (charts / "zones").write_text("a file now")
+    assert paths(tree, Position(True, ("zones",))) == []
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1), max_size=4), st.booleans())
+def test_a_position_survives_the_way_to_a_key_and_back(parts: list[str], directory: bool) -> None:
+    position = Position(directory, tuple(parts))
+    key = write_key(position)
+    assert read_key(key) == position
+    assert key.encode()
+
+
+def test_a_key_holds_names_that_are_not_utf8() -> None:
+    position = Position(False, (os.fsdecode(b"\xff%41"), "a"))
+    assert write_key(position) == "f:%FF%2541/a"
+    assert read_key(write_key(position)) == position
+
+
+@pytest.mark.parametrize("key", ["", "x", "e:a", "fa"])
+def test_what_is_no_key_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match="not a position"):
+        read_key(key)
+
+
+NAMES = st.sampled_from([b"a", b"b", b"B.txt", b"c d", b"\xff", "é".encode(), b"%41", b"z", b"\n"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda parts: b"/".join(parts))
+CHANGES = st.lists(st.tuples(st.sampled_from(["add", "remove"]), PATHS), max_size=6)
+
+
+def apply(root: bytes, change: tuple[str, bytes]) -> None:
+    kind, path = change
+    target = os.path.join(root, path)
+    try:
+        if kind == "remove":
+            shutil.rmtree(target) if os.path.isdir(target) else os.unlink(target)
+        else:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "w"):
+                pass
+    except OSError:
+        pass  # a file where a directory would have to be, or the other way round
+
+
+def identity(resource: Resource) -> tuple[str, bool]:
+    """A file in the place of a directory is another resource, elsewhere in the order."""
+    return resource.uri, resource.mime_type == DIRECTORY
+
+
+def whole(source: Folder) -> list[tuple[str, bool]]:
+    return [identity(resource) for resource in source.page(None, 1_000)[0]]
+
+
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(PATHS, max_size=12), st.lists(CHANGES, max_size=5), st.integers(1, 4))
+@example([b"a/a", b"B.txt/a"], [[("remove", b"a"), ("add", b"a")]], 2)  # a directory becomes a file: it did not stay
+def test_pages_joined_hold_all_that_stayed_once_and_in_order(
+    start: list[bytes], changes: list[list[tuple[str, bytes]]], limit: int
+) -> None:
+    """Whatever comes and goes between two pages."""
+    with tempfile.TemporaryDirectory() as temporary:
+        root = os.fsencode(temporary) + b"/root"
+        os.mkdir(root)
+        for path in start:
+            apply(root, ("add", path))
+        source = files(os.fsdecode(root))
+        stayed = set(whole(source))
+        order: list[tuple[str, bool]] = []
+        key: str | None = None
+        steps = iter(changes)
+        while True:
+            page, key = source.page(key, limit)
+            assert len(page) <= limit
+            order += [identity(resource) for resource in page]
+            if key is None:
+                break
+            for change in next(steps, ()):
+                apply(root, change)
+            stayed &= set(whole(source))
+        assert len(order) == len(set(order))
+        assert stayed <= set(order)
+        assert [one for one in order if one in stayed] == [one for one in whole(source) if one in stayed]
+
+
+def test_a_listing_is_kept_until_the_directory_or_its_rules_change(
+    charts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "SETTLED", -(1 << 62))
+    monkeypatch.setattr(trees, "SETTLED_COARSE", -(1 << 62))
+    tree = Tree(str(charts), Choice())
+
+    def listing() -> trees.Listing:
+        with tree.directory(()) as place:
+            return tree.listing(place)
+
+    first = listing()
+    assert listing() is first
+    (charts / ".gitignore").write_text("*.csv\n")
+    second = listing()
+    assert "tides.csv" in first.files
+    assert "tides.csv" not in second.files
+    assert listing() is second
+    (charts / ".gitignore").write_text("*.csx\n")
+    assert "tides.csv" in listing().files
+
+
+def test_a_directory_that_just_changed_is_not_trusted(charts: Path) -> None:
+    tree = Tree(str(charts), Choice())
+    for number in range(20):
+        (charts / f"new{number}.txt").write_text("")
+        with tree.directory(()) as place:
+            assert f"new{number}.txt" in tree.listing(place).files
+
+
+def test_the_listings_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "SETTLED", -(1 << 62))
+    for number in range(50):
+        directory = tmp_path / f"d{number}"
+        directory.mkdir()
+        many_names(directory, [f"{name}" * 20 for name in range(20)])
+    tree = Tree(str(tmp_path), Choice(), cache_bytes=20_000)
+    assert len(paths(tree)) == 50 * 21 + 1
+    assert 0 < tree._kept_bytes <= 20_000
+    assert tree._kept_bytes == sum(kept.listing.cost for kept in tree._kept.values())
+
+
+def test_a_path_deeper_than_the_bound_is_not_served(tmp_path: Path) -> None:
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(DEEPEST + 20):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    tree = Tree(str(tmp_path), Choice())
+    assert len(paths(tree)) == DEEPEST
+    with pytest.raises(NotServed), tree.directory(("d",) * (DEEPEST + 1)):
+        pass
+
+
+def test_where_names_fold_only_the_real_name_is_served(charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Security: R33. On a file system that takes README for readme, rules must see the one real name."""
+    monkeypatch.setattr(trees, "FOLDS_NAMES", True)
+    tree = Tree(str(charts), Choice())
+    with tree.file(("README.md",)), tree.directory(("harbours",)):
+        pass
+    os.link(charts / "README.md", charts / "id_readme")  # there under two names, of which one is not listed
+    with pytest.raises(NotServed), tree.file(("id_readme",)):
+        pass
+
+
+def test_a_link_in_place_of_gitignore_holds_nothing(charts: Path, tmp_path: Path) -> None:
+    (tmp_path / "rules").write_text("*.md\n")
+    (charts / ".gitignore").symlink_to(tmp_path / "rules")
+    assert "README.md" in paths(Tree(str(charts), Choice()))
+
+
+def test_a_missing_root_is_empty(charts: Path) -> None:
+    tree = Tree(str(charts), Choice())
+    shutil.rmtree(charts)
+    assert paths(tree) == []
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="/\0"), min_size=1), unique=True), st.text())
+def test_names_are_a_sorted_sequence(names: list[str], other: str) -> None:
+    packed = Names(list(names))
+    assert list(packed) == sorted(names)
+    assert packed[-3:] == sorted(names)[-3:]
+    assert all(name in packed for name in names)
+    assert (other in packed) == (other in names)
+    assert packed.behind(other) == sum(name <= other for name in names)
+
+
+def make_files(root: Path, directories: int, each: int) -> None:
+    """Directories of empty files."""
+    for number in range(directories):
+        directory = root / f"d{number:04d}"
+        directory.mkdir(parents=True)
+        many_names(directory, [f"file-{name:06d}.txt" for name in range(each)])
+
+
+def resident() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / (1 << 20)
+
+
+SIZES = [(1, 2_000, 1.0), (20, 100, 1.0)]
+if CI:
+    SIZES += [(1, 100_000, 1.0), (1_000, 100, 1.0)]
+
+
+@pytest.mark.parametrize(("directories", "each", "first"), SIZES)
+def test_a_large_tree_is_listed_quickly_and_in_little_memory(
+    tmp_path: Path, directories: int, each: int, first: float
+) -> None:
+    """Issue: 100,000 files: first page < 1 s, later pages < 50 ms, RSS growth < 32 MiB. Smaller outside of CI.
+
+    In time of the processor, so that the neighbours of a busy machine do not count.
+    """
+    make_files(tmp_path / "big", directories, each)
+    time.sleep(trees.SETTLED / 1e9)
+    source = files(tmp_path / "big")
+    before = resident()
+    began = time.thread_time()
+    page, key = source.page(None, 500)
+    assert time.thread_time() - began < first
+    number, slow = len(page), []
+    while key is not None:
+        began = time.thread_time()
+        page, key = source.page(key, 500)
+        slow.append(time.thread_time() - began)
+        number += len(page)
+    assert number == directories * each + directories + 1
+    assert sorted(slow)[len(slow) * 9 // 10] < 0.05
+    assert resident() - before < 32

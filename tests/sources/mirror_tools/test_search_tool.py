@@ -1,0 +1,187 @@
+"""What is found by tools: ChatGPT's shape, links, filters, statements."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.mirror_tools.conftest import Ask, call
+from wharfinger import Client, Server, ToolError
+from wharfinger import types as t
+from wharfinger.source import Source
+from wharfinger.sources import Folder, files
+from wharfinger.sources.mirror_tools import mirrors
+from wharfinger.sources.search import search_index
+
+
+def test_search_and_fetch_have_the_shapes_that_chatgpt_expects(ask: Ask, source: Folder) -> None:
+    uri = f"{source.uri}/harbours/hull.ts"
+    assert call(ask, "search", query="depth")[0] == {
+        "results": [{"id": uri, "title": "harbours/hull.ts", "url": uri, "text": "1: export const depth = 4;"}]
+    }
+    assert call(ask, "fetch", id=uri)[0] == {
+        "id": uri,
+        "title": "hull.ts",
+        "text": "export const depth = 4;\n",
+        "url": uri,
+        "metadata": {"mimeType": "text/x-typescript"},
+    }
+    assert call(ask, "search", query="pilot")[0]["results"][0]["id"] == "notes://today"
+    assert call(ask, "fetch", id="notes://today")[0]["text"] == "fog"
+    assert call(ask, "search", query="nothing like it")[0] == {"results": []}
+
+
+def test_a_search_answers_with_text_alone_unless_links_are_asked_for(ask: Ask) -> None:
+    """AutoGen 0.7 and Semantic Kernel 1.45 lose the whole answer over a link; LangChain makes a file of it."""
+    for arguments in ({}, {"links": False}, {"source": "charts", "type": "text"}):
+        _, blocks = call(ask, "search", query="depth", **arguments)
+        assert [type(block) for block in blocks] == [t.TextContent]
+
+
+def test_hits_are_linked_with_the_line_that_shows_them(ask: Ask, source: Folder) -> None:
+    _, blocks = call(ask, "search", query="depth", links=True)
+    link = blocks[1]
+    assert isinstance(link, t.ResourceLink)
+    assert (link.uri, link.name, link.title, link.mime_type, link.description) == (
+        f"{source.uri}/harbours/hull.ts",
+        "hull.ts",
+        "harbours/hull.ts",
+        "text/x-typescript",
+        "1: export const depth = 4;",
+    )
+
+
+@pytest.mark.parametrize(
+    ("longest", "filters"), [(2_000, "query"), (2_000, "source"), (2_000, "type"), (1_000, "path")]
+)
+def test_words_and_filters_of_a_search_are_bounded(ask: Ask, longest: int, filters: str) -> None:
+    if filters != "source":
+        call(ask, "search", **{"query": "h", filters: "*a" * (longest // 2)})
+    with pytest.raises(ToolError, match="Search for at most 2,000 characters, with a path of at most 1,000"):
+        call(ask, "search", **{"query": "h", filters: "a" * (longest + 1)})
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_hostile_path_or_query_holds_up_nobody(tmp_path: Path, indexed: bool) -> None:
+    """`*a*a…*b` over paths, and a word that nearly occurs everywhere: both were matched by going back."""
+    folder = tmp_path / "charts"
+    folder.mkdir()
+    (folder / ("a" * 200)).write_text("tide")
+    (folder / "long.txt").write_text("ab" * (1 << 18))
+    server = Server("searched")
+    server.include(files(folder))
+    server.include(mirrors())
+    if indexed:
+        server.include(search_index(tmp_path / "index"))
+
+    async def main() -> None:
+        async with Client(server) as client:
+            await client.call_tool("search", {"query": "tide"})
+            began = time.process_time()
+            for asked in ({"query": "tide", "path": "*a" * 499 + "b"}, {"query": "ab" * 499 + "c"}):
+                found: Any = await client.call_tool("search", asked)
+                assert found.structured["results"] == []
+            for words in ("a b " * 499, '"' * 2_000, '"a ' * 600):
+                await client.call_tool("search", {"query": words})
+            assert time.process_time() - began < 5
+
+    asyncio.run(main())
+
+
+def test_a_search_is_narrowed(ask: Ask, source: Folder) -> None:
+    def found(**filters: str) -> list[str]:
+        return [result["title"] for result in call(ask, "search", query="h", **filters)[0]["results"]]
+
+    assert found(type="text/csv") == ["tides.csv"]
+    assert found(path="harbours/", type="text") == ["harbours/hull.ts"]
+    assert found(path="*.md", source="charts") == ["README.md"]
+    with pytest.raises(ToolError, match="There is no source 'elsewhere': there are charts"):
+        found(source="elsewhere")
+
+
+def test_a_hit_far_down_is_linked_by_a_window_that_holds_it(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    root.mkdir()
+    (root / "big.log").write_text("all quiet\n" * 30_000 + "Collision at berth 4\n" + "all quiet\n" * 30_000)
+    server = Server("far")
+    for part in (files(root), search_index(tmp_path / "cache"), mirrors()):
+        server.include(part)
+
+    async def main() -> tuple[str, str]:
+        async with Client(server) as client:
+            result = await client.call_tool("search", {"query": "collision"})
+            uri: str = result.structured["results"][0]["id"]
+            fetched = await client.call_tool("fetch", {"id": uri})
+            return uri, fetched.structured["text"]
+
+    uri, text = asyncio.run(main())
+    assert uri == "file:///logs/big.log?lines=29981-30181"
+    assert "Collision" in text
+    assert len(text) < 5_000
+
+
+class Ledger(Source):
+    """A source that takes statements, as a database does."""
+
+    name = "ledger"
+    uri = "ledger://"
+
+    def claims(self, uri: str) -> bool:
+        return uri.startswith("ledger://")
+
+    def query(self, statement: str, parameters: tuple[Any, ...] = (), limit: int = 200) -> Any:
+        from wharfinger.errors import InvalidArgument
+        from wharfinger.sources.sql_database.sql_query import Answer
+
+        if not statement.startswith("SELECT"):
+            raise InvalidArgument("Only reading is allowed.")
+        return Answer(columns=["port", "depth"], rows=[["Hull", 6.1], ["Oslo", None]][:limit], cut="There are more.")
+
+
+def asked(server: Server, **arguments: str) -> Any:
+    async def main() -> Any:
+        async with Client(server) as client:
+            return (await client.call_tool("query", arguments)).structured
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_database_is_asked_by_a_statement_where_that_is_allowed(first: bool) -> None:
+    server = Server("sql")
+    for part in (mirrors(allow_query=True), Ledger()) if first else (Ledger(), mirrors(allow_query=True)):
+        server.include(part)
+    assert asked(server, statement="SELECT 1") == {
+        "columns": ["port", "depth"],
+        "rows": [["Hull", 6.1], ["Oslo", None]],
+        "cut": "There are more.",
+    }
+    with pytest.raises(ToolError, match="Only reading"):
+        asked(server, statement="DROP TABLE ports")
+    with pytest.raises(ToolError, match="Say which database, as `source`: ledger"):
+        asked(server, statement="SELECT 1", source="other")
+
+
+def test_a_real_database_is_asked(tmp_path: Path) -> None:
+    import sqlite3
+
+    from wharfinger.sources import sql
+
+    with sqlite3.connect(tmp_path / "shop.db") as made:
+        made.execute("CREATE TABLE berths (name TEXT, depth REAL)")
+        made.executemany("INSERT INTO berths VALUES (?, ?)", [(f"berth {n}", n / 2) for n in range(150)])
+    made.close()
+    server = Server("shop")
+    server.include(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
+    server.include(mirrors(allow_query=True))
+    answer = asked(server, statement="SELECT name, depth FROM berths ORDER BY depth", source="shop")
+    assert answer["columns"] == ["name", "depth"]
+    assert len(answer["rows"]) == 100
+    assert answer["rows"][3] == ["berth 3", 1.5]
+    assert answer["cut"]
+    with pytest.raises(ToolError):
+        asked(server, statement="DELETE FROM berths")

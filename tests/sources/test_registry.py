@@ -1,0 +1,224 @@
+"""Words of the command line as sources: which kind they are, what they are called, and what may not be shown."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from wharfinger import sources
+from wharfinger.content.redaction import has_password, redacted
+from wharfinger.source import Source, UnusableSource
+from wharfinger.sources.registry import (
+    FILES,
+    KINDS,
+    absolute_word,
+    make_sources,
+    parse_word,
+    short_name,
+    shown_word,
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, with a few others."""
+    for name in ("docs", "one/docs", "two/docs", "a=b", "git:odd"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("word", "form", "label"),
+    [
+        ("docs", "PATH", None),
+        ("maps=docs", "PATH", "maps"),
+        ("nowhere", "PATH", None),
+        ("git:.", "git:PATH", None),
+        ("code=git:.", "git:PATH", "code"),
+        ("GIT:.", "git:PATH", None),
+        ("sqlite:///shop.db", "sqlite:///FILE", None),
+        ("sqlite+aiosqlite:///shop.db", "sqlite:///FILE", None),
+        ("postgresql://me@db/shop?sslmode=require", "postgresql://USER@HOST/DATABASE", None),
+        ("postgres://me@db/shop", "postgresql://USER@HOST/DATABASE", None),
+        ("mariadb+pymysql://me@db/shop", "mysql://…", None),
+        ("log:logs/*.log", "log:GLOB", None),
+        ("s3://bucket/prefix", "s3://BUCKET/PREFIX", None),
+        ("zip:old.zip", "zip:FILE", None),
+        ("objects:gcs://bucket", "objects:URL", None),
+        ("table:data/*.csv", "table:GLOB", None),
+        ("system:", "system:", None),
+        ("screen:", "screen:", None),
+        ("space=command:df --output=target", "command:LINE", "space"),
+        ("command:df --output=target", "command:LINE", None),
+        ("everything=mcp:npx -y server-everything", "mcp:LINE", "everything"),
+        ("https://host.test/mcp?a=b", "https://HOST/mcp", None),
+    ],
+)
+def test_a_word_says_what_kind_it_is(word: str, form: str, label: str | None, here: Path) -> None:
+    asked = parse_word(word)
+    assert (asked.kind.form, asked.label) == (form, label)
+
+
+def test_a_path_that_exists_is_a_path_whatever_is_in_it(here: Path) -> None:
+    for name in ("a=b", "git:odd", "x=git:odd"):
+        assert parse_word(name).kind is FILES
+    assert (parse_word("a=b").rest, parse_word("a=b").label) == ("a=b", None)
+    assert parse_word("x=git:odd").label == "x"
+
+
+@pytest.mark.parametrize("word", ["ftp://host/x", "gopher:x", "x=ftp://me:hunter2@host/x"])
+def test_an_unknown_scheme_is_told_with_those_that_are_known(word: str, here: Path) -> None:
+    with pytest.raises(UnusableSource, match=r"no kind of data .* PATH, git:PATH, sqlite:///FILE, .*s3://") as caught:
+        parse_word(word)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_every_source_gets_a_name_of_its_own(here: Path) -> None:
+    made = make_sources(["one/docs", "two/docs", "docs-2=docs", "a=b", str(here / "a=b") + "/"][:4])
+    assert [one.name for one in made] == ["docs", "docs-3", "docs-2", "a=b"]
+    assert [one.source.uri for one in made[:2]] == ["file:///docs", "file:///docs-3"]
+
+
+def test_a_name_chosen_twice_is_refused(here: Path) -> None:
+    with pytest.raises(UnusableSource, match="'a' is given twice"):
+        make_sources(["a=docs", "a=one/docs"])
+
+
+def test_what_has_no_name_to_choose_says_so(here: Path) -> None:
+    with pytest.raises(UnusableSource, match="system: takes no name"):
+        make_sources(["mine=system:"])
+    with pytest.raises(UnusableSource, match="system: is given twice"):
+        make_sources(["system:", "system:"])
+
+
+@pytest.mark.parametrize(
+    ("word", "form"), [("git:", "git:PATH"), ("system:load", "system:"), ("command:", "command:LINE"), ("", "PATH")]
+)
+def test_a_word_with_too_little_or_too_much_is_told_with_its_form(word: str, form: str) -> None:
+    with pytest.raises(UnusableSource, match=f"write {form}"):
+        make_sources([word], {"allow_command": True})
+
+
+def test_a_missing_folder_is_told(here: Path) -> None:
+    with pytest.raises(UnusableSource, match=str(here / "nowhere")):
+        make_sources(["nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("shop.db", "sqlite:///shop.db"), ("old.ZIP", "zip:old.ZIP"), ("t.csv", "table:t.csv"), ("a.log", "log:a.log")],
+)
+def test_a_file_is_told_with_its_word(name: str, word: str, here: Path) -> None:
+    (here / name).write_text("")
+    with pytest.raises(UnusableSource) as caught:
+        make_sources([name])
+    assert f"publish it as {word}" in str(caught.value)
+
+
+def test_a_command_must_be_allowed(here: Path) -> None:
+    with pytest.raises(UnusableSource, match="add --allow-command"):
+        make_sources(["command:df -h"])
+    with pytest.raises(UnusableSource, match="mcp:LINE runs a program, which must be allowed: add --allow-command"):
+        make_sources(["mcp:df -h"])
+    with pytest.raises(UnusableSource, match="needs a command line"):
+        make_sources(["command: "], {"allow_command": True})
+    with pytest.raises(UnusableSource, match="no command line"):
+        make_sources(["command:echo 'x"], {"allow_command": True})
+
+
+def test_an_upstream_at_a_private_address_must_be_allowed() -> None:
+    with pytest.raises(UnusableSource):
+        make_sources(["http://127.0.0.1:9/mcp"])
+    (made,) = make_sources(["http://127.0.0.1:9/mcp"], {"allow_private": True})
+    assert made.asked.kind.form == "https://HOST/mcp"
+
+
+@pytest.mark.parametrize(
+    ("word", "absolute"),
+    [
+        ("docs", "{here}/docs"),
+        ("x=docs", "x={here}/docs"),
+        ("git:.", "git:{here}"),
+        ("code=git:one", "code=git:{here}/one"),
+        ("sqlite:///shop.db", "sqlite:///{here}/shop.db"),
+        ("sqlite:////srv/shop.db?mode=ro", "sqlite:////srv/shop.db?mode=ro"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("log:logs/*.log", "log:{here}/logs/*.log"),
+        ("table:data/*.csv", "table:{here}/data/*.csv"),
+        ("zip:old.zip", "zip:{here}/old.zip"),
+        ("s3://bucket/prefix", "s3://bucket/prefix"),
+        ("system:", "system:"),
+        ("command:df -h", "command:df -h"),
+        ("postgresql://me:hunter2@db/shop", "postgresql://me@db/shop"),
+    ],
+)
+def test_a_word_can_be_made_absolute(word: str, absolute: str, here: Path) -> None:
+    assert absolute_word(parse_word(word)) == absolute.format(here=here)
+    assert absolute_word(parse_word(absolute.format(here=here))) == absolute.format(here=here)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:hunter2@db/shop", "postgresql://me@db/shop"),
+        ("postgresql+asyncpg://me:hunter2@db:5432/shop?sslmode=require", None),
+        ("postgresql://me:hun@ter2@db/shop", "postgresql://me@db/shop"),
+        ("postgresql://me:hunter/2@db/shop", "postgresql://me@db/shop"),
+        ("postgresql://:hunter2@db/shop", "postgresql://@db/shop"),
+        ("postgresql://db/shop?user=me&password=hunter2", "postgresql://db/shop?user=me"),
+        ("postgresql://db/shop?password=hunter2&user=me", "postgresql://db/shop?user=me"),
+        ("https://me:hunter2@host/mcp", "https://me@host/mcp"),
+        ("https://host/mcp?token=hunter2", "https://host/mcp"),
+        ("https://host:8080/@me/mcp", "https://host:8080/@me/mcp"),
+        ("x=mysql://me:hunter2@db/shop", "x=mysql://me@db/shop"),
+        ("sqlite:///shop.db", "sqlite:///shop.db"),
+        ("docs/password=x", "docs/password=x"),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str | None) -> None:
+    without = redacted(url)
+    assert "hunter" not in without
+    assert "ter2" not in without
+    assert shown is None or without == shown
+    assert has_password(url) == (without != url)
+    assert redacted(without) == without
+
+
+@pytest.mark.parametrize(
+    "word", ["command:df --token hunter2 -h", "command:df 'x --token=hunter2", "mcp:df --token hunter2"]
+)
+def test_a_command_is_shown_without_the_passwords_of_its_arguments(word: str) -> None:
+    assert "hunter2" not in shown_word(parse_word(word))
+    assert "hunter2" not in absolute_word(parse_word(word))
+    with pytest.raises(UnusableSource) as caught:
+        make_sources([word])
+    assert "hunter2" not in str(caught.value)
+
+
+def test_words_are_shown_and_named_without_passwords(here: Path) -> None:
+    asked = parse_word("postgresql://me:hunter2@db/shop")
+    assert shown_word(asked) == "postgresql://me@db/shop"
+    assert short_name(asked) == "shop"
+    assert short_name(parse_word("git:one/docs")) == "docs"
+    assert short_name(parse_word("log:logs/*.log")) == "logs"
+    assert short_name(parse_word("system:")) == "system"
+    assert short_name(parse_word("git:.")) == here.name
+    assert short_name(parse_word("x=git:.")) == "x"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.form)
+def test_every_factory_is_there_and_takes_its_options(kind: object) -> None:
+    factory: Callable[..., Source] = getattr(sources, kind.factory)  # type: ignore[attr-defined]
+    names = inspect.signature(factory).parameters
+    assert set(kind.takes) <= set(names)  # type: ignore[attr-defined]
+    assert ("label" in names) is kind.labelled  # type: ignore[attr-defined]
+
+
+def test_schemes_are_of_one_kind_each() -> None:
+    schemes = [scheme for kind in KINDS for scheme in kind.schemes]
+    assert len(set(schemes)) == len(schemes)

@@ -1,0 +1,119 @@
+"""Where lines begin in what is large: marks that stay few, grow with the content, and end in time."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wharfinger.sources.windows import line_index
+from wharfinger.sources.windows.line_index import Found, LineIndex, LineIndexes, NotReached
+from wharfinger.sources.windows.window import Data
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_small(monkeypatch)
+
+
+def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("STEP", 32), ("PIECE", 8), ("MARKS", 8), ("SAMPLES", 4), ("SAMPLE", 4)):
+        monkeypatch.setattr(line_index, name, value)
+
+
+def expected(data: bytes, line: int) -> Found:
+    lines = data.split(b"\n")
+    there = len(lines) - (not lines[-1])
+    if line > there:
+        return Found(len(data), there + 1)
+    return Found(sum(len(one) + 1 for one in lines[: line - 1]), line)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.integers(1, 90), st.binary(max_size=5).map(lambda b: b * 20)), min_size=1, max_size=8),
+       st.sampled_from([b"a", b"\n", b"ab\n", b"\r\n"]))  # fmt: skip
+def test_lines_are_found_in_what_grows(rounds: list[tuple[int, bytes]], filling: bytes) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        make_small(monkeypatch)
+        index = LineIndex()
+        data = b""
+        for line, more in rounds:
+            data += more + filling * 7
+            assert index.grew(Data(data))
+            assert index.find(Data(data), line) == expected(data, line)
+            assert len(index._counts) <= 9 and len(index._samples) <= 4
+
+
+def test_marks_stay_few_and_lines_are_found_all_the_same() -> None:
+    data = b"line\n" * 5_000
+    index = LineIndex()
+    assert index.find(Data(data), 4_999) == Found(4_998 * 5, 4_999)
+    assert index.step > 32 and len(index._counts) <= 9
+    for line in (1, 2, 700, 2_500, 5_000, 5_001, 9_000):
+        assert index.find(Data(data), line) == expected(data, line)
+
+
+def test_a_search_ends_where_it_is_told_to() -> None:
+    data = b"x" * 1_000 + b"\n" * 10
+    index = LineIndex()
+    assert index.find(Data(data), 2, until=100) == Found(100, 0)
+    assert index.scanned <= 160
+
+
+def test_a_search_that_takes_too_long_says_how_far_it_came_and_goes_on_there() -> None:
+    data = b"line\n" * 1_000
+    index = LineIndex()
+    with pytest.raises(NotReached) as caught:
+        index.find(Data(data), 900, seconds=-1)
+    assert (caught.value.offset, caught.value.line) == (32, 7)
+    found = None
+    while found is None:
+        try:
+            found = index.find(Data(data), 900, seconds=0)
+        except NotReached as error:
+            assert error.line == 1 + data[: error.offset].count(b"\n")
+    assert found == expected(data, 900)
+
+
+def test_what_became_shorter_while_it_was_read_has_an_end() -> None:
+    class Shrinking(Data):
+        size = 1_000
+
+    assert LineIndex().find(Shrinking(b"ab\n" * 20), 50).offset <= 64
+
+
+def test_what_is_known_of_a_content_stays_while_it_only_grows() -> None:
+    indexes = LineIndexes(kept=2)
+    data = b"line\n" * 100
+    index = indexes.of("a", "1", Data(data), "inode")
+    index.find(Data(data), 100)
+    assert indexes.of("a", "1", Data(data), "inode") is index
+    assert indexes.of("a", "2", Data(data + b"more"), "inode") is index
+    assert indexes.of("a", "3", Data(b"\n" + data), "inode") is not index
+    again = indexes.of("a", "3", Data(data), "inode")
+    again.find(Data(data), 100)
+    last = indexes.of("a", "4", Data(data), "another")
+    assert last is not again
+    others = [indexes.of(key, "1", Data(b"")) for key in ("b", "c")]
+    assert [indexes.of(key, "1", Data(b"")) for key in ("b", "c")] == others
+    assert indexes.of("a", "4", Data(data), "another") is not last
+
+
+def test_several_threads_find_lines_at_once() -> None:
+    data = b"line\n" * 3_000
+    index = LineIndex()
+    wrong: list[int] = []
+
+    def look(first: int) -> None:
+        for line in range(first, 3_000, 97):
+            if index.find(Data(data), line) != expected(data, line):
+                wrong.append(line)
+
+    threads = [threading.Thread(target=look, args=(first,)) for first in range(2, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
