@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wharfinger.testing.answers import Answers, Script
-    from wharfinger.testing.differs import Differs
+    from wharfinger.testing.client_answers import Answers, Script
+    from wharfinger.testing.contract import SourceContract
+    from wharfinger.testing.differences import Differs
     from wharfinger.testing.fixtures import REVISIONS, Clients, client
     from wharfinger.testing.rehearsal import rehearse
-    from wharfinger.testing.source_contract import SourceContract
     from wharfinger.testing.transcripts import Transcript
     from wharfinger.testing.wire import Replay, Wire
 

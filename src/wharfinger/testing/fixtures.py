@@ -9,7 +9,7 @@ import pytest
 from wharfinger.client import Client
 from wharfinger.client.connect import Target
 from wharfinger.protocol.revisions import SUPPORTED
-from wharfinger.testing.answers import Answers, Script
+from wharfinger.testing.client_answers import Answers, Script
 
 __all__ = ["REVISIONS", "Clients", "client"]
 

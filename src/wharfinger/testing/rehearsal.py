@@ -18,8 +18,8 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.request import Request, input_needed, open_request
 from wharfinger.protocol.revisions import HANDSHAKE, STATELESS
 from wharfinger.server import Server
-from wharfinger.testing.answers import Answers, answer_to, question_of
-from wharfinger.testing.differs import Differs
+from wharfinger.testing.client_answers import Answers, answer_to, question_of
+from wharfinger.testing.differences import Differs
 
 __all__ = ["rehearse"]
 

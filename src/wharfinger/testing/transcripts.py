@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from wharfinger.testing.differs import Differs
+from wharfinger.testing.differences import Differs
 
 __all__ = ["VOLATILE", "Line", "Transcript", "essence"]
 

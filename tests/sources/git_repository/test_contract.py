@@ -9,7 +9,7 @@ import pytest
 from tests.sources.git_repository.conftest import Work
 from wharfinger.source import Source
 from wharfinger.sources.git_repository import GitSource
-from wharfinger.testing.source_contract import SourceContract
+from wharfinger.testing.contract import SourceContract
 
 
 class TestGit(SourceContract):

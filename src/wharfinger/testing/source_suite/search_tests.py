@@ -9,7 +9,7 @@ from wharfinger.errors import ResourceNotFound
 from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
 from wharfinger.source import Document, Hit
 from wharfinger.testing.source_suite.base import Contract
-from wharfinger.testing.source_suite.looking import (
+from wharfinger.testing.source_suite.read_tests import (
     SAMPLE,
     answered,
     attempt,

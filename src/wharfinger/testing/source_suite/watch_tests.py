@@ -14,7 +14,7 @@ from wharfinger.client import Client
 from wharfinger.errors import InvalidParams, ResourceNotFound
 from wharfinger.source import Source
 from wharfinger.testing.source_suite.base import Contract
-from wharfinger.testing.source_suite.looking import (
+from wharfinger.testing.source_suite.read_tests import (
     DEADLINE,
     SAMPLE,
     attempt,

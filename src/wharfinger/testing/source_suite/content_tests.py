@@ -12,7 +12,7 @@ from msgspec import UNSET
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import version_of
 from wharfinger.testing.source_suite.base import Contract
-from wharfinger.testing.source_suite.looking import (
+from wharfinger.testing.source_suite.read_tests import (
     NEVER,
     NEXT,
     ODD,

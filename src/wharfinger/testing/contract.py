@@ -5,10 +5,10 @@ The clauses are the headings of docs/write_a_source.md, and each failure names i
 
 from __future__ import annotations
 
-from wharfinger.testing.source_suite.contents import Contents
-from wharfinger.testing.source_suite.finding import Finding
-from wharfinger.testing.source_suite.lists import Lists
-from wharfinger.testing.source_suite.watching import Watching
+from wharfinger.testing.source_suite.content_tests import Contents
+from wharfinger.testing.source_suite.list_tests import Lists
+from wharfinger.testing.source_suite.search_tests import Finding
+from wharfinger.testing.source_suite.watch_tests import Watching
 
 __all__ = ["SourceContract"]
 

@@ -14,7 +14,7 @@ from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import Source, version_of
 from wharfinger.testing.source_suite.base import Contract
-from wharfinger.testing.source_suite.looking import (
+from wharfinger.testing.source_suite.read_tests import (
     NEVER,
     NEXT,
     ODD,

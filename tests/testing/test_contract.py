@@ -20,7 +20,6 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hit
 from wharfinger.testing import SourceContract
-from wharfinger.testing.source_suite import looking, watching
 from wharfinger.testing.source_suite.stage import Broken, Stage
 
 ROOT = Path(__file__).resolve().parent.parent.parent
