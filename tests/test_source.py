@@ -210,7 +210,7 @@ async def test_a_source_that_does_not_answer_holds_up_no_search(monkeypatch: pyt
         def search(self, query: str, limit: int) -> list[Hit]:
             return [Hit(uri="buoy:///1", title="One")]
 
-    monkeypatch.setattr(searching, "PATIENCE", 0.2)
+    monkeypatch.setattr(search, "PATIENCE", 0.2)
     server = Server("sea")
     server.include(Slow())
     server.include(Quick())

@@ -33,6 +33,7 @@ from wharfinger.errors import (
 )
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import SUPPORTED
+from wharfinger.transports import stream_client
 
 PROGRAM = str(Path(__file__).with_name("faulty.py"))
 QUICK = Retry(first=0.01)

@@ -20,6 +20,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hit
 from wharfinger.testing import SourceContract
+from wharfinger.testing.source_suite import read_tests, watch_tests
 from wharfinger.testing.source_suite.stage import Broken, Stage
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -606,9 +607,9 @@ class EndsOnce(Tiny):
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What never happens is not waited for long."""
-    monkeypatch.setattr(looking, "DEADLINE", 0.4)
-    monkeypatch.setattr(watching, "DEADLINE", 0.4)
-    monkeypatch.setattr(watching, "QUIET", 0.1)
+    monkeypatch.setattr(read_tests, "DEADLINE", 0.4)
+    monkeypatch.setattr(watch_tests, "DEADLINE", 0.4)
+    monkeypatch.setattr(watch_tests, "QUIET", 0.1)
 
 
 def run(test: str, source: Tiny) -> None:

@@ -20,7 +20,7 @@ from wharfinger.errors import ConnectionFailed, ConnectionLost, InvalidResponse,
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import REVISIONS
-from wharfinger.transports import stdio_client
+from wharfinger.transports import stdio_client, stream_client
 from wharfinger.transports.stdio_client import StdioLink, inherited
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups and signals")

@@ -19,6 +19,7 @@ import pytest
 from tests.server.driving import META, Wire, line, looped
 from wharfinger import Context, Server
 from wharfinger.protocol.limits import Limits
+from wharfinger.server.tasks import task_extension
 from wharfinger.server.tasks.task_extension import Tasks
 from wharfinger.types.task_extension import TASKS
 
@@ -130,7 +131,7 @@ async def test_another_principal_finds_nothing_at_another_process_either(tmp_pat
 async def test_what_is_said_of_tasks_of_a_process_that_does_not_look_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "MOST_LETTERS", 2)
+    monkeypatch.setattr(task_extension, "MOST_LETTERS", 2)
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     one.tasks.beat = 60
     async with wire_to(one) as first, wire_to(two) as second:

@@ -25,7 +25,7 @@ Publish = Callable[..., Folder]
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told does not depend on how long it is waited for."""
     for name, value in (("DEBOUNCE", 10), ("STEP", 5), ("RETRY", 0.1), ("LIST_DELAY", 0.03)):
-        monkeypatch.setattr(watch, name, value)
+        monkeypatch.setattr(file_watch, name, value)
 
 
 @pytest.fixture(params=["system", "polling"])
@@ -237,7 +237,7 @@ def test_without_watches_left_it_polls_and_says_so(
         raise OSError("No space left on device (os error 28)")
 
     monkeypatch.setattr(watchfiles._rust_notify, "RustNotify", full)
-    monkeypatch.setattr(watch, "POLL", 0.02)
+    monkeypatch.setattr(file_watch, "POLL", 0.02)
     source = publish(charts)
     with caplog.at_level(logging.WARNING, logger="wharfinger.sources"):
         source.attach(None, told)

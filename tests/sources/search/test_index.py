@@ -22,7 +22,7 @@ from wharfinger.server.middleware.chain import Call, Next, Result, transparent
 from wharfinger.source import VERSION, Document, Hit, Hits, Source
 from wharfinger.sources import files
 from wharfinger.sources.search import index as module
-from wharfinger.sources.search import indexing, search_index
+from wharfinger.sources.search import index_search, index_store, indexing, search_index
 
 Serving = Callable[..., Any]
 
@@ -498,7 +498,7 @@ def test_an_index_that_is_locked_by_a_stranger_waits(cache: Path, serving: Servi
 
 def test_an_index_of_which_most_is_gone_is_made_anew(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
 
-    monkeypatch.setattr(store, "ORPHANS", 2)
+    monkeypatch.setattr(index_store, "ORPHANS", 2)
     monkeypatch.setattr(indexing, "EVERY", 0.02)
     shelf = Shelf(one="text 0")
 
@@ -560,7 +560,7 @@ def test_pictures_are_found_by_name_and_not_read(serving: Serving) -> None:
 
 def test_a_search_ends_in_time_and_says_what_it_left(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
 
-    monkeypatch.setattr(finding, "SECONDS", 0.3)
+    monkeypatch.setattr(index_search, "SECONDS", 0.3)
 
     class Slow(Shelf):
         def text(self, uri: str) -> Any:

@@ -16,7 +16,7 @@ import pytest
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database import Database, sql
+from wharfinger.sources.sql_database import Database, sql, sql_search
 
 from .conftest import SHOP, PostgresServer, Shop
 
@@ -103,7 +103,7 @@ def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeyp
     shop.run("CREATE TABLE many (id INTEGER PRIMARY KEY, n INTEGER)")
     numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 3000)"
     shop.run(f"INSERT INTO many {numbers} SELECT n, n FROM q")
-    monkeypatch.setattr(finding, "SEARCHED_ROWS", 2_000)
+    monkeypatch.setattr(sql_search, "SEARCHED_ROWS", 2_000)
 
     def pages(size: int) -> list[str]:
         found: list[str] = []

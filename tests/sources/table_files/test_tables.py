@@ -315,7 +315,7 @@ def test_a_link_inside_leads_the_engine_nowhere(tmp_path: Path, folder: Path) ->
 
 
 def test_a_statement_that_takes_too_long_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "SECONDS", 0.2)
+    monkeypatch.setattr(duckdb_engine, "SECONDS", 0.2)
     began = time.monotonic()
     with pytest.raises(InternalError, match=r"took longer than 0\.2 s"):
         duckdb_engine.Engine(str(folder)).ask(

@@ -9,6 +9,7 @@ import pytest
 from tests.transports.http_support import STATELESS, Harbour, Quay, Wire
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
+from wharfinger.transports.http_server import asgi_response
 
 TAG = {"io.modelcontextprotocol/subscriptionId": 1}
 

@@ -15,7 +15,6 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hit, Hits, Source
-from wharfinger.sources import ttl
 from wharfinger.sources.directories import CHILDREN, listing_text, summaries
 from wharfinger.sources.folder.file_uri import UnreadableUri, quote, split_path
 from wharfinger.sources.object_store.object_descriptions import describe
@@ -34,6 +33,7 @@ from wharfinger.sources.object_store.read_ahead import Ahead
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.text_match import COMPLETIONS, has_all, line_with, words_of
+from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import Content, LineIndexes, parse, read_content, split_query
 
@@ -199,7 +199,7 @@ class Objects(Source):
             meta = {VERSION: info.version} if info.version else {}
             lines = self._lines.of(info.key, info.version, content)
             found = read_content(uri, base, name, content, window, meta=meta, lines=lines)
-            ttl = ttl.ttl_ms(info.modified)
+            ttl = ttl_ms(info.modified)
             return t.ReadResourceResult(contents=found, ttl_ms=ttl, cache_scope=self.cache_scope)
 
         found = self._unchanged(base, contents)

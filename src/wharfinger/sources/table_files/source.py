@@ -17,7 +17,6 @@ from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Hits, Source
-from wharfinger.sources import ttl
 from wharfinger.sources.bounded_cache import Cache
 from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
 from wharfinger.sources.etag import digest
@@ -33,6 +32,7 @@ from wharfinger.sources.table_files.duckdb_engine import Engine, path_of
 from wharfinger.sources.table_files.formats import CELL, FORMATS, OpenFile, Table, format_of
 from wharfinger.sources.table_files.table_query import JSON, JSON_LINES, MARKDOWN, ROWS, VIEWS, Asked, locate, rows_uri
 from wharfinger.sources.text_match import COMPLETIONS
+from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on
@@ -270,7 +270,7 @@ class Tables(Source):
     def _result(self, file: _File, contents: list[t.ResourceContents]) -> t.ReadResourceResult:
         first = contents[0]
         first.meta = {VERSION: file.version, **({} if first.meta is UNSET else first.meta)}
-        ttl = ttl.ttl_ms(file.status.st_mtime)
+        ttl = ttl_ms(file.status.st_mtime)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _overview(self, uri: str, asked: Asked, file: _File) -> list[t.ResourceContents]:
