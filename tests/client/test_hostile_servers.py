@@ -27,7 +27,7 @@ from wharfinger.client.subscriptions import LONGEST_URI, MOST_PENDING, _Feed
 from wharfinger.client.templates import LONGEST, Template
 from wharfinger.errors import ConnectionFailed, InvalidResponse, WharfingerError
 from wharfinger.protocol.client_peer import MOST_IN_BATCH, ClientPeer, Garbage, Reply
-from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_mirrors
+from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.protocol.sse import EventDecoder
 from wharfinger.transports.http_client.http_link import REPLIES
@@ -67,7 +67,7 @@ def read_form(data: bytes) -> None:
 def read_tool(data: bytes) -> None:
     tool = msgspec.json.decode(data, type=t.Tool)
     with contextlib.suppress(InvalidHeaderAnnotation):
-        find_mirrors(tool.input_schema)
+        find_header_params(tool.input_schema)
     outputs = Outputs()
     outputs.remember(tool)
     with contextlib.suppress(InvalidResponse):

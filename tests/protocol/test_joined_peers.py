@@ -18,7 +18,7 @@ from wharfinger.protocol.client_peer import ClientPeer, Garbage, Notice, Reply, 
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode_notification
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.request import Request, Stamps
+from wharfinger.protocol.request import Request, ResultMeta
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.protocol.server_peer import Answer, Cancelled, Notification, Refusal, ServerPeer
 
@@ -38,7 +38,7 @@ class JoinedPeers(RuleBasedStateMachine):
         super().__init__()
         self.session = Session("", lambda message: True)
         self.client: ClientPeer[str] = ClientPeer(LIMITS)
-        self.server = ServerPeer(self.session, Stamps(INFO), LIMITS)
+        self.server = ServerPeer(self.session, ResultMeta(INFO), LIMITS)
         self.to_server: deque[bytes] = deque()
         self.to_client: deque[bytes] = deque()
         self.sent_to_client: list[bytes] = []

@@ -12,7 +12,7 @@ import pytest
 from tests.server.driving import ALL, STATELESS, ask, looped
 from wharfinger import Server
 from wharfinger.errors import MissingExtra
-from wharfinger.protocol.json_schema import DIALECTS, GivenSchema, InvalidSchema
+from wharfinger.protocol.json_schema import DIALECTS, CompiledSchema, InvalidSchema
 
 DRAFTS = list(DIALECTS)
 FULL: dict[str, Any] = {
@@ -94,27 +94,27 @@ def doubling(times: int, inside: str = "") -> dict[str, Any]:
 )
 def test_a_schema_that_cannot_be_used_is_refused_with_its_reason(schema: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidSchema, match="input_schema of tool 'berth'") as caught:
-        GivenSchema(schema, "input_schema of tool 'berth'")
+        CompiledSchema(schema, "input_schema of tool 'berth'")
     assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("dialect", [*DRAFTS, *(f"{name}#" for name in DRAFTS)])
 def test_the_dialect_that_a_schema_names_is_honoured(dialect: str) -> None:
-    schema = GivenSchema({"$schema": dialect, "type": "object", "properties": {"n": {"type": "integer"}}}, "schema")
+    schema = CompiledSchema({"$schema": dialect, "type": "object", "properties": {"n": {"type": "integer"}}}, "schema")
     assert schema.faults({"n": 1}) == []
     assert schema.faults({"n": "1"}) == ["n: expected an integer"]
 
 
 def test_without_a_dialect_it_is_2020_12() -> None:
-    schema = GivenSchema({"prefixItems": [{"type": "integer"}], "items": False}, "schema")  # 2020-12 alone has these
+    schema = CompiledSchema({"prefixItems": [{"type": "integer"}], "items": False}, "schema")  # 2020-12 alone has these
     assert schema.fits([1])
     assert not schema.fits([1, 2])
 
 
 def test_names_inside_a_schema_are_no_keywords() -> None:
     schema = {"type": "object", "properties": {"$ref": {"type": "string"}, "$schema": {}, "enum": {"type": "integer"}}}
-    assert GivenSchema(schema, "schema").fits({"$ref": "https://example.test", "enum": 1})
-    assert GivenSchema({"examples": [{"$ref": "https://example.test"}]}, "schema").fits(1)
+    assert CompiledSchema(schema, "schema").fits({"$ref": "https://example.test", "enum": 1})
+    assert CompiledSchema({"examples": [{"$ref": "https://example.test"}]}, "schema").fits(1)
 
 
 def test_a_schema_may_refer_to_its_own_parts() -> None:
@@ -124,14 +124,14 @@ def test_a_schema_may_refer_to_its_own_parts() -> None:
         "properties": {"left": {"$ref": "#/$defs/tree"}, "right": {"$ref": "tree"}, "next": {"$ref": "#it"}},
         "$defs": {"tree": {"$anchor": "it", "type": ["object", "null"]}},
     }
-    assert GivenSchema(tree, "schema").faults({"left": {}, "right": {"left": 3}}) == [
+    assert CompiledSchema(tree, "schema").faults({"left": {}, "right": {"left": 3}}) == [
         "right.left: expected null or an object"
     ]
 
 
 def test_a_pattern_that_backtracks_takes_no_time() -> None:
     for pattern in ("^(a+)+$", "^(?=a)(a+)+$", r"^(a|a)*\1$"):
-        schema = GivenSchema({"pattern": pattern}, "schema")
+        schema = CompiledSchema({"pattern": pattern}, "schema")
         started = time.monotonic()
         assert not schema.fits("a" * 5000 + "b")
         assert time.monotonic() - started < 5
@@ -140,15 +140,15 @@ def test_a_pattern_that_backtracks_takes_no_time() -> None:
 def test_a_pattern_that_is_tried_from_each_character_anew_takes_no_time() -> None:
     """What has look-around is searched for in quadratic time, unless it must be at the start."""
     for value in ("a" * 200_000, ["a" * 9_000] * 400, {"a" * 200_000: 1}):
-        schema = GivenSchema({"$ref": "#/$defs/deep", "$defs": {"deep": DEEP}}, "schema")
+        schema = CompiledSchema({"$ref": "#/$defs/deep", "$defs": {"deep": DEEP}}, "schema")
         started = time.monotonic()
         assert schema.faults(value) == [
             "arguments: have longer texts than patterns with look-around may be searched for"
         ]
         assert time.monotonic() - started < 5
-    assert GivenSchema(DEEP, "schema").faults(["ab", "aab"]) == []
-    assert GivenSchema(DEEP, "schema").faults("a" * 5000) != []
-    at_start = GivenSchema({"pattern": "^(?=.*[A-Z])(?=.*[0-9]).{8,}$"}, "schema")
+    assert CompiledSchema(DEEP, "schema").faults(["ab", "aab"]) == []
+    assert CompiledSchema(DEEP, "schema").faults("a" * 5000) != []
+    at_start = CompiledSchema({"pattern": "^(?=.*[A-Z])(?=.*[0-9]).{8,}$"}, "schema")
     assert at_start.faults("B" * 200_000 + "1") == []
     assert at_start.faults("b" * 200_000) != []
 
@@ -162,7 +162,7 @@ DEEP: dict[str, Any] = {
 
 def test_every_fault_is_one_line_with_its_path_and_without_the_value() -> None:
     given = {"ship": "s3cret", "crew": [{"age": 1}, {}, {"age": "s3cret"}], "flag": "s3cret", "s3cret": 1}
-    assert GivenSchema(CREW, "schema").faults(given) == [
+    assert CompiledSchema(CREW, "schema").faults(given) == [
         "ship: must match the pattern ^[A-Z]",
         "crew[0].age: must be at least 16",
         "crew[1].age: missing",
@@ -170,8 +170,8 @@ def test_every_fault_is_one_line_with_its_path_and_without_the_value() -> None:
         'flag: must be one of "red","green"',
         "s3cret: no such member",
     ]
-    assert GivenSchema(CREW, "schema").faults([]) == ["arguments: expected an object"]
-    assert len(GivenSchema({"items": {"type": "string"}}, "schema").faults(list(range(1000)))) == 16
+    assert CompiledSchema(CREW, "schema").faults([]) == ["arguments: expected an object"]
+    assert len(CompiledSchema({"items": {"type": "string"}}, "schema").faults(list(range(1000)))) == 16
 
 
 @pytest.mark.parametrize("count", [1_000, 10_000, 100_000])
@@ -187,7 +187,7 @@ def test_every_fault_is_one_line_with_its_path_and_without_the_value() -> None:
 )
 def test_a_large_value_with_many_faults_is_refused_in_little_time(count: int, inner: Any, fault: str) -> None:
     """A bug: every fault was collected for sixteen to be reported, 100,000 of them in seconds."""
-    schema = GivenSchema({"type": "object", "properties": {"v": inner}}, "schema")
+    schema = CompiledSchema({"type": "object", "properties": {"v": inner}}, "schema")
     started = time.perf_counter()
     found = schema.faults({"v": ["x"] * count})
     assert time.perf_counter() - started < 1
@@ -197,7 +197,7 @@ def test_a_large_value_with_many_faults_is_refused_in_little_time(count: int, in
 def test_alternatives_inside_of_alternatives_take_no_time() -> None:
     """Each level doubles what there would be to say."""
     again = {"type": "object", "properties": {"a": {"$ref": "#"}}}
-    schema = GivenSchema({"anyOf": [again, again | {"minProperties": 1}]}, "schema")
+    schema = CompiledSchema({"anyOf": [again, again | {"minProperties": 1}]}, "schema")
     value: Any = 3
     for depth in range(60):
         value = {"a": value}

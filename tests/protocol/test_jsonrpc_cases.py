@@ -15,7 +15,7 @@ from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Message, decode
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import LineBuffer
-from wharfinger.protocol.request import Request, Stamps
+from wharfinger.protocol.request import Request, ResultMeta
 from wharfinger.protocol.server_peer import Refusal, ServerPeer
 from wharfinger.types import EmptyResult, Implementation
 
@@ -187,7 +187,7 @@ CASES = [
 
 def bare_peer() -> ServerPeer:
     """A peer in the middle of a session."""
-    peer = ServerPeer(Session(), Stamps(Implementation(name="quay", version="1")), LIMITS)
+    peer = ServerPeer(Session(), ResultMeta(Implementation(name="quay", version="1")), LIMITS)
     initialize = peer.receive(
         b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
         b'"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}'

@@ -13,14 +13,14 @@ from wharfinger.protocol.jsonrpc import Message, decode
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.negotiation import (
     Discover,
-    Eras,
     GiveUp,
     Initialize,
+    RevisionCache,
     Stateless,
+    decide_discover,
+    decide_initialize,
+    decide_refusal,
     first_step,
-    judge_discover,
-    judge_initialize,
-    judge_refusal,
     supported_in,
     told,
 )
@@ -51,7 +51,7 @@ def test_first_question_is_the_stateless_one_unless_pinned() -> None:
 
 
 def test_discover_result_means_stateless() -> None:
-    verdict = judge_discover(FIRST, discovered("2025-11-25", NEWEST, "2031-01-01"))
+    verdict = decide_discover(FIRST, discovered("2025-11-25", NEWEST, "2031-01-01"))
     assert type(verdict) is Stateless
     assert verdict.revision == NEWEST
 
@@ -77,26 +77,26 @@ def test_discover_result_means_stateless() -> None:
 )
 def test_anything_else_means_handshake(reply: Message | None) -> None:
     """Never by one code: an empty success, any error, an error that is none, silence."""
-    assert judge_discover(FIRST, reply) == Initialize(HANDSHAKE)
+    assert decide_discover(FIRST, reply) == Initialize(HANDSHAKE)
 
 
 def test_refused_revision_is_asked_once_more_if_it_is_offered() -> None:
     """Spec §2.4: a server may refuse the very revision that it lists."""
     reply = refusal(-32022, {"supported": [NEWEST], "requested": NEWEST})
-    assert judge_discover(FIRST, reply) == Discover(NEWEST, again=True)
-    verdict = judge_discover(Discover(NEWEST, again=True), reply)
+    assert decide_discover(FIRST, reply) == Discover(NEWEST, again=True)
+    verdict = decide_discover(Discover(NEWEST, again=True), reply)
     assert type(verdict) is GiveUp
     assert isinstance(verdict.error, UnsupportedRevision)
 
 
 def test_stateless_error_that_offers_handshake_revisions_leads_there() -> None:
     reply = refusal(-32022, {"supported": ["2025-06-18", "2025-03-26"], "requested": NEWEST})
-    assert judge_discover(FIRST, reply) == Initialize("2025-06-18")
+    assert decide_discover(FIRST, reply) == Initialize("2025-06-18")
 
 
 def test_nothing_in_common_is_said_with_both_sides() -> None:
     reply = refusal(-32022, {"supported": ["1999-01-01"], "requested": NEWEST})
-    verdict = judge_discover(FIRST, reply)
+    verdict = decide_discover(FIRST, reply)
     assert type(verdict) is GiveUp
     assert isinstance(verdict.error, UnsupportedRevision)
     assert verdict.error.supported == ("1999-01-01",)
@@ -106,7 +106,7 @@ def test_nothing_in_common_is_said_with_both_sides() -> None:
 
 @pytest.mark.parametrize("code", [-32020, -32021])
 def test_other_errors_of_the_stateless_era_are_told_and_not_hidden(code: int) -> None:
-    verdict = judge_discover(FIRST, refusal(code))
+    verdict = decide_discover(FIRST, refusal(code))
     assert type(verdict) is GiveUp
     assert isinstance(verdict.error, RemoteError)
     assert verdict.error.code == code
@@ -114,7 +114,7 @@ def test_other_errors_of_the_stateless_era_are_told_and_not_hidden(code: int) ->
 
 def test_pinned_stateless_revision_never_falls_back() -> None:
     for reply in (None, refusal(-32601), discovered("2025-11-25"), answer(result={})):
-        verdict = judge_discover(FIRST, reply, NEWEST)
+        verdict = decide_discover(FIRST, reply, NEWEST)
         assert type(verdict) is GiveUp
         assert isinstance(verdict.error, UnsupportedRevision)
 
@@ -138,18 +138,18 @@ def test_handshake_agrees_by_membership(chosen: str, pinned: str | None, agreed:
         server_info=t.Implementation(name="s", version="1"),
     )
     if agreed:
-        assert judge_initialize(result, pinned) == chosen
+        assert decide_initialize(result, pinned) == chosen
     else:
         with pytest.raises(UnsupportedRevision, match=chosen):
-            judge_initialize(result, pinned)
+            decide_initialize(result, pinned)
 
 
 def test_stateless_server_that_names_its_revisions_to_initialize_is_asked_again() -> None:
     reply = refusal(-32022, {"supported": [NEWEST], "requested": HANDSHAKE})
-    assert judge_refusal(reply, None) == Discover(NEWEST, again=True)
-    assert type(judge_refusal(reply, None, "2025-06-18")) is GiveUp
-    assert type(judge_refusal(reply, Discover(NEWEST, again=True))) is GiveUp
-    assert type(judge_refusal(refusal(-32603), None)) is GiveUp
+    assert decide_refusal(reply, None) == Discover(NEWEST, again=True)
+    assert type(decide_refusal(reply, None, "2025-06-18")) is GiveUp
+    assert type(decide_refusal(reply, Discover(NEWEST, again=True))) is GiveUp
+    assert type(decide_refusal(refusal(-32603), None)) is GiveUp
 
 
 def test_codes_are_those_of_the_errors() -> None:
@@ -168,7 +168,7 @@ def test_server_known_for_the_handshake_is_asked_so_at_once() -> None:
 
 def test_what_was_found_is_kept_for_its_age_and_for_as_many_as_there_is_room() -> None:
     now = 0.0
-    eras = Eras(lambda: now, most=2, age=10)
+    eras = RevisionCache(lambda: now, most=2, age=10)
     eras.put("a", "stateless")
     eras.put("b", "handshake")
     assert (eras.get("a"), eras.get("b"), eras.get("c")) == ("stateless", "handshake", None)

@@ -14,7 +14,7 @@ from wharfinger.protocol.handshake import Phase, Session
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG
 from wharfinger.protocol.methods import METHODS, Method, add_method
-from wharfinger.protocol.request import Pieces, Request, Stamps
+from wharfinger.protocol.request import ChunkedMessage, Request, ResultMeta
 from wharfinger.protocol.server_peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 
 META = {
@@ -26,7 +26,7 @@ INFO = t.Implementation(name="s", version="2")
 
 
 def peer(**limits: Any) -> ServerPeer:
-    return ServerPeer(Session(), Stamps(INFO), Limits(**limits))
+    return ServerPeer(Session(), ResultMeta(INFO), Limits(**limits))
 
 
 def request(id: Any, method: str, params: Any = None) -> bytes:
@@ -254,7 +254,7 @@ def test_closing_gives_back_what_is_in_flight() -> None:
 def sealed(one: ServerPeer, event: Request, result: Any) -> Any:
     data = one.respond(event, result)
     assert data is not None
-    return json.loads(b"".join(data) if isinstance(data, Pieces) else data)["result"]
+    return json.loads(b"".join(data) if isinstance(data, ChunkedMessage) else data)["result"]
 
 
 def test_the_stateless_era_gets_its_stamps() -> None:
@@ -305,7 +305,7 @@ def test_large_contents_are_the_same_in_pieces(stateless: bool) -> None:
     params = {"uri": "a:b"} | ({"_meta": META} if stateless else {})
     event = taken(one.receive(request(1, "resources/read", params)))
     data = one.respond(event, t.ReadResourceResult(contents=contents, meta={"m": 1}))
-    assert isinstance(data, Pieces)
+    assert isinstance(data, ChunkedMessage)
     text = b"".join(data)
     assert len(text) == len(data)
     got = json.loads(text)["result"]
@@ -324,7 +324,7 @@ def test_large_text_is_the_same_in_pieces() -> None:
     event = taken(one.receive(request(1, "resources/read", {"uri": "a:b"})))
     text = "ä€" * 100_000
     data = one.respond(event, t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text=text)]))
-    assert isinstance(data, Pieces)
+    assert isinstance(data, ChunkedMessage)
     assert json.loads(b"".join(data))["result"]["contents"][0]["text"] == text
 
 
@@ -436,7 +436,9 @@ def test_what_is_wrong_in_a_batch_is_answered_each_for_itself() -> None:
     one = opened("2025-03-26")
     wrong = (b"1", b"{}", request(1, "no/such"), request(2, "initialize", {}), b'{"jsonrpc":"2.0","id":3}')
     event = batch(one.receive(b" \t" + array(*wrong)))
-    answers = [json.loads(b"".join(answer) if isinstance(answer, Pieces) else answer) for answer in event.answers]
+    answers = [
+        json.loads(b"".join(answer) if isinstance(answer, ChunkedMessage) else answer) for answer in event.answers
+    ]
     assert [(answer.get("id"), answer["error"]["code"]) for answer in answers] == [
         (None, -32600),
         (None, -32600),

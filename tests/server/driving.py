@@ -11,7 +11,14 @@ from typing import Any
 from wharfinger.errors import ProtocolError
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import decode
-from wharfinger.protocol.request import Request, no_such_method, open_request, seal_error, seal_result, told
+from wharfinger.protocol.request import (
+    Request,
+    no_such_method,
+    open_request,
+    seal_error,
+    seal_result,
+    to_protocol_error,
+)
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
 from wharfinger.transports.stream_server import StreamServer
@@ -109,7 +116,7 @@ async def ask(
     except ProtocolError as error:
         answer = seal_error(request, error, server.stamps)
     except Exception as error:
-        answer = seal_error(request, told(error, "0"), server.stamps)
+        answer = seal_error(request, to_protocol_error(error, "0"), server.stamps)
     return json.loads(b"".join(answer) if not isinstance(answer, bytes) else answer)
 
 

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, looped, opened
 from wharfinger import Context, Server, types
 from wharfinger.errors import HeaderMismatch
-from wharfinger.protocol.http.rules import check_mirrors
+from wharfinger.protocol.http.rules import check_header_params
 from wharfinger.protocol.methods import METHODS, Method, add_method
 from wharfinger.protocol.request import Request, seal_result
 from wharfinger.protocol.revisions import REVISIONS
@@ -141,9 +141,9 @@ def test_the_header_must_repeat_what_names_the_request() -> None:
     server.add_method("tides/named_by", lambda params: {}, params=ForecastParams, named_by="port")
     request = opened(server, "tides/named_by", {"port": "Hull"})
     headers = {b"mcp-protocol-version": STATELESS.encode(), b"mcp-method": b"tides/named_by", b"mcp-name": b"Hull"}
-    check_mirrors(headers, request)
+    check_header_params(headers, request)
     with pytest.raises(HeaderMismatch):
-        check_mirrors(headers | {b"mcp-name": b"Leith"}, request)
+        check_header_params(headers | {b"mcp-name": b"Leith"}, request)
 
 
 @pytest.mark.parametrize("name", ["tools/call", "initialize", "subscriptions/listen"])

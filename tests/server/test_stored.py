@@ -23,7 +23,7 @@ from tests.transports.http_support import META
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import RemoteError
-from wharfinger.protocol.request import Base64, Pieces
+from wharfinger.protocol.request import Base64, ChunkedMessage
 from wharfinger.source import Source
 from wharfinger.transports.http_server.asgi_response import STOPS, ClientGone, send_json
 
@@ -227,7 +227,7 @@ def test_a_client_that_vanishes_midway_ends_the_reading() -> None:
         if len(read) == 3 and STOPS in message:
             raise ClientGone
 
-    asyncio.run(send_json(send, 200, Pieces((b'{"blob":"', Base64(t.Stored(Watched(64 * MIB))), b'"}'))))
+    asyncio.run(send_json(send, 200, ChunkedMessage((b'{"blob":"', Base64(t.Stored(Watched(64 * MIB))), b'"}'))))
     assert len(read) == 3
 
 
@@ -246,7 +246,7 @@ def test_what_is_open_is_closed_when_reading_fails() -> None:
         server = Server("quarry")
         stored = t.Stored(Torn(MIB))
         stored.run = partial(server.pool.run, "")
-        body = Pieces((b'{"blob":"', Base64(stored), b'"}'))
+        body = ChunkedMessage((b'{"blob":"', Base64(stored), b'"}'))
         del stored
         with suppress(OSError):
             await send_json(_taken, 200, body)

@@ -19,7 +19,7 @@ from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.interfaces import Handler, Notified
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.request import InputNeeded, Request, Stamps, notify
+from wharfinger.protocol.request import InputNeeded, Request, ResultMeta, notify
 from wharfinger.protocol.revisions import Revision
 from wharfinger.transports.http_server.app import HttpApp
 from wharfinger.transports.http_server.runner import HttpServer, find_loop_factory, serve_http
@@ -41,7 +41,7 @@ class Harbour:
         self.info = t.Implementation(name="harbour", version="1")
         self.instructions: str | None = None
         self.limits = limits or Limits()
-        self.stamps = Stamps(self.info)
+        self.stamps = ResultMeta(self.info)
         self.handlers: dict[str, Handler] = lifecycle.handlers(self)
         self.handlers |= {
             "resources/read": self.read,

@@ -39,7 +39,7 @@ from wharfinger.errors import (
     ToolError,
     WharfingerError,
 )
-from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_mirrors
+from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
 from wharfinger.protocol.interfaces import Authorize
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
@@ -882,7 +882,7 @@ class Client:
         usable: list[t.Tool] = []
         for tool in tools:
             try:
-                mirrors = find_mirrors(tool.input_schema)
+                mirrors = find_header_params(tool.input_schema)
             except InvalidHeaderAnnotation as error:
                 logger.warning("%s: left out the tool %.200r, which cannot be called: %s", link.name, tool.name, error)
                 continue

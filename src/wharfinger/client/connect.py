@@ -38,16 +38,16 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.negotiation import (
     Discover,
-    Eras,
     Found,
     GiveUp,
     Initialize,
+    NextStep,
+    RevisionCache,
     Stateless,
-    Verdict,
+    decide_discover,
+    decide_initialize,
+    decide_refusal,
     first_step,
-    judge_discover,
-    judge_initialize,
-    judge_refusal,
 )
 from wharfinger.protocol.revisions import REVISIONS, Revision
 
@@ -83,7 +83,7 @@ MOST_TOLD = 200
 MORE_PATIENCE = 5
 """How many times longer a server is waited for that was found to be stateless before: it may only be busy."""
 
-ERAS = Eras(time.monotonic)
+ERAS = RevisionCache(time.monotonic)
 """What the servers behind URLs speak, for all clients of this process; a command's is kept by its client."""
 
 
@@ -164,7 +164,9 @@ def check_target(target: Any) -> Checked:
     raise TypeError(f"A client takes {accepted}, not {type(target).__name__}.")
 
 
-async def connect(target: Checked, settings: Settings, eras: Eras | None = None) -> tuple[Connection, Agreement]:
+async def connect(
+    target: Checked, settings: Settings, eras: RevisionCache | None = None
+) -> tuple[Connection, Agreement]:
     """Open a connection and agree on a revision; whatever was opened is closed again where that fails.
 
     `eras` is what commands were found to speak.
@@ -197,7 +199,7 @@ class _Trial:
 
     link: Connection
 
-    def __init__(self, target: Checked, settings: Settings, eras: Eras | None) -> None:
+    def __init__(self, target: Checked, settings: Settings, eras: RevisionCache | None) -> None:
         self.target = target
         self.settings = settings
         self._eras = eras
@@ -232,7 +234,7 @@ class _Trial:
 
     async def _steps(self) -> Agreement:
         pinned = self.settings.revision
-        step: Verdict = first_step(pinned, self._known)
+        step: NextStep = first_step(pinned, self._known)
         for _ in range(STEPS):
             if isinstance(step, Discover):
                 step = await self._discover(step)
@@ -312,7 +314,7 @@ class _Trial:
 
     # The stateless era.
 
-    async def _discover(self, step: Discover) -> Verdict:
+    async def _discover(self, step: Discover) -> NextStep:
         params = t.RequestParams(meta=self._meta(step.revision))
         asked = asyncio.ensure_future(self.link.request("server/discover", params, timeout=None))
         self._told_discover = True
@@ -329,9 +331,9 @@ class _Trial:
         if isinstance(self.target, str):
             # Over HTTP nothing waits for its turn: who says nothing there will say nothing.
             asked.cancel()
-            return judge_discover(step, None, None)
+            return decide_discover(step, None, None)
         self._late = asked
-        return judge_discover(step, None, None)
+        return decide_discover(step, None, None)
 
     @property
     def _patience(self) -> float | None:
@@ -340,7 +342,7 @@ class _Trial:
             return None
         return self.settings.probe_time * (MORE_PATIENCE if self._known == "stateless" else 1)
 
-    async def _judge(self, step: Discover, asked: asyncio.Future[Message]) -> Verdict:
+    async def _judge(self, step: Discover, asked: asyncio.Future[Message]) -> NextStep:
         try:
             answer: Message | None = asked.result()
         except ConnectionLost as lost:
@@ -349,7 +351,7 @@ class _Trial:
             answer = None
         except (InvalidResponse, _no_message()):
             answer = None
-        return judge_discover(step, answer, self.settings.revision)
+        return decide_discover(step, answer, self.settings.revision)
 
     async def _started_again(self, failure: WharfingerError) -> bool:
         """Open another link, which is only told `initialize`; False where the first one was told no more."""
@@ -383,7 +385,7 @@ class _Trial:
 
     # The handshake era.
 
-    async def _initialize_as_known(self, step: Initialize) -> Agreement | Verdict:
+    async def _initialize_as_known(self, step: Initialize) -> Agreement | NextStep:
         """`_initialize`; where the server is only known for that era and does not answer so, ask from the beginning."""
         if self._known is None or self._eras is None:
             return await self._initialize(step)
@@ -399,7 +401,7 @@ class _Trial:
         await self._other_link(await self._new_link())
         return first_step()
 
-    async def _initialize(self, step: Initialize) -> Agreement | Verdict:
+    async def _initialize(self, step: Initialize) -> Agreement | NextStep:
         params = t.InitializeRequestParams(
             protocol_version=step.revision, capabilities=self.settings.capabilities, client_info=self.settings.info
         )
@@ -422,7 +424,7 @@ class _Trial:
         finally:
             asked.cancel()
         if answer.error is not UNSET:
-            verdict = judge_refusal(answer, None, self.settings.revision)
+            verdict = decide_refusal(answer, None, self.settings.revision)
             # An error that names no request is the refusal of a URL, which may take no messages at all.
             if isinstance(verdict, GiveUp) and answer.id is UNSET and await self._over_sse():
                 return step
@@ -450,12 +452,12 @@ class _Trial:
             return False
         return True
 
-    async def _first_of(self, asked: asyncio.Future[Message], late: asyncio.Task[Message]) -> Verdict | None:
+    async def _first_of(self, asked: asyncio.Future[Message], late: asyncio.Task[Message]) -> NextStep | None:
         """A slow server may answer the first question after all: then that counts; None where `initialize` counts."""
         try:
             await asyncio.wait((asked, late), return_when=asyncio.FIRST_COMPLETED)
             if late.done() and not late.cancelled() and late.exception() is None:
-                verdict = judge_discover(Discover(""), late.result(), self.settings.revision)
+                verdict = decide_discover(Discover(""), late.result(), self.settings.revision)
                 if not isinstance(verdict, Initialize):
                     return verdict
             return None
@@ -471,7 +473,7 @@ class _Trial:
             result: t.InitializeResult = METHODS["initialize"].decode_result(answer.result)
         except msgspec.MsgspecError as error:
             raise NotMCP(f"{self.link.name} answered initialize with what is no InitializeResult: {error}.") from None
-        rules = REVISIONS[judge_initialize(result, self.settings.revision)]
+        rules = REVISIONS[decide_initialize(result, self.settings.revision)]
         self.link.rules = rules
         self.link.notify("notifications/initialized", UNSET)
         return Agreement(

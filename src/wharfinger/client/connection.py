@@ -16,7 +16,7 @@ from wharfinger.client.retry import READS, Backoff, passes
 from wharfinger.client.subscriptions import Connection, Watches
 from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
-from wharfinger.protocol.negotiation import Eras, supported_in
+from wharfinger.protocol.negotiation import RevisionCache, supported_in
 
 __all__ = ["Living"]
 
@@ -46,7 +46,7 @@ class Living:
         self._target = target
         self._settings = settings
         self._timeout = timeout
-        self._eras = Eras(settings.clock, most=1, age=float("inf"))
+        self._eras = RevisionCache(settings.clock, most=1, age=float("inf"))
         self._name = "the server"
         self._backoff = Backoff(settings.retry, settings.chance)
         self._link: Connection | None = None

@@ -67,10 +67,10 @@ class Outputs:
 
 def _compiled(name: str, schema: Any) -> Any:
     """A checker; None where there is no library for it, or the schema cannot be used."""
-    from wharfinger.protocol.json_schema import GivenSchema, InvalidSchema  # on use: few clients need it
+    from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema  # on use: few clients need it
 
     try:
-        return GivenSchema(schema, f"output schema of the tool {name!r}", trusted=False)
+        return CompiledSchema(schema, f"output schema of the tool {name!r}", trusted=False)
     except MissingExtra:
         return None
     except InvalidSchema as error:

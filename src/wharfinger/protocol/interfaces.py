@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from wharfinger.protocol.handshake import Outlet, Session
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.request import Channel, Request, Stamps
+from wharfinger.protocol.request import Channel, Request, ResultMeta
 from wharfinger.protocol.revisions import Revision
 from wharfinger.types import Implementation, ServerCapabilities
 
@@ -61,7 +61,7 @@ class Service(Protocol):
     @property
     def notified(self) -> Mapping[str, Notified]: ...
     @property
-    def stamps(self) -> Stamps: ...
+    def stamps(self) -> ResultMeta: ...
 
     def capabilities(self, rules: Revision) -> ServerCapabilities:
         """What is declared to a caller of this revision."""

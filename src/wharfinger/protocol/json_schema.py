@@ -13,7 +13,7 @@ import msgspec
 
 from wharfinger.errors import MissingExtra
 
-__all__ = ["DIALECTS", "GivenSchema", "InvalidSchema", "path_text", "printable"]
+__all__ = ["DIALECTS", "CompiledSchema", "InvalidSchema", "path_text", "printable"]
 
 DEEPEST = 64
 """Schemas inside each other."""
@@ -69,7 +69,7 @@ class InvalidSchema(ValueError):
     """A schema that cannot be used: it is none, in an unknown dialect, points outside itself, or is beyond a bound."""
 
 
-class GivenSchema:
+class CompiledSchema:
     """A schema and its validator; `what` names it in errors, such as "input_schema of tool 'berth'".
 
     Raises:

@@ -22,17 +22,17 @@ from wharfinger.protocol.revisions import HANDSHAKE, REVISIONS, STATELESS, SUPPO
 
 __all__ = [
     "Discover",
-    "Eras",
     "Found",
     "GiveUp",
     "Initialize",
+    "NextStep",
+    "RevisionCache",
     "Stateless",
     "Step",
-    "Verdict",
+    "decide_discover",
+    "decide_initialize",
+    "decide_refusal",
     "first_step",
-    "judge_discover",
-    "judge_initialize",
-    "judge_refusal",
     "read_error",
     "supported_in",
     "told",
@@ -67,7 +67,7 @@ class GiveUp(msgspec.Struct, frozen=True):
 
 
 Step = Discover | Initialize
-Verdict = Discover | Initialize | Stateless | GiveUp
+NextStep = Discover | Initialize | Stateless | GiveUp
 
 
 class _Supported(msgspec.Struct):
@@ -87,7 +87,7 @@ Found = Literal["stateless", "handshake", "sse"]
 """What a server was found to speak: an era, or that of the handshake over HTTP+SSE of 2024-11-05."""
 
 
-class Eras:
+class RevisionCache:
     """What each server was found to speak (2026-07-28, versioning: the era belongs to the server); times in seconds.
 
     What is known ends with its age: a server may have been brought up to date.
@@ -135,7 +135,7 @@ def first_step(pinned: str | None = None, known: Found | None = None) -> Step:
     return Discover(pinned) if pinned in STATELESS else Initialize(pinned)
 
 
-def judge_discover(asked: Discover, answer: Message | None, pinned: str | None = None) -> Verdict:
+def decide_discover(asked: Discover, answer: Message | None, pinned: str | None = None) -> NextStep:
     """What an answer to `server/discover` means; None is no answer in time, and an HTTP answer that is no message.
 
     Only a DiscoverResult or one of the stateless era's own errors shows that era. Whatever else comes, an empty success
@@ -157,7 +157,7 @@ def judge_discover(asked: Discover, answer: Message | None, pinned: str | None =
     return _fall_back(pinned)
 
 
-def judge_initialize(result: t.InitializeResult, pinned: str | None = None) -> str:
+def decide_initialize(result: t.InitializeResult, pinned: str | None = None) -> str:
     """The revision that a handshake has agreed on.
 
     Raises:
@@ -170,7 +170,7 @@ def judge_initialize(result: t.InitializeResult, pinned: str | None = None) -> s
     return chosen
 
 
-def judge_refusal(answer: Message, asked: Discover | None, pinned: str | None = None) -> Verdict:
+def decide_refusal(answer: Message, asked: Discover | None, pinned: str | None = None) -> NextStep:
     """What an error that answers `initialize` means: a stateless server that names its revisions there is asked again.
 
     `asked` is the question of the stateless era that was not answered in time, None where it was answered.
@@ -207,7 +207,7 @@ def told(answer: Message) -> RemoteError:
     return remote_error(error.code, error.message, _data_of(error))
 
 
-def _choose(discovered: t.DiscoverResult, pinned: str | None) -> Verdict:
+def _choose(discovered: t.DiscoverResult, pinned: str | None) -> NextStep:
     supported = discovered.supported_versions
     stateless = _first_shared(STATELESS, supported, pinned)
     if stateless:
@@ -215,7 +215,7 @@ def _choose(discovered: t.DiscoverResult, pinned: str | None) -> Verdict:
     return _handshake_or_nothing(supported, pinned)
 
 
-def _choose_again(asked: Discover, supported: list[str], pinned: str | None) -> Verdict:
+def _choose_again(asked: Discover, supported: list[str], pinned: str | None) -> NextStep:
     # A server may refuse the revision that it lists as its own; the question is worth a second try (spec: §2.4).
     shared = _first_shared(STATELESS, supported, pinned)
     if shared and not asked.again:
@@ -223,7 +223,7 @@ def _choose_again(asked: Discover, supported: list[str], pinned: str | None) -> 
     return _handshake_or_nothing(supported, pinned)
 
 
-def _handshake_or_nothing(supported: list[str], pinned: str | None) -> Verdict:
+def _handshake_or_nothing(supported: list[str], pinned: str | None) -> NextStep:
     shared = _first_shared(HANDSHAKE, supported, pinned)
     if shared:
         return Initialize(shared)
@@ -233,7 +233,7 @@ def _handshake_or_nothing(supported: list[str], pinned: str | None) -> Verdict:
     return GiveUp(UnsupportedRevision(message, supported))
 
 
-def _fall_back(pinned: str | None) -> Verdict:
+def _fall_back(pinned: str | None) -> NextStep:
     if pinned is None:
         return Initialize(HANDSHAKE[0])
     return GiveUp(

@@ -32,10 +32,10 @@ from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 __all__ = [
     "Caller",
     "Channel",
+    "ChunkedMessage",
     "InputNeeded",
-    "Pieces",
     "Request",
-    "Stamps",
+    "ResultMeta",
     "called",
     "described",
     "input_needed",
@@ -45,7 +45,7 @@ __all__ = [
     "open_result",
     "seal_error",
     "seal_result",
-    "told",
+    "to_protocol_error",
     "tool_failure",
 ]
 
@@ -228,7 +228,7 @@ def _invalid_params(error: msgspec.ValidationError) -> ProtocolError:
     return InvalidParams(f"Invalid params: {where}", http_status=400 if "`params._meta" in where else None)
 
 
-def told(error: BaseException, reference: str) -> ProtocolError:
+def to_protocol_error(error: BaseException, reference: str) -> ProtocolError:
     """What the caller is told of an exception: deliberate errors as they are, others as a reference into the log."""
     if isinstance(error, ProtocolError) and not error.remote:
         return error
@@ -258,7 +258,7 @@ def described(what: str, error: BaseException, reference: str = "") -> str:
     return f"{what} failed{where}: {said}" + (f" (reference {reference})" if reference else "")
 
 
-class Stamps:
+class ResultMeta:
     """What the stateless era adds to results, encoded once: `resultType`, caching hints, the server's identity."""
 
     __slots__ = ("_info", "openings")
@@ -282,10 +282,10 @@ class Stamps:
         return opening
 
 
-def seal_result(request: Request, result: Any, stamps: Stamps) -> bytes | Pieces:
+def seal_result(request: Request, result: Any, stamps: ResultMeta) -> bytes | ChunkedMessage:
     """One JSON-RPC answer: `result` is encoded once and never changed; what the revision wants is put in front of it.
 
-    Large content comes as `Pieces`, so that it is never whole in memory twice.
+    Large content comes as `ChunkedMessage`, so that it is never whole in memory twice.
 
     Raises:
         UnicodeEncodeError, TypeError, ValueError: the result has no JSON form in UTF-8.
@@ -328,10 +328,10 @@ def seal_result(request: Request, result: Any, stamps: Stamps) -> bytes | Pieces
     start = b'{"jsonrpc":"2.0","id":%b,"result":%b%b' % (id, opening, comma)
     if len(body) < LARGE:
         return b"%b%b}" % (start, body[1:])
-    return Pieces((start, memoryview(body)[1:], b"}"))
+    return ChunkedMessage((start, memoryview(body)[1:], b"}"))
 
 
-def _contents_in_pieces(start: bytes, result: t.ReadResourceResult) -> Pieces:
+def _contents_in_pieces(start: bytes, result: t.ReadResourceResult) -> ChunkedMessage:
     """The same answer with each blob left as it is until it is written."""
     parts: list[bytes | memoryview | Base64] = []
     text = start + b'"contents":['
@@ -346,7 +346,7 @@ def _contents_in_pieces(start: bytes, result: t.ReadResourceResult) -> Pieces:
     text += b"]"
     if result.meta is not UNSET:
         text += b',"_meta":' + encode(result.meta)
-    return Pieces((*parts, text + b"}}"))
+    return ChunkedMessage((*parts, text + b"}}"))
 
 
 class Base64:
@@ -384,7 +384,7 @@ class Base64:
             raise
 
 
-class Pieces:
+class ChunkedMessage:
     """One encoded message as parts to be written one after the other; `len()` is its size in bytes.
 
     Where a part is `stored`, going through them by `async for` does not block.
@@ -428,7 +428,7 @@ def tool_failure(error: HandlerFailed) -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(text=error.message)], is_error=True)
 
 
-def seal_error(request: Request, error: ProtocolError, stamps: Stamps) -> bytes | Pieces:
+def seal_error(request: Request, error: ProtocolError, stamps: ResultMeta) -> bytes | ChunkedMessage:
     """One answer that says what went wrong: a JSON-RPC error with the code that the caller's revision has for it.
 
     A tool that failed is answered with a result that has `isError`.

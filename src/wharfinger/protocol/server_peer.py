@@ -14,7 +14,7 @@ from wharfinger.protocol.jsonrpc import Id, Message, decode, decode_batch, encod
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG, Overlong
 from wharfinger.protocol.methods import METHODS
-from wharfinger.protocol.request import Pieces, Request, Stamps, open_request, seal_error, seal_result
+from wharfinger.protocol.request import ChunkedMessage, Request, ResultMeta, open_request, seal_error, seal_result
 
 __all__ = ["Answer", "Batch", "Cancelled", "Notification", "Refusal", "ServerPeer"]
 
@@ -63,27 +63,27 @@ class Batch:
             unbegun = isinstance(event, Cancelled) and id(event.request) in ours
             if not (event is None or isinstance(event, Refusal) or unbegun or id(event) in gone):
                 self.events.append(event)
-        self.answers: list[bytes | Pieces] = [event.data for event in events if isinstance(event, Refusal)]
+        self.answers: list[bytes | ChunkedMessage] = [event.data for event in events if isinstance(event, Refusal)]
         """Those that are there."""
         self.left = sum(isinstance(event, Request) for event in self.events)
         """Requests that have no answer yet."""
 
-    def answered(self, data: bytes | Pieces | None) -> Pieces | None:
+    def answered(self, data: bytes | ChunkedMessage | None) -> ChunkedMessage | None:
         """One request is over, without an answer where it was cancelled: the array when it was the last, else None."""
         self.left -= 1
         if data is not None:
             self.answers.append(data)
         return None if self.left else self.array()
 
-    def array(self) -> Pieces | None:
+    def array(self) -> ChunkedMessage | None:
         """The answers as one message; None where there are none."""
         if not self.answers:
             return None
         parts: list[Any] = []
         for answer in self.answers:
             parts.append(b"," if parts else b"[")
-            parts += answer.parts if isinstance(answer, Pieces) else (answer,)
-        return Pieces((*parts, b"]"))
+            parts += answer.parts if isinstance(answer, ChunkedMessage) else (answer,)
+        return ChunkedMessage((*parts, b"]"))
 
 
 Event = Request | Refusal | Cancelled | Notification | Answer | Batch | None
@@ -102,7 +102,7 @@ class ServerPeer:
     def __init__(
         self,
         session: Session,
-        stamps: Stamps,
+        stamps: ResultMeta,
         limits: Limits,
         report: Callable[[Exception], ProtocolError] = lambda error: InternalError(),
     ) -> None:
@@ -203,7 +203,7 @@ class ServerPeer:
         token = self._awaited.pop(message.id, missing)  # type: ignore[arg-type]  # decode saw to an id or None
         return None if token is missing else Answer(token, message)
 
-    def respond(self, request: Request, result: Any) -> bytes | Pieces | None:
+    def respond(self, request: Request, result: Any) -> bytes | ChunkedMessage | None:
         """Seal the answer and take the id out of flight; None where the request was cancelled meanwhile."""
         if self.in_flight.get(request.id) is not request:
             return None
@@ -211,7 +211,7 @@ class ServerPeer:
         del self.in_flight[request.id]
         return data
 
-    def fail(self, request: Request, error: ProtocolError) -> bytes | Pieces | None:
+    def fail(self, request: Request, error: ProtocolError) -> bytes | ChunkedMessage | None:
         """Seal an error and take the id out of flight; None where the request was cancelled meanwhile."""
         if self.in_flight.get(request.id) is not request:
             return None

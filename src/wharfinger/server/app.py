@@ -18,7 +18,7 @@ from wharfinger.protocol import lifecycle
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Handler, Notified, Store
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.request import Stamps
+from wharfinger.protocol.request import ResultMeta
 from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.cursors import Keys
@@ -26,7 +26,7 @@ from wharfinger.server.dependencies import Overrides
 from wharfinger.server.features.completion import Completions
 from wharfinger.server.features.handler_function import is_async
 from wharfinger.server.features.prompts import Prompts
-from wharfinger.server.features.resource import check_scheme, feature_of, is_uri, unlisted_feature_of
+from wharfinger.server.features.resource import check_scheme, is_uri, make_resource, unlisted_feature_of
 from wharfinger.server.features.resources import Resources
 from wharfinger.server.features.tools import Tools, telling
 from wharfinger.server.lifespan import Running
@@ -110,7 +110,7 @@ class Server:
         )
         self.instructions = instructions
         self.limits = limits or Limits()
-        self.stamps = Stamps(self.info)
+        self.stamps = ResultMeta(self.info)
         self.keys = Keys(secret)
         self.pool = pool or Pool()
         self.replay = replay
@@ -222,7 +222,7 @@ class Server:
             TypeError: the function's parameters are not the template's variables.
         """
         self.resources.add(
-            feature_of(
+            make_resource(
                 self,
                 uri,
                 function,

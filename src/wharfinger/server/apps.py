@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.protocol.request import Request
-from wharfinger.server.features.handler_function import Callee
+from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.resource import ResourceFeature
 from wharfinger.server.features.resources import Content
 from wharfinger.types.apps import (
@@ -123,7 +123,7 @@ def shows_apps(request: Request) -> bool:
     return MIME_TYPE in ((request.caller.extension(EXTENSION) or {}).get("mimeTypes") or ())
 
 
-class _View(Callee):
+class _View(HandlerFunction):
     """A function that returns a page, which goes with what its host must know of it."""
 
     __slots__ = ("_meta",)

@@ -18,7 +18,7 @@ from wharfinger.errors import MissingClientCapability
 from wharfinger.protocol.interfaces import Handler, Notified
 from wharfinger.protocol.methods import CORE, EXTENSIONS_FROM, Method, add_method
 from wharfinger.protocol.request import Request
-from wharfinger.server.features.handler_function import Callee, is_async
+from wharfinger.server.features.handler_function import HandlerFunction, is_async
 
 if TYPE_CHECKING:
     from wharfinger.protocol.handshake import Session
@@ -152,7 +152,9 @@ def method_of(
             named_by=_named_by(name, shape, named_by),
         )
     )
-    call = Callee(server, function, variables=(parameter,) if parameter else (), inline=inline, timeout=timeout)
+    call = HandlerFunction(
+        server, function, variables=(parameter,) if parameter else (), inline=inline, timeout=timeout
+    )
     ttl_ms = server.ttl_ms if ttl is None else round(ttl * 1000)
     scope = cache_scope or server.cache_scope
     if required and not extension:

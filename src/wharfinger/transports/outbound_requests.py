@@ -14,7 +14,7 @@ from wharfinger.errors import ConnectionLost, Overloaded, ProtocolError, Request
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_notification
-from wharfinger.protocol.request import Request, told
+from wharfinger.protocol.request import Request, to_protocol_error
 from wharfinger.protocol.server_peer import Answer, Notification, ServerPeer
 
 __all__ = ["Question", "Questions", "report", "take_notice"]
@@ -54,7 +54,7 @@ def report(error: Exception) -> ProtocolError:
     """Log what was raised while a message was taken, and return an error that refers to the log."""
     reference = os.urandom(4).hex()
     log.error("A message could not be taken (reference %s)", reference, exc_info=error)
-    return told(error, reference)
+    return to_protocol_error(error, reference)
 
 
 def take_notice(service: Service, session: Session, event: Notification | Answer) -> None:

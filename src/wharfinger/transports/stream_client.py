@@ -21,7 +21,7 @@ from wharfinger.protocol.client_peer import (
     Unreadable,
     Withdrawn,
 )
-from wharfinger.protocol.http.headers import Mirror
+from wharfinger.protocol.http.headers import HeaderParam
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG, LineBuffer
@@ -90,7 +90,7 @@ class StreamLink:
         """Answers what the server asks (handshake era); without it the server is told that there is nobody to ask."""
         self.lost: Callable[[WharfingerError], None] | None = None
         """Called once when the connection ends, whoever ends it."""
-        self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
+        self.mirrors: dict[str, tuple[HeaderParam, ...]] | None = None
         """Which arguments of tools are repeated in headers: a stream has none."""
         self.write: Callable[[bytes], None] = self._not_open
         self.garbage = b""

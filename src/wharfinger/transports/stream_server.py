@@ -17,14 +17,14 @@ from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.lines import LineBuffer
 from wharfinger.protocol.request import (
-    Pieces,
+    ChunkedMessage,
     Request,
     called,
     described,
     input_needed,
     no_such_method,
     seal_error,
-    told,
+    to_protocol_error,
 )
 from wharfinger.protocol.server_peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 from wharfinger.protocol.shares import Shares
@@ -161,7 +161,7 @@ class StreamServer(asyncio.Protocol):
         if self.draining and not self.peer.in_flight:
             self.finish()
 
-    def failed(self, request: Request, error: BaseException) -> bytes | Pieces | None:
+    def failed(self, request: Request, error: BaseException) -> bytes | ChunkedMessage | None:
         """The error answer, or what a handler stopped with; what was not raised on purpose is logged by a reference."""
         if stop := input_needed(error):
             try:
@@ -169,7 +169,7 @@ class StreamServer(asyncio.Protocol):
             except Exception as unsealed:
                 error = unsealed
         reference = os.urandom(4).hex()
-        answer = told(error, reference)
+        answer = to_protocol_error(error, reference)
         # A handler that asked when its client left is no fault of its author's.
         if answer is not error and not (self.draining and isinstance(error, ConnectionLost)):
             log.error("%s", described(called(request), error, reference), exc_info=error)
@@ -177,9 +177,9 @@ class StreamServer(asyncio.Protocol):
             return self.peer.fail(request, answer)
         except Exception:  # an author's message or data that has no form on the wire: their caller still waits
             log.exception("The error of %s could not be told (reference %s)", request.method, reference)
-            return self.peer.fail(request, told(RuntimeError(), reference))
+            return self.peer.fail(request, to_protocol_error(RuntimeError(), reference))
 
-    def stopped(self, request: Request, error: asyncio.CancelledError) -> bytes | Pieces | None:
+    def stopped(self, request: Request, error: asyncio.CancelledError) -> bytes | ChunkedMessage | None:
         """A cancelled handler: no answer where the client cancelled or is gone, else the deadline's."""
         if self.peer.in_flight.get(request.id) is not request:
             return None
@@ -231,7 +231,7 @@ class StreamServer(asyncio.Protocol):
         self.write(message)
         return True
 
-    def write(self, data: bytes | Pieces) -> None:
+    def write(self, data: bytes | ChunkedMessage) -> None:
         """Send one message, after those before it; small ones are collected and written once per turn of the loop."""
         if self.blocked or self.parked or type(data) is not bytes or len(data) > LARGE:
             self.park(data)
@@ -249,7 +249,7 @@ class StreamServer(asyncio.Protocol):
             self.transport.write(b"\n".join(self.out))
         self.out.clear()
 
-    def park(self, data: bytes | Pieces) -> None:
+    def park(self, data: bytes | ChunkedMessage) -> None:
         """Keep the order: a large message is written piece by piece, as fast as the reader takes it."""
         self.flush()
         self.parked_bytes += len(data)
@@ -294,7 +294,7 @@ class StreamServer(asyncio.Protocol):
             self.unread.add(self.owner, self.parked_bytes - self.counted_bytes)
             self.counted_bytes = self.parked_bytes
 
-    def check_unread(self, request: Request, data: bytes | Pieces | None) -> bytes | Pieces | None:
+    def check_unread(self, request: Request, data: bytes | ChunkedMessage | None) -> bytes | ChunkedMessage | None:
         """Return a large answer, or an error in its place if too much is unread already."""
         unread = self.unread
         if data is None or not unread.total:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from wharfinger.errors import HeaderMismatch
 from wharfinger.protocol.http.headers import (
+    HeaderParam,
     InvalidHeaderAnnotation,
-    Mirror,
     check_params,
     decode_value,
     encode_value,
-    find_mirrors,
+    find_header_params,
     param_headers,
 )
 
@@ -75,14 +75,14 @@ SCHEMA: dict[str, Any] = {
     },
 }
 MIRRORS = (
-    Mirror(b"mcp-param-dry-run", ("dry",)),
-    Mirror(b"mcp-param-region", ("region",)),
-    Mirror(b"mcp-param-size", ("page", "size")),
+    HeaderParam(b"mcp-param-dry-run", ("dry",)),
+    HeaderParam(b"mcp-param-region", ("region",)),
+    HeaderParam(b"mcp-param-size", ("page", "size")),
 )
 
 
 def test_annotated_properties_are_found() -> None:
-    assert find_mirrors(SCHEMA) == MIRRORS
+    assert find_header_params(SCHEMA) == MIRRORS
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_annotated_properties_are_found() -> None:
 )
 def test_misplaced_annotation_is_an_error(properties: dict[str, Any]) -> None:
     with pytest.raises(InvalidHeaderAnnotation):
-        find_mirrors({"type": "object", "properties": properties})
+        find_header_params({"type": "object", "properties": properties})
 
 
 def test_client_sends_a_header_for_each_value_that_is_there() -> None:

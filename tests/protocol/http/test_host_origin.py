@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from wharfinger.protocol.http.host_origin import Doors, is_loopback
+from wharfinger.protocol.http.host_origin import HostOriginPolicy, is_loopback
 from wharfinger.protocol.http.rules import Refused
 
 
 def refused(status: int, headers: dict[bytes, bytes]) -> Refused:
     with pytest.raises(Refused) as caught:
-        Doors().check(headers)
+        HostOriginPolicy().check(headers)
     assert caught.value.http_status == status
     return caught.value
 
 
-def knock(doors: Doors, host: str | None, origin: str | None = None) -> int:
+def knock(doors: HostOriginPolicy, host: str | None, origin: str | None = None) -> int:
     headers = {} if host is None else {b"host": host.encode("latin-1")}
     if origin is not None:
         headers[b"origin"] = origin.encode("latin-1")
@@ -36,7 +36,7 @@ def knock(doors: Doors, host: str | None, origin: str | None = None) -> int:
     "host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]", "[::1]:8000", " localhost:8000 "]
 )
 def test_loopback_names_are_hosts_on_any_port(host: str) -> None:
-    assert knock(Doors("127.0.0.1"), host) == 200
+    assert knock(HostOriginPolicy("127.0.0.1"), host) == 200
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_loopback_names_are_hosts_on_any_port(host: str) -> None:
 )
 def test_other_hosts_are_forbidden(host: str) -> None:
     """Security H03, H04, A14: names are compared whole."""
-    assert knock(Doors("127.0.0.1"), host) == 403
+    assert knock(HostOriginPolicy("127.0.0.1"), host) == 403
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_other_hosts_are_forbidden(host: str) -> None:
 )
 def test_missing_or_malformed_host_is_a_bad_request(host: str | None) -> None:
     """Security H05."""
-    assert knock(Doors("127.0.0.1"), host) == 400
+    assert knock(HostOriginPolicy("127.0.0.1"), host) == 400
 
 
 @pytest.mark.parametrize(
@@ -100,23 +100,23 @@ def test_missing_or_malformed_host_is_a_bad_request(host: str | None) -> None:
 )
 def test_page_may_call_its_own_origin_only(origin: str, status: int) -> None:
     """Security H01, H02, H04, H06."""
-    assert knock(Doors("127.0.0.1"), "localhost:8000", origin) == status
+    assert knock(HostOriginPolicy("127.0.0.1"), "localhost:8000", origin) == status
 
 
 def test_default_ports_are_understood() -> None:
-    doors = Doors(allow_hosts=["wharf.test"])
+    doors = HostOriginPolicy(allow_hosts=["wharf.test"])
     assert knock(doors, "wharf.test", "https://wharf.test") == 200
     assert knock(doors, "wharf.test:443", "https://wharf.test") == 200
     assert knock(doors, "wharf.test", "http://wharf.test:8080") == 403
 
 
 def test_the_literal_bind_address_is_a_host() -> None:
-    assert knock(Doors("192.0.2.7"), "192.0.2.7:8000") == 200
-    assert knock(Doors("2001:db8::7"), "[2001:db8::7]:8000") == 200
+    assert knock(HostOriginPolicy("192.0.2.7"), "192.0.2.7:8000") == 200
+    assert knock(HostOriginPolicy("2001:db8::7"), "[2001:db8::7]:8000") == 200
 
 
 def test_settings_open_doors() -> None:
-    doors = Doors(
+    doors = HostOriginPolicy(
         allow_hosts=["a.test", "b.test:81"],
         allow_origins=["https://page.test"],
         public_url="https://public.test:8443/base/mcp",
@@ -131,10 +131,10 @@ def test_settings_open_doors() -> None:
 
 
 def test_star_allows_every_host_or_origin_but_not_a_malformed_host() -> None:
-    assert knock(Doors(allow_hosts=["*"]), "any.test") == 200
-    assert knock(Doors(allow_hosts=["*"]), "any.test", "http://other.test") == 403
-    assert knock(Doors(allow_hosts=["*"]), "a b") == 400
-    assert knock(Doors(allow_origins=["*"]), "localhost", "null") == 200
+    assert knock(HostOriginPolicy(allow_hosts=["*"]), "any.test") == 200
+    assert knock(HostOriginPolicy(allow_hosts=["*"]), "any.test", "http://other.test") == 403
+    assert knock(HostOriginPolicy(allow_hosts=["*"]), "a b") == 400
+    assert knock(HostOriginPolicy(allow_origins=["*"]), "localhost", "null") == 200
 
 
 def test_refusal_names_the_setting_and_repeats_nothing() -> None:
@@ -152,11 +152,11 @@ def test_refusal_names_the_setting_and_repeats_nothing() -> None:
 )
 def test_setting_that_cannot_be_right_is_an_error_at_the_start(settings: Any) -> None:
     with pytest.raises(ValueError, match="is not a"):
-        Doors(**settings)
+        HostOriginPolicy(**settings)
 
 
 def test_remembered_hosts_are_bounded() -> None:
-    doors = Doors()
+    doors = HostOriginPolicy()
     for port in range(1000):
         knock(doors, f"localhost:{port}", f"http://localhost:{port}")
     assert len(doors._known_hosts) <= 64

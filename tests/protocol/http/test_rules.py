@@ -15,7 +15,7 @@ from wharfinger.protocol.http.rules import (
     TAKES_EVENTS,
     TAKES_JSON,
     VERSION,
-    check_mirrors,
+    check_header_params,
     check_post,
     check_session_version,
     check_stream,
@@ -213,9 +213,9 @@ READ = {VERSION: b"2026-07-28", METHOD: b"resources/read", NAME: b"file:///a"}
 
 def test_headers_like_the_body_pass() -> None:
     check_version(READ)
-    check_mirrors(READ, opened(uri="file:///a"))
-    check_mirrors({VERSION: b" 2026-07-28", METHOD: b"ping\t"}, opened("ping"))
-    check_mirrors(READ | {NAME: b"=?base64?ZmlsZTovLy9h?="}, opened(uri="file:///a"))
+    check_header_params(READ, opened(uri="file:///a"))
+    check_header_params({VERSION: b" 2026-07-28", METHOD: b"ping\t"}, opened("ping"))
+    check_header_params(READ | {NAME: b"=?base64?ZmlsZTovLy9h?="}, opened(uri="file:///a"))
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_headers_like_the_body_pass() -> None:
 def test_header_unlike_the_body_is_refused(change: dict[bytes, bytes | None]) -> None:
     """Security H36-H39."""
     headers = {name: value for name, value in (READ | change).items() if value is not None}
-    error = refused(400, check_mirrors, headers, opened(uri="file:///a"))
+    error = refused(400, check_header_params, headers, opened(uri="file:///a"))
     assert error.code == -32020
 
 
@@ -246,8 +246,8 @@ def test_name_that_looks_encoded_must_be_encoded() -> None:
     name = "=?base64?eA==?="
     request = opened("tools/call", name=name)
     headers = READ | {METHOD: b"tools/call"}
-    refused(400, check_mirrors, headers | {NAME: name.encode()}, request)
-    check_mirrors(headers | {NAME: b"=?base64?PT9iYXNlNjQ/ZUE9PT89?="}, request)
+    refused(400, check_header_params, headers | {NAME: name.encode()}, request)
+    check_header_params(headers | {NAME: b"=?base64?PT9iYXNlNjQ/ZUE9PT89?="}, request)
 
 
 def test_missing_version_header_is_refused() -> None:

@@ -188,28 +188,28 @@ def test_older_revisions_get_what_is_no_object_as_the_result_of_one(
 @pytest.mark.parametrize(("function", "value"), WRAPPED[:-1])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_its_output_schema_is_listed_as_it_is_sent(function: Callable[[], Any], value: Any, revision: str) -> None:
-    from wharfinger.protocol.json_schema import GivenSchema
+    from wharfinger.protocol.json_schema import CompiledSchema
 
     server = Server("s")
     server.add_tool(function)
     (listed,) = asyncio.run(ask(server, "tools/list", {}, revision))["result"]["tools"]
     schema = listed["outputSchema"]
     assert (schema["type"], schema["required"], schema["x-fastmcp-wrap-result"]) == ("object", ["result"], True)
-    assert GivenSchema(schema, "it").fits({"result": value})
-    assert not GivenSchema(schema, "it").fits({"result": "text"})
+    assert CompiledSchema(schema, "it").fits({"result": value})
+    assert not CompiledSchema(schema, "it").fits({"result": "text"})
     (listed,) = asyncio.run(ask(server, "tools/list", {}))["result"]["tools"]
-    assert GivenSchema(listed["outputSchema"], "it").fits(value)
+    assert CompiledSchema(listed["outputSchema"], "it").fits(value)
 
 
 def test_references_of_a_schema_given_by_hand_still_lead_to_the_same_place_when_it_is_wrapped() -> None:
-    from wharfinger.protocol.json_schema import GivenSchema
+    from wharfinger.protocol.json_schema import CompiledSchema
 
     tree = {
         "type": "array",
         "items": {"anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/leaf"}, {"$ref": "#/items/anyOf/1"}]},
         "$defs": {"leaf": {"const": 1}},
     }
-    schema = GivenSchema(tool(lambda: [[1]], name="tree", output_schema=tree).definition.output_schema, "it")
+    schema = CompiledSchema(tool(lambda: [[1]], name="tree", output_schema=tree).definition.output_schema, "it")
     assert schema.fits({"result": [[1], 1]})
     assert not schema.fits({"result": [[2]]})
 

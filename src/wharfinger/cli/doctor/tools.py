@@ -68,10 +68,10 @@ def _reaches_out(schema: dict[str, Any]) -> bool:
 
 
 def _header_problem(schema: dict[str, Any]) -> str:
-    from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_mirrors
+    from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
 
     try:
-        find_mirrors(schema)
+        find_header_params(schema)
     except InvalidHeaderAnnotation as error:
         return str(error)
     return ""

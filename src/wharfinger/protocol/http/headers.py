@@ -13,13 +13,13 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from wharfinger.errors import HeaderMismatch, WharfingerError
 
 __all__ = [
+    "HeaderParam",
     "InvalidHeaderAnnotation",
-    "Mirror",
     "check_arguments",
     "check_params",
     "decode_value",
     "encode_value",
-    "find_mirrors",
+    "find_header_params",
     "param_headers",
 ]
 
@@ -58,7 +58,7 @@ class InvalidHeaderAnnotation(WharfingerError):
     """A tool's schema uses `x-mcp-header` where it may not: an HTTP client leaves that tool out."""
 
 
-class Mirror(Struct, frozen=True):
+class HeaderParam(Struct, frozen=True):
     """One argument that an HTTP header repeats."""
 
     header: bytes
@@ -67,13 +67,13 @@ class Mirror(Struct, frozen=True):
     """Property names from the root of the arguments."""
 
 
-def find_mirrors(schema: Mapping[str, Any]) -> tuple[Mirror, ...]:
+def find_header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
     """The annotated properties of a tool's input schema (2026-07-28, `x-mcp-header`).
 
     Raises InvalidHeaderAnnotation: not a token, used twice, not on a string, integer or boolean, or not reachable
     from the root through `properties` alone.
     """
-    found: list[Mirror] = []
+    found: list[HeaderParam] = []
     stack: list[tuple[Any, tuple[str, ...], bool]] = [(schema, (), True)]
     while stack:
         node, path, reachable = stack.pop()
@@ -100,7 +100,7 @@ def _is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def _mirror(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> Mirror:
+def _mirror(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> HeaderParam:
     token = node["x-mcp-header"]
     if not isinstance(token, str) or not token or not _TOKEN.issuperset(token):
         raise InvalidHeaderAnnotation("x-mcp-header must be a header name (RFC 9110 token).")
@@ -108,16 +108,16 @@ def _mirror(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> 
         raise InvalidHeaderAnnotation(f"x-mcp-header {token!r} must be on a string, an integer or a boolean.")
     if not reachable or not path:
         raise InvalidHeaderAnnotation(f"x-mcp-header {token!r} must be reachable through properties alone.")
-    return Mirror(f"mcp-param-{token.lower()}".encode(), path)
+    return HeaderParam(f"mcp-param-{token.lower()}".encode(), path)
 
 
-def param_headers(mirrors: Sequence[Mirror], arguments: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
+def param_headers(mirrors: Sequence[HeaderParam], arguments: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
     """The headers that a client sends with these arguments; absent and null values have none."""
     values = ((mirror.header, _value_at(arguments, mirror.path)) for mirror in mirrors)
     return [(name, encode_value(_text(value))) for name, value in values if value is not None]
 
 
-def check_params(mirrors: Sequence[Mirror], headers: Mapping[bytes, bytes], arguments: Mapping[str, Any]) -> None:
+def check_params(mirrors: Sequence[HeaderParam], headers: Mapping[bytes, bytes], arguments: Mapping[str, Any]) -> None:
     """Raises HeaderMismatch where a `Mcp-Param-…` header is missing, malformed or unlike its argument."""
     for mirror in mirrors:
         header, value = headers.get(mirror.header), _value_at(arguments, mirror.path)
@@ -127,7 +127,7 @@ def check_params(mirrors: Sequence[Mirror], headers: Mapping[bytes, bytes], argu
             raise HeaderMismatch(f"{mirror.header.decode()} and its argument differ.")
 
 
-def check_arguments(mirrors: Sequence[Mirror], headers: Mapping[bytes, bytes], arguments: Raw | UnsetType) -> None:
+def check_arguments(mirrors: Sequence[HeaderParam], headers: Mapping[bytes, bytes], arguments: Raw | UnsetType) -> None:
     """`check_params` for arguments as they came; what is no object is left to the tool, which says so.
 
     Raises HeaderMismatch.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from wharfinger.protocol.http.rules import CLOSE, Headers, Refused
 
-__all__ = ["LOOPBACK", "Doors", "is_loopback"]
+__all__ = ["LOOPBACK", "HostOriginPolicy", "is_loopback"]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine as they stand in a Host header."""
@@ -25,7 +25,7 @@ def is_loopback(host: str) -> bool:
     )
 
 
-class Doors:
+class HostOriginPolicy:
     """Host and Origin checks, which are always on: they are what keeps a web page off a local server (DNS rebinding).
 
     By default the names of the loopback interface and the literal bind address are hosts, on any port, since a port

@@ -1,9 +1,10 @@
 """The rules of Streamable HTTP as pure functions of headers and messages, in their order; knows no socket and no ASGI.
 
-The order (2026-07-28, Streamable HTTP): `read_headers` → `Doors.check` → credentials → HTTP method → `check_post` →
-body → JSON → `find_era` → `open_request` → `check_mirrors` (or `rank`, where it failed) → method → handler. Everything
-is decided before the first byte of an answer, because a status cannot change later. A refusal is a `ProtocolError`
-with its HTTP status; its message says which setting would allow the request, and never repeats what was sent.
+The order (2026-07-28, Streamable HTTP): `read_headers` → `HostOriginPolicy.check` → credentials → HTTP method →
+`check_post` → body → JSON → `find_era` → `open_request` → `check_header_params` (or `rank`, if it failed) → method →
+handler. Everything is decided before the first byte of an answer, because a status cannot change later. A refusal is a
+`ProtocolError` with its HTTP status; its message says which setting would allow the request, and never repeats what was
+sent.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = [
     "Era",
     "HttpLimits",
     "Refused",
-    "check_mirrors",
+    "check_header_params",
     "check_post",
     "check_session_version",
     "check_stream",
@@ -318,7 +319,7 @@ def check_version(headers: Headers) -> None:
         raise HeaderMismatch("Send the MCP-Protocol-Version header with the version of params._meta.")
 
 
-def check_mirrors(headers: Headers, request: _Opened) -> None:
+def check_header_params(headers: Headers, request: _Opened) -> None:
     """Compare version, method and name in the headers with the body: an intermediary may have acted on them.
 
     Raises HeaderMismatch (2026-07-28, Streamable HTTP, standard headers).

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wharfinger.server.dependencies import Need
     from wharfinger.server.features.completion import Complete
 
-__all__ = ["Callee", "is_async", "owner_of", "refuse_questions", "share_of"]
+__all__ = ["HandlerFunction", "is_async", "owner_of", "refuse_questions", "share_of"]
 
 Finish = Callable[[Request, Any], Awaitable[Any]]
 """Takes the request and what the function returned; gives what is returned instead."""
@@ -66,7 +66,7 @@ def owner_of(request: Request) -> str:
     return f"{share}{MEMBER}{member}"
 
 
-class Callee:
+class HandlerFunction:
     """A function with everything that can be decided at registration decided.
 
     `direct` says that `function(**values)` may be awaited as it is: async, with nothing to convert, no context, no

@@ -13,7 +13,7 @@ from wharfinger.errors import InvalidParams
 from wharfinger.protocol.request import Request
 from wharfinger.server.features.completion import Complete
 from wharfinger.server.features.feature_set import Features
-from wharfinger.server.features.handler_function import Callee
+from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import Listing
 from wharfinger.server.features.media import Media
 from wharfinger.server.features.result_errors import check_texts, unusable
@@ -62,7 +62,7 @@ class Prompt:
         if not self.name:
             raise ValueError("A prompt needs a name.")
         self._server = server
-        self._call = Callee(
+        self._call = HandlerFunction(
             server, function, variables=tuple(self.signature.parameters), inline=inline, timeout=timeout
         )
         self._call.finish = self._result

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.uri.template import UriTemplate
-from wharfinger.server.features.handler_function import Callee
+from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.result_errors import place_of
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ __all__ = [
     "ResourceFeature",
     "check_scheme",
     "check_uri",
-    "feature_of",
     "is_literal",
     "is_uri",
+    "make_resource",
     "unlisted_feature_of",
 ]
 
@@ -49,7 +49,7 @@ class ResourceFeature:
     def __init__(
         self,
         definition: t.Resource | t.ResourceTemplate,
-        call: Callee,
+        call: HandlerFunction,
         *,
         template: UriTemplate | None = None,
         annotate: Callable[[], t.Annotations] | None = None,
@@ -76,7 +76,7 @@ class ResourceFeature:
             return self.definition
 
 
-def feature_of(
+def make_resource(
     server: Server,
     uri: str,
     function: Callable[..., Any],
@@ -128,7 +128,7 @@ def feature_of(
     variables = template.variables if template else ()
     return ResourceFeature(
         definition,
-        Callee(server, function, variables=variables, inline=inline, timeout=timeout),
+        HandlerFunction(server, function, variables=variables, inline=inline, timeout=timeout),
         template=template,
         annotate=annotations if callable(annotations) else None,
         ttl_ms=server.ttl_ms if ttl is None else round(ttl * 1000),
@@ -144,7 +144,7 @@ def unlisted_feature_of(
     parsed = _template_of(template, allow_traversal)
     return ResourceFeature(
         t.ResourceTemplate(uri_template=template, name=getattr(function, "__name__", template)),
-        Callee(server, function, variables=parsed.variables),
+        HandlerFunction(server, function, variables=parsed.variables),
         template=parsed,
         ttl_ms=server.ttl_ms,
         cache_scope=server.cache_scope,

@@ -18,7 +18,7 @@ from wharfinger.server.features.media import Media
 from wharfinger.server.signature.type_schemas import from_json, json_schema, to_json
 
 if TYPE_CHECKING:
-    from wharfinger.protocol.json_schema import GivenSchema
+    from wharfinger.protocol.json_schema import CompiledSchema
     from wharfinger.server.app import Server
 
 __all__ = ["BLOCKS", "Output", "block_of", "is_content", "to_wire", "with_media_read"]
@@ -101,7 +101,7 @@ class Output:
     schema: dict[str, Any] | None
     """JSON Schema of structured content; None where nothing promises any."""
 
-    def __init__(self, annotation: Any, given: GivenSchema | None = None) -> None:
+    def __init__(self, annotation: Any, given: CompiledSchema | None = None) -> None:
         self._given = given
         self._annotation = annotation
         self._exact: Any = None

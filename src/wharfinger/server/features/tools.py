@@ -21,10 +21,10 @@ from wharfinger.errors import (
     ToolError,
     URLElicitationRequired,
 )
-from wharfinger.protocol.http.headers import Mirror
+from wharfinger.protocol.http.headers import HeaderParam
 from wharfinger.protocol.request import Request
 from wharfinger.server.features.feature_set import Features
-from wharfinger.server.features.handler_function import Callee
+from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import Listing
 from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unusable
 from wharfinger.server.features.tool_results import BLOCKS, Output, is_content, with_media_read
@@ -79,7 +79,7 @@ class Tool:
     """Valid in every revision: its output schema is an object's, wrapped around any other, or absent."""
     full_definition: t.Tool
     """With an output schema of any kind, for revisions whose rules say `any_structured_content`."""
-    mirrors: tuple[Mirror, ...]
+    mirrors: tuple[HeaderParam, ...]
     """The arguments that HTTP headers repeat."""
     decode: Callable[[Any], Any] | None
     """Reads the arguments of a function that wants nothing else, and may be awaited with them; else None."""
@@ -126,7 +126,7 @@ class Tool:
         )
         self._output = self._output_of(output_schema)
         variables, known = tuple(self.signature.parameters), self.signature.derived
-        self._call = Callee(server, function, variables=variables, inline=inline, timeout=timeout, known=known)
+        self._call = HandlerFunction(server, function, variables=variables, inline=inline, timeout=timeout, known=known)
         self._call.finish = self.result
         self.mirrors = self._mirrors()
         self.function: Callable[..., Awaitable[Any]] = function
@@ -152,23 +152,23 @@ class Tool:
 
     def _output_of(self, output_schema: Mapping[str, Any] | None) -> Output:
         if output_schema is not None:
-            from wharfinger.protocol.json_schema import GivenSchema
+            from wharfinger.protocol.json_schema import CompiledSchema
 
-            return Output(None, GivenSchema(output_schema, f"output_schema of tool {self.name!r}"))
+            return Output(None, CompiledSchema(output_schema, f"output_schema of tool {self.name!r}"))
         kept = self.signature.derived
         output: Output | None = kept.get("output")
         if output is None:
             output = kept["output"] = Output(self.signature.returns)
         return output
 
-    def _mirrors(self) -> tuple[Mirror, ...]:
+    def _mirrors(self) -> tuple[HeaderParam, ...]:
         kept = self.signature.derived
         if "mirrors" not in kept:
             try:
                 kept["mirrors"] = mirrors_of(self.signature.schema)
             except ValueError as error:
                 raise ValueError(f"The tool {self.name!r}: {error}") from None
-        found: tuple[Mirror, ...] = kept["mirrors"]
+        found: tuple[HeaderParam, ...] = kept["mirrors"]
         return found
 
     async def call(self, request: Request) -> t.CallToolResult:
@@ -226,7 +226,7 @@ class Tools:
         self.listing = Listing("tools", self.features, server.keys, size, _tools_result)
         self.listing.ttl_ms, self.listing.cache_scope = server.ttl_ms, server.cache_scope
         self.listing.shown_in_full = _full_definition
-        self.mirrors: dict[str, tuple[Mirror, ...]] = {}
+        self.mirrors: dict[str, tuple[HeaderParam, ...]] = {}
         """The arguments that HTTP headers repeat, by the name of the tool; those without any are not in it."""
 
     def add(self, function: Callable[..., Any], *, fallback: bool = False, task: Any = False, **options: Any) -> Tool:

@@ -9,7 +9,7 @@ from typing import Any, cast, get_origin
 import msgspec
 from msgspec import Raw, UnsetType
 
-from wharfinger.protocol.json_schema import GivenSchema, InvalidSchema
+from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
 from wharfinger.server.dependencies import depends_of
 from wharfinger.server.signature.argument_errors import BadArguments, lines_of, printable
 from wharfinger.server.signature.arguments import Signature, annotations_of, is_context, refuse_unbound, signature_of
@@ -40,7 +40,7 @@ class ByHand:
 
     def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], what: str) -> None:
         refuse_unbound(function)
-        self._given = GivenSchema(schema, what)
+        self._given = CompiledSchema(schema, what)
         self.schema = self._given.schema
         if self.schema.get("type") != "object":
             raise InvalidSchema(f'The {what} must say "type": "object": arguments are always an object.')

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, Mirror, find_mirrors
+from wharfinger.protocol.http.headers import HeaderParam, InvalidHeaderAnnotation, find_header_params
 
 __all__ = ["KEYWORD", "Header", "mirrors_of"]
 
@@ -27,7 +27,7 @@ class Header:
         self.name = name
 
 
-def mirrors_of(schema: Mapping[str, Any]) -> tuple[Mirror, ...]:
+def mirrors_of(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
     """The arguments that headers repeat, by a tool's input schema.
 
     Raises:
@@ -36,6 +36,6 @@ def mirrors_of(schema: Mapping[str, Any]) -> tuple[Mirror, ...]:
     if KEYWORD.encode() not in msgspec.json.encode(schema):
         return ()
     try:
-        return find_mirrors(schema)
+        return find_header_params(schema)
     except InvalidHeaderAnnotation as error:
         raise ValueError(str(error)) from None

@@ -26,7 +26,7 @@ from wharfinger.errors import (
 from wharfinger.protocol import subscriptions
 from wharfinger.protocol.interfaces import Store
 from wharfinger.protocol.jsonrpc import encode, encode_error
-from wharfinger.protocol.request import Caller, Request, called, described, told, tool_failure
+from wharfinger.protocol.request import Caller, Request, called, described, to_protocol_error, tool_failure
 from wharfinger.protocol.shares import Shares
 from wharfinger.server.features.handler_function import share_of
 from wharfinger.server.tasks.task_channel import RunningTask, moment
@@ -256,7 +256,7 @@ class Tasks:
             task.fail(InternalError(STOPPED))
         else:
             reference = os.urandom(4).hex()
-            answer = told(error, reference)
+            answer = to_protocol_error(error, reference)
             if answer is not error:
                 log.error("%s", described(f"The task of {task.what}", error, reference), exc_info=error)
             if isinstance(answer, HandlerFailed):  # a result: only protocol errors fail a task
@@ -266,7 +266,7 @@ class Tasks:
                 encode_error(None, answer)
             except Exception:  # an author's message or data that has no form on the wire
                 log.exception("The error of a task could not be told (reference %s)", reference)
-                answer = told(RuntimeError(), reference)
+                answer = to_protocol_error(RuntimeError(), reference)
             task.fail(answer)
 
     async def _discard(self, task: RunningTask) -> None:

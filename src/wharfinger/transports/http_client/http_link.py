@@ -23,7 +23,7 @@ from wharfinger.protocol.client_peer import (
     Unreadable,
     Withdrawn,
 )
-from wharfinger.protocol.http.headers import Mirror, encode_value, param_headers
+from wharfinger.protocol.http.headers import HeaderParam, encode_value, param_headers
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
@@ -79,7 +79,7 @@ class HttpLink:
         """Called when notifications may have been missed: the session's stream broke with no place to go on from."""
         self.lost: Callable[[WharfingerError], None] | None = None
         """Called once when the session is gone, whoever ends it."""
-        self.mirrors: dict[str, tuple[Mirror, ...]] | None = {}
+        self.mirrors: dict[str, tuple[HeaderParam, ...]] | None = {}
         """By tool: the arguments that headers repeat (2026-07-28, x-mcp-header)."""
         self._loop = asyncio.get_running_loop()
         self._session_id: str | None = None

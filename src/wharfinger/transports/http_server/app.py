@@ -10,8 +10,8 @@ from urllib.parse import parse_qs
 from msgspec import UNSET
 
 from wharfinger.errors import InternalError, InvalidRequest, Overloaded, ProtocolError
-from wharfinger.protocol.http.headers import Mirror, check_arguments
-from wharfinger.protocol.http.host_origin import Doors
+from wharfinger.protocol.http.headers import HeaderParam, check_arguments
+from wharfinger.protocol.http.host_origin import HostOriginPolicy
 from wharfinger.protocol.http.rules import (
     CLOSE,
     ENDPOINTS,
@@ -21,7 +21,7 @@ from wharfinger.protocol.http.rules import (
     HttpLimits,
     Pairs,
     Refused,
-    check_mirrors,
+    check_header_params,
     check_post,
     check_stream,
     check_version,
@@ -33,7 +33,7 @@ from wharfinger.protocol.http.rules import (
 from wharfinger.protocol.interfaces import Service, Verify
 from wharfinger.protocol.jsonrpc import Message, decode, encode_error
 from wharfinger.protocol.request import (
-    Pieces,
+    ChunkedMessage,
     Request,
     input_needed,
     no_such_method,
@@ -113,7 +113,7 @@ class HttpOptions(TypedDict, total=False):
 class HttpApp:
     """Serves one service over HTTP. Starts it at the first request; `await aclose()` ends it.
 
-    `allow_hosts`, `allow_origins` and `public_url` are those of `Doors`, beside loopback names and `bind`.
+    `allow_hosts`, `allow_origins` and `public_url` are those of `HostOriginPolicy`, beside loopback names and `bind`.
     `sse=False` turns off HTTP+SSE (`/sse` and `/messages`), for clients of 2024-11-05.
     `separates_trailers` says that the ASGI server keeps the fields after a chunked body (RFC 9110 §6.5) out of
     `scope["headers"]`. Without it chunked bodies are refused with 411, since uvicorn with httptools appends those
@@ -142,11 +142,11 @@ class HttpApp:
         separates_trailers: bool = False,
     ) -> None:
         self.service = service
-        self.doors = Doors(bind, allow_hosts=allow_hosts, allow_origins=allow_origins, public_url=public_url)
+        self.doors = HostOriginPolicy(bind, allow_hosts=allow_hosts, allow_origins=allow_origins, public_url=public_url)
         self.verify = verify
         self.limits = limits or HttpLimits()
         self.separates_trailers = separates_trailers
-        self.mirrors: Mapping[str, tuple[Mirror, ...]] = getattr(service, "mirrors", {})
+        self.mirrors: Mapping[str, tuple[HeaderParam, ...]] = getattr(service, "mirrors", {})
         self.pages = {"/": self._default_page, **(pages or {})}
         self.contents = contents if verify is None else None
         self.calls = Calls(service, self.limits)
@@ -233,7 +233,7 @@ class HttpApp:
                 request = open_request(message, None, principal)
             except ProtocolError as error:
                 raise rank(headers, message, error) from None
-            check_mirrors(headers, request)
+            check_header_params(headers, request)
             row = request.row
             if row is None or (handler := self.service.handlers.get(request.method)) is None:
                 raise no_such_method(request)
@@ -281,7 +281,7 @@ class HttpApp:
         else:
             await send_json(send, status, data, call.headers)
 
-    async def _send_large(self, call: Call, request: Request | None, data: bytes | Pieces, status: int) -> None:
+    async def _send_large(self, call: Call, request: Request | None, data: bytes | ChunkedMessage, status: int) -> None:
         """Send what takes memory until its reader has taken it."""
         calls = self.calls
         try:
@@ -298,7 +298,7 @@ class HttpApp:
 
     def _failed(
         self, request: Request | None, message: Message | None, error: BaseException
-    ) -> tuple[bytes | Pieces, int, Pairs]:
+    ) -> tuple[bytes | ChunkedMessage, int, Pairs]:
         """The answer to what failed, or the questions that a handler stopped with; its status and further headers."""
         if request is not None and (stop := input_needed(error)):
             try:
@@ -310,7 +310,7 @@ class HttpApp:
             answer.id = message.id
         return self._sealed(request, answer), answer.http_status, getattr(answer, "headers", ())
 
-    def _sealed(self, request: Request | None, error: ProtocolError) -> bytes | Pieces:
+    def _sealed(self, request: Request | None, error: ProtocolError) -> bytes | ChunkedMessage:
         return encode_error(error.id, error) if request is None else seal_error(request, error, self.service.stamps)
 
     async def _rest(self, call: Call, event: Any, receive: Receive) -> bytes:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from wharfinger.protocol.request import Pieces
+from wharfinger.protocol.request import ChunkedMessage
 from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
 from wharfinger.transports.stream_server import LARGE
 
@@ -41,18 +41,18 @@ SLICE = 200
 """Streams that are written in one turn of the loop: some 3 ms."""
 
 
-def cut(message: bytes) -> Pieces:
+def cut(message: bytes) -> ChunkedMessage:
     """A large message in parts, which are views of it."""
     view = memoryview(message)
-    return Pieces(tuple(view[start : start + LARGE] for start in range(0, len(view), LARGE)))
+    return ChunkedMessage(tuple(view[start : start + LARGE] for start in range(0, len(view), LARGE)))
 
 
-async def send_json(send: Send, status: int, body: bytes | Pieces, headers: Iterable[Pair] = ()) -> None:
+async def send_json(send: Send, status: int, body: bytes | ChunkedMessage, headers: Iterable[Pair] = ()) -> None:
     """Answer with one JSON body; a large one goes piece by piece, as fast as the connection takes it."""
     await send_body(send, status, body, (JSON_TYPE, *headers))
 
 
-async def send_body(send: Send, status: int, body: bytes | Pieces, headers: tuple[Pair, ...]) -> None:
+async def send_body(send: Send, status: int, body: bytes | ChunkedMessage, headers: tuple[Pair, ...]) -> None:
     """Answer with one body of these headers."""
     if len(body) <= LARGE and not isinstance(body, bytes):  # one write is cheaper than three
         body = b"".join([bytes(piece) async for piece in body])
@@ -235,7 +235,7 @@ class EventStream:
             self._started = True
             await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
 
-    async def finish(self, message: bytes | Pieces | None, *, id: str = "") -> None:
+    async def finish(self, message: bytes | ChunkedMessage | None, *, id: str = "") -> None:
         """Send what waits, then the final message, if there is one, and end the stream."""
         self.closed = True
         if self._flushing:

@@ -10,7 +10,7 @@ from wharfinger.errors import Overloaded
 from wharfinger.protocol.http.rules import TAKES_EVENTS, HttpLimits, Pairs, Refused
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
-from wharfinger.protocol.request import Pieces, Request
+from wharfinger.protocol.request import ChunkedMessage, Request
 from wharfinger.protocol.shares import Shares, name_network, name_owner
 from wharfinger.transports.http_server.asgi_response import EventStream, Flushes, Receive, Send
 from wharfinger.transports.stream_server import UNREAD_TOTAL
@@ -73,7 +73,7 @@ class Call:
         """Its work belongs to a session: nothing ends it before that."""
         self.unread = 0
         """Bytes of memory that its answer takes until it is sent, if that is large."""
-        self.final: bytes | Pieces | None = None
+        self.final: bytes | ChunkedMessage | None = None
         """The last event of a stream that is ended, and its id."""
         self.final_id = ""
         self.headers: Pairs = ()
@@ -188,7 +188,7 @@ class Calls:
 
     # -- large answers
 
-    def check_unread(self, call: Call, answer: bytes | Pieces) -> None:
+    def check_unread(self, call: Call, answer: bytes | ChunkedMessage) -> None:
         """Count a large answer until `end_unread`. Raises Overloaded if too much is unread already."""
         if call.over and call.in_session:  # nobody is there to read it
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wharfinger.protocol.http.rules import HttpLimits
-from wharfinger.protocol.request import Pieces
+from wharfinger.protocol.request import ChunkedMessage
 from wharfinger.protocol.shares import Shares
 from wharfinger.transports.http_server.asgi_response import is_hint
 from wharfinger.transports.http_server.open_calls import Call
@@ -139,7 +139,7 @@ class Track:
         self._last = number
         return True
 
-    def finish(self, answer: bytes | Pieces | None, too_large: bytes = b"") -> None:
+    def finish(self, answer: bytes | ChunkedMessage | None, too_large: bytes = b"") -> None:
         """Send the answer as the last event, or keep it for a client that was cut off, and `too_large` in its place."""
         reader, self.reader = self.reader, None
         number = self._last = self._last + 1
@@ -152,7 +152,7 @@ class Track:
         elif not kept:
             self.ring.keep(self.stream, number, too_large)
 
-    def _keep_answer(self, number: int, answer: bytes | Pieces) -> bool:
+    def _keep_answer(self, number: int, answer: bytes | ChunkedMessage) -> bool:
         if len(answer) > self.ring.largest:
             return False
         return self.ring.keep(self.stream, number, answer if isinstance(answer, bytes) else b"".join(answer))

@@ -12,7 +12,7 @@ from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.http.rules import TAKES_EVENTS, Refused
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_error
-from wharfinger.protocol.request import Pieces, Request
+from wharfinger.protocol.request import ChunkedMessage, Request
 from wharfinger.protocol.server_peer import Batch, ServerPeer
 from wharfinger.transports.http_server.open_calls import Call, Calls
 from wharfinger.transports.http_server.replay import Ring, Rings, Track
@@ -20,7 +20,7 @@ from wharfinger.transports.outbound_requests import Questions, report
 
 __all__ = ["HttpSession", "Post", "Sealed"]
 
-Sealed = tuple[bytes | Pieces | None, int, bool]
+Sealed = tuple[bytes | ChunkedMessage | None, int, bool]
 """An answer, or None where there is none; its HTTP status; whether it is a result."""
 
 _EXPIRED = "What came behind this event is not kept any more, or has been read: send the request again."
@@ -139,7 +139,7 @@ class Post:
         self.done.set_result(None)
         return track
 
-    def answered(self, request: Request, data: bytes | Pieces | None, status: int, served: bool) -> None:
+    def answered(self, request: Request, data: bytes | ChunkedMessage | None, status: int, served: bool) -> None:
         """The request is over, without an answer where it was cancelled; `served` where that is a result."""
         batch, track = self.batch, self.track
         lost = b"" if data is None or track is None else encode_error(request.id, InternalError(_TOO_LARGE))

@@ -21,14 +21,14 @@ from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_error
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import (
-    Pieces,
+    ChunkedMessage,
     Request,
     called,
     described,
     input_needed,
     no_such_method,
     seal_error,
-    told,
+    to_protocol_error,
 )
 from wharfinger.protocol.server_peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
 from wharfinger.protocol.shares import Crowd, Shares
@@ -187,7 +187,7 @@ class HttpSessions:
     async def _serve(self, request: Request, post: Post) -> None:
         """Run the handler; the only place in a session where its exception becomes an error on the wire."""
         peer = post.session.peer
-        data: bytes | Pieces | None
+        data: bytes | ChunkedMessage | None
         status, served = 200, False
         try:
             handler = None if request.row is None else self.service.handlers.get(request.method)
@@ -207,7 +207,9 @@ class HttpSessions:
         self.requests.add(post.session.owner, -1)
         post.answered(request, data, status, served)
 
-    def _check_unread(self, post: Post, request: Request, data: bytes | Pieces) -> tuple[bytes | Pieces, int]:
+    def _check_unread(
+        self, post: Post, request: Request, data: bytes | ChunkedMessage
+    ) -> tuple[bytes | ChunkedMessage, int]:
         """Count a large answer for the connection that it goes out on; an error in its place if there is no room."""
         call = post.call if post.track is None else post.track.reader
         if call is not None:
@@ -221,7 +223,9 @@ class HttpSessions:
         # In the next turn of the loop: a task that is cancelled before its first step never runs, nor says so.
         asyncio.get_running_loop().call_soon(request.task.cancel, *why)
 
-    def _failed(self, peer: ServerPeer, request: Request, error: BaseException) -> tuple[bytes | Pieces | None, int]:
+    def _failed(
+        self, peer: ServerPeer, request: Request, error: BaseException
+    ) -> tuple[bytes | ChunkedMessage | None, int]:
         """The answer to what failed, or what a handler stopped with, and its status."""
         if stop := input_needed(error):
             try:
@@ -349,7 +353,7 @@ class HttpSessions:
 def answer_for(request: Request | None, error: BaseException) -> ProtocolError:
     """What the caller is told; what was not raised on purpose goes to the log under a reference."""
     reference = os.urandom(4).hex()
-    answer = told(error, reference)
+    answer = to_protocol_error(error, reference)
     method = request.method if request else "HTTP"
     if answer is not error:
         log.error("%s", described(called(request) if request else "HTTP", error, reference), exc_info=error)
@@ -358,7 +362,7 @@ def answer_for(request: Request | None, error: BaseException) -> ProtocolError:
         encode_error(None, answer)
     except Exception:  # an author's message or data that has no form on the wire: their caller still waits
         log.exception("The error of %s could not be told (reference %s)", method, reference)
-        return told(RuntimeError(), reference)
+        return to_protocol_error(RuntimeError(), reference)
     return answer
 
 
