@@ -23,7 +23,7 @@ from wharfinger.cli.app import wharfinger
 from wharfinger.cli.publishing import instructions, publish
 from wharfinger.cli.showing import LONGEST, left_out, look, same_again
 from wharfinger.source import Source
-from wharfinger.sources.registry import KINDS, Made, make_sources, parse_word
+from wharfinger.sources.registry import KINDS, PreparedSource, make_sources, parse_word
 
 Start = Callable[..., "subprocess.Popen[str]"]
 PASSWORD = "hunter2"
@@ -273,10 +273,10 @@ def test_options_and_upstreams_make_it_a_whole_command(here: Path) -> None:
 
 def test_variables_that_a_source_looks_at_are_named_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", PASSWORD)
-    made = [Made(parse_word("s3://bucket/prefix"), Source())]
+    made = [PreparedSource(parse_word("s3://bucket/prefix"), Source())]
     assert "AWS_PROFILE" in left_out(made) and "--env NAME=VALUE" in left_out(made)
     assert PASSWORD not in left_out(made)
-    assert left_out([Made(parse_word("zip:papers.zip"), Source())]) == ""
+    assert left_out([PreparedSource(parse_word("zip:papers.zip"), Source())]) == ""
 
 
 def test_nothing_is_left_out_where_there_is_no_password(here: Path) -> None:
@@ -294,8 +294,8 @@ class Odd(Source):
         self.facts = facts  # type: ignore[method-assign]
 
 
-def made_of(*facts: Callable[[], str]) -> list[Made]:
-    return [Made(parse_word("https://x.test/mcp"), Odd(one)) for one in facts]
+def made_of(*facts: Callable[[], str]) -> list[PreparedSource]:
+    return [PreparedSource(parse_word("https://x.test/mcp"), Odd(one)) for one in facts]
 
 
 def failing() -> str:

@@ -26,7 +26,7 @@ from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Source, UnusableSource
 from wharfinger.sources import files, mirrors, search_index
 from wharfinger.sources.upstream_server import Upstream, upstream
-from wharfinger.sources.upstream_server.upstream_lists import Lists
+from wharfinger.sources.upstream_server.upstream_lists import UpstreamLists
 from wharfinger.testing import SourceContract
 from wharfinger.transports.http_server.runner import serve_http
 
@@ -157,7 +157,7 @@ def test_what_stays_in_a_list_that_changes_is_shown_once(
         return page, page[-1].name if len(numbers) > size else UNSET
 
     async def test() -> None:
-        lists = Lists("harbour", fetch)
+        lists = UpstreamLists("harbour", fetch)
         found: list[int] = []
         after = None
         for _ in range(200):

@@ -14,7 +14,7 @@ from wharfinger.cli.options import Verbosity, json_option, verbosity_options
 if TYPE_CHECKING:
     from wharfinger.auth.client.grants import Grant
     from wharfinger.auth.client.sign_in import SignIn
-    from wharfinger.auth.client.steps import Note
+    from wharfinger.auth.client.steps import TraceStep
 
 __all__ = ["auth", "kept_sign_in"]
 
@@ -55,9 +55,9 @@ def explain(url: str, client_id: str | None, client_metadata_url: str | None, pr
     """
     from wharfinger.auth.client.explain import explain as walk
     from wharfinger.auth.client.fetching import fetch_for
-    from wharfinger.auth.client.registration import Identity
+    from wharfinger.auth.client.registration import ClientIdentity
 
-    identity = Identity(client_id=client_id, metadata_url=client_metadata_url)
+    identity = ClientIdentity(client_id=client_id, metadata_url=client_metadata_url)
     trail, good = run(walk(checked(url), identity, fetch_for(url, private=private)))
     if as_json:
         from wharfinger.cli.output import print_json
@@ -203,7 +203,7 @@ def show(url: str) -> None:
     click.echo(f"Sign in at: {printable(url)}", err=True)
 
 
-def tell(note: Note) -> None:
+def tell(note: TraceStep) -> None:
     """Print a step, and what to mend."""
     say(f"{MARKS[note.good]}  {note.what}")
     say(f"      {note.found}")

@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from wharfinger.server import Server
-    from wharfinger.sources.registry import Kind, Made
+    from wharfinger.sources.registry import PreparedSource, SourceKind
 
 __all__ = ["check_options", "instructions", "is_given", "publish"]
 
@@ -19,7 +19,7 @@ MOST_TOLD = 20
 
 def publish(
     words: Sequence[str], options: Mapping[str, Any], *, name: str | None, tools: bool, search: bool, query: bool
-) -> tuple[Server, list[Made]]:
+) -> tuple[Server, list[PreparedSource]]:
     """Make the server that has all of it.
 
     Raises:
@@ -47,7 +47,7 @@ def publish(
     return server, made
 
 
-def instructions(made: Sequence[Made]) -> str:
+def instructions(made: Sequence[PreparedSource]) -> str:
     """Tell a model what is here and how to get at it."""
     from wharfinger.sources.registry import FILES
 
@@ -77,6 +77,6 @@ def is_given(value: object) -> bool:
     return value is not None and value is not False and value != ()
 
 
-def takes(kind: Kind, option: str) -> bool:
+def takes(kind: SourceKind, option: str) -> bool:
     """Whether an option means something for this kind of data."""
     return option in kind.takes or option == kind.needs or (option == "allow_query" and kind.queried)

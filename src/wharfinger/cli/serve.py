@@ -14,7 +14,7 @@ from wharfinger.cli.serving import ServingCommand, Settings, choose, serving_opt
 if TYPE_CHECKING:
     from wharfinger.cli.card import Address, Card
     from wharfinger.server import Server
-    from wharfinger.sources.registry import Made
+    from wharfinger.sources.registry import PreparedSource
 
 __all__ = ["serve"]
 
@@ -129,7 +129,9 @@ def copied(ctx: click.Context, stack: ExitStack, words: tuple[str, ...]) -> str:
     return stack.enter_context(demo_folder(words[0] if words else None))
 
 
-def at_terminal(ctx: click.Context, settings: Settings, server: Server, made: list[Made], verbosity: Verbosity) -> int:
+def at_terminal(
+    ctx: click.Context, settings: Settings, server: Server, made: list[PreparedSource], verbosity: Verbosity
+) -> int:
     """Serve over HTTP with the card."""
     from wharfinger.cli.card import make_card
     from wharfinger.cli.launch import over_http

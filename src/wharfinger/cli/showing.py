@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from wharfinger.cli.card import Published
 
 if TYPE_CHECKING:
-    from wharfinger.sources.registry import Made
+    from wharfinger.sources.registry import PreparedSource
 
 __all__ = ["Seen", "left_out", "look", "same_again"]
 
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
     live: str
 
 
-def look(made: Sequence[Made], within: float = LOOKING) -> Seen:
+def look(made: Sequence[PreparedSource], within: float = LOOKING) -> Seen:
     """Ask all sources at once, and wait no longer than this; blocks."""
     looks = [_Look(one) for one in made]
     ends = time.monotonic() + within
@@ -45,7 +45,7 @@ def look(made: Sequence[Made], within: float = LOOKING) -> Seen:
 class _Look:
     """One source that is asked in a thread of its own, which may be left behind."""
 
-    def __init__(self, made: Made) -> None:
+    def __init__(self, made: PreparedSource) -> None:
         from wharfinger.sources.registry import shown_word
 
         self.what = made.source.place or shown_word(made.asked)
@@ -67,7 +67,7 @@ class _Look:
             self.facts = f"not available now: {said}"[:LONGEST]
 
 
-def _most_alive(made: Made) -> Rank | None:
+def _most_alive(made: PreparedSource) -> Rank | None:
     """What is most likely to change: a log, else the text that changed last, else any."""
     from wharfinger.server.features.handler_function import is_async
 
@@ -89,7 +89,7 @@ CHOICES = (
 """Options that change what is published, and so belong to the command that a host is given."""
 
 
-def same_again(params: Mapping[str, Any], made: Sequence[Made]) -> tuple[str, ...]:
+def same_again(params: Mapping[str, Any], made: Sequence[PreparedSource]) -> tuple[str, ...]:
     """Write what `wharfinger add HOST` needs to publish the same in the same way; passwords are left out."""
     from wharfinger.cli.programs import ourselves
     from wharfinger.cli.publishing import is_given
@@ -119,7 +119,7 @@ def _items(value: Any) -> Sequence[str]:
     return (f"{value:g}" if isinstance(value, float) else str(value),)
 
 
-def left_out(made: Sequence[Made]) -> str:
+def left_out(made: Sequence[PreparedSource]) -> str:
     """Say how what the card does not show is to be given, passwords and environment; empty where there is none."""
     from wharfinger.sources.registry import hides_secret, shown_word
 

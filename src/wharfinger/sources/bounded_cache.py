@@ -7,13 +7,13 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Cache"]
+__all__ = ["BoundedCache"]
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Cache(Generic[Key, Value]):
+class BoundedCache(Generic[Key, Value]):
     """Keeps values whose costs are at most `most` together; a large one of more than half of that is not kept."""
 
     def __init__(self, most: int) -> None:

@@ -6,7 +6,7 @@ A server seals the keys of its sources, so that a bad one was made by hand, or i
 from __future__ import annotations
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.folder.tree import Position, read_key
+from wharfinger.sources.folder.tree import TreePosition, read_key
 
 __all__ = ["bad_cursor", "need_no_cursor", "read_position"]
 
@@ -26,7 +26,7 @@ def need_no_cursor(after: str | None) -> None:
         raise bad_cursor()
 
 
-def read_position(key: str) -> Position:
+def read_position(key: str) -> TreePosition:
     """The place in a tree that a key means (`tree.write_key`).
 
     Raises:

@@ -6,7 +6,7 @@ import time
 
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.folder.safe_open import NotServed
-from wharfinger.sources.folder.tree import Listing, Parts, Position, Tree
+from wharfinger.sources.folder.tree import DirectoryListing, FileTree, Parts, TreePosition
 from wharfinger.sources.text_match import COMPLETIONS
 
 __all__ = ["complete_path", "typed_name"]
@@ -14,7 +14,7 @@ __all__ = ["complete_path", "typed_name"]
 COMPLETING = 0.1  # seconds for looking further than one directory
 
 
-def complete_path(tree: Tree, value: str) -> list[str]:
+def complete_path(tree: FileTree, value: str) -> list[str]:
     """Paths that begin with `value`, then those that have its last part in their name; directories end with `/`."""
     head, _, typed = value.rpartition("/")
     try:
@@ -30,11 +30,11 @@ def complete_path(tree: Tree, value: str) -> list[str]:
     return found[:COMPLETIONS]
 
 
-def _complete_deeper(tree: Tree, parts: Parts, wanted: str, most: int, known: set[str]) -> list[str]:
+def _complete_deeper(tree: FileTree, parts: Parts, wanted: str, most: int, known: set[str]) -> list[str]:
     """Paths further down whose last part holds what was typed, as far as a tenth of a second goes."""
     ends = time.monotonic() + COMPLETING
     found: list[str] = []
-    entries = tree.walk(Position(True, parts)) if parts else tree.walk()
+    entries = tree.walk(TreePosition(True, parts)) if parts else tree.walk()
     try:
         for number, entry in enumerate(entries):
             if entry.parts[: len(parts)] != parts or len(found) >= most:
@@ -58,7 +58,7 @@ def typed_name(typed: str) -> str:
         return typed.casefold()
 
 
-def _completions(parts: Parts, listing: Listing, wanted: str) -> list[str]:
+def _completions(parts: Parts, listing: DirectoryListing, wanted: str) -> list[str]:
     """The entries of one directory that begin with what was typed, then those that hold it."""
     before = join_parts(parts) + "/" if parts else ""
     begin: list[str] = []

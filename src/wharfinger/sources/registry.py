@@ -20,9 +20,9 @@ from wharfinger.sources.labels import free, split_label
 __all__ = [
     "FILES",
     "KINDS",
-    "Asked",
-    "Kind",
-    "Made",
+    "ParsedSource",
+    "PreparedSource",
+    "SourceKind",
     "absolute_word",
     "hides_secret",
     "make_sources",
@@ -62,7 +62,7 @@ def _absolute_file_url(scheme: str, rest: str) -> str:
     return f"{scheme}:///{os.path.abspath(found[1])}{found[2] or ''}"
 
 
-class Kind(NamedTuple):
+class SourceKind(NamedTuple):
     """One kind of data: `form` is how its words look, `what` says what is published."""
 
     form: str
@@ -93,7 +93,7 @@ class Kind(NamedTuple):
     """How variables begin that are looked at, and that a host which starts the server may not pass on."""
 
 
-FILES = Kind(
+FILES = SourceKind(
     "PATH",
     "files",
     "files",
@@ -105,9 +105,9 @@ FILES = Kind(
 _PGPASSWORD = "the variable PGPASSWORD"
 _BY_ENVIRONMENT = "a file that the program reads"
 
-KINDS: tuple[Kind, ...] = (
-    Kind("git:PATH", "a git repository", "git", ("git",), _rest, _absolute_path),
-    Kind(
+KINDS: tuple[SourceKind, ...] = (
+    SourceKind("git:PATH", "a git repository", "git", ("git",), _rest, _absolute_path),
+    SourceKind(
         "sqlite:///FILE",
         "a SQLite database",
         "sql",
@@ -116,7 +116,7 @@ KINDS: tuple[Kind, ...] = (
         suffixes=(".db", ".sqlite", ".sqlite3", ".db3"),
         queried=True,
     ),
-    Kind(
+    SourceKind(
         "postgresql://USER@HOST/DATABASE",
         "a PostgreSQL database",
         "sql",
@@ -125,14 +125,14 @@ KINDS: tuple[Kind, ...] = (
         secret=_PGPASSWORD,
         environment="PGPASSWORD",
     ),
-    Kind(
+    SourceKind(
         "mysql://…",
         "another database of SQLAlchemy",
         "sql",
         ("mysql", "mariadb", "oracle", "mssql"),
         queried=True,
     ),
-    Kind(
+    SourceKind(
         "log:GLOB",
         "logs, followed as they rotate",
         "logs",
@@ -141,11 +141,13 @@ KINDS: tuple[Kind, ...] = (
         _absolute_path,
         suffixes=(".log",),
     ),
-    Kind("s3://BUCKET/PREFIX", "objects of a bucket", "objects", ("s3", "s3a"), environment="AWS_"),
-    Kind("zip:FILE", "a ZIP archive", "objects", ("zip",), _whole, _absolute_path, suffixes=(".zip",), still=True),
-    Kind("objects:URL", "objects of a store that fsspec reads", "objects", ("objects",), _rest),
-    Kind("memory://PATH", "fsspec's objects in memory", "objects", ("memory",)),
-    Kind(
+    SourceKind("s3://BUCKET/PREFIX", "objects of a bucket", "objects", ("s3", "s3a"), environment="AWS_"),
+    SourceKind(
+        "zip:FILE", "a ZIP archive", "objects", ("zip",), _whole, _absolute_path, suffixes=(".zip",), still=True
+    ),
+    SourceKind("objects:URL", "objects of a store that fsspec reads", "objects", ("objects",), _rest),
+    SourceKind("memory://PATH", "fsspec's objects in memory", "objects", ("memory",)),
+    SourceKind(
         "table:GLOB",
         "tables in CSV, JSON Lines or Parquet",
         "tables",
@@ -154,15 +156,15 @@ KINDS: tuple[Kind, ...] = (
         _absolute_path,
         suffixes=(".csv", ".tsv", ".parquet", ".jsonl", ".ndjson"),
     ),
-    Kind(
+    SourceKind(
         "system:",
         "this machine: load, memory, disks and processes",
         "system",
         ("system",),
         labelled=False,
     ),
-    Kind("screen:", "this machine's screens", "screen", ("screen",), labelled=False, environment="DISPLAY"),
-    Kind(
+    SourceKind("screen:", "this machine's screens", "screen", ("screen",), labelled=False, environment="DISPLAY"),
+    SourceKind(
         "command:LINE",
         "what a command prints (with --allow-command)",
         "command",
@@ -172,7 +174,7 @@ KINDS: tuple[Kind, ...] = (
         needs="allow_command",
         secret=_BY_ENVIRONMENT,
     ),
-    Kind(
+    SourceKind(
         "mcp:LINE",
         "the resources of an MCP server that a command starts (with --allow-command)",
         "upstream",
@@ -181,7 +183,7 @@ KINDS: tuple[Kind, ...] = (
         needs="allow_command",
         secret=_BY_ENVIRONMENT,
     ),
-    Kind(
+    SourceKind(
         "https://HOST/mcp",
         "another MCP server's resources",
         "upstream",
@@ -195,10 +197,10 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9.-]+)(\+[A-Za-z0-9._-]+)?:(.*)", re.DO
 _BY_SCHEME = {scheme: kind for kind in KINDS for scheme in kind.schemes}
 
 
-class Asked(NamedTuple):
+class ParsedSource(NamedTuple):
     """A word as it was read: what kind it is, and its label where one was given."""
 
-    kind: Kind
+    kind: SourceKind
     scheme: str
     rest: str
     label: str | None
@@ -209,10 +211,10 @@ class Asked(NamedTuple):
         return f"{self.scheme}:{self.rest}" if self.scheme else self.rest
 
 
-class Made(NamedTuple):
+class PreparedSource(NamedTuple):
     """A source, and the word that asked for it."""
 
-    asked: Asked
+    asked: ParsedSource
     source: Source
 
     @property
@@ -221,7 +223,7 @@ class Made(NamedTuple):
         return self.source.name
 
 
-def parse_word(argument: str) -> Asked:
+def parse_word(argument: str) -> ParsedSource:
     """Read one word; a path that exists is a path, whatever is in its name.
 
     Raises:
@@ -230,7 +232,7 @@ def parse_word(argument: str) -> Asked:
     word, label = split_label(argument)
     found = None if os.path.lexists(word) else _SCHEME(word)
     if found is None:
-        return Asked(FILES, "", word, label)
+        return ParsedSource(FILES, "", word, label)
     kind = _BY_SCHEME.get(found[1].lower())
     if kind is None:
         forms = ", ".join(kind.form for kind in (FILES, *KINDS))
@@ -238,10 +240,10 @@ def parse_word(argument: str) -> Asked:
             f"{found[1]}: is no kind of data that can be published, and there is no folder {redacted(word)!r} here. "
             f"Give one of: {forms}."
         )
-    return Asked(kind, found[1].lower() + (found[2] or ""), found[3], label)
+    return ParsedSource(kind, found[1].lower() + (found[2] or ""), found[3], label)
 
 
-def absolute_word(asked: Asked) -> str:
+def absolute_word(asked: ParsedSource) -> str:
     """The same word, with its label, for a program that starts in another folder; without a password."""
     scheme, rest = asked.scheme, asked.rest
     if scheme and hides_secret(asked):
@@ -251,7 +253,7 @@ def absolute_word(asked: Asked) -> str:
     return f"{asked.label}={word}" if asked.label is not None else word
 
 
-def short_name(asked: Asked) -> str:
+def short_name(asked: ParsedSource) -> str:
     """A name for what a word asks for, where its source is not made."""
     if asked.label or (asked.scheme and not asked.rest):
         return asked.label or asked.scheme
@@ -259,7 +261,7 @@ def short_name(asked: Asked) -> str:
     return os.path.basename(os.path.abspath(fixed)).partition(".")[0] or asked.scheme
 
 
-def hides_secret(asked: Asked) -> bool:
+def hides_secret(asked: ParsedSource) -> bool:
     """Whether there is something in the word that is not shown."""
     if asked.kind.given is not _line:
         return has_password(asked.word)
@@ -269,7 +271,7 @@ def hides_secret(asked: Asked) -> bool:
     return redacted_text(asked.word) != asked.word
 
 
-def shown_word(asked: Asked) -> str:
+def shown_word(asked: ParsedSource) -> str:
     """The word for people, without passwords."""
     if asked.kind.given is not _line:
         return redacted(asked.word)
@@ -278,10 +280,10 @@ def shown_word(asked: Asked) -> str:
     return redacted_text(asked.word)
 
 
-def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = None) -> list[Made]:
+def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = None) -> list[PreparedSource]:
     """Make a source of each word, each with a name of its own: with a number where it is taken.
 
-    `options` are what the factories of a kind take (`Kind.takes`), and what it needs (`Kind.needs`).
+    `options` are what the factories of a kind take (`SourceKind.takes`), and what it needs (`SourceKind.needs`).
 
     Raises:
         UnusableSource: something cannot be published, or the same is given twice.
@@ -290,7 +292,7 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
     given = options or {}
     asked = [parse_word(argument) for argument in arguments]
     taken = _chosen(asked)
-    made: list[Made] = []
+    made: list[PreparedSource] = []
     for one in asked:
         source = _make(one, one.label, given)
         name = source.name
@@ -302,11 +304,11 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
         twice = next((other for other in made if source.uri and other.source.uri == source.uri), None)
         if twice is not None:
             raise UnusableSource(f"{shown_word(one)} would have the URIs of {shown_word(twice.asked)}: leave out one.")
-        made.append(Made(one, source))
+        made.append(PreparedSource(one, source))
     return made
 
 
-def _chosen(asked: Sequence[Asked]) -> set[str]:
+def _chosen(asked: Sequence[ParsedSource]) -> set[str]:
     """The labels that were chosen, each of them once."""
     taken: set[str] = set()
     for one in asked:
@@ -321,7 +323,7 @@ def _chosen(asked: Sequence[Asked]) -> set[str]:
     return taken
 
 
-def _make(asked: Asked, label: str | None, options: Mapping[str, Any]) -> Source:
+def _make(asked: ParsedSource, label: str | None, options: Mapping[str, Any]) -> Source:
     kind = asked.kind
     if kind.needs and not options.get(kind.needs):
         flag = "--" + kind.needs.replace("_", "-")

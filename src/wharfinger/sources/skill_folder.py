@@ -22,10 +22,10 @@ from wharfinger.source import Document, Hits
 from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.folder.file_content import content_of
 from wharfinger.sources.folder.file_uri import quote
-from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed, holds, open_file, stat_entry
 from wharfinger.sources.folder.source import Folder, UnusableFolder
-from wharfinger.sources.folder.tree import SETTLED, SETTLED_COARSE, Entry, Parts, Position, write_key
+from wharfinger.sources.folder.tree import SETTLED, SETTLED_COARSE, Parts, TreeEntry, TreePosition, write_key
 from wharfinger.sources.labels import resolve_root
 from wharfinger.sources.page_keys import read_position
 from wharfinger.sources.text_match import begins_then_holds
@@ -94,14 +94,17 @@ def skills(
     """
     need_yaml("Publishing skills")
     return Skills(
-        resolve_root(path), prefix=prefix, choice=Choice((), (), hidden), poll=1.0 if poll is True else poll or None
+        resolve_root(path),
+        prefix=prefix,
+        choice=PublishChoice((), (), hidden),
+        poll=1.0 if poll is True else poll or None,
     )
 
 
 class Skills(Folder):
     """The source that `skills()` makes. Its methods may be called from several threads at once."""
 
-    def __init__(self, root: str, *, prefix: str, choice: Choice, poll: float | None) -> None:
+    def __init__(self, root: str, *, prefix: str, choice: PublishChoice, poll: float | None) -> None:
         super().__init__(root, label=None, choice=choice, absolute_uris=False, max_size=MOST_BYTES, poll=poll)
         self.single = os.path.isfile(os.path.join(root, SKILL_FILE))
         self._own_name = os.path.basename(root)
@@ -224,7 +227,7 @@ class Skills(Folder):
         places = self._places()
         for at in range(_behind(places, after), len(places)):
             if len(shown) >= limit or files >= PAGE_FILES or octets >= PAGE_BYTES:
-                return shown, write_key(Position(True, places[at - 1]))
+                return shown, write_key(TreePosition(True, places[at - 1]))
             try:
                 skill = self._skill(places[at])
             except _Unlisted as error:
@@ -259,7 +262,7 @@ class Skills(Folder):
         manual = self._manual(parts)
         files: list[SkillResource] = []
         octets = 0
-        entries = self.tree.walk(Position(True, parts)) if parts else self.tree.walk()
+        entries = self.tree.walk(TreePosition(True, parts)) if parts else self.tree.walk()
         try:
             for entry in entries:
                 if entry.parts[: len(parts)] != parts:
@@ -281,7 +284,7 @@ class Skills(Folder):
             raise _Unlisted("it changed while it was read")
         return Skill(uri=uri, frontmatter=manual.frontmatter, resources=files)
 
-    def _digest(self, entry: Entry, most: int) -> _Digest:
+    def _digest(self, entry: TreeEntry, most: int) -> _Digest:
         with holds():
             known = self._digests.get(entry.parts)
             status = stat_entry(entry.handle, entry.name)
@@ -310,7 +313,7 @@ class Skills(Folder):
         self._watch.asked = time.monotonic()
         for at in range(_behind(places, after), len(places)):
             if len(shown) >= limit:
-                return shown, write_key(Position(True, places[at - 1]))
+                return shown, write_key(TreePosition(True, places[at - 1]))
             try:
                 shown.append(super().stat(self.uri_of((*places[at], SKILL_FILE))))
             except ResourceNotFound:
@@ -388,7 +391,7 @@ class Skills(Folder):
         for resource, name in zip(shown, names[first:], strict=False):
             resource.uri = self.uri_of((*parts, name))
         more = first + limit < len(names)
-        return shown, write_key(Position(True, (names[first + limit - 1],))) if more else None
+        return shown, write_key(TreePosition(True, (names[first + limit - 1],))) if more else None
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """The paths of skills that begin with `value`, then those that hold it."""

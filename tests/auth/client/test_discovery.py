@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from wharfinger.auth.client.challenge import Challenge
-from wharfinger.auth.client.discovery import Found, discover
+from wharfinger.auth.client.discovery import AuthServer, discover
 from wharfinger.auth.client.explain import explain
-from wharfinger.auth.client.registration import Identity
-from wharfinger.auth.client.steps import Trail, run
+from wharfinger.auth.client.registration import ClientIdentity
+from wharfinger.auth.client.steps import Trace, run
 from wharfinger.errors import ConnectionFailed, NotAuthorized
 from wharfinger.protocol.interfaces import Fetched
 
@@ -51,8 +51,8 @@ class Web:
         return Fetched(200, {}, document if isinstance(document, bytes) else msgspec.json.encode(document))
 
 
-def find(web: Web, challenge: Challenge = NONE, known: tuple[str, ...] = (), server: str = SERVER) -> Found:
-    trail: Trail = []
+def find(web: Web, challenge: Challenge = NONE, known: tuple[str, ...] = (), server: str = SERVER) -> AuthServer:
+    trail: Trace = []
     return asyncio.run(run(discover(server, challenge, known, trail), web))
 
 
@@ -143,7 +143,7 @@ def test_who_cannot_be_reached_is_named() -> None:
 
 
 def explained(web: Web) -> tuple[list[tuple[str, bool | None]], bool]:
-    trail, good = asyncio.run(explain(SERVER, Identity(), web))
+    trail, good = asyncio.run(explain(SERVER, ClientIdentity(), web))
     return [(note.what, note.good) for note in trail], good
 
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import msgspec
 import pytest
 
-from wharfinger.auth.client.discovery import Found
+from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.grants import (
     Attempt,
     Grant,
@@ -23,7 +23,7 @@ from wharfinger.auth.client.grants import (
     scopes_to_ask,
 )
 from wharfinger.auth.client.metadata import ServerMetadata
-from wharfinger.auth.client.registration import Identity, Registered, register
+from wharfinger.auth.client.registration import ClientIdentity, Registered, register
 from wharfinger.auth.client.steps import Steps, run
 from wharfinger.errors import NotAuthorized
 from wharfinger.protocol.interfaces import Fetched
@@ -33,7 +33,7 @@ ATTEMPT = Attempt("v" * 64, "the state", "http://127.0.0.1:1/callback")
 CLIENT = Registered(issuer=ISSUER, client_id="harbour", method="none", redirect_uri=ATTEMPT.redirect_uri)
 
 
-def found(resource: str | None = "https://harbour.example", **metadata: Any) -> Found:
+def found(resource: str | None = "https://harbour.example", **metadata: Any) -> AuthServer:
     row: dict[str, Any] = {
         "issuer": ISSUER,
         "token_endpoint": f"{ISSUER}/token",
@@ -41,7 +41,7 @@ def found(resource: str | None = "https://harbour.example", **metadata: Any) -> 
         "registration_endpoint": f"{ISSUER}/register",
         "code_challenge_methods_supported": ("S256",),
     }
-    return Found(
+    return AuthServer(
         server="https://harbour.example/mcp",
         resource=resource,
         scopes=("read",),
@@ -69,27 +69,27 @@ def drive(steps: Steps[Any], status: int = 200, body: Any = b"") -> tuple[Any, d
 @pytest.mark.parametrize(
     ("identity", "metadata", "client_id", "method"),
     [
-        (Identity(client_id="old", issuer=ISSUER), {}, "old", "none"),
-        (Identity(client_id="old", client_secret="s", issuer=ISSUER), {}, "old", "client_secret_basic"),
+        (ClientIdentity(client_id="old", issuer=ISSUER), {}, "old", "none"),
+        (ClientIdentity(client_id="old", client_secret="s", issuer=ISSUER), {}, "old", "client_secret_basic"),
         (
-            Identity(client_id="old", client_secret="s", issuer=ISSUER),
+            ClientIdentity(client_id="old", client_secret="s", issuer=ISSUER),
             {"token_endpoint_auth_methods_supported": ("client_secret_post",)},
             "old",
             "client_secret_post",
         ),
         (
-            Identity(metadata_url="https://me.example/client"),
+            ClientIdentity(metadata_url="https://me.example/client"),
             {"client_id_metadata_document_supported": True},
             "https://me.example/client",
             "none",
         ),
-        (Identity(metadata_url="https://me.example/client"), {}, "new", "none"),
-        (Identity(client_id="old", issuer="https://other.example"), {}, "new", "none"),
-        (Identity(), {}, "new", "none"),
+        (ClientIdentity(metadata_url="https://me.example/client"), {}, "new", "none"),
+        (ClientIdentity(client_id="old", issuer="https://other.example"), {}, "new", "none"),
+        (ClientIdentity(), {}, "new", "none"),
     ],
 )
 def test_a_client_is_known_before_documented_or_registered(
-    identity: Identity, metadata: dict[str, Any], client_id: str, method: str
+    identity: ClientIdentity, metadata: dict[str, Any], client_id: str, method: str
 ) -> None:
     client, asked = drive(register(found(**metadata), identity, "http://127.0.0.1:1/callback", []), 201,
                           {"client_id": "new"})  # fmt: skip
@@ -100,24 +100,26 @@ def test_a_client_is_known_before_documented_or_registered(
 @pytest.mark.parametrize("url", ["http://me.example/client", "https://me.example", "https://me.example/#c", "me"])
 def test_a_document_that_cannot_be_a_client_id_is_refused(url: str) -> None:
     with pytest.raises(NotAuthorized, match="client id"):
-        drive(register(found(client_id_metadata_document_supported=True), Identity(metadata_url=url), "", []))
+        drive(register(found(client_id_metadata_document_supported=True), ClientIdentity(metadata_url=url), "", []))
 
 
 def test_without_a_way_the_user_is_told_what_to_ask_for() -> None:
     with pytest.raises(NotAuthorized, match="Ask its operator for a client id"):
-        drive(register(found(registration_endpoint=None), Identity(), "", []))
+        drive(register(found(registration_endpoint=None), ClientIdentity(), "", []))
 
 
 def test_a_registration_that_is_refused_says_so() -> None:
     refusal = {"error": "invalid_redirect_uri", "error_description": "no\x1b[31m loopback"}
     with pytest.raises(NotAuthorized, match=r"invalid_redirect_uri: no\?\[31m loopback"):
-        drive(register(found(), Identity(), "", []), 400, refusal)
+        drive(register(found(), ClientIdentity(), "", []), 400, refusal)
 
 
 def test_an_earlier_registration_serves_the_same_redirect_only() -> None:
-    client, asked = drive(register(found(), Identity(), CLIENT.redirect_uri, [], CLIENT))
+    client, asked = drive(register(found(), ClientIdentity(), CLIENT.redirect_uri, [], CLIENT))
     assert (client, asked) == (CLIENT, {})
-    other, _ = drive(register(found(), Identity(), "http://127.0.0.1:2/callback", [], CLIENT), 201, {"client_id": "n"})
+    other, _ = drive(
+        register(found(), ClientIdentity(), "http://127.0.0.1:2/callback", [], CLIENT), 201, {"client_id": "n"}
+    )
     assert other.client_id == "n"
 
 

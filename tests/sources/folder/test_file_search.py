@@ -7,35 +7,35 @@ from pathlib import Path
 import pytest
 
 from tests.sources.conftest import many_names
-from wharfinger.sources.folder.file_search import Bounds, search_tree
-from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.file_search import SearchBounds, search_tree
+from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.source import Folder
-from wharfinger.sources.folder.tree import Tree
+from wharfinger.sources.folder.tree import FileTree
 
 
 @pytest.fixture
-def tree(charts: Path) -> Tree:
-    return Tree(str(charts), Choice())
+def tree(charts: Path) -> FileTree:
+    return FileTree(str(charts), PublishChoice())
 
 
-def found(tree: Tree, query: str, limit: int = 10, bounds: Bounds | None = None) -> list[str]:
+def found(tree: FileTree, query: str, limit: int = 10, bounds: SearchBounds | None = None) -> list[str]:
     return ["/".join(hit.parts) for hit in search_tree(tree, query, limit, bounds).found]
 
 
-def test_names_come_before_texts_and_better_names_before_worse(tree: Tree, charts: Path) -> None:
+def test_names_come_before_texts_and_better_names_before_worse(tree: FileTree, charts: Path) -> None:
     (charts / "hull").mkdir()
     (charts / "hulls.txt").write_text("x")
     assert found(tree, "Hull") == ["hull", "harbours/hull.ts", "hulls.txt", "tides.csv"]
 
 
-def test_every_word_must_occur(tree: Tree) -> None:
+def test_every_word_must_occur(tree: FileTree) -> None:
     assert found(tree, "harbours BUOY") == ["harbours/north/buoy.png"]
     assert found(tree, "soundings fathoms") == ["README.md"]
     assert found(tree, "soundings depth") == []
     assert found(tree, "  ") == []
 
 
-def test_a_text_is_shown_by_its_line(tree: Tree, charts: Path) -> None:
+def test_a_text_is_shown_by_its_line(tree: FileTree, charts: Path) -> None:
     (charts / "long.txt").write_text("x" * 500 + "needle" + "y" * 500)
     hits = search_tree(tree, "needle", 5).found
     assert len(hits[0].snippet) < 250
@@ -43,7 +43,7 @@ def test_a_text_is_shown_by_its_line(tree: Tree, charts: Path) -> None:
     assert search_tree(tree, "soundings", 5).found[0].snippet == "3: Soundings in fathoms."
 
 
-def test_what_is_not_published_is_not_found(tree: Tree, charts: Path) -> None:
+def test_what_is_not_published_is_not_found(tree: FileTree, charts: Path) -> None:
     (charts / "server.pem").write_text("needle")
     (charts / ".hidden").write_text("needle")
     (charts / "link.txt").symlink_to("/etc/hostname")
@@ -51,7 +51,7 @@ def test_what_is_not_published_is_not_found(tree: Tree, charts: Path) -> None:
     assert found(tree, "link") == []
 
 
-def test_other_encodings_and_binary_content_do_no_harm(tree: Tree, charts: Path) -> None:
+def test_other_encodings_and_binary_content_do_no_harm(tree: FileTree, charts: Path) -> None:
     (charts / "wide.txt").write_bytes("a wide needle".encode("utf-16"))
     (charts / "latin.txt").write_bytes("Fähre needle".encode("latin-1"))
     (charts / "data.bin").write_bytes(b"needle\0\xff")
@@ -61,14 +61,14 @@ def test_other_encodings_and_binary_content_do_no_harm(tree: Tree, charts: Path)
 @pytest.mark.parametrize(
     ("bounds", "cut"),
     [
-        (Bounds(seconds=-1, files=1 << 30), "after -1 s"),
-        (Bounds(files=256), "after 256 files"),
-        (Bounds(bytes=1 << 20), "after 1 MiB of text"),
+        (SearchBounds(seconds=-1, files=1 << 30), "after -1 s"),
+        (SearchBounds(files=256), "after 256 files"),
+        (SearchBounds(bytes=1 << 20), "after 1 MiB of text"),
     ],
 )
-def test_a_bound_that_is_reached_is_told(tmp_path: Path, bounds: Bounds, cut: str) -> None:
+def test_a_bound_that_is_reached_is_told(tmp_path: Path, bounds: SearchBounds, cut: str) -> None:
     many_names(tmp_path, [f"{number}.txt" for number in range(300)], b"x" * 5_000)
-    results = search_tree(Tree(str(tmp_path), Choice()), "needle", 5, bounds)
+    results = search_tree(FileTree(str(tmp_path), PublishChoice()), "needle", 5, bounds)
     assert (results.found, results.cut) == ([], cut)
 
 

@@ -18,19 +18,19 @@ from wharfinger.sources.folder.ignore import (
     IGNORE_FILE_LONGEST,
     LINES,
     WILD,
-    Choice,
     Patterns,
+    PublishChoice,
     Rules,
     Verdict,
     looks_secret,
     read_ignore_file,
 )
-from wharfinger.sources.folder.tree import Tree
+from wharfinger.sources.folder.tree import FileTree
 
 
-def judge(path: str, choice: Choice | None = None, **ignore_files: str) -> Verdict:
+def judge(path: str, choice: PublishChoice | None = None, **ignore_files: str) -> Verdict:
     """Judge a path part by part, with .gitignore files by directory (`_` is the root); a directory ends with `/`."""
-    rules = Rules(choice or Choice())
+    rules = Rules(choice or PublishChoice())
     *parents, name = path.rstrip("/").split("/")
     rules = rules.adding(read_ignore_file(ignore_files.get("_", "").encode()))
     for parent in parents:
@@ -81,13 +81,13 @@ def test_a_line_that_is_no_pattern_does_not_spoil_the_others() -> None:
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("path", [".git/", ".git", ".GIT/", "sub/.git/", "git~1/"])
 def test_git_itself_is_never_published(path: str, hidden: bool) -> None:
-    assert judge(path, Choice(include=[".git", "*"], hidden=hidden)) == "never"
+    assert judge(path, PublishChoice(include=[".git", "*"], hidden=hidden)) == "never"
 
 
 def test_hidden_names_are_published_on_request() -> None:
     assert judge(".editorconfig") == "hidden"
     assert judge(".github/ci.yml") == "hidden"
-    assert judge(".github/ci.yml", Choice(hidden=True)) == ""
+    assert judge(".github/ci.yml", PublishChoice(hidden=True)) == ""
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_hidden_names_are_published_on_request() -> None:
 )  # fmt: skip
 def test_what_looks_like_credentials_is_not_published(name: str) -> None:
     assert looks_secret(name)
-    assert judge(name, Choice(hidden=True)) == "secret"
-    assert judge(f"{name}/readme.txt", Choice(hidden=True)) == "secret"
+    assert judge(name, PublishChoice(hidden=True)) == "secret"
+    assert judge(f"{name}/readme.txt", PublishChoice(hidden=True)) == "secret"
 
 
 @pytest.mark.parametrize("name", ["id_pool.py", "identity.md", "keyboard.txt", "monkey", "environment.md", "pem.txt"])
@@ -110,7 +110,7 @@ def test_what_only_resembles_credentials_is_published(name: str) -> None:
 
 
 def test_a_name_spelled_out_is_published_against_every_rule() -> None:
-    choice = Choice(include=["*", "certs/server.pem", ".env.example", "dist/app.js"])
+    choice = PublishChoice(include=["*", "certs/server.pem", ".env.example", "dist/app.js"])
     assert judge("certs/server.pem", choice) == ""
     assert judge("certs/other.pem", choice) == "secret"
     assert judge(".env.example", choice) == ""
@@ -120,11 +120,11 @@ def test_a_name_spelled_out_is_published_against_every_rule() -> None:
 
 
 def test_a_wildcard_names_no_credentials() -> None:
-    assert judge("server.pem", Choice(include=["*.pem"])) == "secret"
+    assert judge("server.pem", PublishChoice(include=["*.pem"])) == "secret"
 
 
 def test_with_include_only_what_matches_is_published() -> None:
-    choice = Choice(include=["*.md", "docs/"])
+    choice = PublishChoice(include=["*.md", "docs/"])
     assert judge("a.md", choice) == ""
     assert judge("a.txt", choice) == "excluded"
     assert judge("sub/", choice) == ""
@@ -132,7 +132,7 @@ def test_with_include_only_what_matches_is_published() -> None:
 
 
 def test_exclude_always_wins() -> None:
-    choice = Choice(include=["*.md"], exclude=["draft*", "private/"])
+    choice = PublishChoice(include=["*.md"], exclude=["draft*", "private/"])
     assert judge("draft.md", choice) == "excluded"
     assert judge("private/a.md", choice) == "excluded"
     assert judge("a.md", choice) == ""
@@ -225,7 +225,7 @@ def test_what_is_ignored_is_what_git_ignores(repository: Path, top: str, inner: 
     """Every pattern of every file, against `git check-ignore` over some 500 paths."""
     (repository / ".gitignore").write_bytes(top.encode())
     (repository / "a" / ".gitignore").write_bytes(inner.encode())
-    assert set(published(repository, Rules(Choice()))) == seen_by_git(repository)
+    assert set(published(repository, Rules(PublishChoice()))) == seen_by_git(repository)
 
 
 @pytest.mark.parametrize("times", [1, 10, 70])
@@ -240,7 +240,7 @@ def test_no_pattern_hangs_the_server(piece: str, times: int) -> None:
 
 
 def test_as_many_patterns_as_are_allowed_cost_no_more_than_so_many_matches() -> None:
-    rules = Rules(Choice()).adding(read_ignore_file("\n".join(f"*a*{n}*a*?" for n in range(WILD)).encode()))
+    rules = Rules(PublishChoice()).adding(read_ignore_file("\n".join(f"*a*{n}*a*?" for n in range(WILD)).encode()))
     began = time.process_time()
     assert rules.judge("a" * 250, False) == ""
     assert time.process_time() - began < 5
@@ -261,12 +261,12 @@ def test_as_many_patterns_as_are_allowed_cost_no_more_than_so_many_matches() -> 
 )
 def test_beside_a_file_that_is_too_much_nothing_is_published(data: bytes, verdict: Verdict) -> None:
     """A part of it might leave out the one line that withholds something."""
-    rules = Rules(Choice()).adding(read_ignore_file(data))
+    rules = Rules(PublishChoice()).adding(read_ignore_file(data))
     assert rules.judge("plain.txt", False) == verdict
 
 
 def test_the_bounds_hold_for_all_files_of_a_directory_together() -> None:
-    rules = Rules(Choice()).adding(read_ignore_file(b"a?b\n" * WILD))
+    rules = Rules(PublishChoice()).adding(read_ignore_file(b"a?b\n" * WILD))
     assert rules.judge("plain.txt", False) == ""
     deeper = rules.enter("sub").adding(read_ignore_file(b"a?b\n"))
     assert deeper.judge("plain.txt", False) == "ignored"
@@ -278,7 +278,7 @@ def test_a_hostile_file_in_a_published_folder_stops_nobody(tmp_path: Path) -> No
     (tmp_path / ("a" * 200)).touch()
     (tmp_path / "plain.txt").touch()
     began = time.process_time()
-    assert {entry.name for entry in Tree(str(tmp_path), Choice()).walk() if not entry.directory} == {
+    assert {entry.name for entry in FileTree(str(tmp_path), PublishChoice()).walk() if not entry.directory} == {
         "a" * 200,
         "plain.txt",
     }
@@ -289,7 +289,7 @@ def test_a_hostile_file_in_a_published_folder_stops_nobody(tmp_path: Path) -> No
 def test_patterns_of_the_operator_that_are_too_much_are_refused(patterns: list[str]) -> None:
     for included, excluded in ((patterns, []), ([], patterns)):
         with pytest.raises(UnusableSource, match="at most 1,000"):
-            Choice(included, excluded)
+            PublishChoice(included, excluded)
 
 
 def test_no_more_patterns_than_are_allowed_are_compiled() -> None:

@@ -16,56 +16,56 @@ from tests.conftest import CI, examples
 from tests.sources.conftest import many_names
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.sources.folder import tree as trees
-from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.source import Folder, files
-from wharfinger.sources.folder.tree import DEEPEST, Names, Position, Tree, read_key, write_key
+from wharfinger.sources.folder.tree import DEEPEST, FileTree, Names, TreePosition, read_key, write_key
 from wharfinger.types import Resource
 
 
-def paths(tree: Tree, after: Position | None = None) -> list[str]:
+def paths(tree: FileTree, after: TreePosition | None = None) -> list[str]:
     return ["/".join(entry.parts) + "/" * entry.directory for entry in tree.walk(after)]
 
 
 def test_a_directory_comes_first_then_its_files_then_its_directories(charts: Path) -> None:
-    assert paths(Tree(str(charts), Choice())) == [
+    assert paths(FileTree(str(charts), PublishChoice())) == [
         "/", "README.md", "empty.txt", "tides.csv", "harbours/", "harbours/hull.ts", "harbours/north/",
         "harbours/north/buoy.png",
     ]  # fmt: skip
 
 
 def test_every_position_leads_to_the_rest(charts: Path) -> None:
-    tree = Tree(str(charts), Choice())
+    tree = FileTree(str(charts), PublishChoice())
     whole = list(tree.walk())
     for at, entry in enumerate(whole):
-        after = read_key(write_key(Position(entry.directory, entry.parts)))
+        after = read_key(write_key(TreePosition(entry.directory, entry.parts)))
         assert paths(tree, after) == paths(tree)[at + 1 :]
 
 
 def test_a_position_whose_entry_is_gone_still_leads_to_the_rest(charts: Path) -> None:
-    tree = Tree(str(charts), Choice())
+    tree = FileTree(str(charts), PublishChoice())
     whole = paths(tree)
     (charts / "empty.txt").unlink()
-    assert paths(tree, Position(False, ("empty.txt",))) == whole[3:]
+    assert paths(tree, TreePosition(False, ("empty.txt",))) == whole[3:]
     shutil.rmtree(charts / "harbours")
-    assert paths(tree, Position(False, ("harbours", "hull.ts"))) == []
+    assert paths(tree, TreePosition(False, ("harbours", "hull.ts"))) == []
     (charts / "zones").mkdir()
-    assert paths(tree, Position(True, ("harbours", "north"))) == ["zones/"]
+    assert paths(tree, TreePosition(True, ("harbours", "north"))) == ["zones/"]
     (charts / "zones").rmdir()
     (charts / "zones").write_text("a file now")
-    assert paths(tree, Position(True, ("zones",))) == []
+    assert paths(tree, TreePosition(True, ("zones",))) == []
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1), max_size=4), st.booleans())
 def test_a_position_survives_the_way_to_a_key_and_back(parts: list[str], directory: bool) -> None:
-    position = Position(directory, tuple(parts))
+    position = TreePosition(directory, tuple(parts))
     key = write_key(position)
     assert read_key(key) == position
     assert key.encode()
 
 
 def test_a_key_holds_names_that_are_not_utf8() -> None:
-    position = Position(False, (os.fsdecode(b"\xff%41"), "a"))
+    position = TreePosition(False, (os.fsdecode(b"\xff%41"), "a"))
     assert write_key(position) == "f:%FF%2541/a"
     assert read_key(write_key(position)) == position
 
@@ -140,7 +140,7 @@ def test_a_listing_is_kept_until_the_directory_or_its_rules_change(
 ) -> None:
     monkeypatch.setattr(trees, "SETTLED", -(1 << 62))
     monkeypatch.setattr(trees, "SETTLED_COARSE", -(1 << 62))
-    tree = Tree(str(charts), Choice())
+    tree = FileTree(str(charts), PublishChoice())
 
     def listing() -> trees.Listing:
         with tree.directory(()) as place:
@@ -158,7 +158,7 @@ def test_a_listing_is_kept_until_the_directory_or_its_rules_change(
 
 
 def test_a_directory_that_just_changed_is_not_trusted(charts: Path) -> None:
-    tree = Tree(str(charts), Choice())
+    tree = FileTree(str(charts), PublishChoice())
     for number in range(20):
         (charts / f"new{number}.txt").write_text("")
         with tree.directory(()) as place:
@@ -171,7 +171,7 @@ def test_the_listings_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pyt
         directory = tmp_path / f"d{number}"
         directory.mkdir()
         many_names(directory, [f"{name}" * 20 for name in range(20)])
-    tree = Tree(str(tmp_path), Choice(), cache_bytes=20_000)
+    tree = FileTree(str(tmp_path), PublishChoice(), cache_bytes=20_000)
     assert len(paths(tree)) == 50 * 21 + 1
     assert 0 < tree._kept_bytes <= 20_000
     assert tree._kept_bytes == sum(kept.listing.cost for kept in tree._kept.values())
@@ -185,7 +185,7 @@ def test_a_path_deeper_than_the_bound_is_not_served(tmp_path: Path) -> None:
         os.close(here)
         here = inner
     os.close(here)
-    tree = Tree(str(tmp_path), Choice())
+    tree = FileTree(str(tmp_path), PublishChoice())
     assert len(paths(tree)) == DEEPEST
     with pytest.raises(NotServed), tree.directory(("d",) * (DEEPEST + 1)):
         pass
@@ -194,7 +194,7 @@ def test_a_path_deeper_than_the_bound_is_not_served(tmp_path: Path) -> None:
 def test_where_names_fold_only_the_real_name_is_served(charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Security: R33. On a file system that takes README for readme, rules must see the one real name."""
     monkeypatch.setattr(trees, "FOLDS_NAMES", True)
-    tree = Tree(str(charts), Choice())
+    tree = FileTree(str(charts), PublishChoice())
     with tree.file(("README.md",)), tree.directory(("harbours",)):
         pass
     os.link(charts / "README.md", charts / "id_readme")  # there under two names, of which one is not listed
@@ -205,11 +205,11 @@ def test_where_names_fold_only_the_real_name_is_served(charts: Path, monkeypatch
 def test_a_link_in_place_of_gitignore_holds_nothing(charts: Path, tmp_path: Path) -> None:
     (tmp_path / "rules").write_text("*.md\n")
     (charts / ".gitignore").symlink_to(tmp_path / "rules")
-    assert "README.md" in paths(Tree(str(charts), Choice()))
+    assert "README.md" in paths(FileTree(str(charts), PublishChoice()))
 
 
 def test_a_missing_root_is_empty(charts: Path) -> None:
-    tree = Tree(str(charts), Choice())
+    tree = FileTree(str(charts), PublishChoice())
     shutil.rmtree(charts)
     assert paths(tree) == []
 

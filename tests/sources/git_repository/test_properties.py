@@ -16,7 +16,7 @@ from tests.sources.git_repository.conftest import GIT, Work
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.git_repository import GitSource, git
-from wharfinger.sources.git_repository.git_uris import Uris, plain_path
+from wharfinger.sources.git_repository.git_uris import GitUris, plain_path
 from wharfinger.sources.git_repository.inflating import BadDelta, apply_delta
 from wharfinger.sources.git_repository.parsing import NotParsed, parse_commit, parse_tag, parse_tree
 from wharfinger.sources.windows.window import NEXT
@@ -31,7 +31,7 @@ labels = st.text(min_size=1, max_size=10).filter(
 
 @given(labels, revs, parts)
 def test_trees_are_written_and_read_back(label: str, rev: str, path: tuple[str, ...]) -> None:
-    uris = Uris(label)
+    uris = GitUris(label)
     uri = uris.tree(rev, path)
     assert uri.isascii()
     assert uris.claims(uri)
@@ -43,14 +43,14 @@ def test_trees_are_written_and_read_back(label: str, rev: str, path: tuple[str, 
 @example("v1.", "v2", ())
 @example(".", ".", ())
 def test_differences_are_written_and_read_back(rev: str, to: str | None, path: tuple[str, ...]) -> None:
-    uris = Uris("repo")
+    uris = GitUris("repo")
     address = uris.read(uris.diff(rev, to, path))
     assert (address.kind, address.rev, address.to, address.parts) == ("diff", rev, to, path)
 
 
 @given(st.text(max_size=60))
 def test_any_uri_is_read_or_refused(rest: str) -> None:
-    uris = Uris("repo")
+    uris = GitUris("repo")
     for uri in ("git://repo/" + rest, "git://repo" + rest, "git://repo/tree/" + rest, "git://repo/diff/a.." + rest):
         try:
             uris.read(uri)

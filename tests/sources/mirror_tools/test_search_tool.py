@@ -135,11 +135,13 @@ class Ledger(Source):
 
     def query(self, statement: str, parameters: tuple[Any, ...] = (), limit: int = 200) -> Any:
         from wharfinger.errors import InvalidArgument
-        from wharfinger.sources.sql_database.sql_query import Answer
+        from wharfinger.sources.sql_database.sql_query import QueryAnswer
 
         if not statement.startswith("SELECT"):
             raise InvalidArgument("Only reading is allowed.")
-        return Answer(columns=["port", "depth"], rows=[["Hull", 6.1], ["Oslo", None]][:limit], cut="There are more.")
+        return QueryAnswer(
+            columns=["port", "depth"], rows=[["Hull", 6.1], ["Oslo", None]][:limit], cut="There are more."
+        )
 
 
 def asked(server: Server, **arguments: str) -> Any:

@@ -13,26 +13,26 @@ from hypothesis import strategies as st
 from wharfinger.content.folding import fold, words_of
 from wharfinger.source import Document
 from wharfinger.sources.search import index_store as module
-from wharfinger.sources.search.index_store import BEGINNING, CHUNK, NAME_ONLY, OVERLAP, WHOLE, Filters, Store
+from wharfinger.sources.search.index_store import BEGINNING, CHUNK, NAME_ONLY, OVERLAP, WHOLE, Filters, IndexStore
 
 EVERYWHERE = Filters()
 LETTERS = "abcÅå \n\0\"'é漢ß"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(tmp_path / "index.sqlite")
+def store(tmp_path: Path) -> Iterator[IndexStore]:
+    made = IndexStore(tmp_path / "index.sqlite")
     yield made
     made.close()
 
 
-def put(store: Store, uri: str, *pieces: str, version: str = "1", most: int = 1 << 30, kind: str = "") -> int:
+def put(store: IndexStore, uri: str, *pieces: str, version: str = "1", most: int = 1 << 30, kind: str = "") -> int:
     id = store.put("docs", Document(uri=uri, title=uri, version=version, mime_type=kind), pieces, most)
     store.commit()
     return id
 
 
-def uris(store: Store, query: str, filters: Filters = EVERYWHERE) -> list[str]:
+def uris(store: IndexStore, query: str, filters: Filters = EVERYWHERE) -> list[str]:
     return [row.uri for row in store.find(words_of(query), filters, 1_000)]
 
 
@@ -41,7 +41,7 @@ def uris(store: Store, query: str, filters: Filters = EVERYWHERE) -> list[str]:
     st.lists(st.text(alphabet=LETTERS, max_size=40), min_size=1, max_size=6),
     st.text(alphabet=LETTERS, min_size=1, max_size=8),
 )
-def test_everything_that_holds_a_word_is_found(store: Store, texts: list[str], word: str) -> None:
+def test_everything_that_holds_a_word_is_found(store: IndexStore, texts: list[str], word: str) -> None:
     store.clear()
     for number, text in enumerate(texts):
         put(store, f"x:{number}", text)
@@ -52,26 +52,26 @@ def test_everything_that_holds_a_word_is_found(store: Store, texts: list[str], w
 
 @pytest.mark.parametrize("at", [0, CHUNK - 3, CHUNK, CHUNK + OVERLAP - 2, 2 * CHUNK - 5, 3 * CHUNK])
 @pytest.mark.parametrize("word", ["q", "qz", "qzv", "harbour" * 10, "w" * 2_000])
-def test_a_word_across_the_parts_of_a_long_text_is_found(store: Store, at: int, word: str) -> None:
+def test_a_word_across_the_parts_of_a_long_text_is_found(store: IndexStore, at: int, word: str) -> None:
     text = "." * at + word + "." * (3 * CHUNK - at)
     put(store, "x:1", *(text[begin : begin + 100_000] for begin in range(0, len(text), 100_000)))
     assert uris(store, word) == ["x:1"]
 
 
-def test_words_may_be_in_different_parts(store: Store) -> None:
+def test_words_may_be_in_different_parts(store: IndexStore) -> None:
     put(store, "x:1", "alpha" + "." * 3 * CHUNK + "omega")
     put(store, "x:2", "alpha")
     assert uris(store, "omega alpha") == ["x:1"]
 
 
-def test_what_is_named_so_comes_first_then_what_changed_last(store: Store) -> None:
+def test_what_is_named_so_comes_first_then_what_changed_last(store: IndexStore) -> None:
     put(store, "x:1", "tide")
     put(store, "x:tide", "")
     put(store, "x:2", "tide")
     assert uris(store, "tide") == ["x:tide", "x:2", "x:1"]
 
 
-def test_filters_narrow_it(store: Store) -> None:
+def test_filters_narrow_it(store: IndexStore) -> None:
     put(store, "x:1", "tide", kind="text/markdown")
     put(store, "x:2", "tide", kind="text/csv")
     put(store, "x:3", "tide", kind="image/svg+xml")
@@ -81,7 +81,7 @@ def test_filters_narrow_it(store: Store) -> None:
     assert uris(store, "tide", Filters(sources=["other"])) == []
 
 
-def test_another_text_replaces_the_one_before(store: Store) -> None:
+def test_another_text_replaces_the_one_before(store: IndexStore) -> None:
     first = put(store, "x:1", "alpha")
     assert put(store, "x:1", "omega", version="2") == first
     assert uris(store, "alpha") == []
@@ -89,7 +89,7 @@ def test_another_text_replaces_the_one_before(store: Store) -> None:
     assert store.known("docs", ["x:1", "x:2"])["x:1"].version == "2"
 
 
-def test_parts_that_are_the_same_are_not_indexed_again(store: Store) -> None:
+def test_parts_that_are_the_same_are_not_indexed_again(store: IndexStore) -> None:
     """A growing log costs what has grown."""
     begin = "".join(f"line {number}\n" for number in range(60_000))
     put(store, "x:log", begin)
@@ -99,7 +99,7 @@ def test_parts_that_are_the_same_are_not_indexed_again(store: Store) -> None:
     assert uris(store, '"one more"') == ["x:log"]
 
 
-def test_what_is_removed_is_not_found(store: Store) -> None:
+def test_what_is_removed_is_not_found(store: IndexStore) -> None:
     kept = put(store, "x:1", "tide")
     put(store, "x:2", "tide")
     assert store.remove_missing("docs", {kept}) == 1
@@ -110,7 +110,7 @@ def test_what_is_removed_is_not_found(store: Store) -> None:
     assert uris(store, "tide") == []
 
 
-def test_a_very_long_text_is_indexed_in_part_and_that_is_known(store: Store) -> None:
+def test_a_very_long_text_is_indexed_in_part_and_that_is_known(store: IndexStore) -> None:
     put(store, "x:1", "alpha omega", most=5)
     put(store, "x:2", "alpha omega", most=0)
     put(store, "x:3", "")
@@ -121,13 +121,13 @@ def test_a_very_long_text_is_indexed_in_part_and_that_is_known(store: Store) -> 
     assert store.count() == (3, 2)
 
 
-def test_no_text_is_kept(store: Store, tmp_path: Path) -> None:
+def test_no_text_is_kept(store: IndexStore, tmp_path: Path) -> None:
     put(store, "x:1", "the pilot's secret harbour")
     store.close()
     assert b"secret" not in (tmp_path / "index.sqlite").read_bytes()
 
 
-def test_an_index_that_is_worn_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_is_worn_is_told(store: IndexStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ORPHANS", 3)
     for number in range(5):
         assert not store.is_worn(False)
@@ -140,10 +140,10 @@ def test_an_index_that_is_worn_is_told(store: Store, monkeypatch: pytest.MonkeyP
 
 def test_an_index_is_used_again(tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
-    first = Store(path)
+    first = IndexStore(path)
     put(first, "x:1", "alpha")
     first.close()
-    second = Store(path)
+    second = IndexStore(path)
     put(second, "x:2", "alpha")
     assert uris(second, "alpha") == ["x:2", "x:1"]
     second.close()
@@ -154,7 +154,7 @@ def test_what_is_no_index_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "index.sqlite"
     path.write_bytes(content)
     with pytest.raises(sqlite3.DatabaseError):
-        Store(path)
+        IndexStore(path)
 
 
 def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
@@ -163,4 +163,4 @@ def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     other.execute("CREATE TABLE documents (id)")
     other.close()
     with pytest.raises(sqlite3.DatabaseError, match="not an index"):
-        Store(path)
+        IndexStore(path)

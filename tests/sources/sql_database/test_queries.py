@@ -13,7 +13,7 @@ import pytest
 
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.sql_database import Database
-from wharfinger.sources.sql_database.database_engine import Refused
+from wharfinger.sources.sql_database.database_engine import QueryRefused
 
 from .conftest import PostgresServer, Shop
 
@@ -183,7 +183,7 @@ def state(source: Database, top: str) -> list[str]:
 def check_refused(source: Database, top: str, statement: str, new: Path) -> None:
     before = state(source, top), [item.uri for item in source.page(None, 100)[0]]
     began = time.monotonic()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(QueryRefused) as refused:
         source.query(statement.replace("{new}", str(new)))
     assert time.monotonic() - began < 3
     assert len(str(refused.value)) > 10
@@ -226,7 +226,7 @@ def test_a_role_that_reaches_beyond_the_database_runs_no_statements(
     """Not even a harmless one; the error says how to make a role that may."""
     if role == "filer" and not postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'filer'"):
         postgres.run("CREATE ROLE filer LOGIN; GRANT pg_read_server_files TO filer")
-    with pytest.raises(Refused, match="CREATE ROLE reader"):
+    with pytest.raises(QueryRefused, match="CREATE ROLE reader"):
         publish(postgres.url(role=role)).query("SELECT 1")
 
 
@@ -288,7 +288,7 @@ def test_parameters_are_values_and_never_text_of_the_statement(shop: Shop) -> No
     assert query(f"SELECT id FROM customers WHERE id = {mark}", [2]).rows == [[2]]
     assert query(f"SELECT id FROM customers WHERE name = {mark}", ["' OR 1=1; --"]).rows == []
     for given in ([], [1, 2], {"a": 1}):
-        with pytest.raises(Refused):
+        with pytest.raises(QueryRefused):
             query(f"SELECT id FROM customers WHERE id = {mark}", given)
 
 
@@ -320,7 +320,7 @@ def test_one_long_opcode_is_stopped(tmp_path: Path, publish: Callable[..., Datab
     source = publish(f"sqlite:///{path}")
     source.bounds = msgspec.structs.replace(source.bounds, seconds=0.3)
     began = time.monotonic()
-    with pytest.raises(Refused, match=r"stopped after 0\.3 s"):
+    with pytest.raises(QueryRefused, match=r"stopped after 0\.3 s"):
         source.query("SELECT " + " + ".join(["(SELECT count(*) FROM t a JOIN t b WHERE b.a > 0)"] * 20))
     assert time.monotonic() - began < 2
     assert source.query("SELECT 1").rows == [[1]]
@@ -337,7 +337,7 @@ def test_one_long_opcode_is_stopped(tmp_path: Path, publish: Callable[..., Datab
 )
 def test_a_function_that_would_run_for_hours_within_one_opcode_is_refused(statement: str, sqlite_shop: Shop) -> None:
     began = time.monotonic()
-    with pytest.raises(Refused, match="replace than 512 KiB"):
+    with pytest.raises(QueryRefused, match="replace than 512 KiB"):
         sqlite_shop.source.query(statement)
     assert time.monotonic() - began < 5
     assert sqlite_shop.source.query("SELECT replace(trim(name), 'A', 'O') FROM customers WHERE id = 1").rows == [
@@ -350,7 +350,7 @@ def test_a_type_that_only_postgres_knows_is_refused_in_a_sentence(
 ) -> None:
     """Columns of `anyarray`, which the driver cannot describe, were an internal error."""
     source = publish(postgres.url(role="reader"))
-    with pytest.raises(Refused, match="cannot be run"):
+    with pytest.raises(QueryRefused, match="cannot be run"):
         source.query("SELECT * FROM pg_stats")
     assert source.query("SELECT most_common_vals::text FROM pg_stats LIMIT 1").columns == ["most_common_vals"]
 
@@ -362,5 +362,5 @@ def test_hashes_of_passwords_are_not_read_by_a_role_that_could(
     assert postgres.run("SELECT count(*) FROM pg_authid", role="reader")[0][0] > 0
     source = publish(postgres.url(role="reader"))
     for statement in ("SELECT * FROM pg_authid", "SELECT * FROM PG_AUTHID", 'SELECT * FROM "pg_catalog"."pg_authid"'):
-        with pytest.raises(Refused, match="passwords"):
+        with pytest.raises(QueryRefused, match="passwords"):
             source.query(statement)

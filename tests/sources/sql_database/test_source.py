@@ -263,7 +263,7 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
 
 def test_another_database_is_read_by_sqlalchemy_where_its_author_answers_for_the_role(tmp_path: Path) -> None:
     """Here SQLite by its dialect: tables, rows by their key, and no statements of others."""
-    from wharfinger.sources.sql_database.database_engine import Refused
+    from wharfinger.sources.sql_database.database_engine import QueryRefused
 
     path = tmp_path / "shop.db"
     writer = sqlite3.connect(path)
@@ -285,7 +285,7 @@ def test_another_database_is_read_by_sqlalchemy_where_its_author_answers_for_the
         found += str(content.text).splitlines()
         following = (content.meta or {}).get("wharfinger/next")
     assert len(found) == len(set(found)) == 50
-    with pytest.raises(Refused):
+    with pytest.raises(QueryRefused):
         source.query("SELECT 1")
     with pytest.raises(ResourceNotFound):
         source.read(f"{top}/orders/rows/x")

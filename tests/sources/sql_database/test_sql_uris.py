@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.sql_database.row_text import unique_names
-from wharfinger.sources.sql_database.sql_uris import Uris, join_key, quote_part, split_key
+from wharfinger.sources.sql_database.sql_uris import SqlUris, join_key, quote_part, split_key
 from wharfinger.sources.sql_database.sqlite import read_value, write_value
 from wharfinger.sources.windows.window import split_query
 
@@ -22,7 +22,7 @@ keys = st.lists(
 def test_names_and_keys_survive_a_uri(schema: str, table: str, parts: list[str]) -> None:
     """With schemas and without, in a path and in a query."""
     key = tuple(parts)
-    for uris, wanted in ((Uris("sqlite://shop", "main"), "main"), (Uris("postgres://host/shop", None), schema)):
+    for uris, wanted in ((SqlUris("sqlite://shop", "main"), "main"), (SqlUris("postgres://host/shop", None), schema)):
         uri = f"{uris.of_rows(wanted, table)}/{quote_part(join_key(key))}"
         assert uri.isascii()
         target = uris.read(uri)
@@ -85,7 +85,7 @@ def test_values_of_sqlite_survive_being_text(value: object) -> None:
 )
 def test_what_is_no_uri_of_a_table_is_not_found(rest: str) -> None:
     """In the way in which what is missing is not found."""
-    uris = Uris("sqlite://shop", "main")
+    uris = SqlUris("sqlite://shop", "main")
     if rest == "/":
         assert uris.read(uris.top + rest).kind == "database"
         return
@@ -96,7 +96,7 @@ def test_what_is_no_uri_of_a_table_is_not_found(rest: str) -> None:
 def test_only_rows_have_windows() -> None:
     """A definition is whole."""
     with pytest.raises(InvalidArgument):
-        Uris("sqlite://shop", "main").read("sqlite://shop/a?limit=5")
+        SqlUris("sqlite://shop", "main").read("sqlite://shop/a?limit=5")
     assert split_query("sqlite://shop/a/rows?limit=5")[1] == {"limit": "5"}
 
 

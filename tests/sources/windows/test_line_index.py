@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wharfinger.sources.windows import line_index
-from wharfinger.sources.windows.line_index import Found, LineIndex, LineIndexes, NotReached
+from wharfinger.sources.windows.line_index import LineIndex, LineIndexes, LineStart, NotReached
 from wharfinger.sources.windows.window import Data
 
 
@@ -23,12 +23,12 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(line_index, name, value)
 
 
-def expected(data: bytes, line: int) -> Found:
+def expected(data: bytes, line: int) -> LineStart:
     lines = data.split(b"\n")
     there = len(lines) - (not lines[-1])
     if line > there:
-        return Found(len(data), there + 1)
-    return Found(sum(len(one) + 1 for one in lines[: line - 1]), line)
+        return LineStart(len(data), there + 1)
+    return LineStart(sum(len(one) + 1 for one in lines[: line - 1]), line)
 
 
 @settings(deadline=None, max_examples=200)
@@ -49,7 +49,7 @@ def test_lines_are_found_in_what_grows(rounds: list[tuple[int, bytes]], filling:
 def test_marks_stay_few_and_lines_are_found_all_the_same() -> None:
     data = b"line\n" * 5_000
     index = LineIndex()
-    assert index.find(Data(data), 4_999) == Found(4_998 * 5, 4_999)
+    assert index.find(Data(data), 4_999) == LineStart(4_998 * 5, 4_999)
     assert index.step > 32 and len(index._counts) <= 9
     for line in (1, 2, 700, 2_500, 5_000, 5_001, 9_000):
         assert index.find(Data(data), line) == expected(data, line)
@@ -58,7 +58,7 @@ def test_marks_stay_few_and_lines_are_found_all_the_same() -> None:
 def test_a_search_ends_where_it_is_told_to() -> None:
     data = b"x" * 1_000 + b"\n" * 10
     index = LineIndex()
-    assert index.find(Data(data), 2, until=100) == Found(100, 0)
+    assert index.find(Data(data), 2, until=100) == LineStart(100, 0)
     assert index.scanned <= 160
 
 

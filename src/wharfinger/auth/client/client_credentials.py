@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from wharfinger.auth.client.discovery import Found
+from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.fetching import fetch_for
 from wharfinger.auth.client.grants import Grant, take_tokens
 from wharfinger.auth.client.registration import Registered
-from wharfinger.auth.client.steps import Note, Trail, run
-from wharfinger.auth.client.token_manager import Holding
+from wharfinger.auth.client.steps import Trace, TraceStep, run
+from wharfinger.auth.client.token_manager import TokenManager
 from wharfinger.auth.client.token_store import MemoryTokens
 from wharfinger.errors import MissingExtra, NotAuthorized
 from wharfinger.protocol.interfaces import Fetch
@@ -58,7 +58,7 @@ class ClientCredentials:
         self._sign = None if private_key is None else _signer(client_id, private_key, algorithm)
         self._issuer = issuer
         self._bound: dict[str, str] = {}
-        self._holding = Holding(
+        self._holding = TokenManager(
             self._obtain,
             MemoryTokens(),
             fetch or (lambda server: fetch_for(server, private=private)),
@@ -74,11 +74,11 @@ class ClientCredentials:
         """Get a token, as `Authorize.refused`."""
         return await self._holding.refused(url, status, headers, sent)
 
-    def trail(self, url: str) -> tuple[Note, ...]:
+    def trail(self, url: str) -> tuple[TraceStep, ...]:
         """What the last attempt asked and found, step by step; it holds no secret."""
         return tuple(self._holding.trails.get(url, ()))
 
-    async def _obtain(self, found: Found, scopes: tuple[str, ...], fetch: Fetch, trail: Trail) -> Grant:
+    async def _obtain(self, found: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trail: Trace) -> Grant:
         expected = self._issuer or self._bound.setdefault(found.server, found.issuer)
         if found.issuer != expected:
             raise NotAuthorized(f"{found.server} names {found.issuer}; these credentials are for {expected} only.")

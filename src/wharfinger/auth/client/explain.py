@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from wharfinger.auth.client.challenge import Challenge, bearer_challenge
-from wharfinger.auth.client.discovery import Found, discover
+from wharfinger.auth.client.discovery import AuthServer, discover
 from wharfinger.auth.client.grants import scopes_to_ask
-from wharfinger.auth.client.registration import Identity, how_registered
-from wharfinger.auth.client.steps import Ask, Note, Steps, Trail, run, shown
+from wharfinger.auth.client.registration import ClientIdentity, how_registered
+from wharfinger.auth.client.steps import HttpStep, Steps, Trace, TraceStep, run, shown
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.interfaces import Fetch
 
@@ -21,17 +21,17 @@ _WAYS = {
 }
 
 
-async def explain(url: str, identity: Identity, fetch: Fetch) -> tuple[Trail, bool]:
+async def explain(url: str, identity: ClientIdentity, fetch: Fetch) -> tuple[Trace, bool]:
     """Ask everything that a sign-in asks before a person is needed; whether that person could sign in then.
 
     Nothing is registered, and no page is opened.
     """
-    trail: Trail = []
+    trail: Trace = []
     try:
         return trail, await run(_walk(url, identity, trail), fetch)
     except WharfingerError as error:
         if not any(note.good is False for note in trail[-1:]):
-            trail.append(Note("sign-in", False, str(error)))
+            trail.append(TraceStep("sign-in", False, str(error)))
         return trail, False
 
 
@@ -44,11 +44,11 @@ def first_request(url: str) -> Steps[tuple[int, str]]:
     }
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-    answer = yield Ask("a request without a token", "POST", url, headers, msgspec.json.encode(message))
+    answer = yield HttpStep("a request without a token", "POST", url, headers, msgspec.json.encode(message))
     return answer.status, answer.headers.get("www-authenticate", "")
 
 
-def _walk(url: str, identity: Identity, trail: Trail) -> Steps[bool]:
+def _walk(url: str, identity: ClientIdentity, trail: Trace) -> Steps[bool]:
     status, header = yield from first_request(url)
     challenge = _challenge(url, status, header, trail)
     if challenge is None:
@@ -57,60 +57,62 @@ def _walk(url: str, identity: Identity, trail: Trail) -> Steps[bool]:
     good = _registration(found, identity, trail)
     good = _pkce(found, trail) and good
     scopes = scopes_to_ask(found, (), (), offline=True)
-    trail.append(Note("scopes", True, shown(" ".join(scopes)) or "none are named, so that none are asked for"))
+    trail.append(TraceStep("scopes", True, shown(" ".join(scopes)) or "none are named, so that none are asked for"))
     resource = found.resource or "none is published (2025-03-26)"
-    trail.append(Note("resource", True if found.resource else None, shown(resource)))
+    trail.append(TraceStep("resource", True if found.resource else None, shown(resource)))
     _renewal(found, trail)
     return good
 
 
-def _challenge(url: str, status: int, header: str, trail: Trail) -> Challenge | None:
+def _challenge(url: str, status: int, header: str, trail: Trace) -> Challenge | None:
     place = f"POST {url}"
     if status not in (401, 403):
-        trail.append(Note(place, None, f"{status}: no token is wanted for `initialize`; others may want one"))
+        trail.append(TraceStep(place, None, f"{status}: no token is wanted for `initialize`; others may want one"))
         return Challenge("bearer", {})
     challenge = bearer_challenge(header)
     told = f"{status}, WWW-Authenticate: {shown(header)}"
     if challenge is None:
-        trail.append(Note(place, False, told, "It wants other credentials than a token: give them in a header."))
+        trail.append(TraceStep(place, False, told, "It wants other credentials than a token: give them in a header."))
         return None
     if not header:
         told, fix = f"{status} without WWW-Authenticate", 'Send WWW-Authenticate: Bearer resource_metadata="…".'
-        trail.append(Note(place, False, told, fix))
+        trail.append(TraceStep(place, False, told, fix))
     elif challenge.resource_metadata is None:
         fix = "Name resource_metadata there: clients then need not guess."
-        trail.append(Note(place, None, told, fix))
+        trail.append(TraceStep(place, None, told, fix))
     else:
-        trail.append(Note(place, True, told))
+        trail.append(TraceStep(place, True, told))
     return challenge
 
 
-def _registration(found: Found, identity: Identity, trail: Trail) -> bool:
+def _registration(found: AuthServer, identity: ClientIdentity, trail: Trace) -> bool:
     way = how_registered(found, identity)
     if way:
-        trail.append(Note("registration", True, _WAYS[way]))
+        trail.append(TraceStep("registration", True, _WAYS[way]))
         return True
     fix = "Ask its operator for a client id, and give it with --client-id."
     if found.metadata.client_id_metadata_document_supported:
         fix = "It takes client ID metadata documents: give the URL of one with --client-metadata-url."
-    trail.append(Note("registration", False, f"{found.issuer} registers no clients by itself", fix))
+    trail.append(TraceStep("registration", False, f"{found.issuer} registers no clients by itself", fix))
     return False
 
 
-def _pkce(found: Found, trail: Trail) -> bool:
+def _pkce(found: AuthServer, trail: Trace) -> bool:
     methods = found.metadata.code_challenge_methods_supported
     if methods and "S256" in methods:
-        trail.append(Note("PKCE", None if found.assumed else True, "S256" + (" is assumed" if found.assumed else "")))
+        trail.append(
+            TraceStep("PKCE", None if found.assumed else True, "S256" + (" is assumed" if found.assumed else ""))
+        )
         return True
     listed = shown(", ".join(methods)) if methods else "nothing"
     fix = "List S256 in code_challenge_methods_supported: without it a stolen code can be used."
-    trail.append(Note("PKCE", False, f"code_challenge_methods_supported lists {listed}", fix))
+    trail.append(TraceStep("PKCE", False, f"code_challenge_methods_supported lists {listed}", fix))
     return False
 
 
-def _renewal(found: Found, trail: Trail) -> None:
+def _renewal(found: AuthServer, trail: Trace) -> None:
     grants = found.metadata.grant_types_supported
     if grants is not None and "refresh_token" not in grants:
-        trail.append(Note("renewal", None, "no refresh_token grant: a person signs in again when the token ends"))
+        trail.append(TraceStep("renewal", None, "no refresh_token grant: a person signs in again when the token ends"))
     else:
-        trail.append(Note("renewal", True, "by refresh token"))
+        trail.append(TraceStep("renewal", True, "by refresh token"))

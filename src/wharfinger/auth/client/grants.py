@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
 
 import msgspec
 
-from wharfinger.auth.client.discovery import Found
+from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.metadata import read_document
 from wharfinger.auth.client.registration import Registered
-from wharfinger.auth.client.steps import Ask, Note, Steps, Trail, ask_form, refusal, shown
+from wharfinger.auth.client.steps import HttpStep, Steps, Trace, TraceStep, ask_form, refusal, shown
 from wharfinger.errors import NotAuthorized
 
 __all__ = [
@@ -65,7 +65,9 @@ class NotOurs(LookupError):
     """A redirect that belongs to no authorization of ours; waiting for the right one goes on."""
 
 
-def scopes_to_ask(found: Found, earlier: Iterable[str], wanted: Iterable[str], *, offline: bool) -> tuple[str, ...]:
+def scopes_to_ask(
+    found: AuthServer, earlier: Iterable[str], wanted: Iterable[str], *, offline: bool
+) -> tuple[str, ...]:
     """What to ask for: what is challenged or published, with all that was asked before (2026-07-28: the union).
 
     `offline_access` is added where the authorization server lists it, and never to nothing.
@@ -76,7 +78,7 @@ def scopes_to_ask(found: Found, earlier: Iterable[str], wanted: Iterable[str], *
     return tuple(scopes)
 
 
-def authorization_url(found: Found, client: Registered, attempt: Attempt, scopes: Iterable[str]) -> str:
+def authorization_url(found: AuthServer, client: Registered, attempt: Attempt, scopes: Iterable[str]) -> str:
     """The page on which a person agrees.
 
     Raises:
@@ -106,7 +108,7 @@ def authorization_url(found: Found, client: Registered, attempt: Attempt, scopes
     return metadata.authorization_endpoint + joint + urlencode(query)
 
 
-def read_redirect(query: str, found: Found, attempt: Attempt) -> str:
+def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
     """The code in the query of the redirect.
 
     The issuer is compared as raw text before anything else is believed (RFC 9207 §2.4): of another issuer's answer
@@ -137,7 +139,7 @@ def read_redirect(query: str, found: Found, attempt: Attempt) -> str:
 
 
 def exchange_code(
-    found: Found, client: Registered, attempt: Attempt, code: str, scopes: Iterable[str], now: float, trail: Trail
+    found: AuthServer, client: Registered, attempt: Attempt, code: str, scopes: Iterable[str], now: float, trail: Trace
 ) -> Steps[Grant]:
     """Tokens for a code.
 
@@ -155,7 +157,7 @@ def exchange_code(
 
 
 def take_tokens(
-    found: Found, client: Registered, form: Mapping[str, str], scopes: Iterable[str], now: float, trail: Trail
+    found: AuthServer, client: Registered, form: Mapping[str, str], scopes: Iterable[str], now: float, trail: Trace
 ) -> Steps[Grant]:
     """Tokens for a form of whatever grant; `now` is in seconds since 1970.
 
@@ -166,10 +168,10 @@ def take_tokens(
     answer = yield token_form("tokens", endpoint, client, form)
     if answer.status != 200:
         _, refused = refusal(f"The token request at {endpoint}", answer)
-        trail.append(Note(endpoint, False, str(refused)))
+        trail.append(TraceStep(endpoint, False, str(refused)))
         raise refused
     tokens = _tokens(endpoint, answer.body)
-    trail.append(Note(endpoint, True, "a token" + (", and one to renew it" if tokens.refresh_token else "")))
+    trail.append(TraceStep(endpoint, True, "a token" + (", and one to renew it" if tokens.refresh_token else "")))
     return Grant(
         server=found.server,
         issuer=found.issuer,
@@ -214,7 +216,7 @@ def renew(grant: Grant, now: float) -> Steps[Grant | None]:
     )
 
 
-def token_form(purpose: str, endpoint: str, client: Registered, form: Mapping[str, str]) -> Ask:
+def token_form(purpose: str, endpoint: str, client: Registered, form: Mapping[str, str]) -> HttpStep:
     """A request to the token endpoint, with the proof of who the client is (RFC 6749 §2.3.1)."""
     if client.method == "client_secret_basic":
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from wharfinger.auth.client.discovery import Found
+from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.metadata import ServerMetadata, read_document
-from wharfinger.auth.client.steps import Note, Steps, Trail, ask_json, refusal, shown
+from wharfinger.auth.client.steps import Steps, Trace, TraceStep, ask_json, refusal, shown
 from wharfinger.auth.urls import split
 from wharfinger.errors import NotAuthorized
 
-__all__ = ["Identity", "Registered", "how_registered", "register"]
+__all__ = ["ClientIdentity", "Registered", "how_registered", "register"]
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 """What a new client asks for, best first: a program on somebody's machine keeps no secret."""
@@ -31,7 +31,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     secret_expires_at: float = 0
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """What the application brings along: credentials from before, the address of its document, and its name."""
 
     client_id: str | None = None
@@ -41,7 +41,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "Wharfinger"
 
 
-def how_registered(found: Found, identity: Identity) -> str:
+def how_registered(found: AuthServer, identity: ClientIdentity) -> str:
     """Which way leads in: `before`, `document`, `dynamic` or none (empty), in the order of 2025-11-25."""
     if identity.client_id is not None and identity.issuer in (None, found.issuer):
         return "before"
@@ -51,7 +51,7 @@ def how_registered(found: Found, identity: Identity) -> str:
 
 
 def register(
-    found: Found, identity: Identity, redirect_uri: str, trail: Trail, kept: Registered | None = None
+    found: AuthServer, identity: ClientIdentity, redirect_uri: str, trail: Trace, kept: Registered | None = None
 ) -> Steps[Registered]:
     """Become a client of the authorization server that was found; `kept` is an earlier registration there.
 
@@ -65,7 +65,7 @@ def register(
         fault = _no_document(identity.metadata_url)
         if fault is not None:
             raise NotAuthorized(f"{identity.metadata_url} cannot be a client id: {fault}.")
-        trail.append(Note("client", True, f"the document {identity.metadata_url}"))
+        trail.append(TraceStep("client", True, f"the document {identity.metadata_url}"))
         return Registered(
             issuer=found.issuer, client_id=identity.metadata_url, method="none", redirect_uri=redirect_uri
         )
@@ -77,12 +77,12 @@ def register(
     if identity.client_id is not None:
         why += f", and the client id that was given is for {identity.issuer}"
     fix = "Ask its operator for a client id, and give it with its issuer."
-    trail.append(Note("client", False, f"{found.issuer} {why}", fix))
+    trail.append(TraceStep("client", False, f"{found.issuer} {why}", fix))
     raise NotAuthorized(f"{found.issuer} {why}. {fix}")
 
 
-def _known(found: Found, client_id: str, secret: str | None, redirect_uri: str, trail: Trail) -> Registered:
-    trail.append(Note("client", True, f"{shown(client_id)}, registered before"))
+def _known(found: AuthServer, client_id: str, secret: str | None, redirect_uri: str, trail: Trace) -> Registered:
+    trail.append(TraceStep("client", True, f"{shown(client_id)}, registered before"))
     return Registered(
         issuer=found.issuer,
         client_id=client_id,
@@ -111,7 +111,7 @@ class _Registration(msgspec.Struct, frozen=True):
     token_endpoint_auth_method: str | None = None
 
 
-def _dynamic(found: Found, identity: Identity, redirect_uri: str, trail: Trail) -> Steps[Registered]:
+def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, trail: Trace) -> Steps[Registered]:
     """Register now (RFC 7591); the redirect is on this machine, so that the application is a native one."""
     place = found.metadata.registration_endpoint
     assert place is not None
@@ -133,14 +133,14 @@ def _dynamic(found: Found, identity: Identity, redirect_uri: str, trail: Trail) 
         fix = "Ask for a client id, and give it with its issuer."
         if found.assumed:
             fix = "The server has no metadata for signing in: it may want a token in a header instead."
-        trail.append(Note(place, False, str(refused), fix))
+        trail.append(TraceStep(place, False, str(refused), fix))
         raise NotAuthorized(f"{refused} {fix}")
     registration = read_document(answer.body, _Registration)
     if isinstance(registration, str) or not registration.client_id:
         fault = registration if isinstance(registration, str) else "its client_id is empty"
-        trail.append(Note(place, False, f"the registration cannot be read: {shown(fault)}"))
+        trail.append(TraceStep(place, False, f"the registration cannot be read: {shown(fault)}"))
         raise NotAuthorized(f"The registration at {place} gave an answer that cannot be used: {shown(fault)}.")
-    trail.append(Note(place, True, f"registered as {shown(registration.client_id)}"))
+    trail.append(TraceStep(place, True, f"registered as {shown(registration.client_id)}"))
     return Registered(
         issuer=found.issuer,
         client_id=registration.client_id,

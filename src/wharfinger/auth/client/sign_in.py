@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
 from wharfinger.auth.client.callback import Callback
-from wharfinger.auth.client.discovery import Found
+from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.fetching import fetch_for
 from wharfinger.auth.client.grants import Attempt, Grant, NotOurs, authorization_url, exchange_code, read_redirect
-from wharfinger.auth.client.registration import Identity, Registered, how_registered, register
-from wharfinger.auth.client.steps import Note, Trail, run
-from wharfinger.auth.client.token_manager import Holding
+from wharfinger.auth.client.registration import ClientIdentity, Registered, how_registered, register
+from wharfinger.auth.client.steps import Trace, TraceStep, run
+from wharfinger.auth.client.token_manager import TokenManager
 from wharfinger.auth.client.token_store import MemoryTokens, Tokens
 from wharfinger.auth.urls import objection
 from wharfinger.errors import NotAuthorized
@@ -74,7 +74,7 @@ class SignIn:
         """
         if client_id is None and (client_secret is not None or issuer is not None):
             raise ValueError("client_secret and issuer belong to a client_id: give that too.")
-        self._identity = Identity(
+        self._identity = ClientIdentity(
             client_id=client_id,
             client_secret=client_secret,
             issuer=issuer,
@@ -88,7 +88,7 @@ class SignIn:
         self._interactive = interactive
         self._port = redirect_port
         self._timeout = timeout
-        self._holding = Holding(
+        self._holding = TokenManager(
             self._obtain,
             self._tokens,
             fetch or (lambda server: fetch_for(server, private=private)),
@@ -113,11 +113,11 @@ class SignIn:
         """The tokens for a server, as they are kept; None where there are none. They are secrets."""
         return await self._tokens.grant(url)
 
-    def trail(self, url: str) -> tuple[Note, ...]:
+    def trail(self, url: str) -> tuple[TraceStep, ...]:
         """What the last sign-in to this server asked and found, step by step; it holds no secret."""
         return tuple(self._holding.trails.get(url, ()))
 
-    async def _obtain(self, found: Found, scopes: tuple[str, ...], fetch: Fetch, trail: Trail) -> Grant:
+    async def _obtain(self, found: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trail: Trace) -> Grant:
         if not self._interactive and found.assumed:
             raise NotAuthorized(f"{found.server} wants a token, and says nowhere how to sign in.")
         if not self._interactive:
@@ -131,7 +131,7 @@ class SignIn:
                 await self._tokens.keep_client(client)
             attempt = Attempt(secrets.token_urlsafe(48), secrets.token_urlsafe(24), callback.url)
             code = await self._ask(found, authorization_url(found, client, attempt, scopes), attempt, callback)
-            trail.append(Note("the person", True, "agreed"))
+            trail.append(TraceStep("the person", True, "agreed"))
         try:
             return await run(exchange_code(found, client, attempt, code, scopes, time.time(), trail), fetch)
         except NotAuthorized:
@@ -139,13 +139,13 @@ class SignIn:
                 await self._tokens.forget_client(found.issuer)  # it may be gone there: next time it is made anew
             raise
 
-    def _identity_for(self, found: Found) -> Identity:
+    def _identity_for(self, found: AuthServer) -> ClientIdentity:
         """A client id without an issuer is bound to the first one that its server names."""
         known = self._identity
         if known.client_id is None or known.issuer is not None:
             return known
         issuer = self._bound.setdefault(found.server, found.issuer)
-        return Identity(
+        return ClientIdentity(
             client_id=known.client_id,
             client_secret=known.client_secret,
             issuer=issuer,
@@ -153,7 +153,7 @@ class SignIn:
             name=known.name,
         )
 
-    async def _kept(self, found: Found, identity: Identity) -> Registered | None:
+    async def _kept(self, found: AuthServer, identity: ClientIdentity) -> Registered | None:
         if how_registered(found, identity) != "dynamic":
             return None
         kept = await self._tokens.client(found.issuer)
@@ -169,7 +169,7 @@ class SignIn:
                 raise NotAuthorized(f"Port {self._port} of this machine is taken: {error.strerror or error}.") from None
             return await stack.enter_async_context(Callback())
 
-    async def _ask(self, found: Found, url: str, attempt: Attempt, callback: Callback) -> str:
+    async def _ask(self, found: AuthServer, url: str, attempt: Attempt, callback: Callback) -> str:
         """The code that a person's agreement brings."""
         if (fault := objection(url, found.server)) is not None:
             raise NotAuthorized(f"The sign-in page of {found.issuer} is not opened: {fault}.")

@@ -11,12 +11,12 @@ import msgspec
 from wharfinger.errors import NotAuthorized
 from wharfinger.protocol.interfaces import Fetch, Fetched
 
-__all__ = ["Ask", "Note", "Steps", "Trail", "ask_form", "ask_json", "get", "refusal", "run", "shown"]
+__all__ = ["HttpStep", "Steps", "Trace", "TraceStep", "ask_form", "ask_json", "get", "refusal", "run", "shown"]
 
 T = TypeVar("T")
 
 
-class Ask(msgspec.Struct, frozen=True):
+class HttpStep(msgspec.Struct, frozen=True):
     """A request to send; `purpose` says in a few words what for."""
 
     purpose: str
@@ -26,7 +26,7 @@ class Ask(msgspec.Struct, frozen=True):
     body: bytes | None = None
 
 
-class Note(msgspec.Struct, frozen=True):
+class TraceStep(msgspec.Struct, frozen=True):
     """What one step found: `good` is None where it went on elsewhere; `fix` says what would help."""
 
     what: str
@@ -35,10 +35,10 @@ class Note(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-Trail: TypeAlias = list[Note]
+Trace: TypeAlias = list[TraceStep]
 """What was asked and found so far, in order; it never holds a secret."""
 
-Steps: TypeAlias = Generator[Ask, Fetched, T]
+Steps: TypeAlias = Generator[HttpStep, Fetched, T]
 """A part of signing in: yields what is to be asked, is sent what was answered, returns what it found."""
 
 
@@ -63,21 +63,21 @@ async def run(steps: Steps[T], fetch: Fetch) -> T:
         return found
 
 
-def get(purpose: str, url: str) -> Ask:
+def get(purpose: str, url: str) -> HttpStep:
     """Ask for a document."""
-    return Ask(purpose, "GET", url, {"Accept": "application/json"})
+    return HttpStep(purpose, "GET", url, {"Accept": "application/json"})
 
 
-def ask_json(purpose: str, url: str, value: object) -> Ask:
+def ask_json(purpose: str, url: str, value: object) -> HttpStep:
     """Post a JSON document."""
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
-    return Ask(purpose, "POST", url, headers, msgspec.json.encode(value))
+    return HttpStep(purpose, "POST", url, headers, msgspec.json.encode(value))
 
 
-def ask_form(purpose: str, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> Ask:
+def ask_form(purpose: str, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> HttpStep:
     """Post a form."""
     given = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
-    return Ask(purpose, "POST", url, given, urlencode(form).encode())
+    return HttpStep(purpose, "POST", url, given, urlencode(form).encode())
 
 
 class _OAuthError(msgspec.Struct, frozen=True):

@@ -7,15 +7,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from wharfinger.auth.client.challenge import Challenge, bearer_challenge
-from wharfinger.auth.client.discovery import Found, discover
+from wharfinger.auth.client.discovery import AuthServer, discover
 from wharfinger.auth.client.grants import Grant, renew, scopes_to_ask
-from wharfinger.auth.client.steps import Note, Trail, run, shown
+from wharfinger.auth.client.steps import Trace, TraceStep, run, shown
 from wharfinger.auth.client.token_store import Tokens
 from wharfinger.auth.urls import objection
 from wharfinger.errors import ConnectionFailed, NotAuthorized
 from wharfinger.protocol.interfaces import AGAIN, Fetch
 
-__all__ = ["Holding", "Obtain"]
+__all__ = ["Obtain", "TokenManager"]
 
 EARLY = 30.0
 """Seconds before its end that a token is renewed; of a short life, the last quarter."""
@@ -24,11 +24,11 @@ JUST = 30.0
 WINDOW = 60.0
 """At most `AGAIN` authorizations in so many seconds, however a server asks for them."""
 
-Obtain = Callable[[Found, tuple[str, ...], Fetch, Trail], Awaitable[Grant]]
+Obtain = Callable[[AuthServer, tuple[str, ...], Fetch, Trace], Awaitable[Grant]]
 """Gets tokens with these scopes from where they were found to come from."""
 
 
-class Holding:
+class TokenManager:
     """An `Authorize` on whatever obtains tokens; one for several servers, each with tokens of its own."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Holding:
         """By server: the scopes that were asked for since this object is there."""
         self._looked: set[str] = set()
         """Servers for which nothing was kept; looked for again only when they refuse."""
-        self.trails: dict[str, Trail] = {}
+        self.trails: dict[str, Trace] = {}
         """By server: what the last sign-in found, step by step."""
 
     async def headers(self, url: str) -> Mapping[str, str]:
@@ -100,7 +100,7 @@ class Holding:
                 self._held[url] = held
             if held is not None and _headers(held) != sent:
                 return True  # somebody else has got a new one since this request was sent
-            trail: Trail = []
+            trail: Trace = []
             self.trails[url] = trail
             grant = await self._again(url, status, challenge, held, trail)
             self._held[url] = grant
@@ -114,7 +114,7 @@ class Holding:
             await self._tokens.forget(held)
         return held is not None
 
-    async def _again(self, url: str, status: int, challenge: Challenge, held: Grant | None, trail: Trail) -> Grant:
+    async def _again(self, url: str, status: int, challenge: Challenge, held: Grant | None, trail: Trace) -> Grant:
         fetch = self._fetch(url)
         known = [issuer for issuer in (self._issuer, held.issuer if held is not None else None) if issuer is not None]
         found = await run(discover(url, challenge, known, trail), fetch)
@@ -141,9 +141,9 @@ class Holding:
         """What asking again would not get: what was granted, and what was asked for just now, granted or not."""
         return {*(grant.scope if grant.granted is None else grant.granted), *self._asked.get(url, ())}
 
-    def _useless(self, url: str, found: Found, trail: Trail, what: str) -> NotAuthorized:
+    def _useless(self, url: str, found: AuthServer, trail: Trace, what: str) -> NotAuthorized:
         fix = "Ask whoever runs them which scopes and which resource they want."
-        trail.append(Note(url, False, f"it refuses {what}", fix))
+        trail.append(TraceStep(url, False, f"it refuses {what}", fix))
         return NotAuthorized(f"{url} refuses {what} by {found.issuer}: signing in again would not help. {fix}")
 
     def _count(self, url: str) -> None:
@@ -205,5 +205,5 @@ def _headers(grant: Grant | None) -> dict[str, str]:
     return {} if grant is None else {"Authorization": f"Bearer {grant.access_token}"}
 
 
-def _same(found: Found, grant: Grant) -> bool:
+def _same(found: AuthServer, grant: Grant) -> bool:
     return found.issuer == grant.issuer and found.resource == grant.resource

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wharfinger.content.text import many, size_text
 from wharfinger.sources.folder.ignore import Verdict
 from wharfinger.sources.folder.safe_open import NotServed, stat_entry
-from wharfinger.sources.folder.tree import Tree
+from wharfinger.sources.folder.tree import FileTree
 
 __all__ = ["Count", "count"]
 
@@ -37,7 +37,7 @@ _WITHHELD: Mapping[Verdict, str] = {
 }
 
 
-def count(tree: Tree, seconds: float) -> Count:
+def count(tree: FileTree, seconds: float) -> Count:
     """Count what is published, for at most about this long."""
     ends = time.monotonic() + seconds
     number = directories = size = 0

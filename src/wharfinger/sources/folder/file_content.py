@@ -11,7 +11,7 @@ import threading
 
 from wharfinger.content import mime
 from wharfinger.sources.folder.safe_open import Handle, NotServed, open_file
-from wharfinger.sources.windows.line_index import Content
+from wharfinger.sources.windows.line_index import RandomAccess
 from wharfinger.sources.windows.window import Data
 
 __all__ = ["FileContent", "Kept", "content_of", "listed_type", "type_of", "version_of_file"]
@@ -59,7 +59,7 @@ class Kept(FileContent):
             os.close(self.descriptor)
 
 
-def content_of(descriptor: int, size: int, most: int) -> Content:
+def content_of(descriptor: int, size: int, most: int) -> RandomAccess:
     """An open file as a content; what says it has no size, as in /proc, is read now, up to `most` bytes."""
     if size:
         return FileContent(descriptor, size)

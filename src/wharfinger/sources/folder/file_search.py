@@ -13,14 +13,14 @@ from wharfinger.content.mime import SNIFFED, by_name, by_signature, decode_text
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import Hit, Hits
 from wharfinger.sources.folder.safe_open import NotServed, holds, open_file
-from wharfinger.sources.folder.tree import Entry, Parts, Tree
+from wharfinger.sources.folder.tree import FileTree, Parts, TreeEntry
 
-__all__ = ["Bounds", "Found", "Results", "hits_of", "search_tree"]
+__all__ = ["FileMatch", "Results", "SearchBounds", "hits_of", "search_tree"]
 
 SNIPPET = 200  # characters
 
 
-class Bounds(NamedTuple):
+class SearchBounds(NamedTuple):
     """How much one search may cost; when one of them is reached, what was found so far is the result."""
 
     seconds: float = 2.0
@@ -29,7 +29,7 @@ class Bounds(NamedTuple):
     file_bytes: int = 1 << 20  # read of one file
 
 
-class Found(NamedTuple):
+class FileMatch(NamedTuple):
     """A file or directory that fits, and the line that shows it."""
 
     parts: Parts
@@ -40,12 +40,12 @@ class Found(NamedTuple):
 class Results(NamedTuple):
     """What was found, best first; `cut` says which bound ended the search, if one did."""
 
-    found: list[Found]
+    found: list[FileMatch]
     cut: str
 
 
 class _Budget:
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: SearchBounds) -> None:
         self.bounds = bounds
         self.ends = time.monotonic() + bounds.seconds
         self.files = 0
@@ -61,7 +61,7 @@ class _Budget:
         return ""
 
 
-def hits_of(tree: Tree, query: str, limit: int, describe: Callable[[Parts], t.Resource]) -> Hits:
+def hits_of(tree: FileTree, query: str, limit: int, describe: Callable[[Parts], t.Resource]) -> Hits:
     """What is found as hits, each with its resource; what is gone meanwhile, or is not published, is left out."""
     results = search_tree(tree, query, limit)
     hits = Hits()
@@ -75,12 +75,12 @@ def hits_of(tree: Tree, query: str, limit: int, describe: Callable[[Parts], t.Re
     return hits
 
 
-def search_tree(tree: Tree, query: str, limit: int, bounds: Bounds | None = None) -> Results:
+def search_tree(tree: FileTree, query: str, limit: int, bounds: SearchBounds | None = None) -> Results:
     """Look for all words of `query`, in any case: in paths, then in the text of files.
 
     Paths come first, those whose last part fits best; then texts, in the order of the list.
     """
-    bounds = bounds or Bounds()
+    bounds = bounds or SearchBounds()
     words = [fold(word) for word in query.split()[:16]]
     if not words or limit < 1:
         return Results([], "")
@@ -93,9 +93,9 @@ def search_tree(tree: Tree, query: str, limit: int, bounds: Bounds | None = None
     return Results(found, cut if len(found) < limit else "")
 
 
-def _by_name(tree: Tree, query: str, words: list[str], budget: _Budget) -> tuple[list[tuple[int, Found]], str]:
+def _by_name(tree: FileTree, query: str, words: list[str], budget: _Budget) -> tuple[list[tuple[int, FileMatch]], str]:
     """Everything whose path fits, with its rank, and the bound that was reached."""
-    ranked: list[tuple[int, Found]] = []
+    ranked: list[tuple[int, FileMatch]] = []
     wanted = query.casefold()
     cut = ""
     for entry in tree.walk():
@@ -104,18 +104,18 @@ def _by_name(tree: Tree, query: str, words: list[str], budget: _Budget) -> tuple
             break
         path = fold("/".join(entry.parts))
         if path and all(word in path for word in words):
-            ranked.append((_rank(entry, wanted), Found(entry.parts, entry.directory, "")))
+            ranked.append((_rank(entry, wanted), FileMatch(entry.parts, entry.directory, "")))
     return ranked, cut
 
 
-def _rank(entry: Entry, wanted: str) -> int:
+def _rank(entry: TreeEntry, wanted: str) -> int:
     name = entry.name.casefold()
     if name == wanted or name.rpartition(".")[0] == wanted:
         return 0
     return 1 if name.startswith(wanted) else 2 if wanted in name else 3
 
 
-def _by_text(tree: Tree, words: list[str], limit: int, found: list[Found], budget: _Budget) -> str:
+def _by_text(tree: FileTree, words: list[str], limit: int, found: list[FileMatch], budget: _Budget) -> str:
     """Add files whose text fits; the bound that was reached, if one was."""
     known = {hit.parts for hit in found}
     for entry in tree.walk():
@@ -126,13 +126,13 @@ def _by_text(tree: Tree, words: list[str], limit: int, found: list[Found], budge
         text = _read_text(entry, budget)
         folded = fold(text)
         if text and all(word in folded for word in words):
-            found.append(Found(entry.parts, False, _snippet(text, folded.find(words[0]), len(words[0]))))
+            found.append(FileMatch(entry.parts, False, _snippet(text, folded.find(words[0]), len(words[0]))))
             if len(found) >= limit:
                 return ""
     return ""
 
 
-def _read_text(entry: Entry, budget: _Budget) -> str:
+def _read_text(entry: TreeEntry, budget: _Budget) -> str:
     if _is_binary_name(entry.name):
         return ""
     try:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder.safe_open import NotServed, holds, stat_entry
-from wharfinger.sources.folder.tree import SETTLED, SETTLED_COARSE, Parts, Tree
+from wharfinger.sources.folder.tree import SETTLED, SETTLED_COARSE, FileTree, Parts
 
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
 
-__all__ = ["Watch"]
+__all__ = ["TreeWatch"]
 
 log = logging.getLogger("wharfinger.sources")
 
@@ -89,11 +89,11 @@ class _Wake:
         return self.dirty or self.stopped.is_set()
 
 
-class Watch:
+class TreeWatch:
     """Watches a tree from the first `attach` to the last `detach`, in a thread of its own."""
 
     def __init__(
-        self, tree: Tree, locate: Locate, poll: float | None = None, shown: Shown = lambda uri, watched: None
+        self, tree: FileTree, locate: Locate, poll: float | None = None, shown: Shown = lambda uri, watched: None
     ) -> None:
         self._tree = tree
         self._shown = shown
@@ -151,7 +151,7 @@ class Watch:
             self._wake = None
 
 
-_RUNNING: weakref.WeakSet[Watch] = weakref.WeakSet()
+_RUNNING: weakref.WeakSet[TreeWatch] = weakref.WeakSet()
 
 
 @atexit.register
@@ -167,7 +167,7 @@ def _stop_all() -> None:
 class _Eye:
     """One thread's work: to know what is there, to wait for a hint, to look, to tell."""
 
-    def __init__(self, watch: Watch, wake: _Wake) -> None:
+    def __init__(self, watch: TreeWatch, wake: _Wake) -> None:
         self.watch = watch
         self.tree = watch._tree
         self.wake = wake

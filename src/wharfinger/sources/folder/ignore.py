@@ -18,8 +18,8 @@ __all__ = [
     "IGNORE_FILE_LONGEST",
     "LINES",
     "WILD",
-    "Choice",
     "Patterns",
+    "PublishChoice",
     "Rules",
     "Verdict",
     "looks_secret",
@@ -205,7 +205,7 @@ def _chosen(patterns: Iterable[str]) -> Patterns | None:
     return made
 
 
-class Choice:
+class PublishChoice:
     """What the operator chose to publish, or not to, with patterns as in a .gitignore file.
 
     `exclude` always wins. With `include`, only files that match are published. What is hidden, ignored or looks like a
@@ -238,7 +238,7 @@ class Rules:
 
     __slots__ = ("choice", "levels", "prefix")
 
-    def __init__(self, choice: Choice, prefix: str = "", levels: tuple[_Level, ...] = ()) -> None:
+    def __init__(self, choice: PublishChoice, prefix: str = "", levels: tuple[_Level, ...] = ()) -> None:
         self.choice = choice
         self.prefix = prefix  # the way here from the root, each part with its slash
         self.levels = levels  # deepest first: a deeper file overrules

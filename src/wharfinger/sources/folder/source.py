@@ -22,10 +22,18 @@ from wharfinger.sources.folder.counts import Count, count
 from wharfinger.sources.folder.file_content import Kept, content_of, listed_type, type_of, version_of_file
 from wharfinger.sources.folder.file_search import hits_of
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
-from wharfinger.sources.folder.file_watch import Watch
-from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.file_watch import TreeWatch
+from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import Handle, NotServed, holds, stat_entry
-from wharfinger.sources.folder.tree import Entry, Listing, Parts, Place, Position, Tree, write_key
+from wharfinger.sources.folder.tree import (
+    DirectoryListing,
+    FileTree,
+    OpenDirectory,
+    Parts,
+    TreeEntry,
+    TreePosition,
+    write_key,
+)
 from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root, usable_label
 from wharfinger.sources.page_keys import read_position
 from wharfinger.sources.path_completion import complete_path
@@ -84,7 +92,7 @@ def files(
     return Folder(
         resolve_root(path),
         label=label,
-        choice=Choice(_several("include", include), _several("exclude", exclude), hidden),
+        choice=PublishChoice(_several("include", include), _several("exclude", exclude), hidden),
         absolute_uris=absolute_uris,
         max_size=max_size,
         poll=1.0 if poll is True else poll or None,
@@ -101,7 +109,14 @@ class Folder(Source):
     """The source that `files()` makes. Its methods may be called from several threads at once."""
 
     def __init__(
-        self, root: str, *, label: str | None, choice: Choice, absolute_uris: bool, max_size: int, poll: float | None
+        self,
+        root: str,
+        *,
+        label: str | None,
+        choice: PublishChoice,
+        absolute_uris: bool,
+        max_size: int,
+        poll: float | None,
     ) -> None:
         self.root = root
         self.label = usable_label(default_label(root) if label is None else label, UnusableFolder)
@@ -110,7 +125,7 @@ class Folder(Source):
         self.max_size = max_size
         self.uri = _absolute_uri(root) if absolute_uris else f"file:///{quote(self.label)}"
         self._inside = self.uri if self.uri.endswith("/") else self.uri + "/"
-        self.tree = Tree(root, choice)
+        self.tree = FileTree(root, choice)
         self.template = f"{self._inside}{{+path}}"
         label = shown(self.label)
         self.templates = [
@@ -122,7 +137,7 @@ class Folder(Source):
             )
         ]
         self._lines = LineIndexes()
-        self._watch = Watch(self.tree, lambda uri: self._locate(split_query(uri)[0]), poll, self._shown_by)
+        self._watch = TreeWatch(self.tree, lambda uri: self._locate(split_query(uri)[0]), poll, self._shown_by)
 
     def __repr__(self) -> str:
         return f"files({self.root!r}, label={self.label!r})"
@@ -167,7 +182,7 @@ class Folder(Source):
                 resource = self._resource(entry)
                 if resource is not None:
                     resources.append(resource)
-                    position = Position(entry.directory, entry.parts)
+                    position = TreePosition(entry.directory, entry.parts)
         finally:
             entries.close()
             self._watch.asked = time.monotonic()
@@ -189,18 +204,18 @@ class Folder(Source):
             raise ResourceNotFound(uri) from None
 
     def _children(
-        self, place: Place, parts: Parts, after: str | None, limit: int
+        self, place: OpenDirectory, parts: Parts, after: str | None, limit: int
     ) -> tuple[list[t.Resource], str | None]:
         listing = self.tree.listing(place)
         resources: list[t.Resource] = []
-        last: Position | None = None
+        last: TreePosition | None = None
         for directory, name in _names(listing, after):
             if len(resources) == limit and last is not None:
                 return resources, write_key(last)
             resource = self._child(place.handle, (*parts, name), directory)
             if resource is not None:
                 resources.append(resource)
-                last = Position(directory, (name,))
+                last = TreePosition(directory, (name,))
         return resources, None
 
     def _child(self, handle: Handle, parts: Parts, directory: bool) -> t.Resource | None:
@@ -212,7 +227,7 @@ class Folder(Source):
             return None
         return self._describe(parts, mime.DIRECTORY if directory else listed_type(handle, name), status)
 
-    def _resource(self, entry: Entry) -> t.Resource | None:
+    def _resource(self, entry: TreeEntry) -> t.Resource | None:
         if not entry.directory:
             return self._child(entry.handle, entry.parts, False)
         try:
@@ -321,7 +336,7 @@ class Folder(Source):
     def _result(self, contents: list[t.ResourceContents], modified: float) -> t.ReadResourceResult:
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(modified), cache_scope=self.cache_scope)
 
-    def _read_directory(self, uri: str, parts: Parts, place: Place) -> t.ReadResourceResult:
+    def _read_directory(self, uri: str, parts: Parts, place: OpenDirectory) -> t.ReadResourceResult:
         children, _ = self._children(place, parts, None, CHILDREN)
         text = self._listing_text(parts, place, children)
         meta = self._meta(digest(text)) or UNSET
@@ -331,7 +346,7 @@ class Folder(Source):
             modified = os.stat(place.handle).st_mtime
         return self._result(contents, max([modified, *map(modified_at, children)]))
 
-    def _listing_text(self, parts: Parts, place: Place, children: list[t.Resource]) -> str:
+    def _listing_text(self, parts: Parts, place: OpenDirectory, children: list[t.Resource]) -> str:
         listing = self.tree.listing(place)
         folders, others = len(listing.directories), len(listing.files)
         where = "".join([f"{shown(part)}/" for part in (self.label, *parts)])
@@ -352,19 +367,19 @@ class Folder(Source):
         """Files in pages, pictures too, whose names are searched. None is opened."""
         found: list[Document] = []
         entries = self.tree.walk(None if after is None else read_position(after))
-        position: Position | None = None
+        position: TreePosition | None = None
         try:
             for entry in entries:
                 if len(found) == limit and position is not None:
                     return found, write_key(position)
                 if not entry.directory and (document := self._document(entry)):
                     found.append(document)
-                    position = Position(False, entry.parts)
+                    position = TreePosition(False, entry.parts)
         finally:
             entries.close()
         return found, None
 
-    def _document(self, entry: Entry) -> Document | None:
+    def _document(self, entry: TreeEntry) -> Document | None:
         promised = mime.by_name(entry.name)
         try:
             with holds():
@@ -427,9 +442,9 @@ def _absolute_uri(root: str) -> str:
     return f"file:///{quote(drive)}/{path}" if drive else f"file:///{path}"
 
 
-def _names(listing: Listing, after: str | None) -> Iterable[tuple[bool, str]]:
+def _names(listing: DirectoryListing, after: str | None) -> Iterable[tuple[bool, str]]:
     """The entries of a directory behind a key: sub-directories, then files."""
-    behind = Position(True, ("",)) if after is None else read_position(after)
+    behind = TreePosition(True, ("",)) if after is None else read_position(after)
     last = behind.parts[-1] if behind.parts else ""
     if behind.directory:
         for at in range(listing.directories.behind(last), len(listing.directories)):

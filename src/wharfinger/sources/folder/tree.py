@@ -21,7 +21,14 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import NamedTuple, overload
 
-from wharfinger.sources.folder.ignore import IGNORE_FILE, IGNORE_FILE_LONGEST, Choice, Rules, Verdict, read_ignore_file
+from wharfinger.sources.folder.ignore import (
+    IGNORE_FILE,
+    IGNORE_FILE_LONGEST,
+    PublishChoice,
+    Rules,
+    Verdict,
+    read_ignore_file,
+)
 from wharfinger.sources.folder.safe_open import (
     Handle,
     NotServed,
@@ -33,7 +40,17 @@ from wharfinger.sources.folder.safe_open import (
     stat_entry,
 )
 
-__all__ = ["DEEPEST", "Entry", "Listing", "Names", "Place", "Position", "Tree", "read_key", "write_key"]
+__all__ = [
+    "DEEPEST",
+    "DirectoryListing",
+    "FileTree",
+    "Names",
+    "OpenDirectory",
+    "TreeEntry",
+    "TreePosition",
+    "read_key",
+    "write_key",
+]
 
 DEEPEST = 100  # parts of a path; also bounds the handles that a walk holds
 LONGEST_PATH = 3_072  # characters; a position must fit into a cursor
@@ -48,7 +65,7 @@ FOLDS_NAMES = sys.platform in ("darwin", "win32", "cygwin")
 Parts = tuple[str, ...]
 
 
-class Position(NamedTuple):
+class TreePosition(NamedTuple):
     """A place in the order: just behind this entry."""
 
     directory: bool
@@ -59,13 +76,13 @@ _KEY_ESCAPED = re.compile("[%\udc80-\udcff]")
 _KEY_ESCAPE = re.compile("%([0-9A-F]{2})")
 
 
-def write_key(position: Position) -> str:
+def write_key(position: TreePosition) -> str:
     """Write a position as text that JSON can carry."""
     path = _KEY_ESCAPED.sub(lambda match: f"%{ord(match[0]) & 0xFF:02X}", "/".join(position.parts))
     return ("d:" if position.directory else "f:") + path
 
 
-def read_key(key: str) -> Position:
+def read_key(key: str) -> TreePosition:
     """Read what `write_key` wrote.
 
     Raises:
@@ -74,7 +91,7 @@ def read_key(key: str) -> Position:
     if key[:2] not in ("d:", "f:"):
         raise ValueError("not a position")
     path = _KEY_ESCAPE.sub(_unescape_key, key[2:])
-    return Position(key[0] == "d", tuple(path.split("/")) if path else ())
+    return TreePosition(key[0] == "d", tuple(path.split("/")) if path else ())
 
 
 def _unescape_key(match: re.Match[str]) -> str:
@@ -126,7 +143,7 @@ class Names(Sequence[str]):
         return sys.getsizeof(self._joined) + sys.getsizeof(self._ends)
 
 
-class Listing:
+class DirectoryListing:
     """What is published of one directory, and how much is not."""
 
     __slots__ = ("directories", "files", "mark", "withheld")
@@ -146,14 +163,14 @@ class Listing:
         return 512 + self.files.cost + self.directories.cost
 
 
-class Place(NamedTuple):
+class OpenDirectory(NamedTuple):
     """A directory that is open, and what holds in it."""
 
     handle: Handle
     rules: Rules
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """Something published: a directory that is open at `handle`, or the file `name` in that directory.
 
     `listing` is what is published of the directory at `handle`.
@@ -163,7 +180,7 @@ class Entry(NamedTuple):
     directory: bool
     handle: Handle
     name: str
-    listing: Listing
+    listing: DirectoryListing
 
 
 class _Kept(NamedTuple):
@@ -171,7 +188,7 @@ class _Kept(NamedTuple):
 
     stamp: tuple[int, ...]
     rules: Rules
-    listing: Listing
+    listing: DirectoryListing
 
 
 class _Frame:
@@ -179,7 +196,7 @@ class _Frame:
 
     __slots__ = ("directory", "file", "listing", "parts", "place")
 
-    def __init__(self, place: Place, parts: Parts, listing: Listing) -> None:
+    def __init__(self, place: OpenDirectory, parts: Parts, listing: DirectoryListing) -> None:
         self.place = place
         self.parts = parts
         self.listing = listing
@@ -187,10 +204,10 @@ class _Frame:
         self.directory = 0
 
 
-class Tree:
+class FileTree:
     """What is published of a folder. Safe to use from several threads at once."""
 
-    def __init__(self, root: str, choice: Choice, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, root: str, choice: PublishChoice, *, cache_bytes: int = CACHE_BYTES) -> None:
         self.root = root
         self.choice = choice
         self.cache_bytes = cache_bytes
@@ -202,7 +219,7 @@ class Tree:
         self._ignore_lines = 0
 
     @contextmanager
-    def directory(self, parts: Parts) -> Generator[Place, None, None]:
+    def directory(self, parts: Parts) -> Generator[OpenDirectory, None, None]:
         """Open a published directory.
 
         Raises:
@@ -216,10 +233,10 @@ class Tree:
             with holds():
                 rules = self._with_ignore_file(handle, Rules(self.choice))
                 for name in parts:
-                    child = self._open_child(Place(handle, rules), name)
+                    child = self._open_child(OpenDirectory(handle, rules), name)
                     close(handle)
                     handle, rules = child
-            yield Place(handle, rules)
+            yield OpenDirectory(handle, rules)
         finally:
             close(handle)
 
@@ -241,7 +258,7 @@ class Tree:
         finally:
             os.close(descriptor)
 
-    def kind(self, place: Place, name: str) -> bool:
+    def kind(self, place: OpenDirectory, name: str) -> bool:
         """Whether a published entry of an open directory is a directory.
 
         Raises:
@@ -255,24 +272,24 @@ class Tree:
         self._check(place, name, directory)
         return directory
 
-    def walk(self, after: Position | None = None) -> Generator[Entry, None, None]:
+    def walk(self, after: TreePosition | None = None) -> Generator[TreeEntry, None, None]:
         """Yield everything published behind a position, in order; what vanishes meanwhile is left out.
 
         Handles are good until the next entry is asked for. Close the iterator to release them early.
         """
         return self._walk([], after)
 
-    def _walk(self, frames: list[_Frame], after: Position | None = None) -> Generator[Entry, None, None]:
+    def _walk(self, frames: list[_Frame], after: TreePosition | None = None) -> Generator[TreeEntry, None, None]:
         try:
             try:
                 with holds():
                     handle = open_root(self.root)
-                    place = Place(handle, self._with_ignore_file(handle, Rules(self.choice)))
+                    place = OpenDirectory(handle, self._with_ignore_file(handle, Rules(self.choice)))
             except NotServed:
                 return
             frames.append(_Frame(place, (), self.listing(place)))
             if after is None:
-                yield Entry((), True, handle, "", frames[0].listing)
+                yield TreeEntry((), True, handle, "", frames[0].listing)
             else:
                 self._seek(frames, after)
             yield from self._rest(frames)
@@ -280,7 +297,7 @@ class Tree:
             for frame in frames:
                 close(frame.place.handle)
 
-    def walk_directories(self) -> Generator[Entry, None, None]:
+    def walk_directories(self) -> Generator[TreeEntry, None, None]:
         """Yield the published directories only, as `walk` does."""
         frames: list[_Frame] = []
         entries = self._walk(frames)
@@ -291,7 +308,7 @@ class Tree:
         finally:
             entries.close()
 
-    def _seek(self, frames: list[_Frame], after: Position) -> None:
+    def _seek(self, frames: list[_Frame], after: TreePosition) -> None:
         """Stand where the walk stood behind `after`, which need not be there any more."""
         for depth, name in enumerate(after.parts):
             frame = frames[-1]
@@ -303,20 +320,20 @@ class Tree:
             if name not in frame.listing.directories or not self._push(frames, name):
                 return
 
-    def _rest(self, frames: list[_Frame]) -> Iterator[Entry]:
+    def _rest(self, frames: list[_Frame]) -> Iterator[TreeEntry]:
         while frames:
             frame = frames[-1]
             listing, handle, parts = frame.listing, frame.place.handle, frame.parts
             while frame.file < len(listing.files):
                 name = listing.files[frame.file]
                 frame.file += 1
-                yield Entry((*parts, name), False, handle, name, listing)
+                yield TreeEntry((*parts, name), False, handle, name, listing)
             if frame.directory < len(frame.listing.directories):
                 name = frame.listing.directories[frame.directory]
                 frame.directory += 1
                 if self._push(frames, name):
                     inner = frames[-1]
-                    yield Entry(inner.parts, True, inner.place.handle, name, inner.listing)
+                    yield TreeEntry(inner.parts, True, inner.place.handle, name, inner.listing)
             else:
                 close(frames.pop().place.handle)
 
@@ -337,7 +354,7 @@ class Tree:
         frames.append(_Frame(place, (*frame.parts, name), listing))
         return True
 
-    def listing(self, place: Place) -> Listing:
+    def listing(self, place: OpenDirectory) -> DirectoryListing:
         """What is published of an open directory, sorted; kept as long as the directory and the rules stay the same.
 
         Raises:
@@ -358,7 +375,7 @@ class Tree:
             self._keep(prefix, _Kept(stamp, place.rules, listing) if _is_settled(stamp, now) else None)
         return listing
 
-    def _kept_listing(self, place: Place) -> Listing | None:
+    def _kept_listing(self, place: OpenDirectory) -> DirectoryListing | None:
         prefix = place.rules.prefix
         with self._lock:
             kept = self._kept.pop(prefix, None)
@@ -381,16 +398,16 @@ class Tree:
             while self._kept_bytes > self.cache_bytes:
                 self._kept_bytes -= self._kept.pop(next(iter(self._kept))).listing.cost
 
-    def _open_child(self, place: Place, name: str) -> Place:
+    def _open_child(self, place: OpenDirectory, name: str) -> OpenDirectory:
         self._check(place, name, directory=True)
         handle = open_directory(place.handle, name)
         try:
-            return Place(handle, self._with_ignore_file(handle, place.rules.enter(name)))
+            return OpenDirectory(handle, self._with_ignore_file(handle, place.rules.enter(name)))
         except BaseException:
             close(handle)
             raise
 
-    def _check(self, place: Place, name: str, directory: bool) -> None:
+    def _check(self, place: OpenDirectory, name: str, directory: bool) -> None:
         if place.rules.judge(name, directory):
             raise NotServed
         if FOLDS_NAMES:
@@ -442,7 +459,7 @@ def _is_settled(stamp: tuple[int, ...], now: int) -> bool:
     return now - changed > (SETTLED if changed % 1_000_000_000 else SETTLED_COARSE)
 
 
-def _list(place: Place) -> Listing:
+def _list(place: OpenDirectory) -> DirectoryListing:
     files: list[str] = []
     directories: list[str] = []
     withheld: dict[Verdict, int] = {}
@@ -460,7 +477,7 @@ def _list(place: Place) -> Listing:
                 withheld[verdict] = withheld.get(verdict, 0) + 1
             else:
                 into.append(entry.name)
-    return Listing(files, directories, withheld)
+    return DirectoryListing(files, directories, withheld)
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:

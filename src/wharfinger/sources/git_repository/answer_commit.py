@@ -10,12 +10,12 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import dated
 from wharfinger.source import VERSION
-from wharfinger.sources.git_repository.answers import Answer, Repository
+from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_text import commit_text, subject
 from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject
 from wharfinger.sources.git_repository.parsing import Commit, Tag
-from wharfinger.sources.git_repository.revision_names import PEELED, Revision
-from wharfinger.sources.git_repository.trees import Change, changes
+from wharfinger.sources.git_repository.revision_names import PEELED, GitRevision
+from wharfinger.sources.git_repository.trees import TreeChange, changes
 
 __all__ = ["CommitAnswer", "commit_resource", "first_changes", "tree_before", "with_moves"]
 
@@ -23,11 +23,11 @@ PATHS = 300  # changed paths that are named
 PATIENCE = 1.0  # seconds of looking for them
 
 
-class CommitAnswer(Answer):
+class CommitAnswer(GitAnswer):
     """A commit, or the annotated tags on the way to one."""
 
     @functools.cached_property
-    def _found(self) -> tuple[Revision, list[Tag], Commit]:
+    def _found(self) -> tuple[GitRevision, list[Tag], Commit]:
         revision = self.revision(self.address.rev)
         oid, tags = revision.oid, list[Tag]()
         while len(tags) < PEELED and self.objects.header(oid)[0] == "tag":
@@ -86,10 +86,10 @@ def tree_before(repository: Repository, commit: Commit, shallow: frozenset[str])
     return repository.objects.commit(commit.parents[0]).tree
 
 
-def first_changes(found: Iterable[Change], most: int) -> tuple[list[Change], bool]:
+def first_changes(found: Iterable[TreeChange], most: int) -> tuple[list[TreeChange], bool]:
     """At most so many changes, as many as are found in time; and whether there are more."""
     ends = time.monotonic() + PATIENCE
-    listed: list[Change] = []
+    listed: list[TreeChange] = []
     for change in found:
         if len(listed) >= most or time.monotonic() > ends:
             return listed, True
@@ -97,16 +97,16 @@ def first_changes(found: Iterable[Change], most: int) -> tuple[list[Change], boo
     return listed, False
 
 
-def with_moves(listed: list[Change]) -> list[Change]:
+def with_moves(listed: list[TreeChange]) -> list[TreeChange]:
     """Take what went in one place and came in another, unchanged, for a move."""
     gone = {change.old.oid: change for change in listed if change.old is not None and change.new is None}
     moved: set[bytes] = set()
-    found: list[Change] = []
+    found: list[TreeChange] = []
     for change in listed:
         source = gone.pop(change.new.oid, None) if change.old is None and change.new is not None else None
         if source is not None:
             moved.add(source.path)
-            found.append(Change(change.path, source.old, change.new, source.path))
+            found.append(TreeChange(change.path, source.old, change.new, source.path))
         else:
             found.append(change)
     return [change for change in found if change.new is not None or change.path not in moved]

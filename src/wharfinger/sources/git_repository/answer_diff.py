@@ -16,12 +16,12 @@ from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answer_commit import first_changes, tree_before, with_moves
-from wharfinger.sources.git_repository.answers import Answer
+from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.differences import difference
 from wharfinger.sources.git_repository.git_uris import plain_path
-from wharfinger.sources.git_repository.parsing import Commit, Entry
-from wharfinger.sources.git_repository.revision_names import Revision, commit_of
-from wharfinger.sources.git_repository.trees import Change, NoSuchPath, changes, find, is_tree
+from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
+from wharfinger.sources.git_repository.revision_names import GitRevision, commit_of
+from wharfinger.sources.git_repository.trees import NoSuchPath, TreeChange, changes, find, is_tree
 from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, going_on, with_query
 
 __all__ = ["DIFF", "DiffAnswer"]
@@ -31,11 +31,11 @@ PATHS = 1_000  # paths of one window
 PATIENCE = 2.0  # seconds of comparing in one window
 
 
-class DiffAnswer(Answer):
+class DiffAnswer(GitAnswer):
     """The difference between two commits, or of one to its first parent; of everything, or of what is at a path."""
 
     @functools.cached_property
-    def _ends(self) -> tuple[list[Revision], str | None, Commit]:
+    def _ends(self) -> tuple[list[GitRevision], str | None, Commit]:
         """The revisions that were named, the older tree, and the newer commit."""
         address = self.address
         named = [self.revision(name) for name in (address.rev, address.to) if name is not None]
@@ -45,7 +45,7 @@ class DiffAnswer(Answer):
         return named, commits[0].tree, commits[1]
 
     @functools.cached_property
-    def _sides(self) -> tuple[Entry | None, Entry | None]:
+    def _sides(self) -> tuple[GitTreeEntry | None, GitTreeEntry | None]:
         """What each end has at the path."""
         _, old, commit = self._ends
         sides = self._at(old), self._at(commit.tree)
@@ -53,7 +53,7 @@ class DiffAnswer(Answer):
             raise NoSuchPath(self.address.uri)
         return sides
 
-    def _at(self, tree: str | None) -> Entry | None:
+    def _at(self, tree: str | None) -> GitTreeEntry | None:
         try:
             return None if tree is None else find(self.objects, tree, self.address.parts)
         except NoSuchPath:
@@ -105,7 +105,7 @@ class DiffAnswer(Answer):
             contents.append(going_on(following, f"{many(len(texts), 'path')} so far."))
         return contents
 
-    def _texts(self, listed: list[Change]) -> list[str]:
+    def _texts(self, listed: list[TreeChange]) -> list[str]:
         """The differences that one window holds: the first, and more while there is room and time."""
         ends = time.monotonic() + PATIENCE
         texts: list[str] = []
@@ -117,18 +117,18 @@ class DiffAnswer(Answer):
             size += len(texts[-1])
         return texts
 
-    def _changes(self, after: bytes) -> Iterator[Change]:
+    def _changes(self, after: bytes) -> Iterator[TreeChange]:
         """The changed paths behind one, in order."""
         old, new = self._sides
         prefix = os.fsencode("/".join(self.address.parts))
         trees = [side is not None and is_tree(side.mode) for side in (old, new)]
         if not any(trees):
             if old != new and not after:
-                yield Change(prefix, old, new)
+                yield TreeChange(prefix, old, new)
             return
         for side, (before, now) in zip((old, new), ((old, None), (None, new)), strict=True):
             if side is not None and not is_tree(side.mode):
-                yield Change(prefix, before, now)
+                yield TreeChange(prefix, before, now)
         if prefix:
             prefix += b"/"
         compared = changes(self.objects, *(side.oid if side and is_tree(side.mode) else None for side in (old, new)))
@@ -155,7 +155,7 @@ class DiffAnswer(Answer):
         return self.uris.diff(oids[0], oids[1] if len(oids) > 1 else None, self.address.parts)
 
 
-def _modes(old: Entry | None, new: Entry | None) -> str:
+def _modes(old: GitTreeEntry | None, new: GitTreeEntry | None) -> str:
     """Modes where they differ: a file that became executable differs, though its object does not."""
     modes = [side.mode if side else 0 for side in (old, new)]
     return "" if modes[0] == modes[1] else f" {modes[0]:o}..{modes[1]:o}"

@@ -17,12 +17,12 @@ from wharfinger.content.text import dated, many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
 from wharfinger.sources.folder.file_uri import UnreadableUri
-from wharfinger.sources.git_repository.answers import Answer
+from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_text import log_text
 from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.history import LIMIT, Chosen
 from wharfinger.sources.git_repository.parsing import Commit
-from wharfinger.sources.git_repository.revision_names import Revision, commit_of
+from wharfinger.sources.git_repository.revision_names import GitRevision, commit_of
 from wharfinger.sources.windows.window import NEXT, going_on
 
 __all__ = ["LogAnswer"]
@@ -35,11 +35,11 @@ _SECONDS = re.compile(r"\d{1,12}", re.ASCII).fullmatch
 _OID = re.compile(r"[0-9a-f]{40}").fullmatch
 
 
-class LogAnswer(Answer):
+class LogAnswer(GitAnswer):
     """Some commits that led to a revision."""
 
     @functools.cached_property
-    def _found(self) -> tuple[Revision, Commit]:
+    def _found(self) -> tuple[GitRevision, Commit]:
         revision = self.revision(self.address.rev)
         return revision, commit_of(revision.oid, self.objects)
 

@@ -10,7 +10,7 @@ from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import CHILDREN, summaries
-from wharfinger.sources.git_repository.answers import Answer
+from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_text import clock, subject, top_text
 from wharfinger.sources.git_repository.objects import MissingObject
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
@@ -21,7 +21,7 @@ __all__ = ["TopAnswer", "head_words"]
 NAMED = 50  # branches, and tags, that the text names
 
 
-class TopAnswer(Answer):
+class TopAnswer(GitAnswer):
     """The directory of a repository: HEAD's tree and log, and the trees of branches and tags."""
 
     @property

@@ -16,11 +16,11 @@ from wharfinger.content.text import dated, many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import CHILDREN, listing_text, summaries
-from wharfinger.sources.git_repository.answers import Answer, Repository
+from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.objects import MissingObject
-from wharfinger.sources.git_repository.parsing import Entry
-from wharfinger.sources.git_repository.revision_names import Revision, peel
+from wharfinger.sources.git_repository.parsing import GitTreeEntry
+from wharfinger.sources.git_repository.revision_names import GitRevision, peel
 from wharfinger.sources.git_repository.trees import NoSuchPath, find, is_link, is_module, is_tree, name_of
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.windows.window import need_no_window, parse, read_content
@@ -32,11 +32,11 @@ MODULE = "text/plain"
 BLOB = 0o100644
 
 
-class TreeAnswer(Answer):
+class TreeAnswer(GitAnswer):
     """A folder or a file of a tree; a tree or a file by its own object name."""
 
     @functools.cached_property
-    def _found(self) -> tuple[Revision, Entry, int | None]:
+    def _found(self) -> tuple[GitRevision, GitTreeEntry, int | None]:
         """The revision, the entry at the path, and the time of the commit where there is one."""
         revision = self.revision(self.address.rev)
         kind, oid = peel(revision.oid, self.objects)
@@ -47,14 +47,14 @@ class TreeAnswer(Answer):
         elif kind == "blob":
             if self.address.parts:
                 raise NoSuchPath(self.address.uri)
-            return revision, Entry(b"", BLOB, oid), None
+            return revision, GitTreeEntry(b"", BLOB, oid), None
         entry = find(self.objects, oid, self.address.parts)
         if self.address.slashed and self.address.parts and not is_tree(entry.mode):
             raise NoSuchPath(self.address.uri)
         return revision, entry, seconds
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> GitTreeEntry:
         """What is there."""
         return self._found[1]
 
@@ -141,7 +141,7 @@ class TreeAnswer(Answer):
         raise bad_cursor()
 
 
-def entry_resource(repository: Repository, rev: str, parts: Parts, entry: Entry) -> t.Resource:
+def entry_resource(repository: Repository, rev: str, parts: Parts, entry: GitTreeEntry) -> t.Resource:
     """An entry of a tree as a resource."""
     name = shown(parts[-1]) if parts else f"{repository.label} at {shown(rev)}"
     kind, size = _kind_and_size(repository, parts, entry)
@@ -155,7 +155,7 @@ def entry_resource(repository: Repository, rev: str, parts: Parts, entry: Entry)
     )
 
 
-def _kind_and_size(repository: Repository, parts: Parts, entry: Entry) -> tuple[str, int | None]:
+def _kind_and_size(repository: Repository, parts: Parts, entry: GitTreeEntry) -> tuple[str, int | None]:
     if is_tree(entry.mode):
         return mime.DIRECTORY, None
     if is_module(entry.mode):
@@ -177,5 +177,5 @@ def _kind_and_size(repository: Repository, parts: Parts, entry: Entry) -> tuple[
     return mime.classify(name, head, mime.begins_text(head)), size
 
 
-def _module_text(entry: Entry) -> str:
+def _module_text(entry: GitTreeEntry) -> str:
     return f"A submodule at commit {entry.oid} of another repository, which is not part of this one.\n"

@@ -9,12 +9,12 @@ from wharfinger.sources.git_repository.answer_diff import DiffAnswer
 from wharfinger.sources.git_repository.answer_log import LogAnswer
 from wharfinger.sources.git_repository.answer_top import TopAnswer
 from wharfinger.sources.git_repository.answer_tree import TreeAnswer
-from wharfinger.sources.git_repository.answers import Answer, Repository
+from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.references import References
 
 __all__ = ["answer_for"]
 
-_ANSWERS: Mapping[str, type[Answer]] = {
+_ANSWERS: Mapping[str, type[GitAnswer]] = {
     "top": TopAnswer,
     "tree": TreeAnswer,
     "commit": CommitAnswer,
@@ -23,7 +23,7 @@ _ANSWERS: Mapping[str, type[Answer]] = {
 }
 
 
-def answer_for(repository: Repository, references: References, uri: str) -> Answer:
+def answer_for(repository: Repository, references: References, uri: str) -> GitAnswer:
     """The answer about a URI, which looks at nothing yet.
 
     Raises:

@@ -9,16 +9,16 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import VERSION
-from wharfinger.sources.git_repository.git_uris import Address, Uris
+from wharfinger.sources.git_repository.git_uris import GitAddress, GitUris
 from wharfinger.sources.git_repository.history import Histories
-from wharfinger.sources.git_repository.objects import Objects
+from wharfinger.sources.git_repository.objects import ObjectReader
 from wharfinger.sources.git_repository.references import ReferenceReader, References
 from wharfinger.sources.git_repository.repository import GitDirectory
-from wharfinger.sources.git_repository.revision_names import Revision, resolve
+from wharfinger.sources.git_repository.revision_names import GitRevision, resolve
 from wharfinger.sources.ttl import IMMUTABLE, ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
 
-__all__ = ["Answer", "Repository"]
+__all__ = ["GitAnswer", "Repository"]
 
 MOVING = 10_000  # milliseconds at most for what a name stands for: a branch may move at any time
 
@@ -31,17 +31,17 @@ class Repository:
         self.label = label
         self.whole = whole
         """Bytes of a file that are read at once at most."""
-        self.uris = Uris(label)
-        self.objects = Objects(directory)
+        self.uris = GitUris(label)
+        self.objects = ObjectReader(directory)
         self.references = ReferenceReader(directory)
         self.histories = Histories(self.objects)
         self.lines = LineIndexes()
 
 
-class Answer:
+class GitAnswer:
     """What is known of one URI at one moment. The methods of subclasses may raise LookupError: it is not there."""
 
-    def __init__(self, repository: Repository, references: References, address: Address, uri: str) -> None:
+    def __init__(self, repository: Repository, references: References, address: GitAddress, uri: str) -> None:
         self.repository = repository
         self.objects = repository.objects
         self.uris = repository.uris
@@ -49,7 +49,7 @@ class Answer:
         self.address = address
         self.uri = uri
 
-    def revision(self, name: str) -> Revision:
+    def revision(self, name: str) -> GitRevision:
         """The object that a revision means."""
         return resolve(name, self.references, self.objects)
 

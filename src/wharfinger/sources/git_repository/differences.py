@@ -13,10 +13,10 @@ from difflib import SequenceMatcher
 from wharfinger.content import mime
 from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.git_repository.objects import MissingObject, Objects
-from wharfinger.sources.git_repository.parsing import Entry
-from wharfinger.sources.git_repository.trees import Change, is_module
-from wharfinger.sources.windows.window import Content, Data
+from wharfinger.sources.git_repository.objects import MissingObject, ObjectReader
+from wharfinger.sources.git_repository.parsing import GitTreeEntry
+from wharfinger.sources.git_repository.trees import TreeChange, is_module
+from wharfinger.sources.windows.window import Data, RandomAccess
 
 __all__ = ["difference"]
 
@@ -29,14 +29,14 @@ Code = tuple[int, int, int, int]
 """Lines of the old content, from and to, that lines of the new one replace."""
 
 
-def difference(objects: Objects, change: Change) -> str:
+def difference(objects: ObjectReader, change: TreeChange) -> str:
     """One path's change as text: what git prints, but for names that would not be safe to show."""
     lines = list(_head(change))
     lines += _body(objects, change)
     return "\n".join(lines) + "\n"
 
 
-def _head(change: Change) -> Iterator[str]:
+def _head(change: TreeChange) -> Iterator[str]:
     path = _name(change.path)
     yield f"diff --git a/{_name(change.moved or change.path)} b/{path}"
     if change.moved is not None:
@@ -58,7 +58,7 @@ def _name(path: bytes) -> str:
     return shown(os.fsdecode(path))
 
 
-def _body(objects: Objects, change: Change) -> list[str]:
+def _body(objects: ObjectReader, change: TreeChange) -> list[str]:
     old, new = change.old, change.new
     if old is not None and new is not None and old.oid == new.oid:
         return []
@@ -81,7 +81,7 @@ def _body(objects: Objects, change: Change) -> list[str]:
     return names + _hunks(a, b)
 
 
-def _content(objects: Objects, entry: Entry | None) -> Content:
+def _content(objects: ObjectReader, entry: GitTreeEntry | None) -> RandomAccess:
     if entry is None:
         return Data(b"")
     if is_module(entry.mode):

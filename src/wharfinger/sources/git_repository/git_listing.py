@@ -21,7 +21,7 @@ from wharfinger.sources.git_repository.answers import Repository
 from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.git_uris import Parts, quote_rev, unquote_rev
 from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject
-from wharfinger.sources.git_repository.parsing import Commit, Entry
+from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
 from wharfinger.sources.git_repository.references import BRANCHES, TAGS, References
 from wharfinger.sources.git_repository.revision_names import commit_of, short_name
 from wharfinger.sources.git_repository.trees import NoSuchPath, is_link, is_module, is_tree, walk
@@ -99,7 +99,7 @@ class _List:
         for parts, entry in self.entries(after):
             yield join_parts(parts), entry_resource(self.repository, "HEAD", parts, entry)
 
-    def entries(self, after: str) -> Iterator[tuple[Parts, Entry]]:
+    def entries(self, after: str) -> Iterator[tuple[Parts, GitTreeEntry]]:
         """What HEAD's tree holds behind a path; nothing where it cannot be read."""
         if self.tip is not None:
             objects = self.repository.objects

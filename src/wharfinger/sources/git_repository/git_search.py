@@ -17,7 +17,7 @@ from wharfinger.sources.git_repository.answers import Repository
 from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.history import LIMIT
 from wharfinger.sources.git_repository.objects import MissingObject
-from wharfinger.sources.git_repository.parsing import Entry
+from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.git_repository.references import BRANCHES, REMOTES, TAGS, References
 from wharfinger.sources.git_repository.revision_names import SHORTEST, UnknownRevision, commit_of, resolve, short_name
 from wharfinger.sources.git_repository.trees import NoSuchPath, find, is_link, is_module, is_tree, name_of, walk
@@ -72,7 +72,7 @@ def _paths(repository: Repository, references: References, value: str, context: 
         tree = commit_of(resolve(rev, references, objects).oid, objects).tree
         parts = split_path(head)[0] if head else ()
         folder = find(objects, tree, parts)
-        entries: Sequence[Entry] = objects.tree(folder.oid) if is_tree(folder.mode) else ()
+        entries: Sequence[GitTreeEntry] = objects.tree(folder.oid) if is_tree(folder.mode) else ()
         wanted = typed_name(typed)
     except (LookupError, InvalidArgument, UnreadableUri):
         return []
@@ -97,7 +97,7 @@ def _paths(repository: Repository, references: References, value: str, context: 
     return list(found)[:COMPLETIONS]
 
 
-def _completion(parts: Parts, entry: Entry) -> str:
+def _completion(parts: Parts, entry: GitTreeEntry) -> str:
     return join_parts(parts) + ("/" if is_tree(entry.mode) else "")
 
 
@@ -163,7 +163,7 @@ def _by_text(repository: Repository, references: References, words: list[str], e
             yield _hit(repository, parts, entry, line_with(decoded[0], words))
 
 
-def _files(repository: Repository, references: References, ends: float) -> Iterator[tuple[Parts, Entry]]:
+def _files(repository: Repository, references: References, ends: float) -> Iterator[tuple[Parts, GitTreeEntry]]:
     assert references.head is not None
     tree = commit_of(references.head, repository.objects).tree
     for parts, entry in walk(repository.objects, tree):
@@ -172,6 +172,6 @@ def _files(repository: Repository, references: References, ends: float) -> Itera
         yield parts, entry
 
 
-def _hit(repository: Repository, parts: Parts, entry: Entry, snippet: str) -> Hit:
+def _hit(repository: Repository, parts: Parts, entry: GitTreeEntry, snippet: str) -> Hit:
     resource = entry_resource(repository, "HEAD", parts, entry)
     return Hit(uri=resource.uri, title=str(resource.title), snippet=snippet, resource=resource)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from wharfinger.content.text import many, shown
 from wharfinger.sources.git_repository.parsing import Commit, Person, Tag
 from wharfinger.sources.git_repository.safe_text import paragraph
-from wharfinger.sources.git_repository.trees import Change
+from wharfinger.sources.git_repository.trees import TreeChange
 
 __all__ = [
     "change_line",
@@ -51,7 +51,7 @@ def subject(commit: Commit) -> str:
     return first if len(first) <= SUBJECT else first[:SUBJECT] + "…"
 
 
-def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[Change], more: bool, diff: str) -> str:
+def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChange], more: bool, diff: str) -> str:
     """A commit: who, when, why, and which paths; `more` where not all of them are given."""
     lines = [f"commit {commit.oid}"]
     lines += [f"parent {parent}" for parent in commit.parents]
@@ -68,7 +68,7 @@ def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[Change], 
     return "\n".join(lines) + "\n"
 
 
-def change_line(change: Change) -> str:
+def change_line(change: TreeChange) -> str:
     """One path of a commit: `A` added, `D` deleted, `M` modified, `R` renamed."""
     path = shown(os.fsdecode(change.path))
     if change.moved is not None:

@@ -14,7 +14,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.windows.window import split_query
 
-__all__ = ["Address", "Parts", "Uris", "plain_path", "quote_rev", "unquote_rev"]
+__all__ = ["GitAddress", "GitUris", "Parts", "plain_path", "quote_rev", "unquote_rev"]
 
 Parts = tuple[str, ...]
 """File names below the top of a tree, as `os.fsdecode` gives them."""
@@ -23,7 +23,7 @@ LONGEST = 65_536  # characters of a URI that is read at all
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~]")
 
 
-class Address(NamedTuple):
+class GitAddress(NamedTuple):
     """What a URI asks for. `kind` is `top`, `tree`, `commit`, `diff` or `log`; `uri` is without the query."""
 
     kind: str
@@ -35,7 +35,7 @@ class Address(NamedTuple):
     slashed: bool = False
 
 
-class Uris:
+class GitUris:
     """The URIs of one repository."""
 
     def __init__(self, label: str) -> None:
@@ -85,7 +85,7 @@ class Uris:
 
     # Reading
 
-    def read(self, uri: str) -> Address:
+    def read(self, uri: str) -> GitAddress:
         """What a URI asks for.
 
         Raises:
@@ -97,7 +97,7 @@ class Uris:
         base, query = split_query(uri, "surrogateescape")
         if base in (self.top, self._inside):
             _no_query(base, query, ())
-            return Address("top", base, query)
+            return GitAddress("top", base, query)
         kind, _, rest = base[len(self._inside) :].partition("/")
         allowed = _QUERIES.get(kind)
         first, slash, path = rest.partition("/")
@@ -106,7 +106,7 @@ class Uris:
         try:
             parts, slashed = split_path(path) if path else ((), bool(slash))
             rev, dots, to = first.partition("..") if kind == "diff" else (first, "", "")
-            address = Address(kind, base, query, unquote_rev(rev), unquote_rev(to) if dots else None, parts, slashed)
+            address = GitAddress(kind, base, query, unquote_rev(rev), unquote_rev(to) if dots else None, parts, slashed)
         except (UnreadableUri, ValueError):
             raise ResourceNotFound(uri) from None
         if (kind in ("commit", "log") and parts) or (kind != "tree" and slashed):

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.bounded_cache import Cache
+from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.git_repository.git_uris import Parts
-from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject, Objects
+from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject, ObjectReader
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.trees import NoSuchPath, find
 
@@ -52,9 +52,9 @@ class Stretch(NamedTuple):
 class Histories:
     """Walks through the history of one repository. Used by several threads at once."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: ObjectReader) -> None:
         self._objects = objects
-        self._walks: Cache[tuple[str, int], _Walk] = Cache(WALKS)
+        self._walks: BoundedCache[tuple[str, int], _Walk] = BoundedCache(WALKS)
         self._lock = threading.Lock()
 
     def walk(self, tip: str, shallow: frozenset[str]) -> _Walk:
@@ -113,7 +113,7 @@ class Histories:
 class _Walk:
     """The commits that led to one, by the time that they say, newest first; read as far as somebody asked."""
 
-    def __init__(self, objects: Objects, tip: str, shallow: frozenset[str]) -> None:
+    def __init__(self, objects: ObjectReader, tip: str, shallow: frozenset[str]) -> None:
         self._objects = objects
         self._shallow = shallow
         self._lock = threading.Lock()

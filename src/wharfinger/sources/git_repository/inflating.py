@@ -9,7 +9,7 @@ import threading
 import zlib
 from typing import Any
 
-from wharfinger.sources.git_repository.repository import Opened
+from wharfinger.sources.git_repository.repository import OpenRepository
 
 __all__ = ["BadDelta", "Stream", "apply_delta", "delta_sizes", "inflate", "inflate_start"]
 
@@ -23,7 +23,7 @@ class BadDelta(Exception):
     """This delta cannot have been made from its base."""
 
 
-def inflate(source: Opened, start: int, size: int) -> bytes:
+def inflate(source: OpenRepository, start: int, size: int) -> bytes:
     """Decompress what begins at `start`, which has to give exactly `size` bytes.
 
     Raises:
@@ -50,7 +50,7 @@ def inflate(source: Opened, start: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def inflate_start(source: Opened, start: int, most: int) -> bytes:
+def inflate_start(source: OpenRepository, start: int, most: int) -> bytes:
     """The first bytes of what is compressed at `start`, at most `most`.
 
     Raises:
@@ -65,7 +65,7 @@ class Stream:
     `skip` bytes come before the content, and are no part of it.
     """
 
-    def __init__(self, source: Opened, start: int, size: int, skip: int = 0) -> None:
+    def __init__(self, source: OpenRepository, start: int, size: int, skip: int = 0) -> None:
         self.size = size
         self._source = source
         self._skip = skip

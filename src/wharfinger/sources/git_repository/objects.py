@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.bounded_cache import Cache
+from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.git_repository.inflating import (
     BadDelta,
@@ -24,21 +24,21 @@ from wharfinger.sources.git_repository.inflating import (
     inflate,
     inflate_start,
 )
-from wharfinger.sources.git_repository.packs import DELTAS, KINDS, BadPack, Pack, Stored
+from wharfinger.sources.git_repository.packs import DELTAS, KINDS, BadPack, Pack, PackedObject
 from wharfinger.sources.git_repository.parsing import (
     DIGITS,
     Commit,
+    GitTree,
     NotParsed,
     Tag,
-    Tree,
     parse_commit,
     parse_tag,
     parse_tree,
 )
-from wharfinger.sources.git_repository.repository import GitDirectory, Opened
-from wharfinger.sources.windows.window import Content, Data
+from wharfinger.sources.git_repository.repository import GitDirectory, OpenRepository
+from wharfinger.sources.windows.window import Data, RandomAccess
 
-__all__ = ["WHOLE", "DamagedObject", "MissingObject", "Objects"]
+__all__ = ["WHOLE", "DamagedObject", "MissingObject", "ObjectReader"]
 
 Parsed = TypeVar("Parsed")
 
@@ -70,10 +70,10 @@ class _Place(NamedTuple):
 
     pack: Pack | None
     offset: int
-    file: Opened | None
+    file: OpenRepository | None
 
 
-class Objects:
+class ObjectReader:
     """The objects of one repository. Used by several threads at once."""
 
     def __init__(self, directory: GitDirectory) -> None:
@@ -81,11 +81,11 @@ class Objects:
         self._lock = threading.Lock()
         self._packs: dict[str, Pack] = {}
         self._packs_mark: object = None
-        self._kept: Cache[object, tuple[str, bytes]] = Cache(KEPT)
-        self._trees: Cache[str, Tree] = Cache(TREES)
-        self._commits: Cache[str, Commit] = Cache(COMMITS)
-        self._streams: Cache[str, Stream] = Cache(4)
-        self._headers: Cache[str, tuple[str, int]] = Cache(20_000)
+        self._kept: BoundedCache[object, tuple[str, bytes]] = BoundedCache(KEPT)
+        self._trees: BoundedCache[str, GitTree] = BoundedCache(TREES)
+        self._commits: BoundedCache[str, Commit] = BoundedCache(COMMITS)
+        self._streams: BoundedCache[str, Stream] = BoundedCache(4)
+        self._headers: BoundedCache[str, tuple[str, int]] = BoundedCache(20_000)
 
     # Finding
 
@@ -183,7 +183,7 @@ class Objects:
         except (zlib.error, BadPack, BadDelta) as error:
             raise DamagedObject(oid, str(error)) from None
 
-    def _kind(self, pack: Pack, stored: Stored) -> str:
+    def _kind(self, pack: Pack, stored: PackedObject) -> str:
         for _ in range(CHAIN):
             if stored.number in KINDS:
                 return KINDS[stored.number]
@@ -232,7 +232,7 @@ class Objects:
 
     def _unpack(self, pack: Pack, offset: int, oid: str, most: int) -> tuple[str, bytes]:
         """Read an object of a pack: down its deltas to what is none, and up again."""
-        chain: list[tuple[Pack, int, Stored]] = []
+        chain: list[tuple[Pack, int, PackedObject]] = []
         base: tuple[str, bytes] | None = None
         while base is None:
             base = self._kept.get((pack.name, offset))
@@ -271,7 +271,7 @@ class Objects:
         _check_size(oid, len(data), most)
         return kind, data
 
-    def content(self, oid: str) -> Content:
+    def content(self, oid: str) -> RandomAccess:
         """A blob's content: a large one is read in parts, as far as it is no delta.
 
         Raises:
@@ -337,7 +337,7 @@ class Objects:
         """
         return self._parsed(oid, "tag", lambda data: parse_tag(oid, data))
 
-    def tree(self, oid: str) -> Tree:
+    def tree(self, oid: str) -> GitTree:
         """The entries of a tree in git's order, without those whose names no file can have.
 
         Raises:
@@ -383,7 +383,7 @@ def _check_size(oid: str, size: int, most: int) -> None:
         )
 
 
-def _loose_header(file: Opened) -> tuple[str, int, int]:
+def _loose_header(file: OpenRepository) -> tuple[str, int, int]:
     """The kind and size of an object in a file of its own, and how many bytes say so."""
     head, nul, _ = inflate_start(file, 0, 64).partition(b"\0")
     kind, _, size = head.decode("ascii", "replace").partition(" ")

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from wharfinger.sources.git_repository.repository import Opened
+from wharfinger.sources.git_repository.repository import OpenRepository
 
-__all__ = ["DELTAS", "KINDS", "BadPack", "Pack", "Stored"]
+__all__ = ["DELTAS", "KINDS", "BadPack", "Pack", "PackedObject"]
 
 KINDS = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 OFFSET_DELTA, NAMED_DELTA = 6, 7
@@ -27,7 +27,7 @@ class BadPack(Exception):
     """This pack is not what a pack has to be; says which."""
 
 
-class Stored(NamedTuple):
+class PackedObject(NamedTuple):
     """One entry of a pack: `size` bytes when decompressed from `start` on; of a delta, those of the delta."""
 
     number: int
@@ -40,7 +40,7 @@ class Stored(NamedTuple):
 class Pack:
     """One pack and its index, both open."""
 
-    def __init__(self, name: str, index: Opened, data: Opened) -> None:
+    def __init__(self, name: str, index: OpenRepository, data: OpenRepository) -> None:
         self.name = name
         self.data = data
         self._index = index
@@ -94,7 +94,7 @@ class Pack:
                 return
             yield name
 
-    def stored(self, offset: int) -> Stored:
+    def stored(self, offset: int) -> PackedObject:
         """How the object at this place is stored.
 
         Raises:
@@ -140,7 +140,7 @@ class _Lazy:
         return self._pack._name(self._low + at)
 
 
-def _stored(head: bytes, offset: int) -> Stored:
+def _stored(head: bytes, offset: int) -> PackedObject:
     byte = head[0]
     number, size, shift, at = byte >> 4 & 7, byte & 15, 4, 1
     while byte & 0x80:
@@ -150,11 +150,11 @@ def _stored(head: bytes, offset: int) -> Stored:
     if shift > 64:
         raise ValueError("a size of more than 64 bits")
     if number == NAMED_DELTA:
-        return Stored(number, size, offset + at + OID, base_oid=head[at : at + OID])
+        return PackedObject(number, size, offset + at + OID, base_oid=head[at : at + OID])
     if number != OFFSET_DELTA:
         if number not in KINDS:
             raise ValueError("an unknown kind")
-        return Stored(number, size, offset + at)
+        return PackedObject(number, size, offset + at)
     byte = head[at]
     back, at = byte & 0x7F, at + 1
     while byte & 0x80:
@@ -162,4 +162,4 @@ def _stored(head: bytes, offset: int) -> Stored:
         back, at = (back + 1 << 7) | (byte & 0x7F), at + 1
     if not 0 < back < offset:
         raise ValueError("a base outside of the pack")
-    return Stored(number, size, offset + at, base_offset=offset - back)
+    return PackedObject(number, size, offset + at, base_offset=offset - back)

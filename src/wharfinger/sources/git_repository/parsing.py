@@ -11,7 +11,7 @@ from typing import NamedTuple, overload
 
 from wharfinger.sources.git_repository.safe_text import decode
 
-__all__ = ["Commit", "Entry", "NotParsed", "Person", "Tag", "Tree", "parse_commit", "parse_tag", "parse_tree"]
+__all__ = ["Commit", "GitTree", "GitTreeEntry", "NotParsed", "Person", "Tag", "parse_commit", "parse_tag", "parse_tree"]
 
 DIGITS = frozenset("0123456789abcdef")
 LONGEST_NAME = 1_000  # bytes of somebody that are shown where the rest cannot be read
@@ -56,7 +56,7 @@ class Tag(NamedTuple):
     message: str
 
 
-class Entry(NamedTuple):
+class GitTreeEntry(NamedTuple):
     """One entry of a tree: its name in bytes, its mode (as in `stat`), and the name of its object."""
 
     name: bytes
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
     oid: str
 
 
-class Tree(Sequence[Entry]):
+class GitTree(Sequence[GitTreeEntry]):
     """The entries of a tree in git's order, made as they are looked at."""
 
     def __init__(self, rows: list[tuple[bytes, int, bytes]]) -> None:
@@ -74,10 +74,10 @@ class Tree(Sequence[Entry]):
         return len(self._rows)
 
     @overload
-    def __getitem__(self, at: int) -> Entry: ...
+    def __getitem__(self, at: int) -> GitTreeEntry: ...
     @overload
-    def __getitem__(self, at: slice) -> list[Entry]: ...
-    def __getitem__(self, at: int | slice) -> Entry | list[Entry]:
+    def __getitem__(self, at: slice) -> list[GitTreeEntry]: ...
+    def __getitem__(self, at: int | slice) -> GitTreeEntry | list[GitTreeEntry]:
         if isinstance(at, slice):
             return [_entry(row) for row in self._rows[at]]
         return _entry(self._rows[at])
@@ -92,19 +92,19 @@ class Tree(Sequence[Entry]):
         return next((at for at, row in enumerate(self._rows) if row[0] == name), None)
 
 
-def _entry(row: tuple[bytes, int, bytes]) -> Entry:
+def _entry(row: tuple[bytes, int, bytes]) -> GitTreeEntry:
     name, mode, oid = row
-    return Entry(name, mode, oid.decode("ascii"))
+    return GitTreeEntry(name, mode, oid.decode("ascii"))
 
 
-def parse_tree(data: bytes) -> Tree:
+def parse_tree(data: bytes) -> GitTree:
     from dulwich.objects import parse_tree as parse
 
     try:
         parsed = list(parse(data, 20))
     except Exception:
         raise NotParsed("this is no tree") from None
-    return Tree([row for row in parsed if row[0] not in _NO_NAMES and b"/" not in row[0]])
+    return GitTree([row for row in parsed if row[0] not in _NO_NAMES and b"/" not in row[0]])
 
 
 def parse_commit(oid: str, data: bytes) -> Commit:

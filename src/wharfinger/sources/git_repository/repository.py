@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 _SECTION = re.compile(r"\s*\[([^\]\n]*)\](.*)").fullmatch
 _COMMENT = re.compile(r"[#;].*").sub
 
-__all__ = ["GitDirectory", "Opened", "find_repository"]
+__all__ = ["GitDirectory", "OpenRepository", "find_repository"]
 
 SMALL = 1 << 20  # bytes of a file that is read whole: HEAD, config, shallow
 PACKED_REFS = 64 << 20  # bytes of packed-refs: about a million references
@@ -41,7 +41,7 @@ _FORMATS = {"noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfi
 """Extensions of a repository's format that change nothing for whoever only reads references and objects."""
 
 
-class Opened:
+class OpenRepository:
     """A file that is open for reading at any place, by several threads; closed with its last user."""
 
     __slots__ = ("descriptor", "size")
@@ -75,13 +75,13 @@ class GitDirectory:
         self.root = root
         self._inside = inside
 
-    def open(self, *names: str) -> Opened:
+    def open(self, *names: str) -> OpenRepository:
         """Open a regular file.
 
         Raises:
             NotServed: there is none, or a link in its place.
         """
-        return self._with_directory(names[:-1], lambda directory: Opened(open_file(directory, names[-1])))
+        return self._with_directory(names[:-1], lambda directory: OpenRepository(open_file(directory, names[-1])))
 
     def scan(self, *names: str) -> list[tuple[str, os.stat_result]]:
         """The entries of a directory and what they are, links themselves.

@@ -10,11 +10,11 @@ import re
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.git_repository.objects import MissingObject, Objects
+from wharfinger.sources.git_repository.objects import MissingObject, ObjectReader
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.references import References
 
-__all__ = ["SHORTEST", "Revision", "UnknownRevision", "commit_of", "peel", "resolve", "short_name"]
+__all__ = ["SHORTEST", "GitRevision", "UnknownRevision", "commit_of", "peel", "resolve", "short_name"]
 
 SHORTEST = 4  # digits of an object's name at least, as git has it
 STEPS = 1_000  # parents that a revision may go back
@@ -32,14 +32,14 @@ class UnknownRevision(LookupError):
     """Nothing here has this name."""
 
 
-class Revision(NamedTuple):
+class GitRevision(NamedTuple):
     """One object. `fixed` where its name can never mean another one."""
 
     oid: str
     fixed: bool
 
 
-def resolve(name: str, references: References, objects: Objects) -> Revision:
+def resolve(name: str, references: References, objects: ObjectReader) -> GitRevision:
     """Find the one object that a name means: HEAD, a branch, a tag, an object's name, and `~2` or `^` behind it.
 
     Raises:
@@ -56,22 +56,22 @@ def resolve(name: str, references: References, objects: Objects) -> Revision:
     oid = found.oid
     for kind, number in steps:
         oid = _step(kind, number, commit_of(oid, objects), references, name, objects)
-    return Revision(oid, found.fixed)
+    return GitRevision(oid, found.fixed)
 
 
-def _named(name: str, references: References, objects: Objects) -> Revision:
+def _named(name: str, references: References, objects: ObjectReader) -> GitRevision:
     if _FULL(name):
         if name not in objects:
             raise UnknownRevision(name)
-        return Revision(name, True)
+        return GitRevision(name, True)
     if name == "HEAD":
         if references.head is None:
             raise UnknownRevision(name)
-        return Revision(references.head, False)
+        return GitRevision(references.head, False)
     for full in _names(name):
         oid = references.names.get(full)
         if oid is not None:
-            return Revision(oid, False)
+            return GitRevision(oid, False)
     if not _SHORT(name):
         raise UnknownRevision(name)
     candidates = objects.starting_with(name, 50)
@@ -82,10 +82,10 @@ def _named(name: str, references: References, objects: Objects) -> Revision:
         raise InvalidArgument(f"{name} begins the names of several objects: write more digits.")
     if not candidates:
         raise UnknownRevision(name)
-    return Revision(candidates[0], False)
+    return GitRevision(candidates[0], False)
 
 
-def _step(kind: str, number: int, commit: Commit, references: References, name: str, objects: Objects) -> str:
+def _step(kind: str, number: int, commit: Commit, references: References, name: str, objects: ObjectReader) -> str:
     """`~n` goes to first parents, `^n` to the n-th parent, and `^0` stays."""
     for _ in range(number if kind == "~" else min(number, 1)):
         parents = () if commit.oid in references.shallow else commit.parents
@@ -96,7 +96,7 @@ def _step(kind: str, number: int, commit: Commit, references: References, name: 
     return commit.oid
 
 
-def peel(oid: str, objects: Objects) -> tuple[str, str]:
+def peel(oid: str, objects: ObjectReader) -> tuple[str, str]:
     """The kind and name of what is not a tag.
 
     Raises:
@@ -110,7 +110,7 @@ def peel(oid: str, objects: Objects) -> tuple[str, str]:
     raise MissingObject(oid)
 
 
-def commit_of(oid: str, objects: Objects) -> Commit:
+def commit_of(oid: str, objects: ObjectReader) -> Commit:
     """The commit that an object is, or that a tag stands for.
 
     Raises:

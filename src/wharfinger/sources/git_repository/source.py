@@ -24,7 +24,7 @@ from wharfinger.sources.git_repository.answer_commit import CommitAnswer
 from wharfinger.sources.git_repository.answer_top import head_words
 from wharfinger.sources.git_repository.answer_tree import TreeAnswer
 from wharfinger.sources.git_repository.answering import answer_for
-from wharfinger.sources.git_repository.answers import Answer, Repository
+from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.references import BRANCHES, References
 from wharfinger.sources.git_repository.repository import find_repository
 from wharfinger.sources.git_repository.revision_names import commit_of
@@ -102,7 +102,7 @@ class GitSource(Source):
     def stat(self, uri: str) -> t.Resource:
         """What is known of a URI, without reading it whole."""
 
-        def known(answer: Answer) -> t.Resource:
+        def known(answer: GitAnswer) -> t.Resource:
             self._polling.saw(uri, answer.version)
             return answer.resource()
 
@@ -117,7 +117,7 @@ class GitSource(Source):
     def read(self, uri: str) -> t.ReadResourceResult:
         """A file, folder, commit, difference or log; a window where it is large."""
 
-        def result(answer: Answer) -> t.ReadResourceResult:
+        def result(answer: GitAnswer) -> t.ReadResourceResult:
             contents = answer.contents()
             return t.ReadResourceResult(contents=contents, ttl_ms=answer.ttl_ms(), cache_scope=self.cache_scope)
 
@@ -202,7 +202,7 @@ class GitSource(Source):
     def _now(self) -> References:
         return self.repository.references.now()
 
-    def _answered(self, uri: str, use: Callable[[Answer], Result], moment: References | None = None) -> Result:
+    def _answered(self, uri: str, use: Callable[[GitAnswer], Result], moment: References | None = None) -> Result:
         """What an answer gives; whatever is not there, is not found."""
         try:
             return use(answer_for(self.repository, moment or self._now(), uri))
@@ -210,7 +210,7 @@ class GitSource(Source):
             raise ResourceNotFound(uri) from None
 
 
-def _pieces(answer: Answer) -> Iterator[str]:
+def _pieces(answer: GitAnswer) -> Iterator[str]:
     """What is searched of an answer: a file's text, a commit's message."""
     if isinstance(answer, CommitAnswer):
         commit = answer.commit

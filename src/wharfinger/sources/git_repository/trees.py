@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from wharfinger.sources.git_repository.git_uris import Parts
-from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject, Objects
-from wharfinger.sources.git_repository.parsing import Entry, Tree
+from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject, ObjectReader
+from wharfinger.sources.git_repository.parsing import GitTree, GitTreeEntry
 
-__all__ = ["Change", "NoSuchPath", "changes", "find", "is_link", "is_module", "is_tree", "name_of", "walk"]
+__all__ = ["NoSuchPath", "TreeChange", "changes", "find", "is_link", "is_module", "is_tree", "name_of", "walk"]
 
 DEEPEST = 512  # folders in folders
 
@@ -23,12 +23,12 @@ class NoSuchPath(LookupError):
     """The tree has no such path."""
 
 
-class Change(NamedTuple):
+class TreeChange(NamedTuple):
     """One path that differs; `old` and `new` are None where it is not there. `moved` is where it was before."""
 
     path: bytes
-    old: Entry | None
-    new: Entry | None
+    old: GitTreeEntry | None
+    new: GitTreeEntry | None
     moved: bytes | None = None
 
 
@@ -47,19 +47,19 @@ def is_module(mode: int) -> bool:
     return mode & 0o170000 == 0o160000
 
 
-def name_of(entry: Entry) -> str:
+def name_of(entry: GitTreeEntry) -> str:
     """An entry's name as a part of a path."""
     return os.fsdecode(entry.name)
 
 
-def find(objects: Objects, tree: str, parts: Parts) -> Entry:
+def find(objects: ObjectReader, tree: str, parts: Parts) -> GitTreeEntry:
     """The entry at a path; the tree itself for none.
 
     Raises:
         NoSuchPath: there is none.
         MissingObject: a tree on the way is not in the repository.
     """
-    found = Entry(b"", stat.S_IFDIR, tree)
+    found = GitTreeEntry(b"", stat.S_IFDIR, tree)
     for part in parts:
         if not is_tree(found.mode):
             raise NoSuchPath("/".join(parts))
@@ -71,13 +71,13 @@ def find(objects: Objects, tree: str, parts: Parts) -> Entry:
     return found
 
 
-def walk(objects: Objects, tree: str, after: Parts = ()) -> Iterator[tuple[Parts, Entry]]:
+def walk(objects: ObjectReader, tree: str, after: Parts = ()) -> Iterator[tuple[Parts, GitTreeEntry]]:
     """Everything below a tree, folders before what they hold, behind a path of the same tree.
 
     Raises:
         NoSuchPath: the tree has no such path.
     """
-    stack: list[tuple[Parts, Tree, int]] = []
+    stack: list[tuple[Parts, GitTree, int]] = []
     at = tree
     parts: Parts = ()
     for part in after:
@@ -110,7 +110,7 @@ def walk(objects: Objects, tree: str, after: Parts = ()) -> Iterator[tuple[Parts
 class _Trees:
     """The objects as dulwich's comparison of trees wants them."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: ObjectReader) -> None:
         self._objects = objects
 
     def __getitem__(self, oid: bytes) -> Any:
@@ -122,7 +122,7 @@ class _Trees:
         return DulwichTree.from_raw_string(DulwichTree.type_num, data)
 
 
-def changes(objects: Objects, old: str | None, new: str | None) -> Iterator[Change]:
+def changes(objects: ObjectReader, old: str | None, new: str | None) -> Iterator[TreeChange]:
     """The paths that differ between two trees, in order. None is the tree that holds nothing."""
     from dulwich.diff_tree import tree_changes
 
@@ -132,10 +132,10 @@ def changes(objects: Objects, old: str | None, new: str | None) -> Iterator[Chan
         before, after = _entry(pair.old), _entry(pair.new)
         path = (pair.old and pair.old.path) if after is None else (pair.new and pair.new.path)
         if path is not None:
-            yield Change(path, before, after)
+            yield TreeChange(path, before, after)
 
 
-def _entry(side: Any) -> Entry | None:
+def _entry(side: Any) -> GitTreeEntry | None:
     if side is None or side.path is None or side.sha is None:
         return None
-    return Entry(side.path.rpartition(b"/")[2], side.mode, side.sha.decode("ascii"))
+    return GitTreeEntry(side.path.rpartition(b"/")[2], side.mode, side.sha.decode("ascii"))

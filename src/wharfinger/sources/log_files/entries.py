@@ -13,9 +13,9 @@ from typing import NamedTuple
 from wharfinger.sources.log_files.levels import level_of
 from wharfinger.sources.log_files.log_text import Around, render
 from wharfinger.sources.log_files.times import LOOKED_AT, time_of
-from wharfinger.sources.windows.window import Content
+from wharfinger.sources.windows.window import RandomAccess
 
-__all__ = ["BACK", "Entry", "Found", "Wanted", "entries", "find_time", "has_times", "head_before"]
+__all__ = ["BACK", "EntryFilter", "EntryMatch", "LogEntry", "entries", "find_time", "has_times", "head_before"]
 
 BACK = 64 << 10
 """Bytes before a window in which the beginning of its first entry is looked for, and in which a time must be."""
@@ -25,7 +25,7 @@ PROBES = 16  # places at which a log is looked at, to see that its times are in 
 LATE = 60.0  # seconds by which an entry may be older than one before it
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """An entry in some bytes: from `start` to `end`, and when it was written if it says so."""
 
     start: int
@@ -33,14 +33,14 @@ class Entry(NamedTuple):
     time: float | None
 
 
-class Found(NamedTuple):
+class EntryMatch(NamedTuple):
     """Where the first entry from a time on begins; not to be trusted where times are not in order."""
 
     offset: int
     ordered: bool
 
 
-class Wanted(NamedTuple):
+class EntryFilter(NamedTuple):
     """Which entries are wanted."""
 
     since: float | None = None
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
     text: str = ""
     redact: bool = True
 
-    def holds(self, data: bytes, entry: Entry, offset: int, around: Around) -> bool:
+    def holds(self, data: bytes, entry: LogEntry, offset: int, around: Around) -> bool:
         """Whether an entry of `data`, which begins at `offset` of the log, is wanted."""
         if entry.time is not None and self.since is not None and entry.time < self.since:
             return False
@@ -75,7 +75,7 @@ def has_times(data: bytes, zone: tzinfo | None, now: float) -> bool:
     return any(time_of(line[:LOOKED_AT], zone, now) is not None for line in data[:BACK].split(b"\n", 200)[:200])
 
 
-def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[Entry]:
+def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[LogEntry]:
     """The entries of some bytes that begin where a line does. Where no line has a time, one that is not indented begins
     an entry."""
     timed = has_times(data, zone, now)
@@ -86,14 +86,14 @@ def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[Entry]:
         begins = here is not None if timed else data[at] not in b" \t\r\n"
         if begins:
             if at > start:
-                yield Entry(start, at, moment)
+                yield LogEntry(start, at, moment)
             start, moment = at, here
         at = end
     if at > start:
-        yield Entry(start, at, moment)
+        yield LogEntry(start, at, moment)
 
 
-def head_before(content: Content, offset: int, zone: tzinfo | None, now: float) -> int:
+def head_before(content: RandomAccess, offset: int, zone: tzinfo | None, now: float) -> int:
     """Where the entry begins that goes on at `offset`; `offset` itself where one begins there, or none is found."""
     begin = max(0, offset - BACK)
     data = content.read(begin, offset - begin)
@@ -112,7 +112,7 @@ def head_before(content: Content, offset: int, zone: tzinfo | None, now: float) 
     return offset
 
 
-def _first_time(content: Content, offset: int, zone: tzinfo | None, now: float) -> tuple[int, float] | None:
+def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: float) -> tuple[int, float] | None:
     """The first line that begins behind `offset` and has a time, within `BACK` of the first line end."""
     begin = _line_behind(content, offset)
     for length in (4 << 10, BACK):
@@ -129,7 +129,7 @@ def _first_time(content: Content, offset: int, zone: tzinfo | None, now: float) 
     return None
 
 
-def _line_behind(content: Content, offset: int) -> int:
+def _line_behind(content: RandomAccess, offset: int) -> int:
     """Where the next line begins, however long this one is, up to a bound."""
     if not offset:
         return 0
@@ -140,7 +140,7 @@ def _line_behind(content: Content, offset: int) -> int:
     return content.size
 
 
-def find_time(content: Content, moment: float, zone: tzinfo | None, now: float) -> Found:
+def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: float) -> EntryMatch:
     """Where the first entry begins that was written at `moment` or later; the end where none was."""
     seen: list[tuple[int, float]] = []
 
@@ -160,12 +160,12 @@ def find_time(content: Content, moment: float, zone: tzinfo | None, now: float) 
     highest = float("-inf")
     for _, here in seen:
         if here < highest - LATE:
-            return Found(offset, False)
+            return EntryMatch(offset, False)
         highest = max(highest, here)
-    return Found(_walk(content, offset, moment, zone, now), True)
+    return EntryMatch(_walk(content, offset, moment, zone, now), True)
 
 
-def _walk(content: Content, offset: int, moment: float, zone: tzinfo | None, now: float) -> int:
+def _walk(content: RandomAccess, offset: int, moment: float, zone: tzinfo | None, now: float) -> int:
     """The first entry from `moment` on behind `offset`, before which all are older; also behind a very long line."""
     begin = _line_behind(content, offset)
     for _ in range(STEPS):

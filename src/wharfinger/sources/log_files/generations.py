@@ -19,9 +19,9 @@ from typing import IO, NamedTuple
 
 from wharfinger.sources.folder.ignore import Rules
 from wharfinger.sources.folder.safe_open import Handle, NotServed, holds, open_file, stat_entry
-from wharfinger.sources.folder.tree import Parts, Tree
+from wharfinger.sources.folder.tree import FileTree, Parts
 
-__all__ = ["INFLATED", "Chain", "Generation", "Inflated", "LogContent", "LogTree", "Moved", "open_chain"]
+__all__ = ["INFLATED", "Chain", "Generation", "Inflated", "LogContent", "LogMoved", "LogTree", "open_chain"]
 
 INFLATED = 64 << 20
 """Bytes of a compressed log that are read; what is behind them is left out, and said to be."""
@@ -38,7 +38,7 @@ _BEHIND = re.compile(r"[.-](old|[0-9][0-9T_:.-]{0,30})(\.gz)?").fullmatch
 _BETWEEN = re.compile(r"[.-]([0-9]{4}[0-9T_:.-]{4,26})").fullmatch
 
 
-class Moved(Exception):
+class LogMoved(Exception):
     """A file is not any more what it was when the directory was looked at: look again."""
 
 
@@ -183,10 +183,10 @@ class Chain:
             with holds():
                 file = self._stack.enter_context(os.fdopen(open_file(self._handle, generation.name), "rb", 0))
         except NotServed:
-            raise Moved from None
+            raise LogMoved from None
         status = os.fstat(file.fileno())
         if (status.st_dev, status.st_ino) != generation.identity:
-            raise Moved
+            raise LogMoved
         return self._inflated.open(file, generation) if generation.packed else LogContent(file, generation)
 
     def forget(self, at: int) -> None:
@@ -209,10 +209,10 @@ class Chain:
                 file.seek(max(0, generation.size - 4))
                 return min(int.from_bytes(file.read(4), "little"), self._inflated.most)
         except NotServed:
-            raise Moved from None
+            raise LogMoved from None
 
 
-class LogTree(Tree):
+class LogTree(FileTree):
     """A tree in which `.gitignore` does not matter: what it names first is logs."""
 
     def _with_ignore_file(self, handle: Handle, rules: Rules) -> Rules:
@@ -220,7 +220,7 @@ class LogTree(Tree):
 
 
 @contextmanager
-def open_chain(tree: Tree, parts: Parts, inflated: Inflated) -> Generator[Chain, None, None]:
+def open_chain(tree: FileTree, parts: Parts, inflated: Inflated) -> Generator[Chain, None, None]:
     """The files of the log at `parts`, which may be missing while others of it are there.
 
     Raises:
@@ -248,7 +248,7 @@ def _settled(handle: Handle, name: str) -> list[Generation]:
             return now
         before = now
         time.sleep(PAUSE)
-    raise Moved
+    raise LogMoved
 
 
 def _marks(generations: list[Generation]) -> list[tuple[object, ...]]:

@@ -11,19 +11,27 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed
-from wharfinger.sources.folder.tree import Parts, Tree
-from wharfinger.sources.log_files.generations import Chain, Generation, Inflated, LogContent, LogTree, Moved, open_chain
-from wharfinger.sources.log_files.positions import Place, Position, locate, position_of, still_holds
+from wharfinger.sources.folder.tree import FileTree, Parts
+from wharfinger.sources.log_files.generations import (
+    Chain,
+    Generation,
+    Inflated,
+    LogContent,
+    LogMoved,
+    LogTree,
+    open_chain,
+)
+from wharfinger.sources.log_files.positions import LogPlace, LogPosition, locate, position_of, still_holds
 
-__all__ = ["Bounds", "Follower", "Piece", "Read", "read_log", "read_on", "tries"]
+__all__ = ["FollowBounds", "Follower", "LogRead", "Piece", "read_log", "read_on", "tries"]
 
 TRIES = 16  # times that files which move meanwhile are looked at anew, within about half a second
 EDGE = 1_024  # bytes at the ends of what was read that are read again, to see that nothing was cut meanwhile
 
 
-class Bounds(NamedTuple):
+class FollowBounds(NamedTuple):
     """How much one window holds at most."""
 
     bytes: int
@@ -43,11 +51,11 @@ class Piece(NamedTuple):
         return self.start + len(self.data)
 
 
-class Read(NamedTuple):
+class LogRead(NamedTuple):
     """What followed a position, and the position behind it; `lost` where something between is gone."""
 
     pieces: list[Piece]
-    position: Position
+    position: LogPosition
     lost: bool
     more: bool
 
@@ -59,7 +67,9 @@ def tries() -> Iterator[int]:
         time.sleep(min(0.001 * 2**number, 0.05))
 
 
-def read_log(tree: Tree, parts: Parts, position: Position | None, bounds: Bounds, inflated: Inflated) -> Read | None:
+def read_log(
+    tree: FileTree, parts: Parts, position: LogPosition | None, bounds: FollowBounds, inflated: Inflated
+) -> LogRead | None:
     """What followed a position; None where there is no log, or its files do not stand still long enough to look.
 
     Without a position it begins where the newest file does.
@@ -69,17 +79,17 @@ def read_log(tree: Tree, parts: Parts, position: Position | None, bounds: Bounds
             with open_chain(tree, parts, inflated) as chain:
                 if position is None and chain.live is None:
                     return None
-                place = Place(0, 0) if position is None else locate(chain, position)
+                place = LogPlace(0, 0) if position is None else locate(chain, position)
                 found = read_on(chain, place, bounds)
                 return found._replace(position=position) if position and not (found.pieces or found.lost) else found
         except NotServed:
             return None
-        except Moved:
+        except LogMoved:
             continue
     return None
 
 
-def read_on(chain: Chain, place: Place, bounds: Bounds) -> Read:
+def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
     """What follows a place, in complete lines.
 
     Raises:
@@ -88,7 +98,7 @@ def read_on(chain: Chain, place: Place, bounds: Bounds) -> Read:
     at, offset, lost = place
     pieces: list[Piece] = []
     left = bounds
-    reached: Position | None = None
+    reached: LogPosition | None = None
     while True:
         content = chain.content(at)
         begin = position_of(content, offset)
@@ -102,12 +112,12 @@ def read_on(chain: Chain, place: Place, bounds: Bounds) -> Read:
         _check(content, begin, data)
         if data:
             pieces.append(Piece(content.generation, offset, data))
-            left = Bounds(left.bytes - len(data), left.lines - data.count(b"\n"))
+            left = FollowBounds(left.bytes - len(data), left.lines - data.count(b"\n"))
         if more or not newer or left.bytes <= 0 or left.lines <= 0:
             # A file that is begun may be a newer one than it was, after a copy of what it held.
             if any(not piece.start for piece in pieces) and not chain.is_current():
-                raise Moved
-            return Read(pieces, reached, lost, more or newer)
+                raise LogMoved
+            return LogRead(pieces, reached, lost, more or newer)
         at, offset = at - 1, ahead
 
 
@@ -121,11 +131,11 @@ def _leave(content: LogContent, following: LogContent, offset: int, data: bytes)
         data = data[: data.rfind(b"\n") + 1]
         return data, offset + len(data)
     if content.grew():
-        raise Moved
+        raise LogMoved
     return data, 0
 
 
-def _check(content: LogContent, begin: Position, data: bytes) -> None:
+def _check(content: LogContent, begin: LogPosition, data: bytes) -> None:
     """See that the file still is what was read of it: it may have been cut, and written anew, meanwhile."""
     tail = max(0, len(data) - EDGE)
     if (
@@ -133,10 +143,10 @@ def _check(content: LogContent, begin: Position, data: bytes) -> None:
         or content.read(begin.offset, min(EDGE, len(data))) != data[:EDGE]
         or content.read(begin.offset + tail, len(data) - tail) != data[tail:]
     ):
-        raise Moved
+        raise LogMoved
 
 
-def _lines(content: LogContent, offset: int, bounds: Bounds, *, finished: bool) -> tuple[bytes, bool]:
+def _lines(content: LogContent, offset: int, bounds: FollowBounds, *, finished: bool) -> tuple[bytes, bool]:
     """Complete lines from `offset` on, and whether more of them follow. Of a finished file the last line is complete,
     and a line that is longer than a window is handed out in parts."""
     data = content.read(offset, bounds.bytes)
@@ -173,13 +183,13 @@ class Follower:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], position: Position | None = None, *, beginning: bool = False
+        self, path: str | os.PathLike[str], position: LogPosition | None = None, *, beginning: bool = False
     ) -> None:
         directory, name = os.path.split(os.path.abspath(path))
-        self._tree = LogTree(directory, Choice(include=("/" + name,), hidden=True))
+        self._tree = LogTree(directory, PublishChoice(include=("/" + name,), hidden=True))
         self._parts: Parts = (name,)
         self._inflated = Inflated()
-        self._bounds = Bounds(1 << 20, 1 << 20)
+        self._bounds = FollowBounds(1 << 20, 1 << 20)
         self.position = position
         self.lost = False
         """Whether some lines were gone before they could be read."""
@@ -206,15 +216,15 @@ class Follower:
             yield from self.read()
             time.sleep(every)
 
-    def _read(self) -> Read | None:
+    def _read(self) -> LogRead | None:
         return read_log(self._tree, self._parts, self.position, self._bounds, self._inflated)
 
-    def _end(self) -> Position | None:
+    def _end(self) -> LogPosition | None:
         try:
             with open_chain(self._tree, self._parts, self._inflated) as chain:
                 if chain.live is None:
                     return None
                 content = chain.content(0)
                 return position_of(content, content.read(0, content.size).rfind(b"\n") + 1)
-        except (NotServed, Moved):
+        except (NotServed, LogMoved):
             return None

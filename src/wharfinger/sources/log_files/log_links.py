@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.sources.log_files.levels import LEVELS
-from wharfinger.sources.log_files.log_query import Query
+from wharfinger.sources.log_files.log_query import LogQuery
 from wharfinger.sources.log_files.log_windows import Selection
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, with_query
 
@@ -47,7 +47,7 @@ def templates_of(label: str, whole: str, filtered: str) -> list[t.ResourceTempla
     ]
 
 
-def links_of(base: str, query: Query, selection: Selection) -> dict[str, object]:
+def links_of(base: str, query: LogQuery, selection: Selection) -> dict[str, object]:
     """The windows before and behind, with what else was asked for."""
     found: dict[str, object] = {}
     kept = query.kept
@@ -70,6 +70,6 @@ def _without_until(kept: str) -> str:
     return "".join([f"&{part}" for part in kept.split("&") if part and not part.startswith("until=")])
 
 
-def is_open(query: Query) -> bool:
+def is_open(query: LogQuery) -> bool:
     """Whether what is written later may belong to it."""
     return query.window is None or query.window.kind == "tail"

@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.log_files.levels import read_level
-from wharfinger.sources.log_files.positions import Position
+from wharfinger.sources.log_files.positions import LogPosition
 from wharfinger.sources.log_files.times import read_moment
 from wharfinger.sources.windows import window
 
-__all__ = ["NAMES", "Query", "read_query"]
+__all__ = ["NAMES", "LogQuery", "read_query"]
 
 _PLACES = ("tail", "lines", "bytes", "after", "before")
 _FILTERS = ("since", "until", "level", "text")
@@ -23,12 +23,12 @@ NAMES = (*_PLACES, *_FILTERS)
 LONGEST_TEXT = 200  # characters
 
 
-class Query(NamedTuple):
+class LogQuery(NamedTuple):
     """What is asked for; nothing of it for the log as it is."""
 
     window: window.Window | None = None
-    after: Position | None = None
-    before: Position | None = None
+    after: LogPosition | None = None
+    before: LogPosition | None = None
     since: float | None = None
     until: float | None = None
     level: int | None = None
@@ -39,7 +39,7 @@ class Query(NamedTuple):
     @property
     def plain(self) -> bool:
         """Whether the log is asked for as it is."""
-        return self == Query()
+        return self == LogQuery()
 
     @property
     def filtered(self) -> bool:
@@ -52,7 +52,7 @@ class Query(NamedTuple):
         return self.after is not None or (self.since is not None and self.window is None and self.before is None)
 
 
-def read_query(query: Mapping[str, str], zone: tzinfo | None) -> Query:
+def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
     """Read the query of a URI.
 
     Raises:
@@ -76,10 +76,10 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> Query:
     if since is not None and until is not None and since >= until:
         raise InvalidArgument(f"since={query['since']} is not before until={query['until']}.")
     windowed = {name: query[name] for name in ("tail", "lines", "bytes") if name in query}
-    return Query(
+    return LogQuery(
         window=window.parse(windowed),
-        after=Position.read("after", query["after"]) if "after" in query else None,
-        before=Position.read("before", query["before"]) if "before" in query else None,
+        after=LogPosition.read("after", query["after"]) if "after" in query else None,
+        before=LogPosition.read("before", query["before"]) if "before" in query else None,
         since=since,
         until=until,
         level=read_level(query["level"]) if "level" in query else None,

@@ -11,22 +11,22 @@ from typing import NamedTuple
 from zlib import crc32
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.log_files.entries import BACK, Wanted, entries, find_time, has_times, head_before
-from wharfinger.sources.log_files.generations import Chain, Generation, LogContent, Moved
-from wharfinger.sources.log_files.log_follower import Bounds, Piece, Read, read_on
-from wharfinger.sources.log_files.log_query import Query
-from wharfinger.sources.log_files.positions import SAMPLE, Place, Position, locate, position_of
+from wharfinger.sources.log_files.entries import BACK, EntryFilter, entries, find_time, has_times, head_before
+from wharfinger.sources.log_files.generations import Chain, Generation, LogContent, LogMoved
+from wharfinger.sources.log_files.log_follower import FollowBounds, LogRead, Piece, read_on
+from wharfinger.sources.log_files.log_query import LogQuery
+from wharfinger.sources.log_files.positions import SAMPLE, LogPlace, LogPosition, locate, position_of
 from wharfinger.sources.windows.line_index import LineIndexes, NotReached
 from wharfinger.sources.windows.window import WINDOW_BYTES, WINDOW_LINES, Window
 
-__all__ = ["ASKED", "SCANNED", "Reader", "Selection", "version_of_bytes"]
+__all__ = ["ASKED", "SCANNED", "LogReader", "Selection", "version_of_bytes"]
 
 ASKED = 8 << 20
 """Bytes of a window whose end was asked for."""
 SCANNED = 4 << 20
 """Bytes that are looked through for entries in one read."""
 
-_USUAL = Bounds(WINDOW_BYTES, WINDOW_LINES)
+_USUAL = FollowBounds(WINDOW_BYTES, WINDOW_LINES)
 
 
 class Selection(NamedTuple):
@@ -37,8 +37,8 @@ class Selection(NamedTuple):
     """
 
     pieces: list[Piece]
-    behind: Position | None
-    before: Position | None = None
+    behind: LogPosition | None
+    before: LogPosition | None = None
     following: Window | None = None
     preceding: Window | None = None
     closed: bool = False
@@ -58,7 +58,7 @@ def version_of_bytes(generation: Generation, start: int, end: int, data: bytes) 
     return f"{generation.identity[1]:x}-{start:x}-{end:x}-{crc32(data[:SAMPLE] + data[-SAMPLE:]):x}"
 
 
-class Reader:
+class LogReader:
     """Answers queries from chains of files."""
 
     def __init__(self, zone: tzinfo | None, redact: bool) -> None:
@@ -66,7 +66,7 @@ class Reader:
         self.redact = redact
         self.indexes = LineIndexes()
 
-    def select(self, chain: Chain, query: Query) -> Selection:
+    def select(self, chain: Chain, query: LogQuery) -> Selection:
         """What answers a query now.
 
         Raises:
@@ -82,8 +82,8 @@ class Reader:
 
     # From a place on
 
-    def _forward(self, chain: Chain, query: Query) -> Selection:
-        wanted = Wanted(None, query.until, query.level, query.text, self.redact)
+    def _forward(self, chain: Chain, query: LogQuery) -> Selection:
+        wanted = EntryFilter(None, query.until, query.level, query.text, self.redact)
         notes: tuple[str, ...] = ()
         if query.after is not None:
             place = locate(chain, query.after)
@@ -95,14 +95,16 @@ class Reader:
                 wanted, notes = wanted._replace(since=query.since), (_UNORDERED,)
         sieve = query.filtered or query.until is not None or wanted.since is not None
         through = query.filtered or wanted.since is not None
-        found = read_on(chain, place, Bounds(SCANNED, SCANNED) if through else _USUAL)
+        found = read_on(chain, place, FollowBounds(SCANNED, SCANNED) if through else _USUAL)
         if not sieve:
             before = self._before(chain, place.at, place.offset)
             position = query.after if query.after and not (found.pieces or found.lost) else found.position
             return Selection(found.pieces, position, before, more=found.more, notes=notes)
         return self._sieve(chain, found, wanted, notes, query)
 
-    def _sieve(self, chain: Chain, found: Read, wanted: Wanted, notes: tuple[str, ...], query: Query) -> Selection:
+    def _sieve(
+        self, chain: Chain, found: LogRead, wanted: EntryFilter, notes: tuple[str, ...], query: LogQuery
+    ) -> Selection:
         """The wanted entries of what was read, until a window is full or a time reached."""
         kept: list[Piece] = []
         behind = found.position if found.pieces or query.after is None else query.after
@@ -121,7 +123,9 @@ class Reader:
                 _add(kept, Piece(piece.generation, start, data))
         return Selection(kept, behind, more=found.more, notes=notes)
 
-    def _judge(self, content: LogContent, start: int, data: bytes, wanted: Wanted) -> list[tuple[int, int, bool, bool]]:
+    def _judge(
+        self, content: LogContent, start: int, data: bytes, wanted: EntryFilter
+    ) -> list[tuple[int, int, bool, bool]]:
         """The entries of some bytes: from where to where, whether wanted, and whether later than what is wanted."""
         if wanted.until is None and not wanted.may_be_in(data):
             return []
@@ -140,16 +144,16 @@ class Reader:
     def _content(self, chain: Chain, piece: Piece) -> LogContent:
         return chain.content(chain.generations.index(piece.generation))
 
-    def _since(self, chain: Chain, since: float) -> tuple[Place, bool]:
+    def _since(self, chain: Chain, since: float) -> tuple[LogPlace, bool]:
         """Where to begin for what was written from a time on: the oldest file that has some of it."""
         timed = False
-        begin: tuple[Place, bool] | None = None
+        begin: tuple[LogPlace, bool] | None = None
         for at, generation in enumerate(chain.generations):
             if generation.modified / 1e9 < since and at:
                 break
             content = chain.content(at)
             if not content.size:
-                begin = begin or (Place(at, 0), True)
+                begin = begin or (LogPlace(at, 0), True)
                 continue
             if not self._is_timed(content):
                 break
@@ -157,7 +161,7 @@ class Reader:
             found = find_time(content, since, self.zone, content.modified / 1e9)
             offset = found.offset if found.ordered else max(0, content.size - SCANNED)
             if found.offset < content.size or begin is None:
-                begin = Place(at, offset), found.ordered
+                begin = LogPlace(at, offset), found.ordered
             if found.offset > 0 or not found.ordered:
                 break
         if begin is None or not (timed or chain.content(begin[0].at).size == 0):
@@ -172,13 +176,13 @@ class Reader:
 
     # From a place back
 
-    def _backward(self, chain: Chain, query: Query) -> Selection:
+    def _backward(self, chain: Chain, query: LogQuery) -> Selection:
         """The newest entries before a place, a time or the end, in one file."""
         at, high = self._end(chain, query)
         content = chain.content(at)
         low, closed = 0, query.before is not None
         notes: list[str] = []
-        wanted = Wanted(None, None, query.level, query.text, self.redact)
+        wanted = EntryFilter(None, None, query.level, query.text, self.redact)
         if query.since is not None or query.until is not None:
             if content.size and not self._is_timed(content):
                 raise _untimed()
@@ -193,7 +197,7 @@ class Reader:
                 closed = closed or (last is not None and last.offset < content.size)
                 high = min(high, last.offset) if last else high
         asked = query.window.first if query.window else None
-        bounds = Bounds(ASKED, asked) if asked else _USUAL
+        bounds = FollowBounds(ASKED, asked) if asked else _USUAL
         sieve = query.filtered or wanted.since is not None or wanted.until is not None
         if sieve:
             pieces, begin, full = self._newest_wanted(content, min(low, high), high, bounds, wanted)
@@ -207,10 +211,10 @@ class Reader:
         behind = self._behind(content, pieces, high)
         return Selection(pieces, behind, before, closed=closed, full=full, notes=tuple(notes))
 
-    def _end(self, chain: Chain, query: Query) -> tuple[int, int]:
+    def _end(self, chain: Chain, query: LogQuery) -> tuple[int, int]:
         if query.before is None:
             if chain.live is None:
-                raise Moved  # between its renaming and its being made anew; or it is gone
+                raise LogMoved  # between its renaming and its being made anew; or it is gone
             return 0, chain.content(0).size
         place = locate(chain, query.before)
         if place.lost:
@@ -219,14 +223,14 @@ class Reader:
             )
         return place.at, place.offset
 
-    def _behind(self, content: LogContent, pieces: list[Piece], high: int) -> Position:
+    def _behind(self, content: LogContent, pieces: list[Piece], high: int) -> LogPosition:
         """Behind the last complete line, so that one that is still being written is handed out whole then."""
         end = high
         if high == content.size and pieces and pieces[-1].end == high and not pieces[-1].data.endswith(b"\n"):
             end = max(pieces[-1].start, pieces[-1].start + pieces[-1].data.rfind(b"\n") + 1)
         return position_of(content, end)
 
-    def _before(self, chain: Chain, at: int, offset: int) -> Position | None:
+    def _before(self, chain: Chain, at: int, offset: int) -> LogPosition | None:
         """The place before which is what precedes a window; None at the beginning of the oldest file."""
         if offset:
             return position_of(chain.content(at), offset)
@@ -237,7 +241,7 @@ class Reader:
         return None
 
     def _newest_wanted(
-        self, content: LogContent, low: int, high: int, bounds: Bounds, wanted: Wanted
+        self, content: LogContent, low: int, high: int, bounds: FollowBounds, wanted: EntryFilter
     ) -> tuple[list[Piece], int, bool]:
         """The newest wanted entries between two places; where they, or what was looked through, begin; and whether they
         are as many lines as there may be."""
@@ -261,7 +265,7 @@ class Reader:
 
     # By lines and bytes
 
-    def _by_lines(self, chain: Chain, query: Query, window: Window) -> Selection:
+    def _by_lines(self, chain: Chain, query: LogQuery, window: Window) -> Selection:
         content = self._live(chain)
         version = f"{content.size}-{content.modified}"
         index = self.indexes.of(chain.generations[0].name, version, content, content.generation.identity)
@@ -289,7 +293,7 @@ class Reader:
         complete = window.last is not None and next_line > window.last
         return self._cut(content, begin, data, query, following, preceding, closed=complete, more=not complete)
 
-    def _by_bytes(self, chain: Chain, query: Query, window: Window) -> Selection:
+    def _by_bytes(self, chain: Chain, query: LogQuery, window: Window) -> Selection:
         content = self._live(chain)
         begin = window.first
         if begin > content.size:
@@ -306,13 +310,13 @@ class Reader:
         return self._cut(content, begin, data, query, following, preceding, closed=complete, more=not complete)
 
     def _cut(
-        self, content: LogContent, begin: int, data: bytes, query: Query, following: Window | None,
+        self, content: LogContent, begin: int, data: bytes, query: LogQuery, following: Window | None,
         preceding: Window | None, *, closed: bool, more: bool,
     ) -> Selection:  # fmt: skip
         """A window of one file, or what is wanted of it."""
         pieces = [Piece(content.generation, begin, data)]
         if query.filtered:
-            wanted = Wanted(None, None, query.level, query.text, self.redact)
+            wanted = EntryFilter(None, None, query.level, query.text, self.redact)
             judged = self._judge(content, begin, data, wanted)
             pieces = _joined(
                 [
@@ -326,13 +330,13 @@ class Reader:
 
     def _live(self, chain: Chain) -> LogContent:
         if chain.live is None:
-            raise Moved  # between its renaming and its being made anew; or it is gone
+            raise LogMoved  # between its renaming and its being made anew; or it is gone
         return chain.content(0)
 
 
-_BY: dict[str, Callable[[Reader, Chain, Query, Window], Selection]] = {
-    "lines": Reader._by_lines,  # pyright: ignore[reportPrivateUsage]
-    "bytes": Reader._by_bytes,  # pyright: ignore[reportPrivateUsage]
+_BY: dict[str, Callable[[LogReader, Chain, LogQuery, Window], Selection]] = {
+    "lines": LogReader._by_lines,  # pyright: ignore[reportPrivateUsage]
+    "bytes": LogReader._by_bytes,  # pyright: ignore[reportPrivateUsage]
 }
 _UNORDERED = f"The times in this log are not in order: only its last {SCANNED >> 20} MiB were looked through."
 
@@ -341,7 +345,7 @@ def _untimed() -> InvalidArgument:
     return InvalidArgument("No times are known in this log: ask for tail=200, lines=1-200 or text=word instead.")
 
 
-def _newest(content: LogContent, low: int, high: int, bounds: Bounds) -> tuple[list[Piece], int]:
+def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> tuple[list[Piece], int]:
     """The last lines between two places, as many as there may be, and where they begin."""
     at, missing = high, bounds.lines
     lowest = max(low, high - bounds.bytes)

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from wharfinger.source import UnusableSource
-from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.ignore import PublishChoice
 
 __all__ = ["Pattern", "read_pattern"]
 
@@ -19,7 +19,7 @@ class Pattern(NamedTuple):
 
     root: str
     rest: str
-    choice: Choice
+    choice: PublishChoice
 
 
 def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
@@ -44,7 +44,7 @@ def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
     return Pattern(root, rest, _choice(rest))
 
 
-def _choice(rest: str) -> Choice:
+def _choice(rest: str) -> PublishChoice:
     """What a pattern publishes: files that match, and of the directories only those on the way to some."""
     parts = re.sub(r" +$", lambda found: "\\ " * len(found[0]), rest).split("/")
     excluded: list[str] = []
@@ -57,4 +57,4 @@ def _choice(rest: str) -> Choice:
         if len(excluded) < len(parts):
             excluded.append(f"!{way}/")
     hidden = any(part.startswith(".") for part in parts)
-    return Choice(include=("/" + "/".join(parts),), exclude=excluded, hidden=hidden)
+    return PublishChoice(include=("/" + "/".join(parts),), exclude=excluded, hidden=hidden)

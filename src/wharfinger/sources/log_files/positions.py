@@ -12,16 +12,16 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.log_files.generations import Chain, LogContent, Moved
+from wharfinger.sources.log_files.generations import Chain, LogContent, LogMoved
 
-__all__ = ["SAMPLE", "Place", "Position", "locate", "position_of", "still_holds"]
+__all__ = ["SAMPLE", "LogPlace", "LogPosition", "locate", "position_of", "still_holds"]
 
 SAMPLE = 1_024  # bytes at the beginning of a file, and before a place, by which it is known
 _FORM = struct.Struct(">BQQQ8s")
 _VERSION = 1
 
 
-class Position(NamedTuple):
+class LogPosition(NamedTuple):
     """A place between two bytes of a log, as text by `str()`; `written` is when the file was
     last written to when it was made, in ns."""
 
@@ -35,7 +35,7 @@ class Position(NamedTuple):
         return urlsafe_b64encode(packed).decode().rstrip("=")
 
     @classmethod
-    def read(cls, name: str, text: str) -> Position:
+    def read(cls, name: str, text: str) -> LogPosition:
         """Read what `str()` wrote.
 
         Raises:
@@ -52,7 +52,7 @@ class Position(NamedTuple):
         return cls(*fields)
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """A place in a chain of files; `lost` where the file that was asked for is gone, and this is what is left."""
 
     at: int
@@ -60,9 +60,9 @@ class Place(NamedTuple):
     lost: bool = False
 
 
-def position_of(content: LogContent, offset: int) -> Position:
+def position_of(content: LogContent, offset: int) -> LogPosition:
     """The position of a place in an open file."""
-    return Position(content.generation.identity[1], offset, content.modified, _digest(content, offset))
+    return LogPosition(content.generation.identity[1], offset, content.modified, _digest(content, offset))
 
 
 def _digest(content: LogContent, offset: int) -> bytes:
@@ -72,12 +72,12 @@ def _digest(content: LogContent, offset: int) -> bytes:
     return digest.digest()
 
 
-def still_holds(content: LogContent, position: Position) -> bool:
+def still_holds(content: LogContent, position: LogPosition) -> bool:
     """Whether this is the content that the position is in."""
     return content.size >= position.offset and _digest(content, position.offset) == position.digest
 
 
-def locate(chain: Chain, position: Position) -> Place:
+def locate(chain: Chain, position: LogPosition) -> LogPlace:
     """Find the file that a position is in.
 
     Raises:
@@ -89,24 +89,24 @@ def locate(chain: Chain, position: Position) -> Place:
     order = sorted(range(len(generations)), key=lambda at: (generations[at].identity[1] != position.inode, at))
     for at in order:
         if chain.length(at) >= position.offset and still_holds(chain.content(at), position):
-            return Place(at, position.offset)
+            return LogPlace(at, position.offset)
         chain.forget(at)
     if not chain.is_current():
-        raise Moved
+        raise LogMoved
     return _oldest_since(chain, position)
 
 
-def _locate_beginning(chain: Chain, position: Position) -> Place:
+def _locate_beginning(chain: Chain, position: LogPosition) -> LogPlace:
     """The file that was empty: it, or what was copied from it before it was cut."""
     since = [
         at
         for at, one in enumerate(chain.generations)
         if one.identity[1] == position.inode or (one.modified > position.written and not one.live)
     ]
-    return Place(max(since), 0) if since else _oldest_since(chain, position)
+    return LogPlace(max(since), 0) if since else _oldest_since(chain, position)
 
 
-def _oldest_since(chain: Chain, position: Position) -> Place:
+def _oldest_since(chain: Chain, position: LogPosition) -> LogPlace:
     """The oldest file that was written to after the position was made: what was before is gone."""
     since = [at for at, one in enumerate(chain.generations) if one.modified > position.written or one.live]
-    return Place(max(since, default=0), 0, lost=True)
+    return LogPlace(max(since, default=0), 0, lost=True)

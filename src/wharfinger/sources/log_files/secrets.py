@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = ["CONTEXT", "KINDS", "REDACTED", "Kind", "secret_spans"]
+__all__ = ["CONTEXT", "KINDS", "REDACTED", "SecretKind", "secret_spans"]
 
 REDACTED = "[redacted]"
 CONTEXT = 16_384
 """Bytes before and behind a window that are looked at, so that a secret is known by what it begins with."""
 
 
-class Kind(NamedTuple):
+class SecretKind(NamedTuple):
     """One kind of secret: what it is called, the words at which it is looked for in lower case, and the pattern, of
     which the last group that matched is what nobody may see."""
 
@@ -45,27 +45,27 @@ _NAMES = (
 _BY_LENGTH = tuple(sorted((word.encode() for word in _NAMES.split()), key=len, reverse=True))
 
 KINDS = (
-    Kind(
+    SecretKind(
         "private keys",
         (b"-----begin ",),
         re.compile(rb"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----((?:[^-]|-(?!----END))*+)"),
     ),
-    Kind(
+    SecretKind(
         "values of names such as password, token, secret, api_key, Authorization",
         _BY_LENGTH,
         re.compile(rb"(?i:" + b"|".join(_BY_LENGTH) + rb")" + _IS + _VALUE),
     ),
-    Kind("bearer tokens", (b"bearer ",), re.compile(rb".{7}([A-Za-z0-9._~+/=-]{8,}+)")),
-    Kind("cookies", (b"cookie",), re.compile(rb".{6}" + _IS + rb"[\"']?([^\r\n\"]++)")),
-    Kind("passwords in URLs", (b"://",), re.compile(rb"://[^\s/:@\"']{0,256}+:([^\s/@\"']++)@")),
-    Kind("AWS key ids", (b"akia", b"asia"), re.compile(_ALONE + rb"(A[KS]IA[A-Z0-9]{16})(?![A-Za-z0-9])")),
-    Kind(
+    SecretKind("bearer tokens", (b"bearer ",), re.compile(rb".{7}([A-Za-z0-9._~+/=-]{8,}+)")),
+    SecretKind("cookies", (b"cookie",), re.compile(rb".{6}" + _IS + rb"[\"']?([^\r\n\"]++)")),
+    SecretKind("passwords in URLs", (b"://",), re.compile(rb"://[^\s/:@\"']{0,256}+:([^\s/@\"']++)@")),
+    SecretKind("AWS key ids", (b"akia", b"asia"), re.compile(_ALONE + rb"(A[KS]IA[A-Z0-9]{16})(?![A-Za-z0-9])")),
+    SecretKind(
         "tokens of GitHub, GitLab, Slack, Stripe, OpenAI, npm, PyPI, Hugging Face",
         tuple(word.encode() for word in _TOKENS.split()),
         re.compile(_ALONE + rb"([A-Za-z_]{2,11}[_-][A-Za-z0-9_-]{16,}+)"),
     ),
-    Kind("Google API keys", (b"aiza",), re.compile(_ALONE + rb"(AIza[A-Za-z0-9_-]{35})")),
-    Kind(
+    SecretKind("Google API keys", (b"aiza",), re.compile(_ALONE + rb"(AIza[A-Za-z0-9_-]{35})")),
+    SecretKind(
         "JSON Web Tokens",
         (b"eyj",),
         re.compile(_ALONE + rb"(eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+)?)"),
@@ -81,7 +81,7 @@ def secret_spans(data: bytes) -> list[tuple[int, int]]:
     )
 
 
-def _find(data: bytes, lower: bytes, kind: Kind, word: bytes) -> Iterator[tuple[int, int]]:
+def _find(data: bytes, lower: bytes, kind: SecretKind, word: bytes) -> Iterator[tuple[int, int]]:
     at = lower.find(word)
     while at >= 0:
         match = kind.pattern.match(data, at)

@@ -21,18 +21,18 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Document, Hit, Hits, UnusableSource
 from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
-from wharfinger.sources.folder.file_watch import Watch
+from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.source import Folder
-from wharfinger.sources.folder.tree import Entry, Parts, Position, write_key
-from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogTree, Moved, open_chain
+from wharfinger.sources.folder.tree import Parts, TreeEntry, TreePosition, write_key
+from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogMoved, LogTree, open_chain
 from wharfinger.sources.log_files.log_follower import Piece, tries
 from wharfinger.sources.log_files.log_links import VALUES, is_open, links_of, templates_of
-from wharfinger.sources.log_files.log_query import Query, read_query
+from wharfinger.sources.log_files.log_query import LogQuery, read_query
 from wharfinger.sources.log_files.log_text import render
-from wharfinger.sources.log_files.log_windows import Reader, Selection, version_of_bytes
+from wharfinger.sources.log_files.log_windows import LogReader, Selection, version_of_bytes
 from wharfinger.sources.log_files.pattern import Pattern, read_pattern
-from wharfinger.sources.log_files.positions import Position as LogPosition
+from wharfinger.sources.log_files.positions import LogPosition
 from wharfinger.sources.page_keys import bad_cursor, read_position
 from wharfinger.sources.text_match import SNIPPET, has_all, words_of
 from wharfinger.sources.ttl import LONGEST, ttl_ms
@@ -112,10 +112,10 @@ class Logs(Folder):
         self.template = f"{self._inside}{{+path}}"
         self._filtered = f"{self.template}{{?tail,since,until,level,text}}"
         self.templates = templates_of(self.label, self.template, self._filtered)
-        self._reader = Reader(zone, redact)
+        self._reader = LogReader(zone, redact)
         self._inflated = Inflated()
         self._sieves: dict[str | None, tuple[LogPosition | None, int]] = {}
-        self._watch = Watch(self.tree, lambda uri: self._locate(split_query(uri)[0]), poll, self._shown_by)
+        self._watch = TreeWatch(self.tree, lambda uri: self._locate(split_query(uri)[0]), poll, self._shown_by)
 
     def __repr__(self) -> str:
         return f"logs({self.place!r}, label={self.label!r})"
@@ -142,11 +142,11 @@ class Logs(Folder):
                     return use(chain)
             except NotServed:
                 raise ResourceNotFound(uri) from None
-            except Moved:
+            except LogMoved:
                 continue
         raise ResourceNotFound(uri)
 
-    def _query(self, uri: str) -> tuple[str, Parts, bool, Query]:
+    def _query(self, uri: str) -> tuple[str, Parts, bool, LogQuery]:
         base, written = split_query(uri)
         parts, directory = self._locate(base)
         if not directory:
@@ -187,7 +187,7 @@ class Logs(Folder):
             return super().read(uri)
         return self._chained(uri, parts, lambda chain: self._read_log(uri, base, chain, query))
 
-    def _read_log(self, uri: str, base: str, chain: Chain, query: Query) -> t.ReadResourceResult:
+    def _read_log(self, uri: str, base: str, chain: Chain, query: LogQuery) -> t.ReadResourceResult:
         selection = self._reader.select(chain, query)
         text = "".join([self._text_of(chain, piece, query) for piece in selection.pieces])
         live = chain.live
@@ -211,7 +211,7 @@ class Logs(Folder):
             return str(super().version(base))
         return version_of_file(chain.content(0).status)
 
-    def _text_of(self, chain: Chain, piece: Piece, query: Query) -> str:
+    def _text_of(self, chain: Chain, piece: Piece, query: LogQuery) -> str:
         content = chain.content(chain.generations.index(piece.generation))
         exact = query.window is not None and query.window.kind == "bytes"
         return render(piece.data, piece.start, content, redact=self.redact, cut=not exact)
@@ -259,13 +259,13 @@ class Logs(Folder):
                 first = number if position and entry.parts == position.parts else 0
                 for chunk, document in self._chunks(entry, first):
                     if len(found) == limit:
-                        return found, f"{chunk}:{write_key(Position(False, entry.parts))}"
+                        return found, f"{chunk}:{write_key(TreePosition(False, entry.parts))}"
                     found.append(document)
         finally:
             entries.close()
         return found, None
 
-    def _chunks(self, entry: Entry, first: int) -> Iterator[tuple[int, Document]]:
+    def _chunks(self, entry: TreeEntry, first: int) -> Iterator[tuple[int, Document]]:
         uri = self.uri_of(entry.parts)
         title = "/".join(entry.parts)
         try:
@@ -290,7 +290,7 @@ class Logs(Folder):
                             uri=f"{uri}?{asked}", title=f"{title} ({asked})", version=version, mime_type=mime.TEXT
                         ),
                     )
-        except (NotServed, Moved, ResourceNotFound):
+        except (NotServed, LogMoved, ResourceNotFound):
             return
 
     def text(self, uri: str) -> Iterator[str]:
@@ -371,16 +371,16 @@ class Logs(Folder):
             return f"{last.generation.identity} {last.end}".encode()
         return selection.version.encode()
 
-    def _sifted(self, uri: str, parts: Parts, query: Query) -> bytes:
+    def _sifted(self, uri: str, parts: Parts, query: LogQuery) -> bytes:
         """How often something came that is wanted: only what is new is looked through."""
         known = self._sieves.get(uri)
         if known is None:
-            end = self._chained(uri, parts, lambda chain: self._reader.select(chain, Query(window=_LAST)))
+            end = self._chained(uri, parts, lambda chain: self._reader.select(chain, LogQuery(window=_LAST)))
             known = (end.behind, 0)
         place, number = known
         more = place is not None
         while more:
-            later = Query(after=place, level=query.level, text=query.text)
+            later = LogQuery(after=place, level=query.level, text=query.text)
             new = self._chained(uri, parts, partial(self._reader.select, query=later))
             number += bool(new.pieces or new.notes)
             place, more = new.behind, new.more
@@ -401,7 +401,7 @@ class Logs(Folder):
 _LAST = window.Window("tail", 1)
 
 
-def _document_key(after: str | None) -> tuple[int, Position | None]:
+def _document_key(after: str | None) -> tuple[int, TreePosition | None]:
     if after is None:
         return 0, None
     number, _, key = after.partition(":")
@@ -410,7 +410,7 @@ def _document_key(after: str | None) -> tuple[int, Position | None]:
     return int(number), read_position(key)
 
 
-def _is_behind(entry: Entry, position: Position) -> bool:
+def _is_behind(entry: TreeEntry, position: TreePosition) -> bool:
     """Whether a file is at a position of the walk or behind it: files of a directory come before what is deeper."""
     mine, other = entry.parts, position.parts
     for depth, (one, two) in enumerate(zip(mine, other, strict=False)):

@@ -21,7 +21,7 @@ FETCHED = 1_000_000
 """Characters of one answer."""
 
 
-class Document(msgspec.Struct, kw_only=True):
+class DocumentText(msgspec.Struct, kw_only=True):
     """What `fetch` returns."""
 
     id: str
@@ -50,7 +50,7 @@ async def read_resource(uri: str, ctx: Context[Any], binary: bool = False) -> t.
     return t.CallToolResult(content=blocks)
 
 
-async def fetch(id: str, ctx: Context[Any]) -> Document:
+async def fetch(id: str, ctx: Context[Any]) -> DocumentText:
     """Fetch the full text of one search result.
 
     Args:
@@ -69,7 +69,7 @@ async def fetch(id: str, ctx: Context[Any]) -> Document:
         text, note = _clip(content.text)
         metadata |= {"truncated": note} if note else {}
     title = id.rstrip("/").rpartition("/")[2] or id
-    return Document(id=id, title=title, text=text, url=id, metadata=metadata)
+    return DocumentText(id=id, title=title, text=text, url=id, metadata=metadata)
 
 
 async def _first_window(ctx: Context[Any], uri: str) -> list[t.ResourceContents] | None:

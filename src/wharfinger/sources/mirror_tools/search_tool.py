@@ -15,7 +15,7 @@ from wharfinger.server.search import source_name
 from wharfinger.source import Hit, Source
 from wharfinger.sources.mirror_tools.tool_text import as_json
 
-__all__ = ["RESULTS", "ROWS", "Answer", "queried", "query", "search"]
+__all__ = ["RESULTS", "ROWS", "SearchAnswer", "queried", "query", "search"]
 
 RESULTS = 20
 """Hits of one search."""
@@ -23,7 +23,7 @@ ROWS = 100
 """Rows of one query."""
 
 
-class Answer(Protocol):
+class SearchAnswer(Protocol):
     """What a source's `query(statement, limit=…)` returns; `cut` says why there may be more rows, or is empty."""
 
     @property
@@ -70,7 +70,9 @@ async def query(statement: str, ctx: Context[Any], source: str = "") -> t.CallTo
         raise ToolError(f"Say which database, as `source`: {names}.")
     asked: Any = chosen[0]
     try:
-        answer: Answer = await ctx.server.adapt(partial(asked.query, limit=ROWS))(owner_of(ctx.request), statement)
+        answer: SearchAnswer = await ctx.server.adapt(partial(asked.query, limit=ROWS))(
+            owner_of(ctx.request), statement
+        )
     except InvalidParams as error:
         raise ToolError(str(error)) from None
     found = {"columns": answer.columns, "rows": answer.rows}

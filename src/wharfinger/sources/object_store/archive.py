@@ -23,14 +23,14 @@ from typing import IO, NamedTuple
 from wharfinger.content.text import many
 from wharfinger.source import UnusableSource
 from wharfinger.sources.object_store.object_store_contract import (
-    Info,
     ObjectChanged,
+    ObjectInfo,
     StoreFailed,
     UnreadableObject,
     level_of,
     served,
 )
-from wharfinger.sources.windows.window import Content
+from wharfinger.sources.windows.window import RandomAccess
 
 __all__ = ["DIRECTORY", "INFLATED", "RATIO", "ZipStore"]
 
@@ -112,24 +112,24 @@ class ZipStore:
 
     # Listing
 
-    def page(self, after: str, limit: int) -> tuple[list[Info], bool]:
+    def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """Members in the order of their names."""
         archive = self._current()
         begin = bisect_right(archive.keys, after)
         return [_info(archive, key) for key in archive.keys[begin : begin + limit]], begin + limit < len(archive.keys)
 
-    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[Info], bool]:
+    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """One directory."""
         archive = self._current()
         found = list(islice(level_of(archive.keys, directory, begin, after), limit + 1))
         return [_info(archive, key) for key in found[:limit]], len(found) > limit
 
-    def info(self, key: str) -> Info | None:
+    def info(self, key: str) -> ObjectInfo | None:
         """One member."""
         archive = self._current()
         return _info(archive, key) if key in archive.members else None
 
-    def content(self, info: Info) -> Content:
+    def content(self, info: ObjectInfo) -> RandomAccess:
         """The bytes of a member.
 
         Raises:
@@ -323,11 +323,11 @@ def _check(key: str, member: zipfile.ZipInfo) -> None:
         )
 
 
-def _info(archive: _Archive, key: str) -> Info:
+def _info(archive: _Archive, key: str) -> ObjectInfo:
     member = archive.members.get(key)
     if member is None:
-        return Info(key)
-    return Info(key, member.file_size, _modified(member), _version(member))
+        return ObjectInfo(key)
+    return ObjectInfo(key, member.file_size, _modified(member), _version(member))
 
 
 def _version(member: zipfile.ZipInfo) -> str:

@@ -16,13 +16,13 @@ from wharfinger.errors import MissingExtra
 from wharfinger.source import UnusableSource
 from wharfinger.sources.etag import digest
 from wharfinger.sources.object_store.object_store_contract import (
-    Info,
     ObjectChanged,
     ObjectContent,
+    ObjectInfo,
     StoreFailed,
     served,
 )
-from wharfinger.sources.windows.window import Content
+from wharfinger.sources.windows.window import RandomAccess
 
 __all__ = ["LibraryStore", "refuse_scheme"]
 
@@ -68,12 +68,12 @@ class LibraryStore:
 
     # Listing
 
-    def page(self, after: str, limit: int) -> tuple[list[Info], bool]:
+    def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """Objects by a walk in the order of keys, which opens no directory that lies before `after`."""
         found = list(islice(self._walk("", after), limit + 1))
         return found[:limit], len(found) > limit
 
-    def _walk(self, directory: str, after: str) -> Iterator[Info]:
+    def _walk(self, directory: str, after: str) -> Iterator[ObjectInfo]:
         for info in self._list(directory):
             if not info.directory:
                 if info.key > after:
@@ -81,13 +81,13 @@ class LibraryStore:
             elif info.key > after or after.startswith(info.key):
                 yield from self._walk(info.key, after)
 
-    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[Info], bool]:
+    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """One directory."""
         start = directory + begin
         found = [info for info in self._list(directory) if info.key.startswith(start) and info.key > after]
         return found[:limit], len(found) > limit
 
-    def _list(self, directory: str) -> list[Info]:
+    def _list(self, directory: str) -> list[ObjectInfo]:
         """The entries of a directory in order; a name with something odd in it is none."""
         path = self._prefix + directory
         try:
@@ -100,16 +100,16 @@ class LibraryStore:
         inside = (info for info in infos if info is not None and info.key.startswith(directory))
         return sorted(info for info in inside if _direct(info.key, directory))
 
-    def _info(self, entry: Mapping[str, Any]) -> Info | None:
+    def _info(self, entry: Mapping[str, Any]) -> ObjectInfo | None:
         name, kind = str(entry.get("name", "")), entry.get("type")
         if not name.startswith(self._prefix) or entry.get("islink") or kind not in ("file", "directory"):
             return None
         key = name[len(self._prefix) :].rstrip("/")
         if not served(key):
             return None
-        return Info(key + "/") if kind == "directory" else _described(key, entry, name)
+        return ObjectInfo(key + "/") if kind == "directory" else _described(key, entry, name)
 
-    def info(self, key: str) -> Info | None:
+    def info(self, key: str) -> ObjectInfo | None:
         """One object; a path that the library takes for another one is none."""
         try:
             entry = self._call(lambda: self._fs.info(self._prefix + key))
@@ -118,11 +118,11 @@ class LibraryStore:
         found = self._info({**entry, "name": entry.get("name") or self._prefix + key})
         return found if found is not None and found.key == key else None
 
-    def content(self, info: Info) -> Content:
+    def content(self, info: ObjectInfo) -> RandomAccess:
         """Ranges of an object; whether it is still the same is asked after each."""
         return ObjectContent(self, info)
 
-    def range(self, info: Info, offset: int, length: int) -> bytes:
+    def range(self, info: ObjectInfo, offset: int, length: int) -> bytes:
         """Bytes of an object.
 
         Raises:
@@ -181,13 +181,13 @@ def _direct(key: str, directory: str) -> bool:
     return bool(rest) and "/" not in rest[:-1]
 
 
-def _described(key: str, entry: Mapping[str, Any], name: str) -> Info:
+def _described(key: str, entry: Mapping[str, Any], name: str) -> ObjectInfo:
     size = entry.get("size")
     tags = [str(entry[field]) for field in _VERSIONS if entry.get(field)]
     times = [str(_moment(entry[field])) for field in _TIMES if entry.get(field)]
     known = "\0".join([str(size), *tags, *times]) if tags or times else ""
     version = digest(known) if known else ""
-    return Info(key, int(size) if size is not None else None, _modified(entry), version, name)
+    return ObjectInfo(key, int(size) if size is not None else None, _modified(entry), version, name)
 
 
 def _modified(entry: Mapping[str, Any]) -> float | None:

@@ -8,12 +8,12 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import dated, shown
 from wharfinger.source import VERSION
-from wharfinger.sources.object_store.object_store_contract import Info
+from wharfinger.sources.object_store.object_store_contract import ObjectInfo
 
 __all__ = ["describe"]
 
 
-def describe(info: Info, uri: str, top: str) -> t.Resource:
+def describe(info: ObjectInfo, uri: str, top: str) -> t.Resource:
     """An object, or a directory, as a resource; its type is what its name promises, if it does."""
     path = shown(info.key.rstrip("/")) or top
     name = path.rpartition("/")[2]

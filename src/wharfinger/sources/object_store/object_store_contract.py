@@ -12,13 +12,13 @@ from typing import NamedTuple, Protocol
 
 from wharfinger.errors import InternalError, InvalidArgument
 from wharfinger.sources.etag import digest
-from wharfinger.sources.windows.window import Content
+from wharfinger.sources.windows.window import RandomAccess
 
 __all__ = [
-    "Info",
     "ObjectChanged",
     "ObjectContent",
-    "Store",
+    "ObjectInfo",
+    "ObjectStore",
     "StoreFailed",
     "UnreadableObject",
     "behind",
@@ -33,7 +33,7 @@ LAST = "\U0010ffff"
 """Behind every character: `directory + LAST` is behind all that is in a directory."""
 
 
-class Info(NamedTuple):
+class ObjectInfo(NamedTuple):
     """One object, or a directory: what is known of it without reading it."""
 
     key: str
@@ -61,7 +61,7 @@ class UnreadableObject(InvalidArgument):
     """The object is there and cannot be read; the message says why."""
 
 
-class Store(Protocol):
+class ObjectStore(Protocol):
     """A store. Methods block for a bounded time, and are called by several threads at once.
 
     Each may raise StoreFailed.
@@ -72,19 +72,19 @@ class Store(Protocol):
     every: float
     """Seconds between looks for changes."""
 
-    def page(self, after: str, limit: int) -> tuple[list[Info], bool]:
+    def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """Objects behind the key `after`, at most `limit`, and whether more follow."""
         ...
 
-    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[Info], bool]:
+    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """What is directly in a directory, its name beginning with `begin`, behind the key `after`."""
         ...
 
-    def info(self, key: str) -> Info | None:
+    def info(self, key: str) -> ObjectInfo | None:
         """One object, or None."""
         ...
 
-    def content(self, info: Info) -> Content:
+    def content(self, info: ObjectInfo) -> RandomAccess:
         """The bytes of what was looked at; reading them raises ObjectChanged or UnreadableObject."""
         ...
 
@@ -100,7 +100,7 @@ class Store(Protocol):
 class Ranges(Protocol):
     """What reads pieces of objects."""
 
-    def range(self, info: Info, offset: int, length: int) -> bytes:
+    def range(self, info: ObjectInfo, offset: int, length: int) -> bytes:
         """Bytes of an object, of the version that was looked at."""
         ...
 
@@ -108,7 +108,7 @@ class Ranges(Protocol):
 class ObjectContent:
     """One version of an object as a content."""
 
-    def __init__(self, store: Ranges, info: Info) -> None:
+    def __init__(self, store: Ranges, info: ObjectInfo) -> None:
         self._store = store
         self._info = info
 
@@ -146,7 +146,7 @@ def behind(directory: str) -> str:
     return directory + LAST
 
 
-def outline(objects: Iterable[Info], after: str) -> Iterator[Info]:
+def outline(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:
     """Objects in order, each directory before the first object in it; `after` is where the list goes on.
 
     A directory whose first object stands before `after` was shown there: everything between `d/` and `d/x` begins with
@@ -154,7 +154,7 @@ def outline(objects: Iterable[Info], after: str) -> Iterator[Info]:
     """
     last = after
     for info in objects:
-        yield from (Info(directory) for directory in _opened(last, info.key))
+        yield from (ObjectInfo(directory) for directory in _opened(last, info.key))
         if not info.directory:
             yield info
         last = info.key
@@ -189,6 +189,6 @@ def level_of(keys: Sequence[str], directory: str, begin: str, after: str) -> Ite
         at = bisect_right(keys, behind(inner), at)
 
 
-def signature(infos: Iterable[Info]) -> str:
+def signature(infos: Iterable[ObjectInfo]) -> str:
     """Tells one list from any other."""
     return digest(*[info.key for info in infos])

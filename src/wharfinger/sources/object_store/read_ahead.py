@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wharfinger.sources.windows.window import WINDOW_BYTES, Content
+from wharfinger.sources.windows.window import WINDOW_BYTES, RandomAccess
 
 __all__ = ["Ahead"]
 
@@ -13,7 +13,7 @@ LEAST = WINDOW_BYTES + (64 << 10)
 class Ahead:
     """A content of which the last piece that was read is kept, for one reading by one thread."""
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: RandomAccess) -> None:
         self._content = content
         self._begin = 0
         self._data = b""

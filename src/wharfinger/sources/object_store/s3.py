@@ -16,13 +16,13 @@ from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import MissingExtra
 from wharfinger.source import UnusableSource
 from wharfinger.sources.object_store.object_store_contract import (
-    Info,
     ObjectChanged,
     ObjectContent,
+    ObjectInfo,
     StoreFailed,
     behind,
 )
-from wharfinger.sources.windows.window import Content
+from wharfinger.sources.windows.window import RandomAccess
 
 __all__ = ["S3Store"]
 
@@ -69,18 +69,18 @@ class S3Store:
 
     # Listing
 
-    def page(self, after: str, limit: int) -> tuple[list[Info], bool]:
+    def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """Objects in the store's own order, which is that of their keys."""
         answer = self._list(after, limit)
         found = [self._listed(item) for item in answer.get("Contents", ())]
         return [info for info in found if info.key], bool(answer.get("IsTruncated"))
 
-    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[Info], bool]:
+    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """One directory, which the store itself tells apart by the delimiter."""
         start = behind(after) if after.endswith("/") else after
         answer = self._list(start, limit + 1, directory + begin, "/")
         found = [self._listed(item) for item in answer.get("Contents", ())]
-        found += [Info(common["Prefix"][len(self.prefix) :]) for common in answer.get("CommonPrefixes", ())]
+        found += [ObjectInfo(common["Prefix"][len(self.prefix) :]) for common in answer.get("CommonPrefixes", ())]
         return sorted(info for info in found if info.key > after and info.key != directory), bool(
             answer.get("IsTruncated")
         )
@@ -96,24 +96,24 @@ class S3Store:
         except (FileNotFoundError, _Refused) as error:
             raise StoreFailed(f"{self.place} cannot be listed now: {_reason(error)}") from None
 
-    def _listed(self, item: Mapping[str, Any]) -> Info:
-        return Info(
+    def _listed(self, item: Mapping[str, Any]) -> ObjectInfo:
+        return ObjectInfo(
             item["Key"][len(self.prefix) :], item["Size"], _seconds(item.get("LastModified")), _tag(item), item["Key"]
         )
 
-    def info(self, key: str) -> Info | None:
+    def info(self, key: str) -> ObjectInfo | None:
         """One object by HEAD; forbidden is like missing."""
         try:
             head = self._call("head_object", Bucket=self.bucket, Key=self.prefix + key)
         except (FileNotFoundError, _Refused):
             return None
-        return Info(key, head["ContentLength"], _seconds(head.get("LastModified")), _tag(head), self.prefix + key)
+        return ObjectInfo(key, head["ContentLength"], _seconds(head.get("LastModified")), _tag(head), self.prefix + key)
 
-    def content(self, info: Info) -> Content:
+    def content(self, info: ObjectInfo) -> RandomAccess:
         """Ranges of one version of an object."""
         return ObjectContent(self, info)
 
-    def range(self, info: Info, offset: int, length: int) -> bytes:
+    def range(self, info: ObjectInfo, offset: int, length: int) -> bytes:
         """Bytes of an object, of the version that was looked at.
 
         Raises:

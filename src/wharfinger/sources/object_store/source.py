@@ -19,9 +19,9 @@ from wharfinger.sources.directories import CHILDREN, listing_text, summaries
 from wharfinger.sources.folder.file_uri import UnreadableUri, quote, split_path
 from wharfinger.sources.object_store.object_descriptions import describe
 from wharfinger.sources.object_store.object_store_contract import (
-    Info,
     ObjectChanged,
-    Store,
+    ObjectInfo,
+    ObjectStore,
     StoreFailed,
     UnreadableObject,
     outline,
@@ -35,7 +35,7 @@ from wharfinger.sources.polling import Polling
 from wharfinger.sources.text_match import COMPLETIONS, has_all, line_with, words_of
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.text_pieces import text_pieces
-from wharfinger.sources.windows.window import Content, LineIndexes, parse, read_content, split_query
+from wharfinger.sources.windows.window import LineIndexes, RandomAccess, parse, read_content, split_query
 
 __all__ = ["SIGNED", "Objects"]
 
@@ -57,7 +57,7 @@ T = TypeVar("T")
 class Objects(Source):
     """The source that `objects()` makes. Its methods may be called from several threads at once."""
 
-    def __init__(self, store: Store, *, uri: str, name: str, title: str) -> None:
+    def __init__(self, store: ObjectStore, *, uri: str, name: str, title: str) -> None:
         self.store = store
         self.name = name
         self.title = title
@@ -107,7 +107,7 @@ class Objects(Source):
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """At most `limit` objects and directories in the order of their keys, and the key of the next page."""
         position = _position(after)
-        found = [self._resource(Info(""))] if after is None else []
+        found = [self._resource(ObjectInfo(""))] if after is None else []
         for _ in range(ROUNDS):
             if len(found) >= limit:
                 return found, KEY + position
@@ -138,9 +138,9 @@ class Objects(Source):
         infos, more = self._level(directory, _position(after), limit)
         return [self._resource(info) for info in infos], KEY + infos[-1].key if more and infos else None
 
-    def _level(self, directory: str, after: str, limit: int, begin: str = "") -> tuple[list[Info], bool]:
+    def _level(self, directory: str, after: str, limit: int, begin: str = "") -> tuple[list[ObjectInfo], bool]:
         """Entries of a directory that a URI can name."""
-        found: list[Info] = []
+        found: list[ObjectInfo] = []
         for _ in range(ROUNDS):
             infos, more = self.store.level(directory, begin, after, limit - len(found))
             found += [info for info in infos if served(info.key)]
@@ -156,7 +156,7 @@ class Objects(Source):
         there = not key or self.store.level(directory, "", "", 1)[0] or self.store.info(directory)
         return directory if there else None
 
-    def _resource(self, info: Info, uri: str = "") -> t.Resource:
+    def _resource(self, info: ObjectInfo, uri: str = "") -> t.Resource:
         return describe(info, uri or self.uri_of(info.key), self.title)
 
     def stat(self, uri: str) -> t.Resource:
@@ -173,11 +173,11 @@ class Objects(Source):
             directory = self._directory(base)
             if query or directory is None:
                 raise ResourceNotFound(uri)
-            info = Info(directory, version=self._signed(directory))
+            info = ObjectInfo(directory, version=self._signed(directory))
         self._polling.saw(uri, info.version)
         return self._resource(info, uri)
 
-    def _object(self, uri: str) -> Info | None:
+    def _object(self, uri: str) -> ObjectInfo | None:
         key = self._locate(uri)
         return self.store.info(key) if key and not key.endswith("/") else None
 
@@ -194,7 +194,7 @@ class Objects(Source):
         base, query = split_query(uri)
         window = parse(query)
 
-        def contents(info: Info, content: Content) -> t.ReadResourceResult:
+        def contents(info: ObjectInfo, content: RandomAccess) -> t.ReadResourceResult:
             name = info.key.rpartition("/")[2]
             meta = {VERSION: info.version} if info.version else {}
             lines = self._lines.of(info.key, info.version, content)
@@ -210,7 +210,7 @@ class Objects(Source):
             raise ResourceNotFound(uri)
         return self._read_directory(uri, directory)
 
-    def _unchanged(self, uri: str, use: Callable[[Info, Content], T]) -> T | None:
+    def _unchanged(self, uri: str, use: Callable[[ObjectInfo, RandomAccess], T]) -> T | None:
         """Use an object's content in one version; None where there is no object."""
         for _ in range(TRIES):
             info = self._object(uri)
@@ -256,7 +256,7 @@ class Objects(Source):
         words = words_of(query)
         hits = Hits()
         ends, left = time.monotonic() + SEARCH_SECONDS, SEARCH_BYTES
-        others: list[Info] = []
+        others: list[ObjectInfo] = []
         for info in self._every() if words and limit > 0 else ():
             if has_all(info.key, words):
                 hits.append(self._hit(info, ""))
@@ -279,7 +279,7 @@ class Objects(Source):
                     return hits
         return hits
 
-    def _every(self) -> Iterator[Info]:
+    def _every(self) -> Iterator[ObjectInfo]:
         """All objects that are served."""
         position, more = "", True
         while more:
@@ -288,7 +288,7 @@ class Objects(Source):
             more = more and bool(infos)
             position = infos[-1].key if infos else position
 
-    def _hit(self, info: Info, snippet: str) -> Hit:
+    def _hit(self, info: ObjectInfo, snippet: str) -> Hit:
         return Hit(uri=self.uri_of(info.key), title=info.key, snippet=snippet, resource=self._resource(info))
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
@@ -313,7 +313,7 @@ class Objects(Source):
             raise ResourceNotFound(uri)
         return self._text(info)
 
-    def _text(self, info: Info) -> Iterator[str]:
+    def _text(self, info: ObjectInfo) -> Iterator[str]:
         try:
             yield from text_pieces(self.store.content(info))
         except (ObjectChanged, UnreadableObject, StoreFailed):
@@ -343,7 +343,7 @@ class Objects(Source):
     def _signed(self, directory: str) -> str:
         return signature(self._level(directory, "", CHILDREN)[0])
 
-    def _first(self, number: int) -> Iterator[Info]:
+    def _first(self, number: int) -> Iterator[ObjectInfo]:
         for count, info in enumerate(self._every()):
             if count >= number:
                 return
@@ -376,7 +376,7 @@ def _position(after: str | None) -> str:
     return after[len(KEY) :]
 
 
-def _searched(info: Info) -> bool:
+def _searched(info: ObjectInfo) -> bool:
     """Whether an object may be text that is searched."""
     kind = mime.by_name(info.key.rpartition("/")[2])
     return not kind.startswith(_NO_TEXT) and (info.size is None or info.size <= TEXT)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from wharfinger.content.folding import words_of
 from wharfinger.source import Hits, Source
-from wharfinger.sources.search.index_cache import Place, cache_folder, hold
-from wharfinger.sources.search.index_reader import Reader, keys_of
+from wharfinger.sources.search.index_cache import IndexFile, cache_folder, hold
+from wharfinger.sources.search.index_reader import IndexReader, keys_of
 from wharfinger.sources.search.index_search import find
-from wharfinger.sources.search.index_store import Filters, Store
+from wharfinger.sources.search.index_store import Filters, IndexStore
 from wharfinger.sources.search.indexing import Indexing
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ class SearchIndex:
         self._folder = folder
         self._max_size = max_size
         self._server: Server | None = None
-        self._place: Place | None = None
-        self._store: Store | None = None
+        self._place: IndexFile | None = None
+        self._store: IndexStore | None = None
         self._indexing: Indexing | None = None
-        self._reader: Reader | None = None
+        self._reader: IndexReader | None = None
         self._nudge = _Nudge(self.look_again)
 
     def include_into(self, server: Server) -> None:
@@ -87,7 +87,7 @@ class SearchIndex:
         self._begin(self._server, asyncio.get_running_loop())
 
     def _begin(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
-        self._reader = Reader(loop)
+        self._reader = IndexReader(loop)
         self._indexing = Indexing(self._open, self._sources, self._reader, self._max_size)
         self._indexing.start()
 
@@ -101,7 +101,7 @@ class SearchIndex:
         if place is not None and ended:  # else its thread hangs in a source, and holds it until the process ends
             place.release()
 
-    def _open(self, anew: bool) -> Store:
+    def _open(self, anew: bool) -> IndexStore:
         """Open the file, which is thrown away where it is no index, or (`anew`) damaged; in the thread."""
         if self._place is None:
             folder = self._folder or cache_folder()
@@ -109,13 +109,13 @@ class SearchIndex:
         if anew:
             self._place.clear()
         try:
-            store = Store(self._place.path)
+            store = IndexStore(self._place.path)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as error:
             log.warning("The search index %s is made anew: %s", self._place.path.name, error)
             self._place.clear()
-            store = Store(self._place.path)
+            store = IndexStore(self._place.path)
         self._store = store
         return store
 
@@ -176,7 +176,7 @@ class SearchIndex:
                 told(progress.seen, f"Indexing: {progress.seen:,} documents so far")
             await asyncio.sleep(LOOK)
 
-    async def _missing(self, owner: str, indexing: Indexing, store: Store) -> str:
+    async def _missing(self, owner: str, indexing: Indexing, store: IndexStore) -> str:
         """Why the text of some documents is not indexed; empty where all of it is."""
         assert self._server is not None
         _, partly = await self._server.pool.run(owner, store.count)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
-__all__ = ["Place", "cache_folder", "hold"]
+__all__ = ["IndexFile", "cache_folder", "hold"]
 
 log = logging.getLogger("wharfinger.sources")
 
@@ -21,7 +21,7 @@ SERVERS = 16
 ENDINGS = ("", "-wal", "-shm")
 
 
-class Place:
+class IndexFile:
     """A file that no other server uses, until `release`."""
 
     def __init__(self, path: Path, lock: sqlite3.Connection, folder: tempfile.TemporaryDirectory[str] | None) -> None:
@@ -51,7 +51,7 @@ def cache_folder() -> Path:
     return Path.home() / ".cache" / "wharfinger"
 
 
-def hold(folder: Path, sources: Iterable[str], max_size: int) -> Place:
+def hold(folder: Path, sources: Iterable[str], max_size: int) -> IndexFile:
     """A place in the folder for these sources, the same as the last time if it is free.
 
     Indexes of other sources are removed, those unused for longest first, until there is room. Where the folder cannot
@@ -69,7 +69,7 @@ def hold(folder: Path, sources: Iterable[str], max_size: int) -> Place:
     return place
 
 
-def _free(folder: Path, key: str, temporary: tempfile.TemporaryDirectory[str] | None = None) -> Place:
+def _free(folder: Path, key: str, temporary: tempfile.TemporaryDirectory[str] | None = None) -> IndexFile:
     """The first place that nobody holds.
 
     Raises:
@@ -82,7 +82,7 @@ def _free(folder: Path, key: str, temporary: tempfile.TemporaryDirectory[str] | 
         if lock is not None:
             with suppress(OSError):
                 os.utime(path)  # used now, whatever is written
-            return Place(path, lock, temporary)
+            return IndexFile(path, lock, temporary)
     raise OSError(f"{SERVERS} servers keep an index of these sources already")
 
 

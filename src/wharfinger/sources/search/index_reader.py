@@ -11,7 +11,7 @@ from wharfinger.errors import InternalError, InvalidParams, PermissionDenied, Re
 from wharfinger.server.features.handler_function import is_async
 from wharfinger.source import Document, Source, document_of
 
-__all__ = ["Reader", "Stopped", "keys_of"]
+__all__ = ["IndexReader", "Stopped", "keys_of"]
 
 PATIENCE = 60.0
 """Seconds that a coroutine of a source may take."""
@@ -23,7 +23,7 @@ class Stopped(Exception):
     """The server ends."""
 
 
-class Reader:
+class IndexReader:
     """Asks sources on behalf of threads; the coroutines run on `loop`, which is the server's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -17,9 +17,9 @@ from wharfinger import types as t
 from wharfinger.errors import InternalError
 from wharfinger.server.search import not_searched
 from wharfinger.source import Hit, Hits, Source
-from wharfinger.sources.search.index_reader import Reader
-from wharfinger.sources.search.index_store import TEXT, Filters, Row, Store
-from wharfinger.sources.search.match_lines import Sighting, look
+from wharfinger.sources.search.index_reader import IndexReader
+from wharfinger.sources.search.index_store import TEXT, Filters, IndexRow, IndexStore
+from wharfinger.sources.search.match_lines import LineMatch, look
 
 __all__ = ["find"]
 
@@ -38,13 +38,18 @@ BEFORE, AFTER = 20, 180
 class Verified(NamedTuple):
     """A document that fits as it is now."""
 
-    row: Row
+    row: IndexRow
     named: int
-    sighting: Sighting | None
+    sighting: LineMatch | None
 
 
 def find(
-    store: Store, sources: Mapping[str, Source], reader: Reader, words: Sequence[str], filters: Filters, limit: int
+    store: IndexStore,
+    sources: Mapping[str, Source],
+    reader: IndexReader,
+    words: Sequence[str],
+    filters: Filters,
+    limit: int,
 ) -> Hits:
     """At most so many hits, best first; blocks.
 
@@ -85,7 +90,7 @@ def find(
     return hits
 
 
-def _verify(source: Source, reader: Reader, row: Row, words: Sequence[str], ends: float) -> Verified | None:
+def _verify(source: Source, reader: IndexReader, row: IndexRow, words: Sequence[str], ends: float) -> Verified | None:
     rest = [word for word in words if word not in row.name]
     if not rest:
         return None if reader.document(source, row.uri) is None else Verified(row, len(words), None)
@@ -103,7 +108,7 @@ def _within(pieces: Iterable[str], ends: float) -> Iterator[str]:
             return
 
 
-def _name_rank(row: Row, words: Sequence[str]) -> tuple[int, int, int]:
+def _name_rank(row: IndexRow, words: Sequence[str]) -> tuple[int, int, int]:
     """How well the name fits, and how high up it is; all whose name has none of the words are the same."""
     named = sum(word in row.name for word in words)
     if not named:
@@ -114,11 +119,11 @@ def _name_rank(row: Row, words: Sequence[str]) -> tuple[int, int, int]:
     return -named, 64 * fits.index(True) + min(row.name.count("/"), 63), -row.changed
 
 
-def _score(sighting: Sighting | None) -> float:
+def _score(sighting: LineMatch | None) -> float:
     return 0.0 if sighting is None else sum(math.log2(1 + count) for count in sighting.counts)
 
 
-def _hit(source: Source, reader: Reader, found: Verified) -> Hit:
+def _hit(source: Source, reader: IndexReader, found: Verified) -> Hit:
     row, seen = found.row, found.sighting
     uri = row.uri
     if seen is not None and (seen.line > LARGE_LINES or seen.offset > LARGE):

@@ -21,7 +21,7 @@ from wharfinger.content.folding import fold
 from wharfinger.content.globs import compile_glob
 from wharfinger.source import Document
 
-__all__ = ["NAME_ONLY", "TEXT", "Filters", "Known", "Row", "Store"]
+__all__ = ["NAME_ONLY", "TEXT", "Filters", "IndexRow", "IndexStore", "IndexedVersion"]
 
 APPLICATION = 0x57686173
 """`PRAGMA application_id`: the file is one of ours."""
@@ -80,7 +80,7 @@ _HOLDS = "SELECT document FROM parts WHERE id IN (SELECT rowid FROM grams WHERE 
 _HOLDS_SHORT = "SELECT document FROM parts WHERE id IN (SELECT doc FROM terms WHERE term >= ? AND term < ?)"
 
 
-class Known(NamedTuple):
+class IndexedVersion(NamedTuple):
     """A document as it was seen before."""
 
     id: int
@@ -90,7 +90,7 @@ class Known(NamedTuple):
     kind: str
 
 
-class Row(NamedTuple):
+class IndexRow(NamedTuple):
     """A document that may hold what is looked for; `name` is folded."""
 
     source: str
@@ -109,7 +109,7 @@ class Filters(NamedTuple):
     path: str = ""
 
 
-class Store:
+class IndexStore:
     """One file, written by one thread and read by any.
 
     Raises:
@@ -156,10 +156,10 @@ class Store:
 
     # -- writing
 
-    def known(self, source: str, uris: Sequence[str]) -> dict[str, Known]:
+    def known(self, source: str, uris: Sequence[str]) -> dict[str, IndexedVersion]:
         """Those of these documents that were seen before."""
         rows = self._writer.execute(_KNOWN, (source, _json(uris)))
-        return {uri: Known(id, version, extent, title, kind) for uri, id, version, extent, title, kind in rows}
+        return {uri: IndexedVersion(id, version, extent, title, kind) for uri, id, version, extent, title, kind in rows}
 
     def put(self, source: str, document: Document, pieces: Iterable[str], most: int) -> int:
         """Index a document, at most so many characters; its id. Parts that are as before cost no more than reading."""
@@ -280,7 +280,7 @@ class Store:
             row = reader.execute("SELECT count(*), coalesce(sum(extent != 1), 0) FROM documents").fetchone()
         return int(row[0]), int(row[1])
 
-    def find(self, words: Sequence[str], filters: Filters, most: int) -> list[Row]:
+    def find(self, words: Sequence[str], filters: Filters, most: int) -> list[IndexRow]:
         """At most so many documents that may hold all the words in name or text: those named so first, then the newest.
 
         Raises:
@@ -303,7 +303,7 @@ class Store:
         with closing(self._connect()) as reader:
             # SQLite's own GLOB goes back for every `*`.
             reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
-            return [Row(*row) for row in reader.execute(query, (*values, *words, most))]
+            return [IndexRow(*row) for row in reader.execute(query, (*values, *words, most))]
 
 
 def _holding(word: str) -> tuple[str, list[object]]:

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from wharfinger.source import Document, Source
-from wharfinger.sources.search.index_reader import Reader, Stopped
-from wharfinger.sources.search.index_store import NAME_ONLY, TEXT, Known, Store
+from wharfinger.sources.search.index_reader import IndexReader, Stopped
+from wharfinger.sources.search.index_store import NAME_ONLY, TEXT, IndexedVersion, IndexStore
 
 __all__ = ["Indexing", "Progress"]
 
@@ -60,7 +60,11 @@ class Indexing:
     """Keeps a store as the sources are, from `start` to `stop`."""
 
     def __init__(
-        self, store: Callable[[bool], Store], sources: Callable[[], Mapping[str, Source]], reader: Reader, max_size: int
+        self,
+        store: Callable[[bool], IndexStore],
+        sources: Callable[[], Mapping[str, Source]],
+        reader: IndexReader,
+        max_size: int,
     ) -> None:
         self.progress = Progress()
         self._open = store
@@ -123,7 +127,7 @@ class Indexing:
                 self.progress.pending = frozenset(self._sources())
                 stopped.wait(RETRY)
 
-    def _keep(self, store: Store) -> None:
+    def _keep(self, store: IndexStore) -> None:
         """Walk, and look at what is nudged, until the server ends.
 
         Raises:
@@ -141,7 +145,7 @@ class Indexing:
                 continue
             self._wait(store, time.monotonic() - began)
 
-    def _wait(self, store: Store, cost: float) -> None:
+    def _wait(self, store: IndexStore, cost: float) -> None:
         """Wait for the next walk, and look meanwhile at what is nudged."""
         now = time.monotonic()
         next_walk = now + max(EVERY, SHARE * cost)
@@ -156,7 +160,7 @@ class Indexing:
             cost = self._look_at_nudged(store)
             self._reader.stopped.wait(min(SHARE * cost, EVERY))
 
-    def _look_at_nudged(self, store: Store) -> float:
+    def _look_at_nudged(self, store: IndexStore) -> float:
         """Index what was nudged; how many seconds that took."""
         began = time.monotonic()
         sources = self._sources()
@@ -169,7 +173,7 @@ class Indexing:
         store.commit()
         return time.monotonic() - began
 
-    def _walk_all(self, store: Store) -> None:
+    def _walk_all(self, store: IndexStore) -> None:
         """Walk all sources at once, a page of each in turn: a slow one holds up no other."""
         sources = self._sources()
         self.progress.seen = 0
@@ -202,7 +206,7 @@ class Indexing:
             self._walked.add(key)
         self.progress.pending = self.progress.pending - {key} if walked else self.progress.pending | {key}
 
-    def _walk(self, store: Store, key: str, source: Source) -> Iterator[None]:
+    def _walk(self, store: IndexStore, key: str, source: Source) -> Iterator[None]:
         """Index what has changed of one source; yields between pages."""
         seen: set[int] = set()
         after: str | None = None
@@ -227,19 +231,19 @@ class Indexing:
         store.remove_missing(key, seen)
         store.commit()
 
-    def _is_same(self, before: Known, document: Document, again: bool) -> bool:
+    def _is_same(self, before: IndexedVersion, document: Document, again: bool) -> bool:
         if before.extent == NAME_ONLY and not self.progress.full:
             return False
         new = (document.version, document.title, document.mime_type)
         return bool(document.version or not again) and (before.version, before.title, before.kind) == new
 
-    def _index(self, store: Store, key: str, source: Source, document: Document) -> int:
+    def _index(self, store: IndexStore, key: str, source: Source, document: Document) -> int:
         full = self.progress.full = self.progress.full or store.size() >= self._max_size
         media = document.mime_type.startswith(MEDIA) and document.mime_type != "image/svg+xml"
         text = () if media else self._reader.text(source, document.uri)
         return store.put(key, document, text, 0 if full else TEXT)
 
-    def _breathe(self, store: Store) -> None:
+    def _breathe(self, store: IndexStore) -> None:
         """Let others have their turn, and searches see what there is."""
         now = time.monotonic()
         if self._reader.stopped.is_set():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from wharfinger.content.folding import fold
 
-__all__ = ["SNIPPET", "Sighting", "look"]
+__all__ = ["SNIPPET", "LineMatch", "look"]
 
 SNIPPET = 200
 """Characters of a line that are shown."""
@@ -17,7 +17,7 @@ COUNTED = 1_000
 """Occurrences of one word that count."""
 
 
-class Sighting(NamedTuple):
+class LineMatch(NamedTuple):
     """All words occur: how often, and where to see it; `line` begins with 1, `offset` is of characters."""
 
     counts: tuple[int, ...]
@@ -26,7 +26,7 @@ class Sighting(NamedTuple):
     offset: int
 
 
-def look(pieces: Iterable[str], words: Sequence[str]) -> Sighting | None:
+def look(pieces: Iterable[str], words: Sequence[str]) -> LineMatch | None:
     """Look for all of the words, which are folded; None where one of them does not occur."""
     counts = [0] * len(words)
     keep = max(SNIPPET, *(len(word) for word in words))
@@ -51,7 +51,7 @@ def look(pieces: Iterable[str], words: Sequence[str]) -> Sighting | None:
     if best is None or not all(counts):
         return None
     _, snippet, line, offset = best
-    return Sighting(tuple(counts), f"{line}: {snippet}", line, offset)
+    return LineMatch(tuple(counts), f"{line}: {snippet}", line, offset)
 
 
 def _best_line(text: str, folded: str, words: Sequence[str]) -> tuple[int, int] | None:

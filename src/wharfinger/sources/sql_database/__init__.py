@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from wharfinger.sources.sql_database.database_url import sql
 from wharfinger.sources.sql_database.source import Database
-from wharfinger.sources.sql_database.sql_query import Answer
+from wharfinger.sources.sql_database.sql_query import QueryAnswer
 
-__all__ = ["Answer", "Database", "sql"]
+__all__ = ["Database", "QueryAnswer", "sql"]

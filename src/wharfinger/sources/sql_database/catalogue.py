@@ -8,12 +8,12 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Catalogue", "Column", "ForeignKey", "Index", "Key", "Kind", "Table"]
+__all__ = ["Catalogue", "DatabaseColumn", "DatabaseTable", "ForeignKey", "Kind", "TableIndex", "UniqueKey"]
 
 Kind = Literal["table", "view", "materialized view", "foreign table", "virtual table"]
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True):
+class DatabaseColumn(msgspec.Struct, frozen=True, kw_only=True):
     """One column; `type` as the database writes it, `generated` where its values are computed."""
 
     name: str
@@ -35,7 +35,7 @@ class ForeignKey(msgspec.Struct, frozen=True):
     references: tuple[str, ...]
 
 
-class Index(msgspec.Struct, frozen=True):
+class TableIndex(msgspec.Struct, frozen=True):
     """What is quick to look up."""
 
     name: str
@@ -43,7 +43,7 @@ class Index(msgspec.Struct, frozen=True):
     unique: bool
 
 
-class Key(msgspec.Struct, frozen=True):
+class UniqueKey(msgspec.Struct, frozen=True):
     """By what rows are ordered and named: columns whose values together are never null and never the same twice.
 
     `physical` is the database's own place of a row (SQLite's rowid, PostgreSQL's ctid), which is no column, and which
@@ -58,23 +58,23 @@ class Key(msgspec.Struct, frozen=True):
     """Whether its values are whole numbers, whatever the database would let them be compared with."""
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table or a view. `key` is None where the database offers none: then only its first rows can be read."""
 
     schema: str
     name: str
     kind: Kind
-    columns: tuple[Column, ...]
-    key: Key | None = None
+    columns: tuple[DatabaseColumn, ...]
+    key: UniqueKey | None = None
     primary_key: tuple[str, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
-    indexes: tuple[Index, ...] = ()
+    indexes: tuple[TableIndex, ...] = ()
     comment: str | None = None
     definition: str | None = None
     """The statement behind a view."""
     oid: int = 0
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> DatabaseColumn:
         """The column of this name.
 
         Raises:
@@ -89,12 +89,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 class Catalogue:
     """All tables, in the order in which they are listed: by schema, then by name."""
 
-    def __init__(self, tables: Iterable[Table], schemas: Iterable[str] = ()) -> None:
-        self.tables: Mapping[tuple[str, str], Table] = MappingProxyType(
+    def __init__(self, tables: Iterable[DatabaseTable], schemas: Iterable[str] = ()) -> None:
+        self.tables: Mapping[tuple[str, str], DatabaseTable] = MappingProxyType(
             {(table.schema, table.name): table for table in sorted(tables, key=lambda one: (one.schema, one.name))}
         )
         self.schemas: tuple[str, ...] = tuple(sorted({*schemas, *(schema for schema, _ in self.tables)}))
 
-    def of_schema(self, schema: str) -> list[Table]:
+    def of_schema(self, schema: str) -> list[DatabaseTable]:
         """The tables of one schema."""
         return [table for (of, _), table in self.tables.items() if of == schema]

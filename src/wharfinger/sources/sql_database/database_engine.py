@@ -13,9 +13,20 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from wharfinger.errors import HandlerFailed, InvalidArgument
-from wharfinger.sources.sql_database.catalogue import Catalogue, Table
+from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
 
-__all__ = ["BadKey", "Bounds", "Engine", "Parameters", "Refused", "Row", "Rows", "Span", "Unreachable", "too_slow"]
+__all__ = [
+    "BadKey",
+    "DatabaseEngine",
+    "DatabaseUnreachable",
+    "Parameters",
+    "QueryBounds",
+    "QueryRefused",
+    "Rows",
+    "Span",
+    "TableRow",
+    "too_slow",
+]
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -23,7 +34,7 @@ MIB = 1 << 20
 Parameters = Sequence[object] | Mapping[str, object]
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class QueryBounds(msgspec.Struct, frozen=True, kw_only=True):
     """What one statement may take: seconds, bytes of one cell, bytes of all rows, statements at the same time."""
 
     seconds: float = 10.0
@@ -45,7 +56,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
         return self.where in ("before", "last")
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row as JSON values, and its key as texts (empty where the table has none)."""
 
     key: tuple[str, ...]
@@ -55,7 +66,7 @@ class Row(NamedTuple):
 class Rows(NamedTuple):
     """Rows in the order of their key; `more` where there are others further on in the direction that was asked for."""
 
-    rows: list[Row]
+    rows: list[TableRow]
     more: bool
 
 
@@ -63,11 +74,11 @@ class BadKey(ValueError):
     """These texts are no key of the table."""
 
 
-class Refused(InvalidArgument):
+class QueryRefused(InvalidArgument):
     """A statement that is not run; the message says why, and what could be."""
 
 
-class Unreachable(HandlerFailed):
+class DatabaseUnreachable(HandlerFailed):
     """The database does not answer; the message names it, without its password."""
 
 
@@ -76,7 +87,7 @@ def too_slow(seconds: float) -> HandlerFailed:
     return HandlerFailed(f"The database took longer than {seconds:g} s, and the statement was stopped.")
 
 
-class Engine(ABC):
+class DatabaseEngine(ABC):
     """One database."""
 
     dialect: str
@@ -91,7 +102,7 @@ class Engine(ABC):
         """What is there now, or was so many seconds ago at most."""
 
     @abstractmethod
-    def rows(self, table: Table, span: Span, bounds: Bounds) -> Rows:
+    def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
         """Some rows of a table; fewer than asked for, with `more`, where `bounds.size` is reached.
 
         Raises:
@@ -104,24 +115,24 @@ class Engine(ABC):
         """Equal as long as nothing was written to the database; quick."""
 
     @abstractmethod
-    def table_token(self, table: Table) -> str:
+    def table_token(self, table: DatabaseTable) -> str:
         """Differs once rows of a table changed, as far as the database tells that without reading them."""
 
     @abstractmethod
-    def estimate(self, table: Table) -> int | None:
+    def estimate(self, table: DatabaseTable) -> int | None:
         """About how many rows a table has, as far as that is known without counting."""
 
     def modified(self) -> float | None:
         """When something was written last (Unix time); None where the database does not say."""
         return None
 
-    def query(self, statement: str, parameters: Parameters, limit: int, bounds: Bounds) -> tuple[list[str], Rows]:
+    def query(self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds) -> tuple[list[str], Rows]:
         """Run one statement that only reads: the names of its columns, and at most `limit` rows.
 
         Raises:
             Refused: it does more than reading, or cannot be run.
         """
-        raise Refused(f"Queries are not offered for {self.dialect}: only reading by URI is.")
+        raise QueryRefused(f"Queries are not offered for {self.dialect}: only reading by URI is.")
 
     def listen(self, told: Callable[[], None]) -> None:  # noqa: B027 - what cannot listen need not say so
         """Call `told`, from any thread, when the database itself tells of a change. Must not block."""

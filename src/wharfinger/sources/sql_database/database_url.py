@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from wharfinger.source import UnusableSource
 from wharfinger.sources.labels import usable_label
-from wharfinger.sources.sql_database.database_engine import KIB, MIB, Bounds
+from wharfinger.sources.sql_database.database_engine import KIB, MIB, QueryBounds
 from wharfinger.sources.sql_database.source import Database
 from wharfinger.sources.sql_database.sqlite_catalogue import SCHEMA
 
@@ -51,7 +51,7 @@ def sql(
         UnusableSource: the URL cannot be used, or the file is missing.
         MissingExtra: a library for this database is not installed.
     """
-    bounds = Bounds(seconds=seconds, cell=cell, size=size, connections=connections)
+    bounds = QueryBounds(seconds=seconds, cell=cell, size=size, connections=connections)
     scheme = url.partition(":")[0].lower()
     if label is not None:
         usable_label(label)
@@ -82,7 +82,7 @@ def _quoted(label: str | None) -> str:
     return quote(label, safe="") if label else ""
 
 
-def _sqlite(url: str, label: str | None, bounds: Bounds) -> Database:
+def _sqlite(url: str, label: str | None, bounds: QueryBounds) -> Database:
     from wharfinger.sources.sql_database.sqlite import SQLite
 
     parts = urlsplit(url)

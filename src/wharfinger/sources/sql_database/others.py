@@ -16,8 +16,24 @@ from urllib.parse import quote
 from wharfinger.errors import MissingExtra
 from wharfinger.source import UnusableSource
 from wharfinger.sources.etag import digest
-from wharfinger.sources.sql_database.catalogue import Catalogue, Column, ForeignKey, Index, Key, Kind, Table
-from wharfinger.sources.sql_database.database_engine import BadKey, Bounds, Engine, Row, Rows, Span, Unreachable
+from wharfinger.sources.sql_database.catalogue import (
+    Catalogue,
+    DatabaseColumn,
+    DatabaseTable,
+    ForeignKey,
+    Kind,
+    TableIndex,
+    UniqueKey,
+)
+from wharfinger.sources.sql_database.database_engine import (
+    BadKey,
+    DatabaseEngine,
+    DatabaseUnreachable,
+    QueryBounds,
+    Rows,
+    Span,
+    TableRow,
+)
 from wharfinger.sources.sql_database.row_text import render
 
 __all__ = ["Other", "open_other"]
@@ -38,7 +54,7 @@ def core() -> Any:
         raise MissingExtra("sql", "Publishing this database") from None
 
 
-def open_other(url: str, bounds: Bounds, read_only_by_role: bool) -> Other:
+def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> Other:
     """The engine of a URL of SQLAlchemy.
 
     Raises:
@@ -70,7 +86,7 @@ def open_other(url: str, bounds: Bounds, read_only_by_role: bool) -> Other:
     return Other(engine, name, shown)
 
 
-class Other(Engine):
+class Other(DatabaseEngine):
     """One database by SQLAlchemy. Changes are found by reading what is watched again."""
 
     queries = False
@@ -99,8 +115,8 @@ class Other(Engine):
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise self._unreachable(error) from None
 
-    def _unreachable(self, error: Exception) -> Unreachable:
-        return Unreachable(f"{self.place} cannot be read: {type(error).__name__}.")
+    def _unreachable(self, error: Exception) -> DatabaseUnreachable:
+        return DatabaseUnreachable(f"{self.place} cannot be read: {type(error).__name__}.")
 
     def catalogue(self, age: float = 0.0) -> Catalogue:
         """What SQLAlchemy's inspector finds."""
@@ -113,7 +129,7 @@ class Other(Engine):
             raise self._unreachable(error) from None
         return Catalogue(found, schemas)
 
-    def rows(self, table: Table, span: Span, bounds: Bounds) -> Rows:
+    def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
         """Some rows of a table, by its key."""
         sa = core()
         source = sa.table(
@@ -127,14 +143,14 @@ class Other(Engine):
             statement = statement.where(_behind(sa, key, _values(table, span.key), span.where))
         if key:
             statement = statement.order_by(*[one.desc() if span.backwards else one.asc() for one in key])
-        rows: list[Row] = []
+        rows: list[TableRow] = []
         size = 0
         for found in self._read(statement):
             cells = tuple(render(value, bounds.cell) for value in found[len(key) :])
             size += sum(len(str(cell)) for cell in cells)
             if len(rows) == span.limit or (size > bounds.size and rows):
                 return Rows(rows, True)
-            rows.append(Row(tuple(str(value) for value in found[: len(key)]), cells))
+            rows.append(TableRow(tuple(str(value) for value in found[: len(key)]), cells))
         return Rows(rows, False)
 
     def token(self) -> Hashable:
@@ -143,12 +159,12 @@ class Other(Engine):
             self._looks += 1
             return self._looks
 
-    def table_token(self, table: Table) -> str:
+    def table_token(self, table: DatabaseTable) -> str:
         """The key of the last row: what is changed further back is not seen."""
-        last = self.rows(table, Span(where="last", limit=1), Bounds(cell=1)).rows if table.key else []
+        last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
         return digest(str(last[0].key if last else ""))
 
-    def estimate(self, table: Table) -> int | None:
+    def estimate(self, table: DatabaseTable) -> int | None:
         """Not known without counting."""
         return None
 
@@ -161,14 +177,14 @@ class Other(Engine):
         self._engine.dispose()
 
 
-def _tables(inspector: Any, schema: str) -> list[Table]:
+def _tables(inspector: Any, schema: str) -> list[DatabaseTable]:
     tables = [_table(inspector, schema, name, "table") for name in inspector.get_table_names(schema)]
     return tables + [_table(inspector, schema, name, "view") for name in inspector.get_view_names(schema)]
 
 
-def _table(inspector: Any, schema: str, name: str, kind: Kind) -> Table:
+def _table(inspector: Any, schema: str, name: str, kind: Kind) -> DatabaseTable:
     columns = tuple(
-        Column(
+        DatabaseColumn(
             name=column["name"],
             type=str(column["type"]),
             nullable=bool(column.get("nullable", True)),
@@ -183,12 +199,12 @@ def _table(inspector: Any, schema: str, name: str, kind: Kind) -> Table:
     usable = primary and all(column.cast in ("int", "str") for column in columns if column.name in primary)
     foreign: list[Any] = inspector.get_foreign_keys(name, schema) if kind == "table" else []
     indexes: list[Any] = inspector.get_indexes(name, schema) if kind == "table" else []
-    return Table(
+    return DatabaseTable(
         schema=schema,
         name=name,
         kind=kind,
         columns=columns,
-        key=Key(primary) if usable else None,
+        key=UniqueKey(primary) if usable else None,
         primary_key=primary,
         foreign_keys=tuple(
             ForeignKey(
@@ -200,7 +216,7 @@ def _table(inspector: Any, schema: str, name: str, kind: Kind) -> Table:
             for key in foreign
         ),
         indexes=tuple(
-            Index(
+            TableIndex(
                 index["name"] or "", tuple(one or "(an expression)" for one in index["column_names"]), index["unique"]
             )
             for index in indexes
@@ -215,7 +231,7 @@ def _typed(kind: Any) -> bool:
         return False
 
 
-def _values(table: Table, texts: Sequence[str]) -> list[object]:
+def _values(table: DatabaseTable, texts: Sequence[str]) -> list[object]:
     names = table.key.columns if table.key else ()
     if len(texts) != len(names):
         raise BadKey(f"The key has {len(names)} parts.")

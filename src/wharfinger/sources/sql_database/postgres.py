@@ -19,21 +19,21 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import InternalError, MissingExtra, Overloaded
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database.catalogue import Catalogue, Table
+from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
-    Bounds,
-    Engine,
+    DatabaseEngine,
+    DatabaseUnreachable,
     Parameters,
-    Refused,
+    QueryBounds,
+    QueryRefused,
     Rows,
     Span,
-    Unreachable,
     too_slow,
 )
 from wharfinger.sources.sql_database.loop_thread import LoopThread
 from wharfinger.sources.sql_database.postgres_catalogue import read_catalogue
-from wharfinger.sources.sql_database.postgres_notify import Listening
+from wharfinger.sources.sql_database.postgres_notify import NotifyListener
 from wharfinger.sources.sql_database.postgres_rows import read_by_place, read_rows, run_statement, window_statement
 from wharfinger.sources.sql_database.postgres_safety import (
     ROLE,
@@ -63,7 +63,7 @@ def driver() -> Any:
         raise MissingExtra("sql", "Publishing a PostgreSQL database") from None
 
 
-def open_postgres(url: str, bounds: Bounds, schemas: tuple[str, ...], notify: str | None) -> Postgres:
+def open_postgres(url: str, bounds: QueryBounds, schemas: tuple[str, ...], notify: str | None) -> Postgres:
     """The engine of a URL; connects to nothing yet.
 
     Raises:
@@ -85,13 +85,13 @@ def open_postgres(url: str, bounds: Bounds, schemas: tuple[str, ...], notify: st
     return Postgres(dsn, shown, database, bounds, schemas, notify)
 
 
-class Postgres(Engine):
+class Postgres(DatabaseEngine):
     """One database of a PostgreSQL server."""
 
     dialect = "PostgreSQL"
 
     def __init__(
-        self, dsn: str, host: str, database: str, bounds: Bounds, schemas: tuple[str, ...], notify: str | None
+        self, dsn: str, host: str, database: str, bounds: QueryBounds, schemas: tuple[str, ...], notify: str | None
     ) -> None:
         self.host = host
         self.database = database
@@ -103,7 +103,7 @@ class Postgres(Engine):
         self._lock = threading.Lock()
         self._pool: Any = None
         self._catalogue: tuple[Hashable, float, Catalogue] | None = None
-        self._listening = Listening(notify, self._connect, self.place) if notify else None
+        self._listening = NotifyListener(notify, self._connect, self.place) if notify else None
         self._listener: Future[None] | None = None
 
     # Connections
@@ -174,11 +174,11 @@ class Postgres(Engine):
         pool = self._pool
         if pool is not None and pool.get_size() >= self._bounds.connections and not pool.get_idle_size():
             return Overloaded(f"All connections to {self.place} are in use: try again later.")
-        return Unreachable(f"{self.place} did not answer in time.")
+        return DatabaseUnreachable(f"{self.place} did not answer in time.")
 
-    def _unreachable(self, error: Exception) -> Unreachable:
+    def _unreachable(self, error: Exception) -> DatabaseUnreachable:
         why = error.strerror or type(error).__name__ if isinstance(error, OSError) else redacted_text(str(error))
-        return Unreachable(f"{self.place} cannot be reached: {why}.")
+        return DatabaseUnreachable(f"{self.place} cannot be reached: {why}.")
 
     def close(self) -> None:
         """Close all connections, and end the loop."""
@@ -211,7 +211,7 @@ class Postgres(Engine):
 
     # Rows
 
-    def rows(self, table: Table, span: Span, bounds: Bounds) -> Rows:
+    def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
         """Some rows of a table, by its key."""
         asyncpg = driver()
 
@@ -236,7 +236,7 @@ class Postgres(Engine):
             raise BadKey("A key has no NUL.")
         return self._run(work, bounds.seconds)
 
-    def estimate(self, table: Table) -> int | None:
+    def estimate(self, table: DatabaseTable) -> int | None:
         """What VACUUM or ANALYZE found (`reltuples`)."""
         found: Any = self._run(
             lambda connection: connection.fetchval("SELECT reltuples FROM pg_class WHERE oid = $1", table.oid),
@@ -250,11 +250,11 @@ class Postgres(Engine):
         """Which transactions have ended in the whole server (`pg_current_snapshot`), and how often was notified."""
         return self._run(lambda connection: connection.fetchval(_SNAPSHOT), alone=True), self._notified("")
 
-    def table_token(self, table: Table) -> str:
+    def table_token(self, table: DatabaseTable) -> str:
         """The table's file, size and counters, its last key, and how often it was notified of."""
         counted = self._run(lambda connection: connection.fetchval(_TABLE_COUNTS, table.oid), alone=True)
         with suppress(LookupError, BadKey):
-            last = self.rows(table, Span(where="last", limit=1), Bounds(cell=1)).rows if table.key else []
+            last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
             counted = f"{counted} {last[0].key if last else ''}"
         return f"{counted} {self._notified(table.name)}"
 
@@ -274,7 +274,7 @@ class Postgres(Engine):
 
     # Statements of others
 
-    def query(self, statement: str, parameters: Parameters, limit: int, bounds: Bounds) -> tuple[list[str], Rows]:
+    def query(self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds) -> tuple[list[str], Rows]:
         """Run one statement that only reads; see `postgres_safety` for why it can do nothing else."""
         asyncpg = driver()
 
@@ -284,13 +284,13 @@ class Postgres(Engine):
             try:
                 return await run_statement(connection, statement, parameters, limit, bounds)
             except asyncpg.QueryCanceledError:
-                raise Refused(f"The statement was stopped after {self._bounds.seconds:g} s.") from None
+                raise QueryRefused(f"The statement was stopped after {self._bounds.seconds:g} s.") from None
             except _away():
                 raise
             except asyncpg.PostgresError as error:
-                raise Refused(f"PostgreSQL does not run it: {_message(error)}.") from None
+                raise QueryRefused(f"PostgreSQL does not run it: {_message(error)}.") from None
             except (ValueError, TypeError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-                raise Refused(f"It cannot be run: {error}.") from None
+                raise QueryRefused(f"It cannot be run: {error}.") from None
 
         return self._run(work, bounds.seconds)
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wharfinger.sources.sql_database.catalogue import Catalogue, Column, ForeignKey, Index, Key, Kind, Table
+from wharfinger.sources.sql_database.catalogue import (
+    Catalogue,
+    DatabaseColumn,
+    DatabaseTable,
+    ForeignKey,
+    Kind,
+    TableIndex,
+    UniqueKey,
+)
 
 __all__ = ["quoted", "read_catalogue"]
 
@@ -98,8 +106,8 @@ def _by_table(rows: Iterable[Any]) -> dict[int, list[Any]]:
     return found
 
 
-def _table(row: Any, columns: list[Any], indexes: list[Any], foreign_keys: list[Any]) -> Table:
-    return Table(
+def _table(row: Any, columns: list[Any], indexes: list[Any], foreign_keys: list[Any]) -> DatabaseTable:
+    return DatabaseTable(
         schema=row["schema"],
         name=row["name"],
         kind=_KINDS[row["kind"]],
@@ -111,7 +119,9 @@ def _table(row: Any, columns: list[Any], indexes: list[Any], foreign_keys: list[
             for key in foreign_keys
         ),
         indexes=tuple(
-            Index(index["name"], tuple(index["columns"]), index["unique"]) for index in indexes if not index["primary"]
+            TableIndex(index["name"], tuple(index["columns"]), index["unique"])
+            for index in indexes
+            if not index["primary"]
         ),
         comment=row["comment"],
         definition=row["definition"],
@@ -119,8 +129,8 @@ def _table(row: Any, columns: list[Any], indexes: list[Any], foreign_keys: list[
     )
 
 
-def _column(row: Any) -> Column:
-    return Column(
+def _column(row: Any) -> DatabaseColumn:
+    return DatabaseColumn(
         name=row["name"],
         type=row["type"],
         nullable=not row["not_null"],
@@ -131,9 +141,9 @@ def _column(row: Any) -> Column:
     )
 
 
-def _key(kind: str, readable: set[str], indexes: list[Any]) -> Key | None:
+def _key(kind: str, readable: set[str], indexes: list[Any]) -> UniqueKey | None:
     """The primary key, else another unique index, else the place of a row."""
     for index in indexes:
         if index["orders"] and readable.issuperset(index["columns"]):
-            return Key(tuple(index["columns"]), descending=index["descending"])
-    return Key(("ctid",), physical=True) if kind in _HEAPS else None
+            return UniqueKey(tuple(index["columns"]), descending=index["descending"])
+    return UniqueKey(("ctid",), physical=True) if kind in _HEAPS else None

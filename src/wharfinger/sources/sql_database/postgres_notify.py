@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-__all__ = ["Listening"]
+__all__ = ["NotifyListener"]
 
 log = logging.getLogger("wharfinger.sources")
 
@@ -20,7 +20,7 @@ AGAIN = (0.2, 0.5, 1.0, 2.0)
 TABLES = 10_000
 
 
-class Listening:
+class NotifyListener:
     """What a channel told. A payload is `table` or `schema.table`; of any other, all tables may have changed."""
 
     def __init__(self, channel: str, connect: Callable[[], Awaitable[Any]], place: str) -> None:

@@ -8,8 +8,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from wharfinger.sources.sql_database.catalogue import Key, Table
-from wharfinger.sources.sql_database.database_engine import BadKey, Bounds, Parameters, Refused, Row, Rows, Span
+from wharfinger.sources.sql_database.catalogue import DatabaseTable, UniqueKey
+from wharfinger.sources.sql_database.database_engine import (
+    BadKey,
+    Parameters,
+    QueryBounds,
+    QueryRefused,
+    Rows,
+    Span,
+    TableRow,
+)
 from wharfinger.sources.sql_database.postgres_catalogue import quoted
 from wharfinger.sources.sql_database.postgres_safety import parameters_for, wrapped
 from wharfinger.sources.sql_database.row_text import clean, cut_bytes, cut_text, number, render
@@ -22,7 +30,7 @@ BLOCKS = 64  # of a table without a key that are read at a time, at first
 _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
 
 
-def window_statement(table: Table, span: Span, bounds: Bounds, where: str = "") -> str:
+def window_statement(table: DatabaseTable, span: Span, bounds: QueryBounds, where: str = "") -> str:
     """The statement that reads a span: the key as texts, then the columns; one row more than was asked for."""
     key = table.key
     ordered = [f"t.{quoted(name)}" for name in key.columns] if key else []
@@ -40,13 +48,13 @@ def window_statement(table: Table, span: Span, bounds: Bounds, where: str = "") 
     return f"{statement} LIMIT {span.limit + 1}"
 
 
-def _comparison(key: Key, span: Span) -> str:
+def _comparison(key: UniqueKey, span: Span) -> str:
     if span.where == "at":
         return "="
     return "<" if (span.where == "before") is not key.descending else ">"
 
 
-def _cast(table: Table, name: str) -> str:
+def _cast(table: DatabaseTable, name: str) -> str:
     return "tid" if table.key is not None and table.key.physical else table.column(name).cast
 
 
@@ -92,7 +100,7 @@ def _float(digits: str) -> object:
 
 
 async def read_rows(
-    connection: Any, statement: str, values: Sequence[object], table: Table, limit: int, bounds: Bounds
+    connection: Any, statement: str, values: Sequence[object], table: DatabaseTable, limit: int, bounds: QueryBounds
 ) -> Rows:
     width = len(table.key.columns) if table.key else 0
     kinds = [column.cast for column in table.columns]
@@ -106,11 +114,11 @@ async def _fetch(
     width: int,
     kinds: Sequence[str],
     limit: int,
-    bounds: Bounds,
+    bounds: QueryBounds,
 ) -> Rows:
     """As many rows as are allowed, in batches, so that no more of them are in memory; at least one."""
     cursor = await connection.cursor(statement, *values)
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     size = 0
     batch = 20
     while True:
@@ -120,7 +128,7 @@ async def _fetch(
             size += sum(_size(cell) for cell in cells)
             if len(rows) == limit or (size > bounds.size and rows):
                 return Rows(rows, True)
-            rows.append(Row(tuple(record[:width]), cells))
+            rows.append(TableRow(tuple(record[:width]), cells))
         if len(found) < batch:
             return Rows(rows, False)
         batch = max(1, min(BATCH, (bounds.size - size) * len(rows) // max(size, 1)))
@@ -132,24 +140,24 @@ def _size(cell: object) -> int:
     return len(repr(cell))
 
 
-async def read_by_place(connection: Any, table: Table, span: Span, bounds: Bounds) -> Rows:
+async def read_by_place(connection: Any, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
     """Rows of a table without a key by their place, some blocks at a time, so that little is ever sorted."""
     name = f"{quoted(table.schema)}.{quoted(table.name)}"
     blocks = await connection.fetchval(
         "SELECT pg_relation_size($1::oid) / current_setting('block_size')::int8", table.oid
     )
     low, high = _places(span, blocks)
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     width = BLOCKS
     size = bounds.size
     while low < high:
         begin, end = (max(low, high - width), high) if span.backwards else (low, min(high, low + width))
         conditions = [f"t.ctid >= '({begin},0)'::tid", f"t.ctid < '({end},0)'::tid"]
         if span.key:
-            conditions.append(f"t.ctid {_comparison(Key(('ctid',)), span)} $1::text::tid")
+            conditions.append(f"t.ctid {_comparison(UniqueKey(('ctid',)), span)} $1::text::tid")
         part = Span(where=span.where, key=span.key, limit=span.limit - len(rows))
         statement = window_statement(table, part, bounds, " AND ".join(conditions))
-        left = Bounds(cell=bounds.cell, size=max(size, 1))
+        left = QueryBounds(cell=bounds.cell, size=max(size, 1))
         found = await read_rows(connection, statement, span.key, table, part.limit, left)
         rows += found.rows
         size -= sum(_size(cell) for row in found.rows for cell in row.cells)
@@ -175,13 +183,13 @@ def _places(span: Span, blocks: int) -> tuple[int, int]:
 
 
 async def run_statement(
-    connection: Any, statement: str, parameters: Parameters, limit: int, bounds: Bounds
+    connection: Any, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds
 ) -> tuple[list[str], Rows]:
     """Prepare it alone, for its columns; then in parentheses, which is what is run."""
     prepared = await connection.prepare(statement)
     attributes = prepared.get_attributes()
     if not attributes:
-        raise Refused("The statement gives no rows: only one SELECT is run.")
+        raise QueryRefused("The statement gives no rows: only one SELECT is run.")
     values = parameters_for(prepared.get_parameters(), parameters)
     kinds = [_kind(attribute.type) for attribute in attributes]
     shown = [_shown(f"q.c{at}", kind, bounds.cell) for at, kind in enumerate(kinds)]

@@ -20,7 +20,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from wharfinger.sources.sql_database.database_engine import Parameters, Refused
+from wharfinger.sources.sql_database.database_engine import Parameters, QueryRefused
 from wharfinger.sources.sql_database.row_text import is_several
 
 __all__ = ["check_names", "check_role", "parameters_for", "settings", "wrapped"]
@@ -94,7 +94,7 @@ async def check_role(connection: Any) -> None:
     """
     role = await connection.fetchrow(ROLE)
     if role["super"] or role["replication"] or role["outside"]:
-        raise Refused(
+        raise QueryRefused(
             f"The role {role['name']} may do more than read this database, so that no statements are run as it. "
             "Make one that may not: CREATE ROLE reader LOGIN PASSWORD '…'; GRANT USAGE ON SCHEMA public TO reader; "
             "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader;"
@@ -108,19 +108,19 @@ async def check_names(connection: Any, statement: str) -> None:
         Refused: it has; or it writes names in escapes, in which they cannot be seen.
     """
     if "\0" in statement:
-        raise Refused("The statement contains a NUL character.")
+        raise QueryRefused("The statement contains a NUL character.")
     if re.search(r"u&\s*\"", statement, re.IGNORECASE):
-        raise Refused('Names in Unicode escapes (U&"…") are refused: write the name itself.')
+        raise QueryRefused('Names in Unicode escapes (U&"…") are refused: write the name itself.')
     words = {word for found in _WORD.findall(statement) for word in (found, found.lower(), found.casefold())}
     words |= {word[:63] for word in words}  # as long as PostgreSQL's names are
     if len(words) > _WORDS:
-        raise Refused(f"The statement has more than {_WORDS:,} different words.")
+        raise QueryRefused(f"The statement has more than {_WORDS:,} different words.")
     secret = min(words & _SECRET, default=None)
     if secret is not None:
-        raise Refused(f"The statement names {secret}, in which passwords are kept.")
+        raise QueryRefused(f"The statement names {secret}, in which passwords are kept.")
     name = await connection.fetchval(_FUNCTIONS, sorted(words), _HARMLESS, _DENIED)
     if name is not None:
-        raise Refused(
+        raise QueryRefused(
             f"The statement names the function {name}, which may do more than read "
             "(PostgreSQL holds it for VOLATILE, or it runs other statements)."
         )
@@ -151,14 +151,14 @@ def parameters_for(types: Sequence[Any], given: Parameters) -> list[object]:
         Refused: there are too many or too few, or one does not fit.
     """
     if isinstance(given, Mapping):
-        raise Refused("Parameters are a list, for $1, $2, ….")
+        raise QueryRefused("Parameters are a list, for $1, $2, ….")
     if len(given) != len(types):
-        raise Refused(f"The statement has {len(types)} parameters, and {len(given)} were given.")
+        raise QueryRefused(f"The statement has {len(types)} parameters, and {len(given)} were given.")
     values: list[object] = []
     for number, (kind, value) in enumerate(zip(types, given, strict=True), 1):
         try:
             convert = _CONVERSIONS.get(kind.name, str)
             values.append(value if value is None or is_several(value) else convert(value))
         except (ValueError, TypeError, ArithmeticError):
-            raise Refused(f"Parameter {number} is no {kind.name}.") from None
+            raise QueryRefused(f"Parameter {number} is no {kind.name}.") from None
     return values

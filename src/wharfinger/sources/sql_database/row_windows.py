@@ -14,13 +14,13 @@ import msgspec
 
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.etag import digest
-from wharfinger.sources.sql_database.catalogue import Table
-from wharfinger.sources.sql_database.database_engine import BadKey, Bounds, Engine, Rows, Span
+from wharfinger.sources.sql_database.catalogue import DatabaseTable
+from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Rows, Span
 from wharfinger.sources.sql_database.row_text import json_line, unique_names
-from wharfinger.sources.sql_database.sql_uris import Uris, join_key, quote_part, split_key
+from wharfinger.sources.sql_database.sql_uris import SqlUris, join_key, quote_part, split_key
 from wharfinger.sources.windows.window import WINDOW_BYTES, split_query
 
-__all__ = ["DEFAULT", "JSON_LINES", "MOST", "Ask", "Window", "parse_rows", "read_window", "rows_uri"]
+__all__ = ["DEFAULT", "JSON_LINES", "MOST", "RowQuery", "RowWindow", "parse_rows", "read_window", "rows_uri"]
 
 JSON_LINES = "application/x-ndjson"
 DEFAULT = 1_000
@@ -33,14 +33,14 @@ _FROM_START = re.compile(r"1-([1-9][0-9]{0,5})").fullmatch
 _HOW = "limit=200, after=<key>, before=<key> (both also with limit), tail=200, or rows=1-200"
 
 
-class Ask(NamedTuple):
+class RowQuery(NamedTuple):
     """What a query asks for; `explicit` where it says how many rows."""
 
     span: Span
     explicit: bool
 
 
-class Window(NamedTuple):
+class RowWindow(NamedTuple):
     """Rows as text, and the queries of the windows beside it (None where there is none)."""
 
     text: str
@@ -53,7 +53,7 @@ class Window(NamedTuple):
     last: str = ""
 
 
-def parse_rows(uri: str) -> Ask:
+def parse_rows(uri: str) -> RowQuery:
     """The rows that a URI asks for.
 
     Raises:
@@ -63,23 +63,23 @@ def parse_rows(uri: str) -> Ask:
     limit = _number(query, "limit")
     left = {name: value for name, value in query.items() if name != "limit"}
     if not left:
-        return Ask(Span(limit=limit or DEFAULT), limit is not None)
+        return RowQuery(Span(limit=limit or DEFAULT), limit is not None)
     (name, value), *more = left.items()
     if more or name not in ("after", "before", "tail", "rows"):
         raise InvalidArgument(f"Rows are read by {_HOW}. This asked for {', '.join(left)[:200]}.")
     if name in ("after", "before"):
-        return Ask(Span(where=name, key=_key(name, value), limit=limit or DEFAULT), limit is not None)  # type: ignore[arg-type]
+        return RowQuery(Span(where=name, key=_key(name, value), limit=limit or DEFAULT), limit is not None)  # type: ignore[arg-type]
     if limit is not None:
         raise InvalidArgument(f"{name} says how many rows already: leave limit out.")
     if name == "tail":
-        return Ask(Span(where="last", limit=_number(query, "tail") or DEFAULT), True)
+        return RowQuery(Span(where="last", limit=_number(query, "tail") or DEFAULT), True)
     match = _FROM_START(value)
     if match is None or int(match[1]) > MOST:
         raise InvalidArgument(
             f"rows={value[:40]} cannot be found without counting all rows before: write rows=1-200 (at most {MOST:,}) "
             "for the first ones, and go on with after=<key>, as each window says."
         )
-    return Ask(Span(limit=int(match[1])), True)
+    return RowQuery(Span(limit=int(match[1])), True)
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:
@@ -98,7 +98,7 @@ def _key(name: str, value: str) -> tuple[str, ...]:
         raise InvalidArgument(f"{name}={value[:40]} is no key: take one that a window gave.") from None
 
 
-def read_window(engine: Engine, table: Table, ask: Ask, bounds: Bounds) -> Window:
+def read_window(engine: DatabaseEngine, table: DatabaseTable, ask: RowQuery, bounds: QueryBounds) -> RowWindow:
     """Read the rows that were asked for, or as many of them as go into one answer.
 
     Raises:
@@ -123,7 +123,7 @@ def read_window(engine: Engine, table: Table, ask: Ask, bounds: Bounds) -> Windo
     beside = _beside(table, ask, found, first, last)
     whole_table = span.where == "first" and not ask.explicit
     token = engine.table_token(table) if found.more and whole_table else ""
-    return Window(
+    return RowWindow(
         text,
         len(rows),
         *beside,
@@ -134,7 +134,7 @@ def read_window(engine: Engine, table: Table, ask: Ask, bounds: Bounds) -> Windo
     )
 
 
-def _beside(table: Table, ask: Ask, found: Rows, first: str, last: str) -> tuple[str | None, str | None]:
+def _beside(table: DatabaseTable, ask: RowQuery, found: Rows, first: str, last: str) -> tuple[str | None, str | None]:
     """The queries of the next and of the previous window."""
     span = ask.span
     if table.key is None or not first:
@@ -148,6 +148,6 @@ def _beside(table: Table, ask: Ask, found: Rows, first: str, last: str) -> tuple
     )
 
 
-def rows_uri(uris: Uris, table: Table, query: str | None) -> str | None:
+def rows_uri(uris: SqlUris, table: DatabaseTable, query: str | None) -> str | None:
     """The URI of a window beside one; None where there is none."""
     return None if query is None else uris.of_rows(table.schema, table.name, query)

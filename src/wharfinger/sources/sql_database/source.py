@@ -14,18 +14,31 @@ from wharfinger.content import mime
 from wharfinger.content.text import many
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hits, Source, version_of
-from wharfinger.sources.bounded_cache import Cache
+from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
-from wharfinger.sources.sql_database.catalogue import Catalogue, Table
-from wharfinger.sources.sql_database.database_engine import Bounds, Engine, Parameters, Span, Unreachable
+from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable
+from wharfinger.sources.sql_database.database_engine import (
+    DatabaseEngine,
+    DatabaseUnreachable,
+    Parameters,
+    QueryBounds,
+    Span,
+)
 from wharfinger.sources.sql_database.row_text import clean
-from wharfinger.sources.sql_database.row_windows import JSON_LINES, Ask, Window, parse_rows, read_window, rows_uri
-from wharfinger.sources.sql_database.sql_query import Answer, run_query
+from wharfinger.sources.sql_database.row_windows import (
+    JSON_LINES,
+    RowQuery,
+    RowWindow,
+    parse_rows,
+    read_window,
+    rows_uri,
+)
+from wharfinger.sources.sql_database.sql_query import QueryAnswer, run_query
 from wharfinger.sources.sql_database.sql_search import complete, documents, search
-from wharfinger.sources.sql_database.sql_uris import Target, Uris, join_key, quote_part
-from wharfinger.sources.sql_database.sql_watch import EVERY, Watching
+from wharfinger.sources.sql_database.sql_uris import SqlTarget, SqlUris, join_key, quote_part
+from wharfinger.sources.sql_database.sql_watch import EVERY, SqlWatch
 from wharfinger.sources.sql_database.table_descriptions import brief, describe
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on, remark
@@ -43,16 +56,18 @@ ONE_CELL = 1 << 20  # bytes of a cell in the reading of one row
 class Database(Source):
     """The source that `sql()` makes. Its methods may be called from several threads at once."""
 
-    def __init__(self, engine: Engine, *, top: str, label: str, schema: str | None, bounds: Bounds) -> None:
+    def __init__(
+        self, engine: DatabaseEngine, *, top: str, label: str, schema: str | None, bounds: QueryBounds
+    ) -> None:
         self.engine = engine
         self.name = label
         self.uri = top
         self.place = engine.place
-        self.uris = Uris(top, schema)
+        self.uris = SqlUris(top, schema)
         self.bounds = bounds
-        self._first_seen: Cache[str, tuple[str, float]] = Cache(KNOWN)
+        self._first_seen: BoundedCache[str, tuple[str, float]] = BoundedCache(KNOWN)
         self.templates = _templates(top, label, schema is None)
-        self._watching = Watching(label, engine, self._version_of, EVERY)
+        self._watching = SqlWatch(label, engine, self._version_of, EVERY)
 
     def __repr__(self) -> str:
         return f"sql({self.place!r}, label={self.name!r})"
@@ -85,7 +100,7 @@ class Database(Source):
         last = _write_key(found[limit - 1][0]) if len(found) > limit else None
         return [resource for _, resource in found[:limit]], last
 
-    def _children(self, target: Target, uri: str) -> list[tuple[str, t.Resource]]:
+    def _children(self, target: SqlTarget, uri: str) -> list[tuple[str, t.Resource]]:
         catalogue = self.engine.catalogue()
         if target.kind == "database" and self.uris.schema is None:
             return [(name, self._schema(name, catalogue)) for name in catalogue.schemas]
@@ -94,7 +109,7 @@ class Database(Source):
             raise ResourceNotFound(uri)
         return [(table.name, self._table(table)) for table in catalogue.of_schema(schema)]
 
-    def _table(self, table: Table) -> t.Resource:
+    def _table(self, table: DatabaseTable) -> t.Resource:
         return t.Resource(
             uri=self.uris.of_table(table.schema, table.name),
             name=clean(table.name),
@@ -124,7 +139,7 @@ class Database(Source):
         self._watching.saw(uri, version_of(resource))
         return resource
 
-    def _stat(self, target: Target, uri: str) -> t.Resource:
+    def _stat(self, target: SqlTarget, uri: str) -> t.Resource:
         if target.kind == "table":
             return msgspec.structs.replace(self._table(self._find(target, uri)), uri=uri)
         if target.kind in ("database", "schema"):
@@ -152,7 +167,7 @@ class Database(Source):
             return self._window(target, uri)[1].version
         return version_of(self._stat(target, uri))
 
-    def _find(self, target: Target, uri: str, age: float = 0.0) -> Table:
+    def _find(self, target: SqlTarget, uri: str, age: float = 0.0) -> DatabaseTable:
         for how_old in dict.fromkeys((age, 0.0)):
             table = self.engine.catalogue(how_old).tables.get((target.schema, target.table))
             if table is not None:
@@ -186,7 +201,7 @@ class Database(Source):
         content = t.ResourceContents(uri=uri, mime_type=kind, text=text, meta={VERSION: version})
         return t.ReadResourceResult(contents=[content], ttl_ms=self._ttl(uri, version), cache_scope=self.cache_scope)
 
-    def _window(self, target: Target, uri: str) -> tuple[Table, Window]:
+    def _window(self, target: SqlTarget, uri: str) -> tuple[DatabaseTable, RowWindow]:
         ask = parse_rows(uri)
         try:
             table = self._find(target, uri, SHORT)
@@ -198,10 +213,10 @@ class Database(Source):
         except LookupError:
             raise ResourceNotFound(uri) from None
 
-    def _read_window(self, table: Table, ask: Ask) -> Window:
+    def _read_window(self, table: DatabaseTable, ask: RowQuery) -> RowWindow:
         return read_window(self.engine, table, ask, self.bounds)
 
-    def _read_rows(self, target: Target, uri: str) -> t.ReadResourceResult:
+    def _read_rows(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
         table, window = self._window(target, uri)
         meta: dict[str, object] = {VERSION: window.version}
         meta[WINDOW] = {"rows": window.rows, "first": window.first, "last": window.last}
@@ -220,20 +235,20 @@ class Database(Source):
         ttl = self._ttl(uri, window.version)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
-    def _read_row(self, target: Target, uri: str) -> t.ReadResourceResult:
+    def _read_row(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
         table = self._find(target, uri, SHORT)
         if table.key is None:
             raise ResourceNotFound(uri)
         try:
             bounds = msgspec.structs.replace(self.bounds, cell=max(ONE_CELL, self.bounds.cell))
-            window = read_window(self.engine, table, Ask(Span(where="at", key=target.key, limit=1), True), bounds)
+            window = read_window(self.engine, table, RowQuery(Span(where="at", key=target.key, limit=1), True), bounds)
         except (LookupError, InvalidArgument):
             raise ResourceNotFound(uri) from None
         if not window.rows:
             raise ResourceNotFound(uri)
         return self._one(uri, JSON, window.text)
 
-    def _directory_text(self, target: Target, uri: str) -> str:
+    def _directory_text(self, target: SqlTarget, uri: str) -> str:
         children = [resource for _, resource in self._children(target, uri)]
         return self._listing_text(target.schema or self.name, children)
 
@@ -266,7 +281,7 @@ class Database(Source):
         """Definitions, and the rows of each table in windows, up to 100,000 of them."""
         return documents(self, after, limit)
 
-    def query(self, statement: str, parameters: Parameters = (), limit: int = 200) -> Answer:
+    def query(self, statement: str, parameters: Parameters = (), limit: int = 200) -> QueryAnswer:
         """Run one statement that only reads; what it gives is cut and marked where it is too much.
 
         Raises:
@@ -279,7 +294,7 @@ class Database(Source):
         try:
             tables = len(self.engine.catalogue(60.0).tables)
             return ", ".join([many(tables, "table"), *self.engine.facts()])
-        except Unreachable as error:
+        except DatabaseUnreachable as error:
             return str(error)
 
     # Watching

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.sources.sql_database.database_engine import Bounds, Engine, Parameters, Refused
+from wharfinger.sources.sql_database.database_engine import DatabaseEngine, Parameters, QueryBounds, QueryRefused
 from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.row_windows import MOST
 
-__all__ = ["Answer", "run_query"]
+__all__ = ["QueryAnswer", "run_query"]
 
 LONGEST = 100_000
 """Characters of a statement."""
@@ -18,7 +18,7 @@ SIZE = 1 << 20
 """Bytes of all rows of an answer, about."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of a statement, each a list of JSON values in the order of `columns` (where names may repeat).
 
     `cut` says in a sentence why there may be more, and is empty where there is not.
@@ -29,24 +29,26 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     cut: str = ""
 
 
-def run_query(engine: Engine, statement: str, parameters: Parameters, limit: int, bounds: Bounds) -> Answer:
+def run_query(
+    engine: DatabaseEngine, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds
+) -> QueryAnswer:
     """Run one statement that only reads.
 
     Raises:
         Refused: it is not run, or was stopped; the message says why.
     """
     if not 1 <= limit <= MOST:
-        raise Refused(f"limit is {limit}: ask for 1 to {MOST:,} rows.")
+        raise QueryRefused(f"limit is {limit}: ask for 1 to {MOST:,} rows.")
     if len(statement) > LONGEST:
-        raise Refused(f"The statement has {len(statement):,} characters: at most {LONGEST:,} are run.")
+        raise QueryRefused(f"The statement has {len(statement):,} characters: at most {LONGEST:,} are run.")
     try:
         statement.encode()
     except UnicodeEncodeError:
-        raise Refused("The statement is not valid Unicode.") from None
+        raise QueryRefused("The statement is not valid Unicode.") from None
     bounds = msgspec.structs.replace(bounds, size=min(SIZE, bounds.size))
     columns, found = engine.query(statement, parameters, limit, bounds)
     rows = [list(row.cells) for row in found.rows]
-    return Answer(columns=[clean(name) for name in columns], rows=rows, cut=_cut(len(rows), limit, found.more))
+    return QueryAnswer(columns=[clean(name) for name in columns], rows=rows, cut=_cut(len(rows), limit, found.more))
 
 
 def _cut(rows: int, limit: int, more: bool) -> str:

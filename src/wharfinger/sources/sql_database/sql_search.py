@@ -14,10 +14,10 @@ from wharfinger.errors import ProtocolError, WharfingerError
 from wharfinger.source import Document, Hit, Hits
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
-from wharfinger.sources.sql_database.catalogue import Table
+from wharfinger.sources.sql_database.catalogue import DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, Span
 from wharfinger.sources.sql_database.row_text import clean
-from wharfinger.sources.sql_database.row_windows import JSON_LINES, Ask, Window, read_window
+from wharfinger.sources.sql_database.row_windows import JSON_LINES, RowQuery, RowWindow, read_window
 from wharfinger.sources.sql_database.sql_uris import join_key, quote_part, split_key
 from wharfinger.sources.sql_database.table_descriptions import describe
 from wharfinger.sources.text_match import COMPLETIONS, begins_then_holds, has_all, line_with, words_of
@@ -58,7 +58,7 @@ def complete(database: Database, argument: str, value: str, context: Mapping[str
     return []
 
 
-def _keys(database: Database, table: Table, value: str) -> list[str]:
+def _keys(database: Database, table: DatabaseTable, value: str) -> list[str]:
     bounds = msgspec.structs.replace(database.bounds, seconds=0.5, cell=64)
     spans = [Span(limit=KEYS)]
     if value:
@@ -132,12 +132,12 @@ def _walk(database: Database, begin: _Position) -> Iterator[tuple[Document, _Pos
             yield document, _Position(*place, window.last, rows), window.text
 
 
-def _document(uri: str, table: Table, version: str, kind: str) -> Document:
+def _document(uri: str, table: DatabaseTable, version: str, kind: str) -> Document:
     title = clean(table.name if kind == JSON else f"Rows of {table.name}")
     return Document(uri=uri, title=title, version=version, mime_type=kind)
 
 
-def _windows(database: Database, table: Table, last: str, rows: int) -> Iterator[tuple[str, Window]]:
+def _windows(database: Database, table: DatabaseTable, last: str, rows: int) -> Iterator[tuple[str, RowWindow]]:
     """`(URI, window)` for each window of a table behind a key, as far as a search looks."""
     if table.kind in NOT_SEARCHED:
         return
@@ -146,7 +146,7 @@ def _windows(database: Database, table: Table, last: str, rows: int) -> Iterator
         span = Span(where="after", key=split_key(last), limit=WINDOW) if last else Span(limit=WINDOW)
         query = f"after={quote_part(last)}&limit={WINDOW}" if last else f"limit={WINDOW}"
         try:
-            window = read_window(database.engine, table, Ask(span, True), bounds)
+            window = read_window(database.engine, table, RowQuery(span, True), bounds)
         except (LookupError, ValueError, ProtocolError):  # dropped meanwhile, too slow, or no key any more
             return
         if window.rows:

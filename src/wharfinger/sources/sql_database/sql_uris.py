@@ -14,7 +14,7 @@ import msgspec
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 
-__all__ = ["Target", "Uris", "join_key", "quote_part", "split_key"]
+__all__ = ["SqlTarget", "SqlUris", "join_key", "quote_part", "split_key"]
 
 LONGEST = 32_768
 """Characters of a URI that are read at all."""
@@ -24,7 +24,7 @@ _ESCAPES = {"~~": "~", "~.": ",", "~_": ""}
 _KEY_PARTS = re.compile(r"~.|,|[^~,]+", re.DOTALL)
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class SqlTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What a URI means: the database, a schema of it, a table's definition, its rows, or one row."""
 
     kind: Literal["database", "schema", "table", "rows", "row"]
@@ -34,7 +34,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     query: str | None = None
 
 
-class Uris:
+class SqlUris:
     """The URIs of one database. `schema` is the only one where there are no schemas in URIs."""
 
     def __init__(self, top: str, schema: str | None) -> None:
@@ -58,7 +58,7 @@ class Uris:
         """The URI of a table's rows, or of a window of them."""
         return f"{self.of_table(schema, table)}/{ROWS}{'?' + query if query else ''}"
 
-    def read(self, uri: str) -> Target:
+    def read(self, uri: str) -> SqlTarget:
         """What a URI means.
 
         Raises:
@@ -78,22 +78,22 @@ class Uris:
             raise InvalidArgument("Only rows are read in windows: ask for …/<table>/rows?limit=100 instead.")
         return msgspec.structs.replace(target, query=query)
 
-    def _target(self, uri: str, parts: list[str]) -> Target:
+    def _target(self, uri: str, parts: list[str]) -> SqlTarget:
         if not parts:
-            return Target(kind="database")
+            return SqlTarget(kind="database")
         if self.schema is None:
             schema, *parts = parts
             if not parts:
-                return Target(kind="schema", schema=schema)
+                return SqlTarget(kind="schema", schema=schema)
         else:
             schema = self.schema
         match parts:
             case [table]:
-                return Target(kind="table", schema=schema, table=table)
+                return SqlTarget(kind="table", schema=schema, table=table)
             case [table, "rows"]:
-                return Target(kind="rows", schema=schema, table=table)
+                return SqlTarget(kind="rows", schema=schema, table=table)
             case [table, "rows", key]:
-                return Target(kind="row", schema=schema, table=table, key=_key(uri, key))
+                return SqlTarget(kind="row", schema=schema, table=table, key=_key(uri, key))
             case _:
                 raise ResourceNotFound(uri)
 

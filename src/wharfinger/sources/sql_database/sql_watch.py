@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import Changed
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.sql_database.database_engine import Engine, Unreachable
+from wharfinger.sources.sql_database.database_engine import DatabaseEngine, DatabaseUnreachable
 
-__all__ = ["EVERY", "Watching"]
+__all__ = ["EVERY", "SqlWatch"]
 
 log = logging.getLogger("wharfinger.sources")
 
@@ -29,10 +29,12 @@ SAFE = 5.0
 """Seconds after which is looked in any case."""
 
 
-class Watching:
+class SqlWatch:
     """The watchers of one database. `version(uri)` is that of a URI, of None that of the list."""
 
-    def __init__(self, name: str, engine: Engine, version: Callable[[str | None], str], every: float = EVERY) -> None:
+    def __init__(
+        self, name: str, engine: DatabaseEngine, version: Callable[[str | None], str], every: float = EVERY
+    ) -> None:
         self._name = name
         self._engine = engine
         self._version = version
@@ -114,7 +116,7 @@ class Watching:
             if self._down:
                 log.info("%s: the database answers again", self._name)
             self._down = False
-        except Unreachable as error:
+        except DatabaseUnreachable as error:
             if not self._down:
                 log.warning("%s: %s Its watchers are told once it is back.", self._name, error)
             self._down = True
@@ -129,7 +131,7 @@ class Watching:
             version = self._version(uri)
         except ResourceNotFound:
             version = ""
-        except Unreachable:
+        except DatabaseUnreachable:
             if known is None:
                 raise
             return known[1]

@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database.catalogue import Catalogue, Key, Table
+from wharfinger.sources.sql_database.catalogue import Catalogue, DatabaseTable, UniqueKey
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
-    Bounds,
-    Engine,
+    DatabaseEngine,
+    DatabaseUnreachable,
     Parameters,
-    Refused,
-    Row,
+    QueryBounds,
+    QueryRefused,
     Rows,
     Span,
-    Unreachable,
+    TableRow,
     too_slow,
 )
 from wharfinger.sources.sql_database.row_text import cut_bytes, cut_text, render
@@ -48,12 +48,12 @@ __all__ = ["SQLite", "read_value", "write_value"]
 WAITING = 5.0  # seconds for a connection, when all are in use
 
 
-class SQLite(Engine):
+class SQLite(DatabaseEngine):
     """One SQLite file."""
 
     dialect = "SQLite"
 
-    def __init__(self, path: str, bounds: Bounds) -> None:
+    def __init__(self, path: str, bounds: QueryBounds) -> None:
         self.path = os.path.abspath(path)
         self.place = self.path
         self._bounds = bounds
@@ -109,9 +109,9 @@ class SQLite(Engine):
         except (OSError, sqlite3.Error) as error:
             raise self._unreachable(error) from error
 
-    def _unreachable(self, error: Exception) -> Unreachable:
+    def _unreachable(self, error: Exception) -> DatabaseUnreachable:
         why = "it is not there any more" if isinstance(error, FileNotFoundError) else str(error)
-        return Unreachable(f"The SQLite file {os.path.basename(self.path)} cannot be read: {why}.")
+        return DatabaseUnreachable(f"The SQLite file {os.path.basename(self.path)} cannot be read: {why}.")
 
     def close(self) -> None:
         """Close all connections."""
@@ -149,7 +149,7 @@ class SQLite(Engine):
 
     # Rows
 
-    def rows(self, table: Table, span: Span, bounds: Bounds) -> Rows:
+    def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
         """Some rows of a table, by its key."""
         statement, values = _window(table, span)
         width = len(table.key.columns) if table.key else 0
@@ -171,7 +171,7 @@ class SQLite(Engine):
                 return _collect(rows, width, span.limit, bounds)
 
     def _rows_in_part(
-        self, connection: sqlite3.Connection, table: Table, span: Span, bounds: Bounds
+        self, connection: sqlite3.Connection, table: DatabaseTable, span: Span, bounds: QueryBounds
     ) -> Iterator[Sequence[object]]:
         """The same rows, where a cell of them is larger than a statement may load: that one is read in part."""
         keys, values = _window(table, span, shown=[])
@@ -183,7 +183,7 @@ class SQLite(Engine):
             except sqlite3.DataError:
                 yield (*key, *[_cell(connection, table, texts, column.name, bounds) for column in table.columns])
 
-    def estimate(self, table: Table) -> int | None:
+    def estimate(self, table: DatabaseTable) -> int | None:
         """What ANALYZE counted, or where rowids are handed out in order, the span between the first and the last."""
         with self._connection() as connection, self._bounded(connection, 0.5), suppress(sqlite3.Error):
             try:
@@ -215,7 +215,7 @@ class SQLite(Engine):
             except (OSError, sqlite3.Error) as error:
                 raise self._unreachable(error) from error
 
-    def table_token(self, table: Table) -> str:
+    def table_token(self, table: DatabaseTable) -> str:
         """That of the whole file: SQLite says of no table that it changed."""
         return repr(self.token())
 
@@ -229,10 +229,10 @@ class SQLite(Engine):
 
     # Statements of others
 
-    def query(self, statement: str, parameters: Parameters, limit: int, bounds: Bounds) -> tuple[list[str], Rows]:
+    def query(self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds) -> tuple[list[str], Rows]:
         """Run one statement that only reads, on a connection of its own."""
         if "\0" in statement:
-            raise Refused("The statement contains a NUL character.")
+            raise QueryRefused("The statement contains a NUL character.")
         if not self._slots.acquire(timeout=WAITING):
             raise Overloaded(f"All connections to {os.path.basename(self.path)} are in use: try again later.")
         try:
@@ -270,7 +270,7 @@ class _Pooled:
 # Statements
 
 
-def _window(table: Table, span: Span, shown: Sequence[str] | None = None) -> tuple[str, list[object]]:
+def _window(table: DatabaseTable, span: Span, shown: Sequence[str] | None = None) -> tuple[str, list[object]]:
     """The statement that reads a span: columns of the key, then all others; one row more than was asked for."""
     key = table.key
     wanted = [quoted(name) for name in key.columns] if key else []
@@ -292,20 +292,20 @@ def _window(table: Table, span: Span, shown: Sequence[str] | None = None) -> tup
     return f"{statement} LIMIT {span.limit + 1}", values
 
 
-def _ordered(key: Key) -> list[str]:
+def _ordered(key: UniqueKey) -> list[str]:
     names = [quoted(name) for name in key.columns]
     if not key.collations:
         return names
     return [f"{name} COLLATE {quoted(collation)}" for name, collation in zip(names, key.collations, strict=True)]
 
 
-def _comparison(key: Key, span: Span) -> str:
+def _comparison(key: UniqueKey, span: Span) -> str:
     if span.where == "at":
         return "="
     return "<" if (span.where == "before") is not key.descending else ">"
 
 
-def _parameters(key: Key, texts: Sequence[str]) -> tuple[list[str], list[object]]:
+def _parameters(key: UniqueKey, texts: Sequence[str]) -> tuple[list[str], list[object]]:
     if len(texts) != len(key.columns):
         raise BadKey(f"The key has {len(key.columns)} parts: {', '.join(key.columns)}.")
     values = [read_value(text) for text in texts]
@@ -371,16 +371,16 @@ def _fetch(connection: sqlite3.Connection, statement: str, values: Sequence[obje
         cursor.close()
 
 
-def _collect(found: Iterator[Sequence[object]], width: int, limit: int, bounds: Bounds) -> Rows:
+def _collect(found: Iterator[Sequence[object]], width: int, limit: int, bounds: QueryBounds) -> Rows:
     """As many rows as are allowed, as JSON; at least one."""
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     size = 0
     for values in found:
         cells = tuple(_json(value, bounds.cell) for value in values[width:])
         size += sum(_size(cell) for cell in cells)
         if len(rows) == limit or (size > bounds.size and rows):
             return Rows(rows, True)
-        rows.append(Row(tuple(write_value(value) for value in values[:width]), cells))
+        rows.append(TableRow(tuple(write_value(value) for value in values[:width]), cells))
     return Rows(rows, False)
 
 
@@ -400,7 +400,9 @@ class _Shown(NamedTuple):
     json: object
 
 
-def _cell(connection: sqlite3.Connection, table: Table, key: tuple[str, ...], column: str, bounds: Bounds) -> object:
+def _cell(
+    connection: sqlite3.Connection, table: DatabaseTable, key: tuple[str, ...], column: str, bounds: QueryBounds
+) -> object:
     """One cell by itself: whole where a statement may load it, else its beginning."""
     at = Span(where="at", key=key, limit=1)
     statement, values = _window(table, at, [quoted(column)])
@@ -421,19 +423,19 @@ def _cell(connection: sqlite3.Connection, table: Table, key: tuple[str, ...], co
 
 
 def _run(
-    connection: sqlite3.Connection, statement: str, parameters: Parameters, limit: int, bounds: Bounds
+    connection: sqlite3.Connection, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds
 ) -> tuple[list[str], Rows]:
     with deadline(connection, bounds.seconds) as stopped:
         try:
             cursor = connection.execute(statement, parameters)
             if cursor.description is None:
-                raise Refused("The statement gives no rows: only one SELECT is run.")
+                raise QueryRefused("The statement gives no rows: only one SELECT is run.")
             names = [column[0] for column in cursor.description]
             return names, _collect(iter(cursor), 0, limit, bounds)
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
             if stopped():
-                raise Refused(f"The statement was stopped after {bounds.seconds:g} s.") from None
-            raise Refused(_why(error)) from None
+                raise QueryRefused(f"The statement was stopped after {bounds.seconds:g} s.") from None
+            raise QueryRefused(_why(error)) from None
 
 
 _REASONS: dict[str, str] = {

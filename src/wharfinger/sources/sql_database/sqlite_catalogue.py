@@ -6,7 +6,15 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from wharfinger.sources.sql_database.catalogue import Catalogue, Column, ForeignKey, Index, Key, Kind, Table
+from wharfinger.sources.sql_database.catalogue import (
+    Catalogue,
+    DatabaseColumn,
+    DatabaseTable,
+    ForeignKey,
+    Kind,
+    TableIndex,
+    UniqueKey,
+)
 from wharfinger.sources.sql_database.sqlite_safety import quoted
 
 __all__ = ["SCHEMA", "read_catalogue", "rowid_name"]
@@ -31,7 +39,7 @@ def read_catalogue(connection: sqlite3.Connection) -> Catalogue:
             "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND name IS NOT NULL"
         ).fetchall()
     )
-    tables: list[Table] = []
+    tables: list[DatabaseTable] = []
     for _schema, name, kind, _columns, without_rowid, _strict in found:
         if kind not in _KINDS or name.startswith("sqlite_") or not name:
             continue
@@ -42,10 +50,12 @@ def read_catalogue(connection: sqlite3.Connection) -> Catalogue:
     return Catalogue(tables, [SCHEMA])
 
 
-def _table(connection: sqlite3.Connection, name: str, kind: Kind, without_rowid: bool, definition: str | None) -> Table:
+def _table(
+    connection: sqlite3.Connection, name: str, kind: Kind, without_rowid: bool, definition: str | None
+) -> DatabaseTable:
     info = _pragma(connection, "table_xinfo", name)
     columns = tuple(
-        Column(
+        DatabaseColumn(
             name=column,
             type=declared,
             nullable=not not_null and not (without_rowid and primary),
@@ -57,7 +67,7 @@ def _table(connection: sqlite3.Connection, name: str, kind: Kind, without_rowid:
     )
     primary = tuple(row[1] for row in sorted((row for row in info if row[5]), key=lambda row: row[5]))
     listed = [] if kind != "table" else [_Index(connection, row) for row in _pragma(connection, "index_list", name)]
-    return Table(
+    return DatabaseTable(
         schema=SCHEMA,
         name=name,
         kind=kind,
@@ -65,7 +75,7 @@ def _table(connection: sqlite3.Connection, name: str, kind: Kind, without_rowid:
         key=_key(kind, info, columns, primary, listed, without_rowid, _collated(definition)),
         primary_key=primary,
         foreign_keys=_foreign_keys(connection, name) if kind == "table" else (),
-        indexes=tuple(Index(one.name, one.shown, one.unique) for one in listed if one.origin != "pk"),
+        indexes=tuple(TableIndex(one.name, one.shown, one.unique) for one in listed if one.origin != "pk"),
         definition=definition if kind == "view" else None,
     )
 
@@ -95,12 +105,12 @@ class _Index:
 def _key(
     kind: Kind,
     info: Sequence[Any],
-    columns: Sequence[Column],
+    columns: Sequence[DatabaseColumn],
     primary: tuple[str, ...],
     indexes: Sequence[_Index],
     without_rowid: bool,
     collated: bool,
-) -> Key | None:
+) -> UniqueKey | None:
     """The rowid where it is the primary key, else an index that orders rows and is never null, else the rowid.
 
     Collations are told where a column of the table may have another one than its index: SQLite uses an index for
@@ -110,14 +120,14 @@ def _key(
         return None
     whole = {column.name for column in columns if not column.nullable}
     if len(primary) == 1 and not without_rowid and kind == "table" and not any(one.origin == "pk" for one in indexes):
-        return Key(primary, integer=True)  # INTEGER PRIMARY KEY: another name of the rowid
+        return UniqueKey(primary, integer=True)  # INTEGER PRIMARY KEY: another name of the rowid
     for origin in ("pk", "u", "c"):
         for one in indexes:
             if one.origin == origin and one.orders and whole.issuperset(one.shown):
                 plain = set(one.collations) == {"BINARY"} and not collated
-                return Key(one.shown, () if plain else one.collations, one.descending)
+                return UniqueKey(one.shown, () if plain else one.collations, one.descending)
     free = rowid_name([row[1] for row in info])
-    return None if without_rowid or free is None or kind != "table" else Key((free,), physical=True, integer=True)
+    return None if without_rowid or free is None or kind != "table" else UniqueKey((free,), physical=True, integer=True)
 
 
 def _foreign_keys(connection: sqlite3.Connection, name: str) -> tuple[ForeignKey, ...]:

@@ -7,20 +7,20 @@ from typing import Any
 import msgspec
 
 from wharfinger.content.text import many
-from wharfinger.sources.sql_database.catalogue import Column, ForeignKey, Table
+from wharfinger.sources.sql_database.catalogue import DatabaseColumn, DatabaseTable, ForeignKey
 from wharfinger.sources.sql_database.row_text import clean, is_named, is_several
-from wharfinger.sources.sql_database.sql_uris import Uris
+from wharfinger.sources.sql_database.sql_uris import SqlUris
 
 __all__ = ["brief", "describe"]
 
 
-def brief(table: Table) -> str:
+def brief(table: DatabaseTable) -> str:
     """A table in a few words."""
     words = f"{table.kind}, {many(len(table.columns), 'column')}"
     return f"{words}: {clean(table.comment)}" if table.comment else words
 
 
-def describe(table: Table, uris: Uris) -> str:
+def describe(table: DatabaseTable, uris: SqlUris) -> str:
     """A table's definition. The same for the same definition: it says nothing of how many rows there are."""
     said: dict[str, Any] = {
         "table": table.name,
@@ -54,7 +54,7 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _order(table: Table) -> str:
+def _order(table: DatabaseTable) -> str:
     key = table.key
     if key is None:
         return "none: only the first rows can be read"
@@ -62,7 +62,7 @@ def _order(table: Table) -> str:
     return f"{names}, the place of a row, which may pass to another one" if key.physical else names
 
 
-def _column(column: Column) -> dict[str, Any]:
+def _column(column: DatabaseColumn) -> dict[str, Any]:
     said: dict[str, Any] = {"name": column.name, "type": column.type}
     said |= {} if column.nullable else {"nullable": False}
     said |= {} if column.default is None else {"default": column.default}
@@ -70,7 +70,7 @@ def _column(column: Column) -> dict[str, Any]:
     return said | ({} if column.comment is None else {"comment": column.comment})
 
 
-def _foreign_key(key: ForeignKey, uris: Uris) -> dict[str, Any]:
+def _foreign_key(key: ForeignKey, uris: SqlUris) -> dict[str, Any]:
     said: dict[str, Any] = {"columns": list(key.columns), "table": uris.of_table(key.schema, key.table)}
     return said | ({"references": list(key.references)} if key.references else {})
 

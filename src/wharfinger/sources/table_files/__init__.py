@@ -6,7 +6,7 @@ import os
 import re
 
 from wharfinger.source import UnusableSource
-from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.labels import default_label, usable_label
 from wharfinger.sources.table_files.duckdb_engine import UnreadableTable
 from wharfinger.sources.table_files.formats import FORMATS, format_of
@@ -32,7 +32,9 @@ def tables(path: str | os.PathLike[str], *, label: str | None = None) -> Tables:
     root, patterns, depth = _chosen(given)
     deeper = [f"/{'*/' * depth}"] if depth else []
     name = usable_label(default_label(root) if label is None else label)
-    return Tables(root, name, Choice(patterns, deeper), given if os.path.isabs(given) else os.path.realpath(given))
+    return Tables(
+        root, name, PublishChoice(patterns, deeper), given if os.path.isabs(given) else os.path.realpath(given)
+    )
 
 
 def _chosen(given: str) -> tuple[str, list[str], int]:

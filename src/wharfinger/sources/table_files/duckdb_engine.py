@@ -10,7 +10,7 @@ from typing import Any
 
 from wharfinger.errors import HandlerFailed, InvalidArgument, MissingExtra
 
-__all__ = ["Engine", "UnreadableTable", "literal", "path_of"]
+__all__ = ["DuckDBEngine", "UnreadableTable", "literal", "path_of"]
 
 SECONDS = 10.0
 """Time of one statement, which is interrupted then."""
@@ -36,7 +36,7 @@ class UnreadableTable(InvalidArgument):
     """The file is no table that can be read; the message says why, and where."""
 
 
-class Engine:
+class DuckDBEngine:
     """One DuckDB in memory, for several threads at once. It may read below `root`."""
 
     def __init__(self, root: str) -> None:

@@ -16,10 +16,10 @@ from wharfinger.content import encodings, mime
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.folder.file_content import FileContent
 from wharfinger.sources.sql_database.row_text import clean, json_line, number, render, unique_names
-from wharfinger.sources.table_files.duckdb_engine import Engine, UnreadableTable, literal
+from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, UnreadableTable, literal
 from wharfinger.sources.windows.line_index import LineIndex, NotReached
 
-__all__ = ["FORMATS", "Column", "OpenFile", "Table", "format_of"]
+__all__ = ["FORMATS", "OpenFile", "TableColumn", "TableFile", "format_of"]
 
 SAMPLED = 20_480  # rows by which DuckDB tells the types of columns
 CELL = 64 << 10
@@ -33,7 +33,7 @@ SKIPPED = 64 << 10  # bytes in which the end of a line is looked for at once
 HEAD = 1 << 20  # bytes by which an encoding is told
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column, and its type as DuckDB calls it."""
 
     name: str
@@ -49,18 +49,20 @@ class OpenFile(NamedTuple):
     lines: LineIndex
 
 
-class Table(Protocol):
+class TableFile(Protocol):
     """One version of a file. It may be used again with another `OpenFile` of that version."""
 
-    columns: list[Column]
+    columns: list[TableColumn]
     details: dict[str, Any]
     """What else there is to know of the form."""
 
-    def count(self, engine: Engine, file: OpenFile) -> int | None:
+    def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
         """The number of rows, where it costs little to know."""
         ...
 
-    def rows(self, engine: Engine, file: OpenFile, first: int, number: int, columns: Sequence[str]) -> Iterator[str]:
+    def rows(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
+    ) -> Iterator[str]:
         """At most `number` rows from the row `first` on (1 is the first), each a line of JSON."""
         ...
 
@@ -77,7 +79,7 @@ _WHOLES = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBI
 class Csv:
     """Text in columns. All values are read as text: a late value of another kind is no reason to read nothing."""
 
-    def __init__(self, engine: Engine, file: OpenFile) -> None:
+    def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         encoding = _csv_encoding(file)
         _check_lines(file, encoding)
         given = f"null_padding = true, max_line_size = {LINE}, encoding = '{_ENCODINGS[encoding]}', quote = '\"'"
@@ -92,7 +94,7 @@ class Csv:
         # Quotes may come behind what was looked at. What else it takes for an escape is a character of some value.
         escape = escape if escape == "\\" else '"'
         names = unique_names(column["name"] for column in columns)
-        self.columns = [Column(name, column["type"]) for name, column in zip(names, columns, strict=True)]
+        self.columns = [TableColumn(name, column["type"]) for name, column in zip(names, columns, strict=True)]
         self.details: dict[str, Any] = {"delimiter": delimiter, "header": header, "encoding": encoding}
         if skipped:
             self.details["skippedLines"] = skipped
@@ -103,13 +105,15 @@ class Csv:
             f"skip = {int(skipped)}, parallel = false)"
         )
 
-    def count(self, engine: Engine, file: OpenFile) -> int | None:
+    def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
         """Counted where the file is small."""
         if file.content.size > COUNTED:
             return None
         return int(engine.ask(file.name, f"SELECT count(*) FROM {self._source}", [file.path])[0][0])  # noqa: S608
 
-    def rows(self, engine: Engine, file: OpenFile, first: int, number: int, columns: Sequence[str]) -> Iterator[str]:
+    def rows(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
+    ) -> Iterator[str]:
         """What lies before `first` is read again: some 150 ms for a million rows."""
         positions = [at for at, column in enumerate(self.columns) if column.name in columns]
         shown = ", ".join(f"c{position}" for position in positions)
@@ -121,7 +125,7 @@ class Csv:
             yield json_line(names, cells)
 
 
-def _told_of(engine: Engine, file: OpenFile, given: str) -> tuple[Any, ...]:
+def _told_of(engine: DuckDBEngine, file: OpenFile, given: str) -> tuple[Any, ...]:
     """What DuckDB makes of a CSV file: delimiter, escape, whether it has a header, lines before it, columns.
 
     Raises:
@@ -223,7 +227,7 @@ _DESCRIBE_LINES = (
 class JsonLines:
     """A value a line. Rows are found by where lines begin, whatever is in them."""
 
-    def __init__(self, engine: Engine, file: OpenFile) -> None:
+    def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         described = (
             engine.ask(
                 file.name,
@@ -233,17 +237,19 @@ class JsonLines:
             if file.content.size
             else []
         )
-        self.columns = [Column(clean(row[0]), row[1]) for row in described]
+        self.columns = [TableColumn(clean(row[0]), row[1]) for row in described]
         self.details: dict[str, Any] = {}
 
-    def count(self, engine: Engine, file: OpenFile) -> int | None:
+    def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
         """Counted where the file is small."""
         if file.content.size > COUNTED:
             return None
         data = file.content.read(0, file.content.size)
         return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
 
-    def rows(self, engine: Engine, file: OpenFile, first: int, number: int, columns: Sequence[str]) -> Iterator[str]:
+    def rows(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
+    ) -> Iterator[str]:
         """The lines themselves, or of each what the columns name."""
         try:
             begin = file.lines.find(file.content, first)
@@ -298,18 +304,22 @@ _NO_JSON = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|nan|Infinity|inf)\b')
 class Parquet:
     """Columns with types of their own, and a footer that knows how many rows there are."""
 
-    def __init__(self, engine: Engine, file: OpenFile) -> None:
+    def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         described = engine.ask(file.name, "DESCRIBE SELECT * FROM read_parquet(?)", [file.path])
         self._names = [str(row[0]) for row in described]
-        self.columns = [Column(name, row[1]) for name, row in zip(unique_names(self._names), described, strict=True)]
+        self.columns = [
+            TableColumn(name, row[1]) for name, row in zip(unique_names(self._names), described, strict=True)
+        ]
         self.details: dict[str, Any] = {}
 
-    def count(self, engine: Engine, file: OpenFile) -> int | None:
+    def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
         """What the footer says."""
         statement = "SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata(?)"
         return int(engine.ask(file.name, statement, [file.path])[0][0])
 
-    def rows(self, engine: Engine, file: OpenFile, first: int, number: int, columns: Sequence[str]) -> Iterator[str]:
+    def rows(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
+    ) -> Iterator[str]:
         """Groups of rows that lie before `first` are passed over."""
         positions = [at for at, column in enumerate(self.columns) if column.name in columns]
         shown = ", ".join(_selected(self._names[at], self.columns[at].type) for at in positions)
@@ -339,7 +349,7 @@ def _as_string(match: re.Match[str]) -> str:
     return match[0] if match[0].startswith('"') else f'"{match[0]}"'
 
 
-FORMATS: dict[str, tuple[str, Callable[[Engine, OpenFile], Table]]] = {
+FORMATS: dict[str, tuple[str, Callable[[DuckDBEngine, OpenFile], TableFile]]] = {
     "csv": ("CSV", Csv),
     "tsv": ("TSV", Csv),
     "tab": ("TSV", Csv),

@@ -17,20 +17,29 @@ from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Hits, Source
-from wharfinger.sources.bounded_cache import Cache
+from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_content import FileContent, version_of_file
 from wharfinger.sources.folder.file_search import hits_of
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
-from wharfinger.sources.folder.file_watch import Watch
-from wharfinger.sources.folder.ignore import Choice
+from wharfinger.sources.folder.file_watch import TreeWatch
+from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed, holds, stat_entry
-from wharfinger.sources.folder.tree import Parts, Position, Tree, write_key
+from wharfinger.sources.folder.tree import FileTree, Parts, TreePosition, write_key
 from wharfinger.sources.page_keys import read_position
-from wharfinger.sources.table_files.duckdb_engine import Engine, path_of
-from wharfinger.sources.table_files.formats import CELL, FORMATS, OpenFile, Table, format_of
-from wharfinger.sources.table_files.table_query import JSON, JSON_LINES, MARKDOWN, ROWS, VIEWS, Asked, locate, rows_uri
+from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
+from wharfinger.sources.table_files.formats import CELL, FORMATS, OpenFile, TableFile, format_of
+from wharfinger.sources.table_files.table_query import (
+    JSON,
+    JSON_LINES,
+    MARKDOWN,
+    ROWS,
+    VIEWS,
+    TableQuery,
+    locate,
+    rows_uri,
+)
 from wharfinger.sources.text_match import COMPLETIONS
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
@@ -61,18 +70,18 @@ class _File(NamedTuple):
     version: str
     status: os.stat_result
     open: OpenFile
-    table: Table
+    table: TableFile
 
 
 class Tables(Source):
     """The source that `tables()` makes. Its methods may be called from several threads at once."""
 
-    def __init__(self, root: str, label: str, choice: Choice, place: str) -> None:
+    def __init__(self, root: str, label: str, choice: PublishChoice, place: str) -> None:
         self.name = label
         self.place = place
         self.uri = f"table://{quote(label)}"
         self._inside = self.uri + "/"
-        self.tree = Tree(root, choice)
+        self.tree = FileTree(root, choice)
         self.template = f"{self._inside}{{+path}}"
         self.rows_template = f"{self._inside}{{+path}}{{?rows,columns}}"
         self.templates = (
@@ -90,10 +99,10 @@ class Tables(Source):
                 mime_type=JSON_LINES,
             ),
         )
-        self._engine = Engine(root)
+        self._engine = DuckDBEngine(root)
         self._lines = LineIndexes()
-        self._forms: Cache[Parts, tuple[str, Table]] = Cache(KEPT)
-        self._watch = Watch(self.tree, self._watched)
+        self._forms: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(KEPT)
+        self._watch = TreeWatch(self.tree, self._watched)
 
     def __repr__(self) -> str:
         return f"tables({self.place!r}, label={self.name!r})"
@@ -106,7 +115,7 @@ class Tables(Source):
         """The URI of a path below the folder."""
         return self._inside + join_parts(parts) if parts else self.uri
 
-    def _locate(self, uri: str) -> Asked:
+    def _locate(self, uri: str) -> TableQuery:
         """What a URI means.
 
         Raises:
@@ -169,7 +178,7 @@ class Tables(Source):
                 resource = self._listed(entry.handle, entry.parts, entry.directory, entry.directory)
                 if resource is not None:
                     found.append(resource)
-                    position = Position(entry.directory, entry.parts)
+                    position = TreePosition(entry.directory, entry.parts)
         finally:
             entries.close()
         return found, None
@@ -194,7 +203,7 @@ class Tables(Source):
                 listing = self.tree.listing(place)
                 names = [(True, name) for name in listing.directories] + [(False, name) for name in listing.files]
                 found: list[t.Resource] = []
-                last: Position | None = None
+                last: TreePosition | None = None
                 for directory, name in names:
                     if (not directory, name) <= behind:
                         continue
@@ -203,7 +212,7 @@ class Tables(Source):
                     resource = self._listed(place.handle, (*asked.parts, name), directory, False)
                     if resource is not None:
                         found.append(resource)
-                        last = Position(directory, (name,))
+                        last = TreePosition(directory, (name,))
                 return found, None
         except NotServed:
             raise ResourceNotFound(uri) from None
@@ -273,7 +282,7 @@ class Tables(Source):
         ttl = ttl_ms(file.status.st_mtime)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
-    def _overview(self, uri: str, asked: Asked, file: _File) -> list[t.ResourceContents]:
+    def _overview(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
         base = self.uri_of(file.parts)
         count = file.table.count(self._engine, file.open)
         rows = "not counted" if count is None else many(count, "row")
@@ -296,7 +305,7 @@ class Tables(Source):
         ]
         return [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n")]
 
-    def _schema(self, uri: str, asked: Asked, file: _File) -> list[t.ResourceContents]:
+    def _schema(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
         said = {
             "format": _form(file),
             "bytes": file.status.st_size,
@@ -306,11 +315,11 @@ class Tables(Source):
         }
         return [t.ResourceContents(uri=uri, mime_type=JSON, text=msgspec.json.encode(said).decode())]
 
-    def _sample(self, uri: str, asked: Asked, file: _File) -> list[t.ResourceContents]:
+    def _sample(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
         lines, _ = self._rows(file, 1, SAMPLE, [column.name for column in file.table.columns])
         return [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines))]
 
-    def _window(self, uri: str, asked: Asked, file: _File) -> list[t.ResourceContents]:
+    def _window(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
         names = _chosen(file, asked.columns)
         first, last = asked.rows or (1, 0)
         wanted = min(last - first + 1 if last else ROWS, MOST_ROWS)
@@ -444,7 +453,7 @@ class Tables(Source):
         self._watch.close()
 
 
-_READ: Mapping[str, Callable[[Tables, str, Asked, _File], list[t.ResourceContents]]] = {
+_READ: Mapping[str, Callable[[Tables, str, TableQuery, _File], list[t.ResourceContents]]] = {
     "": Tables._overview,
     "schema": Tables._schema,
     "sample": Tables._sample,

@@ -13,7 +13,7 @@ from wharfinger.sources.folder.tree import Parts
 from wharfinger.sources.table_files.formats import format_of
 from wharfinger.sources.windows.window import split_query
 
-__all__ = ["JSON", "JSON_LINES", "MARKDOWN", "ROWS", "VIEWS", "Asked", "locate", "rows_uri"]
+__all__ = ["JSON", "JSON_LINES", "MARKDOWN", "ROWS", "VIEWS", "TableQuery", "locate", "rows_uri"]
 
 ROWS = 200
 """Rows of a window that was not asked to end anywhere."""
@@ -24,7 +24,7 @@ VIEWS = {"schema": JSON, "sample": JSON_LINES}
 _RANGE = re.compile(r"(\d{1,15})-(\d{1,15})?").fullmatch
 
 
-class Asked(NamedTuple):
+class TableQuery(NamedTuple):
     """What a URI means: a file or directory, which view of it, and which of its rows and columns."""
 
     parts: Parts
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
     columns: tuple[str, ...]
 
 
-def locate(uri: str, top: str) -> Asked:
+def locate(uri: str, top: str) -> TableQuery:
     """What a URI below `top` means.
 
     Raises:
@@ -56,7 +56,7 @@ def locate(uri: str, top: str) -> Asked:
     if query and (view or not table):
         raise InvalidArgument(f"Only a table has rows, as in {inside}x.csv?rows=1-{ROWS}: leave the query out.")
     asked = _asked(query)
-    return Asked(parts, view or ("rows" if asked else "" if table else "directory"), *(asked or (None, ())))
+    return TableQuery(parts, view or ("rows" if asked else "" if table else "directory"), *(asked or (None, ())))
 
 
 def _asked(query: Mapping[str, str]) -> tuple[tuple[int, int] | None, tuple[str, ...]] | None:

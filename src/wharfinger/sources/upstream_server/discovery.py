@@ -14,11 +14,11 @@ from msgspec import UnsetType
 from wharfinger import types as t
 from wharfinger.client import Client
 from wharfinger.errors import InternalError, WharfingerError
-from wharfinger.sources.upstream_server.upstream_client import Reach, Unreachable
-from wharfinger.sources.upstream_server.upstream_lists import Lists
-from wharfinger.sources.upstream_server.uri_index import Known
+from wharfinger.sources.upstream_server.upstream_client import UpstreamClient, UpstreamUnreachable
+from wharfinger.sources.upstream_server.upstream_lists import UpstreamLists
+from wharfinger.sources.upstream_server.uri_index import UriIndex
 
-__all__ = ["LEARNED", "Learning"]
+__all__ = ["LEARNED", "Discovery"]
 
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
@@ -32,10 +32,12 @@ AGAIN, LONGEST_AGAIN = 1.0, 60.0
 """Seconds until it is tried again: twice as long each time."""
 
 
-class Learning:
+class Discovery:
     """Fills what is `known`; `changed` is called when the list here is another one by that."""
 
-    def __init__(self, name: str, reach: Reach, known: Known, lists: Lists, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, reach: UpstreamClient, known: UriIndex, lists: UpstreamLists, changed: Callable[[], None]
+    ) -> None:
         self._name = name
         self._reach = reach
         self._known = known
@@ -88,7 +90,7 @@ class Learning:
             try:
                 await self._look_through()
                 return
-            except Unreachable as error:
+            except UpstreamUnreachable as error:
                 log.debug("%s was not looked through: %s", self._name, error)
             except WharfingerError as error:  # what it answers now, it answers later
                 log.warning("%s could not be looked through: %s", self._name, error)
@@ -128,7 +130,7 @@ class Learning:
         try:
             return self._known.learn_templates(await self._reach.ask(every))
         except InternalError as error:
-            if isinstance(error, Unreachable):
+            if isinstance(error, UpstreamUnreachable):
                 raise
             log.debug("%s has no templates: %s", self._name, error)  # many servers do not know the method
             return False

@@ -28,11 +28,11 @@ from wharfinger.source import Changed, Document, Hit, Hits, Source, UnusableSour
 from wharfinger.sources.commands import find_program, split_command
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.text_match import words_of
-from wharfinger.sources.upstream_server.discovery import LEARNED, Learning
-from wharfinger.sources.upstream_server.upstream_client import Reach, Unreachable
-from wharfinger.sources.upstream_server.upstream_lists import Cursor, Lists, Page
-from wharfinger.sources.upstream_server.upstream_watch import Following
-from wharfinger.sources.upstream_server.uri_index import Known, is_uri
+from wharfinger.sources.upstream_server.discovery import LEARNED, Discovery
+from wharfinger.sources.upstream_server.upstream_client import UpstreamClient, UpstreamUnreachable
+from wharfinger.sources.upstream_server.upstream_lists import Cursor, Page, UpstreamLists
+from wharfinger.sources.upstream_server.upstream_watch import UpstreamWatch
+from wharfinger.sources.upstream_server.uri_index import UriIndex, is_uri
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
@@ -157,11 +157,11 @@ class Upstream(Source):
         self.status = f"upstream://{quote(label)}"
         """The URI that says how the connection is."""
         self._listing = min(LISTED, timeout)
-        self._reach = Reach(label, client)
-        self._known = Known()
-        self._lists = Lists(label, self._fetch)
-        self._following = Following(self._reach, label, self._may_have_changed)
-        self._learning = Learning(label, self._reach, self._known, self._lists, self._tell_list)
+        self._reach = UpstreamClient(label, client)
+        self._known = UriIndex()
+        self._lists = UpstreamLists(label, self._fetch)
+        self._following = UpstreamWatch(self._reach, label, self._may_have_changed)
+        self._learning = Discovery(label, self._reach, self._known, self._lists, self._tell_list)
         self._reach.turned = self._turned
         self._following.list_changed = self._learning.list_changed
         self._server: Server | None = None
@@ -212,7 +212,7 @@ class Upstream(Source):
         """
         try:
             return await self._lists.page(after, limit)
-        except Unreachable:
+        except UpstreamUnreachable:
             if after is not None:
                 raise
             return [self._status()], None
@@ -294,7 +294,7 @@ class Upstream(Source):
             usable = [resource for resource in found if self._usable(resource)]
             return usable, following
 
-        return await Lists(self.name, fetch).page(after, limit)
+        return await UpstreamLists(self.name, fetch).page(after, limit)
 
     async def _tells_directories(self) -> bool:
         async def look(client: Client) -> bool:

@@ -29,7 +29,7 @@ from wharfinger.errors import (
     WharfingerError,
 )
 
-__all__ = ["Reach", "Unreachable"]
+__all__ = ["UpstreamClient", "UpstreamUnreachable"]
 
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
@@ -44,11 +44,11 @@ TOLD = 300
 DOWN = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, UnsupportedRevision)
 
 
-class Unreachable(InternalError):
+class UpstreamUnreachable(InternalError):
     """The other server cannot be asked now; the message says which one, and why."""
 
 
-class Reach:
+class UpstreamClient:
     """Asks the server behind `make`, which is called `name` in errors. Belongs to one loop between two `close`."""
 
     def __init__(self, name: str, make: Callable[[], Client]) -> None:
@@ -143,8 +143,8 @@ class Reach:
         if self.turned is not None:
             self.turned()
 
-    def _unreachable(self) -> Unreachable:
-        return Unreachable(f"{self._name} cannot be reached: {self.down or 'this server ends.'}")
+    def _unreachable(self) -> UpstreamUnreachable:
+        return UpstreamUnreachable(f"{self._name} cannot be reached: {self.down or 'this server ends.'}")
 
     def _told(self, error: RemoteError, uri: str) -> WharfingerError:
         if isinstance(error, RemoteResourceNotFound):

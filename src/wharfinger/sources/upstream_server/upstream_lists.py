@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.errors import InternalError
 from wharfinger.sources.page_keys import bad_cursor
 
-__all__ = ["Cursor", "Lists", "Page"]
+__all__ = ["Cursor", "Page", "UpstreamLists"]
 
 Cursor = str | UnsetType
 Page = tuple[Sequence[t.Resource], Cursor]
@@ -47,7 +47,7 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
     """A cursor of before, as a digest: a list that comes back to it goes round in a circle (Brent's way)."""
 
 
-class Lists:
+class UpstreamLists:
     """Gives the pages of `fetch`, called with a cursor, in any other size."""
 
     def __init__(self, name: str, fetch: Callable[[Cursor], Awaitable[Page]]) -> None:

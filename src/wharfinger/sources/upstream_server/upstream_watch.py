@@ -15,9 +15,9 @@ from wharfinger.errors import (
     WharfingerError,
 )
 from wharfinger.source import Changed
-from wharfinger.sources.upstream_server.upstream_client import Reach
+from wharfinger.sources.upstream_server.upstream_client import UpstreamClient
 
-__all__ = ["Following"]
+__all__ = ["UpstreamWatch"]
 
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
@@ -29,13 +29,13 @@ EVERY = 1.0
 """Seconds between two changes of the list that are told: a server may say so as often as it likes."""
 
 
-class Following:
+class UpstreamWatch:
     """What is watched, in bundles: one watch at the other server for all URIs that came in one turn of the loop.
 
     `missed(uri)` is asked when a watch has begun: whether the URI may have changed since its watcher came.
     """
 
-    def __init__(self, reach: Reach, name: str, missed: Callable[[str], Awaitable[bool]]) -> None:
+    def __init__(self, reach: UpstreamClient, name: str, missed: Callable[[str], Awaitable[bool]]) -> None:
         self.list_changed: Callable[[], Awaitable[None]] | None = None
         """Awaited before the watcher of the list is told."""
         self._reach = reach

@@ -13,7 +13,7 @@ from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.features.resource import LONGEST_URI, check_uri
 from wharfinger.sources.upstream_server.upstream_lists import Cursor
 
-__all__ = ["Known", "is_uri"]
+__all__ = ["UriIndex", "is_uri"]
 
 URIS = 50_000
 """Listed URIs that are remembered, the latest ones."""
@@ -27,7 +27,7 @@ _TOP = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#]+/|/[^/?#]+/)").match
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
 
 
-class Known:
+class UriIndex:
     """What one server has shown; the loop's alone, as the source is."""
 
     def __init__(self) -> None:

@@ -12,15 +12,15 @@ from bisect import bisect_left
 from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
-from wharfinger.sources.bounded_cache import Cache
+from wharfinger.sources.bounded_cache import BoundedCache
 
 __all__ = [
-    "Content",
     "Form",
-    "Found",
     "LineIndex",
     "LineIndexes",
+    "LineStart",
     "NotReached",
+    "RandomAccess",
     "ends_line",
     "line_ends",
     "nth_end",
@@ -40,7 +40,7 @@ SCAN_SECONDS = 5.0
 """How long one search for a line may take; the next one goes on where it ended."""
 
 
-class Content(Protocol):
+class RandomAccess(Protocol):
     """Bytes that can be read anywhere without being loaded whole."""
 
     @property
@@ -66,7 +66,7 @@ class NotReached(Exception):
         super().__init__(f"line {line} at {offset}")
 
 
-class Found(NamedTuple):
+class LineStart(NamedTuple):
     """A place between lines: `offset` is where the line `line` begins, or would begin if the content went on."""
 
     offset: int
@@ -98,13 +98,13 @@ class LineIndex:
 
     def find(
         self,
-        content: Content,
+        content: RandomAccess,
         line: int,
         form: Form = (1, False),
         *,
         until: int | None = None,
         seconds: float = SCAN_SECONDS,
-    ) -> Found:
+    ) -> LineStart:
         """Where line number `line` begins (1 is the first); the end of the content where it has fewer lines.
 
         With `until`, a line that begins behind that offset is not looked for: the answer is `until` and line 0.
@@ -113,7 +113,7 @@ class LineIndex:
             NotReached: it took too long; what was learnt is kept for the next time.
         """
         if line <= 1:
-            return Found(0, 1)
+            return LineStart(0, 1)
         deadline = time.monotonic() + seconds
         late = False
         while True:
@@ -123,10 +123,10 @@ class LineIndex:
                 break
             late = time.monotonic() > deadline
         if until is not None and block.begin > until:
-            return Found(until, 0)
+            return LineStart(until, 0)
         return _in_block(content, form, block, line)
 
-    def _look(self, content: Content, number: int, form: Form, until: int | None, late: bool) -> _Block | None:
+    def _look(self, content: RandomAccess, number: int, form: Form, until: int | None, late: bool) -> _Block | None:
         """The block that has the line end of this number, or that ends the search; None where it went on by a block."""
         if form != self.form:
             self.form, self.step, self._counts, self._samples = form, STEP, array("Q", (0,)), []
@@ -142,7 +142,7 @@ class LineIndex:
         begin = at * self.step
         return _Block(begin, min(begin + self.step, content.size), self._counts[at])
 
-    def _extend(self, content: Content) -> bool:
+    def _extend(self, content: RandomAccess) -> bool:
         """Add a mark; False where the content has become shorter meanwhile."""
         begin, number, data = self.scanned, self._counts[-1], b""
         for at in range(begin, begin + self.step, STEP):
@@ -160,7 +160,7 @@ class LineIndex:
             self.step *= 2
         return True
 
-    def grew(self, content: Content) -> bool:
+    def grew(self, content: RandomAccess) -> bool:
         """Whether the content still has what was looked at, as far as samples show: it only grew behind that."""
         with self._lock:
             samples = list(self._samples)
@@ -168,7 +168,7 @@ class LineIndex:
         return content.size >= scanned and all(content.read(at, len(was)) == was for at, was in samples)
 
 
-def _in_block(content: Content, form: Form, block: _Block, line: int) -> Found:
+def _in_block(content: RandomAccess, form: Form, block: _Block, line: int) -> LineStart:
     """Where `line` begins in a block; where it does not, the end of the content, which is there."""
     offset, end, number = block
     while offset < end:
@@ -178,13 +178,13 @@ def _in_block(content: Content, form: Form, block: _Block, line: int) -> Found:
         ends, mark = line_ends(data, form)
         here = ends.count(mark)
         if number + here >= line - 1:
-            return Found(offset + nth_end(ends, mark, line - 1 - number) * form[0], line)
+            return LineStart(offset + nth_end(ends, mark, line - 1 - number) * form[0], line)
         number += here
         offset += len(data)
-    return Found(offset, number + (1 if not offset or ends_line(content, offset, form) else 2))
+    return LineStart(offset, number + (1 if not offset or ends_line(content, offset, form) else 2))
 
 
-def ends_line(content: Content, size: int, form: Form) -> bool:
+def ends_line(content: RandomAccess, size: int, form: Form) -> bool:
     """Whether there is a line end just before this place."""
     unit = form[0]
     if not size or size % unit:
@@ -231,13 +231,13 @@ class LineIndexes:
     """The indexes of a source's contents, least recently used first; what only grew keeps what is known of it."""
 
     def __init__(self, kept: int = KEPT) -> None:
-        self._indexes: Cache[Hashable, tuple[str, Hashable, LineIndex]] = Cache(kept)
+        self._indexes: BoundedCache[Hashable, tuple[str, Hashable, LineIndex]] = BoundedCache(kept)
 
     def of(
         self,
         key: Hashable,
         version: str,
-        content: Content,
+        content: RandomAccess,
         identity: Hashable = None,
     ) -> LineIndex:
         """The index of a content in this version.

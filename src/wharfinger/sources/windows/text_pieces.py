@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 
-from wharfinger.sources.windows.line_index import Content
+from wharfinger.sources.windows.line_index import RandomAccess
 from wharfinger.sources.windows.window_reader import HEAD, writing_of
 
 __all__ = ["PIECE", "text_pieces"]
@@ -14,7 +14,7 @@ PIECE = 256 << 10
 """Bytes that are decoded at a time."""
 
 
-def text_pieces(content: Content) -> Iterator[str]:
+def text_pieces(content: RandomAccess) -> Iterator[str]:
     """The text of a content from its beginning; nothing where it does not begin like text.
 
     What cannot be decoded further on becomes U+FFFD, and a NUL a space, so that all else can still be found.

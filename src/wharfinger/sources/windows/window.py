@@ -1,7 +1,7 @@
 """Windows over bytes and text: `?lines=1-200`, `?bytes=0-65535`, `?tail=200`, and what follows them.
 
-A window is cut from a `Content`, which is never loaded whole for it. Joined, the windows are the whole: a cut that was
-not asked for is at a line end, or else at a character's. Refuses to know where contents come from.
+A window is cut from a `RandomAccess`, which is never loaded whole for it. Joined, the windows are the whole: a cut
+that was not asked for is at a line end, or else at a character's. Refuses to know where contents come from.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.windows.line_index import Content, LineIndex, LineIndexes
+from wharfinger.sources.windows.line_index import LineIndex, LineIndexes, RandomAccess
 from wharfinger.sources.windows.window_reader import (
     HEAD,
     WINDOW_BYTES,
@@ -38,10 +38,10 @@ __all__ = [
     "WINDOW",
     "WINDOW_BYTES",
     "WINDOW_LINES",
-    "Content",
     "Data",
     "LineIndex",
     "LineIndexes",
+    "RandomAccess",
     "Window",
     "digest_of",
     "going_on",
@@ -157,7 +157,7 @@ def read_content(
     uri: str,
     base: str,
     name: str,
-    content: Content,
+    content: RandomAccess,
     window: Window | None,
     *,
     whole: int = WHOLE,
@@ -226,7 +226,7 @@ def digest_of(contents: t.ResourceContents) -> bytes:
 
 
 def _whole(
-    uri: str, name: str, content: Content, meta: dict[str, object], keep: Callable[[], t.StoredBytes] | None
+    uri: str, name: str, content: RandomAccess, meta: dict[str, object], keep: Callable[[], t.StoredBytes] | None
 ) -> t.ResourceContents:
     size = content.size
     if keep is not None and size > STORED:

@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.windows.line_index import Content, Form, LineIndex, NotReached, ends_line, line_ends, nth_end
+from wharfinger.sources.windows.line_index import (
+    Form,
+    LineIndex,
+    NotReached,
+    RandomAccess,
+    ends_line,
+    line_ends,
+    nth_end,
+)
 
 __all__ = ["HEAD", "WINDOW_BYTES", "WINDOW_LINES", "Cut", "View", "Window", "Writing", "with_query", "writing_of"]
 
@@ -85,7 +93,7 @@ class Cut(NamedTuple):
 class View:
     """A content that is looked at through windows."""
 
-    def __init__(self, base: str, name: str, content: Content, whole: int, lines: LineIndex | None) -> None:
+    def __init__(self, base: str, name: str, content: RandomAccess, whole: int, lines: LineIndex | None) -> None:
         self.base = base
         self.content = content
         self.size = content.size
