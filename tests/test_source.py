@@ -29,7 +29,7 @@ class Buoys(Source):
         t.Resource(uri="buoy:///2", name="2"),
     )
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("buoy:///")
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
@@ -81,7 +81,7 @@ def test_source_that_defines_nothing_offers_nothing() -> None:
     assert source.documents(None, 10) == ([], None)
     assert source.complete("x:{y}", "y", "", {}) == []
     assert source.search("red", 10) == []
-    assert source.facts() == ""
+    assert source.describe() == ""
     with pytest.raises(ResourceNotFound):
         source.read("x:1")
 
@@ -221,4 +221,4 @@ async def test_a_source_that_does_not_answer_holds_up_no_search(monkeypatch: pyt
     finally:
         goes_on.set()
     assert [hit.uri for hit in hits] == ["buoy:///1"]
-    assert hits.cut == "Not searched, since it cannot be reached now: wrecks."
+    assert hits.truncated == "Not searched, since it cannot be reached now: wrecks."

@@ -12,7 +12,7 @@ from wharfinger.sources.polling import Polling
 
 class Mail(Source):
     def __init__(self, folder):
-        self.folder, self.name, self.place = folder, Path(folder).name, str(folder)
+        self.folder, self.name, self.location = folder, Path(folder).name, str(folder)
         self.uri = f"mail://{self.name}"
         self.templates = (t.ResourceTemplate(uri_template=self.uri + "/{key}", name="message"),)
         self.polling = Polling("mail", lambda uri: version_of(self.find(uri)[0]) if uri else self.keys())
@@ -21,7 +21,7 @@ class Mail(Source):
     def keys(self):  # a Maildir object is for one thread, so that each call has its own
         return sorted(mailbox.Maildir(self.folder, create=False).keys())
 
-    def claims(self, uri):
+    def matches(self, uri):
         return f"{uri}/".startswith(self.uri + "/")
 
     def find(self, uri):  # who it is, its version, and its text

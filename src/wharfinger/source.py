@@ -34,9 +34,9 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hits(list[Hit]):
-    """What a search found; `cut` says in a sentence why there may be more, and is empty where there is not."""
+    """What a search found; `truncated` says in a sentence why there may be more, and is empty where there is not."""
 
-    cut: str = ""
+    truncated: str = ""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class Source:
     uri: str = ""
     """The URI of its top directory; empty where it has none."""
 
-    place: str = ""
+    location: str = ""
     """Where the data is, for a person: a path, an address without its password."""
 
     cache_scope: t.CacheScope = "public"
@@ -77,7 +77,7 @@ class Source:
     templates: Sequence[t.ResourceTemplate] = ()
     """Shown by `resources/templates/list`; their variables complete by `complete`."""
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is of this source, existing or not; quick, called on the event loop."""
         raise NotImplementedError
 
@@ -146,14 +146,14 @@ class Source:
         content = self.read(uri).contents[0]
         return () if content.text is UNSET else (content.text,)
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """What it publishes, in a few words for a person, such as `120 files, watched by inotify`; within 0.5 s."""
         return ""
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """The first watcher of a URI came (None: of the list). Called on the event loop; must not block."""
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """The last watcher of a URI went (None: of the list). Called on the event loop; must not block."""
 
     async def start(self) -> None:

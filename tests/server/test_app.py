@@ -40,7 +40,7 @@ class Events(list[str]):
         events = self
 
         class Recorded(Source):
-            def claims(self, uri: str) -> bool:
+            def matches(self, uri: str) -> bool:
                 return False
 
             async def start(self) -> None:

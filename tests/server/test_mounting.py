@@ -37,7 +37,7 @@ class Rows(Source):
         self.changed: Changed | None = None
         self.events: list[str] = []
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("row://")
 
     async def page(self, after: str | None, limit: int) -> Any:
@@ -55,11 +55,11 @@ class Rows(Source):
     async def search(self, query: str, limit: int) -> list[Hit]:
         return [Hit(uri="row://1", title=query)]
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         self.attached.append(uri)
         self.changed = changed
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         self.attached.remove(uri)
 
     async def start(self) -> None:

@@ -54,7 +54,7 @@ class Quarry(Source):
     def __init__(self) -> None:
         self.given: list[Tiles] = []
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("quarry:///")
 
     def read(self, uri: str) -> t.ReadResourceResult:

@@ -148,12 +148,12 @@ def test_what_runs_every_so_often_holds_for_as_long(tmp_path: Path) -> None:
 
 def test_without_every_nothing_runs_for_a_watcher_or_a_search(tmp_path: Path, told: Any) -> None:
     source = python(f"open({str(tmp_path / 'runs')!r}, 'a').write('x')")
-    source.attach(source.uri, told)
+    source.watch(source.uri, told)
     source.page(None, 10)
     source.stat(source.uri)
     assert [hit.uri for hit in source.search("it", 5)] == ["command://it"]
     assert source.documents(None, 10) == ([], None)
-    source.detach(source.uri)
+    source.unwatch(source.uri)
     assert not (tmp_path / "runs").exists()
 
 
@@ -174,7 +174,7 @@ def test_a_password_among_the_arguments_is_shown_to_nobody() -> None:
     source = command([sys.executable, "-c", "print(1)", "--password", "hunter2", "API_TOKEN=hunter2"])
     resource, _ = source.page(None, 1)
     found = source.search("print", 5)
-    assert "hunter2" not in repr((source, source.place, resource, found, source.stat(source.uri)))
+    assert "hunter2" not in repr((source, source.location, resource, found, source.stat(source.uri)))
     assert source.search("hunter2", 5) == []
     assert source.argv[-2:] == ["hunter2", "API_TOKEN=hunter2"]
     with pytest.raises(UnusableSource) as caught:

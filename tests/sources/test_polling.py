@@ -56,7 +56,7 @@ def watching(sea: Sea) -> Iterator[Callable[..., Polling]]:
 
 def test_change_is_told_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
     watch = watching()
-    watch.attach("sea:1", told)
+    watch.watch("sea:1", told)
     sea.wait_for_looks(2)
     sea.states["sea:1"] = 1
     told.wait_for("sea:1")
@@ -66,8 +66,8 @@ def test_change_is_told_once(sea: Sea, watching: Callable[..., Polling], told: T
 
 def test_list_and_gone_and_back_are_changes(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
     watch = watching()
-    watch.attach(None, told)
-    watch.attach("sea:1", told)
+    watch.watch(None, told)
+    watch.watch("sea:1", told)
     sea.wait_for_looks(4)
     sea.states = {None: 1, "sea:1": ResourceNotFound("sea:1")}
     told.wait_for(None, "sea:1")
@@ -79,7 +79,7 @@ def test_failing_look_is_no_change_and_is_tried_again(
     sea: Sea, watching: Callable[..., Polling], told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = watching()
-    watch.attach("sea:1", told)
+    watch.watch("sea:1", told)
     sea.wait_for_looks(2)
     sea.states["sea:1"] = OSError("fog")
     sea.wait_for_looks(3)
@@ -98,7 +98,7 @@ def test_what_was_seen_before_the_watch_is_what_it_is_compared_with(
     watch = watching()
     watch.saw("sea:1", 0)
     sea.states["sea:1"] = 1
-    watch.attach("sea:1", told)
+    watch.watch("sea:1", told)
     told.wait_for("sea:1")
 
 
@@ -112,7 +112,7 @@ def test_what_was_seen_is_kept_for_so_many_uris(monkeypatch: pytest.MonkeyPatch,
 
 def test_nudge_looks_at_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
     watch = watching(every=600)
-    watch.attach("sea:1", told)
+    watch.watch("sea:1", told)
     sea.wait_for_looks(0)
     while "sea:1" not in watch._watched or watch._watched["sea:1"].seen is polling._UNSEEN:
         threading.Event().wait(0.001)
@@ -123,15 +123,15 @@ def test_nudge_looks_at_once(sea: Sea, watching: Callable[..., Polling], told: T
 
 def test_nobody_looks_after_the_last_watcher_went(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
     watch = watching()
-    watch.attach("sea:1", told)
-    watch.attach("sea:2", told)
+    watch.watch("sea:1", told)
+    watch.watch("sea:2", told)
     sea.wait_for_looks(2)
-    watch.detach("sea:1")
-    watch.detach("never attached")
-    watch.detach("sea:2")
+    watch.unwatch("sea:1")
+    watch.unwatch("never attached")
+    watch.unwatch("sea:2")
     assert watch._round is None
     watch.nudge()
-    watch.attach("sea:1", told)
+    watch.watch("sea:1", told)
     sea.wait_for_looks(2)
     sea.states["sea:1"] = 5
     told.wait_for("sea:1")
@@ -140,6 +140,6 @@ def test_nobody_looks_after_the_last_watcher_went(sea: Sea, watching: Callable[.
 def test_round_begins_with_what_prepares_it(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
     prepared = threading.Semaphore(0)
     watch = watching(prepare=prepared.release)
-    watch.attach("sea:1", told)
+    watch.watch("sea:1", told)
     assert prepared.acquire(timeout=10)
     assert prepared.acquire(timeout=10)

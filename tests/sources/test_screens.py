@@ -113,7 +113,7 @@ def test_each_screen_and_all_of_them_are_listed(show: Callable[..., Display]) ->
     assert key is None
     first, key = source.page(None, 1)
     assert first + source.page(key, 1)[0] == listed
-    assert source.facts() == "1 screen (640 x 480), watched by polling every 2 s"
+    assert source.describe() == "1 screen (640 x 480), watched by polling every 2 s"
     assert source.documents(None, 10) == ([], None)
     with pytest.raises(InvalidArgument, match="cursor"):
         source.page("x", 1)
@@ -175,13 +175,13 @@ def test_what_is_drawn_is_told_to_who_watches(show: Callable[..., Display], told
     display = show()
     source = screen()
     source._polling.every = 0.05
-    source.attach("screen:///1", told)
+    source.watch("screen:///1", told)
     deadline = time.monotonic() + 10
     while source._polling._watched["screen:///1"].seen != source._look("screen:///1"):
         assert time.monotonic() < deadline
     display.paint(0xFFFFFF)
     told.wait_for("screen:///1")
-    source.detach("screen:///1")
+    source.unwatch("screen:///1")
     source._polling.close()
 
 

@@ -368,7 +368,7 @@ def test_completion_and_search_know_skills_only(root: Path) -> None:
 def test_watchers_are_told_of_a_change(root: Path, uri: str | None, told: Told) -> None:
     source = skills(root)
     try:
-        source.attach(uri, told)
+        source.watch(uri, told)
         if uri is None:
             write(root, **{"new/SKILL.md": manual("new")})
         else:

@@ -125,7 +125,7 @@ def test_a_process_that_works_is_told_and_is_at_the_top(machine: System, told: T
     uri = "system:///processes?limit=1000"
     machine._polling.every = FRESH
     machine.stat(uri)
-    machine.attach(uri, told)
+    machine.watch(uri, told)
     with subprocess.Popen(
         [sys.executable, "-c", "print(1, flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
     ) as busy:

@@ -117,7 +117,7 @@ def test_a_command_that_is_killed_is_started_again_and_watches_go_on(argv: list[
             assert (await client.read_resource("boat://name")).text == "Anna"
 
             async def is_watched() -> bool:
-                return source.facts().endswith("subscribed")
+                return source.describe().endswith("subscribed")
 
             await eventually(is_watched)
             for number, name in enumerate(("Mary", "Hull"), 1):
@@ -148,7 +148,7 @@ def test_a_command_that_ends_at_once_is_told_without_its_password_and_hides_no_o
             assert "file:///charts/README.md" in [resource.uri for resource in listed]
             status = (await client.read_resource(source.status)).text
             assert "cannot be reached" in status
-            assert "hunter2" not in f"{status}{listed}{source!r}{source.facts()}"
+            assert "hunter2" not in f"{status}{listed}{source!r}{source.describe()}"
 
     run(test())
 
@@ -189,4 +189,4 @@ def test_a_word_with_a_command_is_such_a_source(argv: list[str]) -> None:
     ((_, source),) = make_sources([f"boat=mcp:{shlex.join(argv)}"], {"allow_command": True})
     assert isinstance(source, Upstream)
     assert source.name == "boat"
-    assert source.place == shlex.join(argv)
+    assert source.location == shlex.join(argv)

@@ -273,7 +273,7 @@ def test_a_search_looks_through_names_and_titles_and_says_where_it_stopped(monke
             monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.source"], "LEARNED", 10)
             monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "ASKED", 1)
             cut = await source.search("note 24", 5)
-            assert list(cut) == [] and "Only the first 10" in cut.cut
+            assert list(cut) == [] and "Only the first 10" in cut.truncated
             documents, _ = await source.documents(None, 100)
             assert {document.title for document in documents} >= {"Note 1"}
             assert await source.text("notes://quay/n001") == ()
@@ -284,8 +284,8 @@ def test_a_search_looks_through_names_and_titles_and_says_where_it_stopped(monke
 def test_facts_say_what_there_is() -> None:
     async def test() -> None:
         async with over_http(harbour()) as url, published(url) as (_, source):
-            assert source.facts() == "25 resources, 1 template, 2026-07-28, subscribed"
-            assert source.place == url
+            assert source.describe() == "25 resources, 1 template, 2026-07-28, subscribed"
+            assert source.location == url
             assert "25 resources" in str((await source.read(source.status)).contents[0].text)
 
     run(test())
@@ -424,8 +424,8 @@ def test_one_that_cannot_be_watched_keeps_no_other_from_it() -> None:
         server = harbour()
         async with over_http(server) as url, published(url) as (_, source):
             told: list[str | None] = []
-            source.attach("notes://quay/none", told.append)
-            source.attach("notes://quay/n001", told.append)
+            source.watch("notes://quay/none", told.append)
+            source.watch("notes://quay/n001", told.append)
             await eventually(lambda: watched(server, "notes://quay/n001"))
             server.resource_updated("notes://quay/n001")
 
@@ -486,7 +486,7 @@ def test_a_server_that_is_down_says_so_hides_no_other_and_comes_back(charts: Pat
             assert "file:///charts/README.md" in [resource.uri for resource in listed]
             assert listed[-1].title == f"127.0.0.1:{port} cannot be reached now"
             assert "cannot be reached" in (await client.read_resource(listed[-1].uri)).text
-            assert source.facts().startswith("cannot be reached")
+            assert source.describe().startswith("cannot be reached")
             async with (
                 over_http(harbour(), port),
                 client.watch_lists() as changes,
@@ -719,7 +719,7 @@ def test_what_is_remembered_of_a_huge_list_is_bounded(monkeypatch: pytest.Monkey
         monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.uri_index"], "URIS", 10)
         async with over_http(harbour()) as url, published(url) as (_, source):
             assert len(source._known) == 10
-            assert source.claims("notes://quay/n000")  # beside one that is remembered
+            assert source.matches("notes://quay/n000")  # beside one that is remembered
 
     run(test())
 
@@ -772,7 +772,7 @@ def test_a_name_that_leads_to_a_private_address_is_not_connected_to(monkeypatch:
             source = upstream(f"http://inner.example:{port}/mcp")
             (status,), _ = await source.page(None, 10)
             assert "cannot be reached" in str(status.title)
-            assert "in a private network or on this machine" in source.facts()
+            assert "in a private network or on this machine" in source.describe()
             assert requests == []
             await source.close()
 
@@ -795,7 +795,7 @@ def test_a_redirect_to_another_place_is_not_followed() -> None:
             port = listener.sockets[0].getsockname()[1]
             source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True)
             await source.page(None, 10)
-            assert "redirects to another server, which is not followed" in source.facts()
+            assert "redirects to another server, which is not followed" in source.describe()
             assert inner == []
             await source.close()
 
@@ -832,8 +832,8 @@ def test_a_callers_token_stays_here_and_only_the_given_headers_go() -> None:
 
 def test_credentials_of_the_url_are_never_shown() -> None:
     source = upstream("https://user:barnacle@harbour.example/mcp?key=limpet#x")
-    assert source.place == "https://harbour.example/mcp"
-    for shown in (repr(source), source.name, source.status, source.facts()):
+    assert source.location == "https://harbour.example/mcp"
+    for shown in (repr(source), source.name, source.status, source.describe()):
         assert "barnacle" not in shown and "limpet" not in shown
 
 
@@ -856,7 +856,7 @@ def test_templates_that_nothing_can_be_made_of_are_left_out() -> None:
     texts = ["a://{x}/b", "a://{x}/b", "{+all}", "a://{", "a://fixed", "a://{y}/b"]
     source._known.learn_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
     assert [template.uri_template for template in source.templates] == ["a://{x}/b", "a://{y}/b"]
-    assert source.claims("a://1/b") and not source.claims("b://1") and not source.claims("a://1/c")
+    assert source.matches("a://1/b") and not source.matches("b://1") and not source.matches("a://1/c")
 
 
 def test_templates_made_to_take_long_are_learnt_in_little_time() -> None:
@@ -866,8 +866,8 @@ def test_templates_made_to_take_long_are_learnt_in_little_time() -> None:
     texts += ["a://" + "{x}" * 2_000, "a://{x}" + "a" * 10_000, "a://" + "".join(f"{{v{n}}}/" for n in range(65))]
     began = time.perf_counter()
     source._known.learn_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
-    assert source.claims(f"a://c/999{'/a' * 500}d")
-    assert not source.claims("a://" + "1/" * 65)
+    assert source.matches(f"a://c/999{'/a' * 500}d")
+    assert not source.matches("a://" + "1/" * 65)
     assert time.perf_counter() - began < 5
 
 
@@ -893,7 +893,7 @@ class Ledger(Source):
         self.texts = {f"ledger://quay/e{number:02}": (f"entry {number}", 0) for number in range(25)}
         self.server: Server | None = None
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("ledger://quay/")
 
     def page(self, after: str | None, limit: int) -> Any:

@@ -43,31 +43,31 @@ def breaks(test: str, clause: str) -> Callable[[type[Tiny]], type[Tiny]]:
 
 @breaks("it_claims_its_own_uris_and_no_others", "claims")
 class ClaimsAPrefixOfAnotherLabel(Tiny):
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith(TOP)
 
 
 @breaks("it_claims_its_own_uris_and_no_others", "claims")
 class ClaimsOnlyWhatIsThere(Tiny):
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri == TOP or uri.removeprefix(TOP + "/") in self.texts
 
 
 @breaks("it_claims_its_own_uris_and_no_others", "claims")
 class ClaimsEverything(Tiny):
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return True
 
 
 @breaks("it_says_what_it_publishes", "facts")
 class TellsAStory(Tiny):
-    def facts(self) -> str:
+    def describe(self) -> str:
         return "many texts\n" * 50
 
 
 @breaks("it_says_what_it_publishes", "facts")
 class CountsForLong(Tiny):
-    def facts(self) -> str:
+    def describe(self) -> str:
         time.sleep(2.1)
         return "9 texts"
 
@@ -534,7 +534,7 @@ class TellsOnce(Tiny):
 
 
 class _GoesOnTelling(Tiny):
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         pass
 
 
@@ -550,14 +550,14 @@ class GoesOnTellingOfTheList(_GoesOnTelling):
 
 @breaks("a_watcher_is_told_of_a_change", "Watching")
 class HoldsTheLoopUp(Tiny):
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         time.sleep(1.1)
-        super().attach(uri, changed)
+        super().watch(uri, changed)
 
 
 @breaks("attaching_twice_and_detaching_what_is_unknown_is_harmless", "Watching")
 class CannotDetachWhatIsUnknown(Tiny):
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         del self.watchers[uri]
 
 
@@ -664,7 +664,7 @@ def test_what_a_source_does_not_have_is_skipped(tmp_path: Path) -> None:
         "from wharfinger.source import Source\n"
         "from wharfinger.testing import SourceContract\n"
         "class Empty(Source):\n"
-        "    def claims(self, uri): return uri.startswith('empty:')\n"
+        "    def matches(self, uri): return uri.startswith('empty:')\n"
         "    def page(self, after, limit):\n"
         "        from wharfinger.errors import InvalidArgument\n"
         "        if after is not None: raise InvalidArgument('no such key')\n"

@@ -45,7 +45,7 @@ class Tiny(Source):
         if told := self.watchers.get(uri):
             told(uri)
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri == TOP or uri.startswith(TOP + "/")
 
     def page(self, after: str | None, limit: int) -> Any:
@@ -68,7 +68,7 @@ class Tiny(Source):
     def find(self, uri: str) -> tuple[str, str]:
         path, _, query = uri.partition("?")
         name = path.removeprefix(TOP + "/")
-        if not self.claims(uri) or name not in self.texts:
+        if not self.matches(uri) or name not in self.texts:
             raise ResourceNotFound(uri)
         return name, query
 
@@ -120,13 +120,13 @@ class Tiny(Source):
     def text(self, uri: str) -> Iterator[str]:
         yield self.texts[self.find(uri)[0]]
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         return f"{len(self.texts)} texts"
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         self.watchers[uri] = changed
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         self.watchers.pop(uri, None)
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["ClientCredentials", "FileTokens", "MemoryTokens", "Refused", "SignIn", "Tokens", "static_token"]
 
 _ON_USE = {
-    "ClientCredentials": "client_credentials",
-    "FileTokens": "tokens",
-    "MemoryTokens": "tokens",
-    "SignIn": "sign_in",
-    "Tokens": "tokens",
+    "ClientCredentials": "client.client_credentials",
+    "FileTokens": "client.token_store",
+    "MemoryTokens": "client.token_store",
+    "SignIn": "client.sign_in",
+    "Tokens": "client.token_store",
 }
 
 

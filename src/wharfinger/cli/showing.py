@@ -48,7 +48,7 @@ class _Look:
     def __init__(self, made: PreparedSource) -> None:
         from wharfinger.sources.registry import shown_word
 
-        self.what = made.source.place or shown_word(made.asked)
+        self.what = made.source.location or shown_word(made.asked)
         self.facts = "not counted yet"
         self.rank: Rank | None = None
         self._made = made
@@ -60,7 +60,7 @@ class _Look:
 
         source = self._made.source
         try:
-            self.facts = source.facts()[:LONGEST]
+            self.facts = source.describe()[:LONGEST]
             self.rank = _most_alive(self._made)
         except Exception as error:  # it is down, which is no reason not to serve the others
             said = redacted_text(" ".join(str(error).split())) or type(error).__name__

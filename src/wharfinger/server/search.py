@@ -112,7 +112,7 @@ class Index(Protocol):
 
 
 async def search(server: Server, request: Request, wanted: Wanted, told: Callable[[float, str], object]) -> Hits:
-    """The best hits; `cut` says why there may be more.
+    """The best hits; `truncated` says why there may be more.
 
     Raises:
         InvalidArgument: there is no such source, or the query or a filter is too long.
@@ -130,7 +130,7 @@ async def search(server: Server, request: Request, wanted: Wanted, told: Callabl
     if server.resources.index is not None:
         found, sources = await server.resources.index.search(owner, wanted, told)
         hits += found
-        hits.cut = found.cut
+        hits.truncated = found.truncated
     left = wanted.limit - len(hits)
     if left > 0 and sources:
         most = left * WIDER if wanted.type or wanted.path else left
@@ -143,8 +143,8 @@ async def search(server: Server, request: Request, wanted: Wanted, told: Callabl
         for source, answer in asked.items():
             if source not in away:
                 hits += [hit for hit in answer.result() if hit.uri not in known and wanted.fits(hit)]
-                hits.cut = hits.cut or getattr(answer.result(), "cut", "")
-        hits.cut = not_searched(away) if away else hits.cut
+                hits.truncated = hits.truncated or getattr(answer.result(), "truncated", "")
+        hits.truncated = not_searched(away) if away else hits.truncated
     if any(one.handlers.may_differ("resources/read") for one in _servers(server)):
         hits = await _readable(server, request, wanted.query, hits)
     del hits[wanted.limit :]
@@ -208,7 +208,7 @@ def _registered(server: Server, query: str) -> Iterator[Hit]:
 async def _readable(server: Server, request: Request, query: str, hits: Hits) -> Hits:
     """Those hits that the caller can read, with nothing said of them but what the caller reads."""
     kept = Hits()
-    kept.cut = hits.cut
+    kept.truncated = hits.truncated
     words = query.replace('"', " ").casefold().split()
     owner = owner_of(request)
     for hit in hits:

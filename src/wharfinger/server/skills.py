@@ -99,7 +99,7 @@ def _sources(server: Server) -> list[Source]:
 
 
 def _source_of(server: Server, uri: str) -> Source | None:
-    return next((source for source in _sources(server) if source.claims(uri)), None)
+    return next((source for source in _sources(server) if source.matches(uri)), None)
 
 
 def _position(server: Server, purpose: str, cursor: Any) -> Any:

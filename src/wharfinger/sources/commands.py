@@ -133,16 +133,16 @@ class Command(Source):
         self.cwd = cwd
         self.name = usable_label(label or os.path.basename(argv[0]))
         self.uri = f"command://{quote(self.name)}"
-        self.place = redacted_command(written)
+        self.location = redacted_command(written)
         self._lock = threading.Lock()
         self._sharing: _Sharing | None = None
         self._kept: tuple[float, Run] | None = None
         self._polling = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0)
 
     def __repr__(self) -> str:
-        return f"command({self.place!r}, label={self.name!r})"
+        return f"command({self.location!r}, label={self.name!r})"
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is of this command."""
         return uri == self.uri or uri.startswith((self.uri + "?", self.uri + "/"))
 
@@ -159,7 +159,11 @@ class Command(Source):
 
     def _resource(self) -> t.Resource:
         return t.Resource(
-            uri=self.uri, name=self.name, title=self.place, description="The output of a command.", mime_type=mime.TEXT
+            uri=self.uri,
+            name=self.name,
+            title=self.location,
+            description="The output of a command.",
+            mime_type=mime.TEXT,
         )
 
     def stat(self, uri: str) -> t.Resource:
@@ -233,8 +237,8 @@ class Command(Source):
     def search(self, query: str, limit: int) -> Hits:
         """Nothing but its name: a search runs no command."""
         found = Hits()
-        if limit > 0 and has_all(f"{self.name} {self.place}", words_of(query)):
-            found.append(Hit(uri=self.uri, title=self.place, resource=self._resource()))
+        if limit > 0 and has_all(f"{self.name} {self.location}", words_of(query)):
+            found.append(Hit(uri=self.uri, title=self.location, resource=self._resource()))
         return found
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
@@ -251,18 +255,18 @@ class Command(Source):
         self._check(uri)
         return ()
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """How often it runs."""
         return f"run every {self.every:g} s while watched" if self.every else "run at each reading"
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Run it again and again from now on, and tell `changed` when its output is another; with `every` only."""
         if uri == self.uri and self.every is not None:
-            self._polling.attach(uri, changed)
+            self._polling.watch(uri, changed)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop that."""
-        self._polling.detach(uri)
+        self._polling.unwatch(uri)
 
     async def close(self) -> None:
         """Stop running it."""

@@ -26,7 +26,7 @@ _UNSEEN = object()
 
 
 class Polling:
-    """Looks at what is watched, in a thread of its own, from the first `attach` to the last `detach`.
+    """Looks at what is watched, in a thread of its own, from the first `watch` to the last `unwatch`.
 
     `look(uri)` returns something that differs when the content of the URI (None: the list) does; what it raises as
     ResourceNotFound is a state like any other, anything else is logged and looked at again later. It is called from
@@ -67,7 +67,7 @@ class Polling:
             if len(self._known) > KNOWN:
                 del self._known[next(iter(self._known))]
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed`, from a thread, when this URI or (None) the list changes from now on."""
         with self._lock:
             self._watched[uri] = _Watched(changed, self._known.pop(uri, _UNSEEN))
@@ -77,7 +77,7 @@ class Polling:
             else:
                 self._round.wake.set()
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling of this URI, or of the list."""
         with self._lock:
             self._watched.pop(uri, None)

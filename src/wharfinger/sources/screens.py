@@ -81,7 +81,7 @@ class Screen(Source):
         with self._display() as display:
             return {str(number or "all"): monitor for number, monitor in enumerate(display.monitors)}
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is that of a screen."""
         return uri.startswith(TOP)
 
@@ -151,7 +151,7 @@ class Screen(Source):
         need_no_cursor(after)
         return [], None
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """What is published, for a person."""
         sizes = [f"{monitor['width']} x {monitor['height']}" for monitor in self.monitors().values()][1:]
         return f"{many(len(sizes), 'screen')} ({', '.join(sizes)}), watched by {self._polling.means}"
@@ -163,15 +163,15 @@ class Screen(Source):
         step = max(1, math.ceil(math.sqrt(size[0] * size[1] / THUMBNAIL)))
         return hashlib.blake2b(repr(size).encode() + _thinned(pixels, size, step)[1]).hexdigest()
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed` when the screen shows something else, at most each two seconds."""
         log.info("watching %s from now on", uri or "which screens there are")
-        self._polling.attach(uri, changed)
+        self._polling.watch(uri, changed)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling."""
         log.info("watching %s no more", uri or "which screens there are")
-        self._polling.detach(uri)
+        self._polling.unwatch(uri)
 
     async def close(self) -> None:
         """Stop looking."""

@@ -147,15 +147,15 @@ class Skills(Folder):
             if other._inside == self._inside:
                 raise ValueError(f"{self!r} and {other!r} have the same URIs: give one of them another prefix=.")
         for other in others:
-            wider, narrower = (other, self) if other.claims(self._inside) else (self, other)
-            if wider.claims(narrower._inside):
+            wider, narrower = (other, self) if other.matches(self._inside) else (self, other)
+            if wider.matches(narrower._inside):
                 wider._apart.append(narrower)
         serve_skills(server)
         super().include_into(server)
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is of these skills, existing or not, and not of others below the same prefix."""
-        return super().claims(uri) and not any(other.claims(uri) for other in self._apart)
+        return super().matches(uri) and not any(other.matches(uri) for other in self._apart)
 
     # What is a skill
 
@@ -195,7 +195,7 @@ class Skills(Folder):
             log.warning("%s is not published as a skill: %s", "/".join((self.root, *parts, SKILL_FILE)), problem)
 
     def _is_skill(self, parts: Parts) -> bool:
-        known = (parts or self.single) and (not self._apart or self.claims(self.uri_of(parts)))
+        known = (parts or self.single) and (not self._apart or self.matches(self.uri_of(parts)))
         manual = self._manual(parts) if known else None
         return manual is not None and not manual.problem
 
@@ -405,7 +405,7 @@ class Skills(Folder):
         """Files of skills whose path or text has every word of `query`; within bounds."""
         found = super().search(query, limit)
         hits = Hits(hit for hit in found if self._is_inside(self._locate(hit.uri)[0]))
-        hits.cut = found.cut
+        hits.truncated = found.truncated
         return hits
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:

@@ -68,13 +68,13 @@ class System(Source):
 
     def __init__(self) -> None:
         self._machine = _Machine()
-        self.place = "this machine"
+        self.location = "this machine"
         self._polling = Polling("system", self._look, every=EVERY)
 
     def __repr__(self) -> str:
         return "system()"
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is one of the machine's."""
         return uri.startswith(TOP)
 
@@ -159,7 +159,7 @@ class System(Source):
         """Nothing: see `documents`."""
         return ()
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """What is published, for a person."""
         return f"{', '.join(VIEWS)}, watched by {self._polling.means}"
 
@@ -168,14 +168,14 @@ class System(Source):
     def _look(self, uri: str | None) -> Hashable:
         return None if uri in (None, TOP) else self._text(str(uri))[2]
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed` when what this URI shows, rounded, is another."""
         if uri not in (None, TOP):  # the list never changes
-            self._polling.attach(uri, changed)
+            self._polling.watch(uri, changed)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling."""
-        self._polling.detach(uri)
+        self._polling.unwatch(uri)
 
     async def close(self) -> None:
         """Stop looking."""

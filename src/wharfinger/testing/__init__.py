@@ -30,12 +30,12 @@ __all__ = [
 
 _HOMES = {
     "REVISIONS": "fixtures",
-    "Answers": "answers",
+    "Answers": "client_answers",
     "Clients": "fixtures",
-    "Differs": "differs",
+    "Differs": "differences",
     "Replay": "wire",
-    "Script": "answers",
-    "SourceContract": "source_contract",
+    "Script": "client_answers",
+    "SourceContract": "contract",
     "Transcript": "transcripts",
     "Wire": "wire",
     "client": "fixtures",

@@ -27,7 +27,7 @@ class Rows(Source):
         self.prefix = prefix
         self.uris = [f"{prefix}:{n:03}" for n in range(number)]
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith(self.prefix)
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:

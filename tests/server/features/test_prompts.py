@@ -144,7 +144,7 @@ def plan(
 class Charts(Source):
     templates = (t.ResourceTemplate(uri_template="chart://{+path}", name="chart"),)
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return False
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:

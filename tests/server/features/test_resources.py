@@ -140,7 +140,7 @@ class Shelf(Source):
     def __init__(self, result: Callable[..., t.ReadResourceResult]) -> None:
         self.result = result
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("shelf:")
 
     def read(self, uri: str) -> t.ReadResourceResult:
@@ -546,7 +546,7 @@ class Fleet(Source):
         self.names = names
         self.threads: list[bool] = []
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("ship:")
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:

@@ -418,19 +418,19 @@ class Quay(Source):
         self.calls: list[tuple[str, str | None]] = []
         self.changed: dict[str | None, Changed] = {}
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith(self.scheme)
 
     async def stat(self, uri: str) -> Any:
         return None
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         self.calls.append(("attach", uri))
         self.changed[uri] = changed
         if self.fails:
             raise RuntimeError("attach")
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         self.calls.append(("detach", uri))
         if self.fails:
             raise RuntimeError("detach")
@@ -647,13 +647,13 @@ def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() 
         def __init__(self) -> None:
             self.began: list[str] = []
 
-        def claims(self, uri: str) -> bool:
+        def matches(self, uri: str) -> bool:
             return False
 
         async def start(self) -> None:
             self.began.append("started")
 
-        def attach(self, uri: str | None, changed: Changed) -> None:
+        def watch(self, uri: str | None, changed: Changed) -> None:
             self.began.append(f"attached {uri}")
 
     async def run() -> None:
@@ -677,7 +677,7 @@ class Seen(Source):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("seen:")
 
     def stat(self, uri: str) -> t.Resource:
@@ -688,7 +688,7 @@ class Seen(Source):
         self.asked.append("read")
         return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="")])
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         if uri is not None:
             self.asked.append("attach")
 

@@ -78,4 +78,4 @@ def test_a_source_tells_hits_with_their_resource(source: Folder) -> None:
         (f"{source.uri}/harbours/hull.ts", "harbours/hull.ts", "1: export const depth = 4;")
     ]
     assert hits[0].resource == source.stat(hits[0].uri)
-    assert hits.cut == ""
+    assert hits.truncated == ""

@@ -37,13 +37,13 @@ def live(request: pytest.FixtureRequest, publish: Publish, charts: Path) -> Fold
 def ready(source: Folder, charts: Path, told: Told) -> None:
     """Wait until the watcher surely looks: what comes next is not found by the first look."""
     (charts / "README.md").write_text(f"ready {os.urandom(4).hex()}")
-    source.attach(f"{source.uri}/README.md", told)
+    source.watch(f"{source.uri}/README.md", told)
     told.wait_for(f"{source.uri}/README.md")
 
 
 def test_a_watched_file_that_is_written_is_told(live: Folder, charts: Path, told: Told) -> None:
     uri = f"{live.uri}/tides.csv"
-    live.attach(uri, told)
+    live.watch(uri, told)
     (charts / "tides.csv").write_text("1")
     told.wait_for(uri)
     (charts / "tides.csv").write_text("22")
@@ -62,13 +62,13 @@ def test_a_change_between_the_acknowledgement_and_the_first_look_is_told(
 ) -> None:
     """A client writes as soon as its watch is acknowledged, long before a thread has looked."""
     for path in ("tides.csv", "harbours/hull.ts"):
-        live.attach(f"{live.uri}/{path}", told)
+        live.watch(f"{live.uri}/{path}", told)
         (charts / path).write_text("quick")
         told.wait_for(f"{live.uri}/{path}")
 
 
 def test_created_deleted_and_renamed_files_change_the_list(live: Folder, charts: Path, told: Told) -> None:
-    live.attach(None, told)
+    live.watch(None, told)
     (charts / "new.txt").touch()
     told.wait_for(None)
     (charts / "new.txt").rename(charts / "newer.txt")
@@ -90,7 +90,7 @@ def test_created_deleted_and_renamed_files_change_the_list(live: Folder, charts:
 def test_a_watched_directory_is_told_when_its_children_change(live: Folder, charts: Path, told: Told) -> None:
     uris = [f"{live.uri}/harbours", f"{live.uri}/harbours/"]
     for uri in uris:
-        live.attach(uri, told)
+        live.watch(uri, told)
     for change in (
         lambda: (charts / "harbours" / "hull.ts").write_text("longer than before, surely"),
         lambda: (charts / "harbours" / "new.txt").touch(),
@@ -102,7 +102,7 @@ def test_a_watched_directory_is_told_when_its_children_change(live: Folder, char
 
 def test_what_is_in_a_renamed_directory_is_told(live: Folder, charts: Path, told: Told) -> None:
     uri = f"{live.uri}/harbours/north/buoy.png"
-    live.attach(uri, told)
+    live.watch(uri, told)
     ready(live, charts, told)
     (charts / "harbours").rename(charts / "ports")
     told.wait_for(uri)
@@ -116,9 +116,9 @@ def test_what_is_in_a_renamed_directory_is_told(live: Folder, charts: Path, told
 def test_what_is_not_published_is_not_told(live: Folder, charts: Path, told: Told) -> None:
     (charts / ".gitignore").write_text("*.log\n")
     (charts / "a.log").touch()
-    live.attach(None, told)
-    live.attach(f"{live.uri}/a.log", told)
-    live.attach(f"{live.uri}/README.md", told)
+    live.watch(None, told)
+    live.watch(f"{live.uri}/a.log", told)
+    live.watch(f"{live.uri}/README.md", told)
     ready(live, charts, told)
     (charts / "end.txt").touch()
     told.wait_for(None)
@@ -140,9 +140,9 @@ def test_outside_of_the_folder_nothing_is_watched(publish: Publish, charts: Path
     (tmp_path / "outside" / "secret.txt").write_text("x")
     (charts / "link").symlink_to(tmp_path / "outside")
     source = publish(charts)
-    source.attach(None, told)
+    source.watch(None, told)
     for uri in (f"{source.uri}/link/secret.txt", f"{source.uri}/../outside/secret.txt", "file:///elsewhere"):
-        source.attach(uri, told)
+        source.watch(uri, told)
     (charts / "first.txt").touch()
     told.wait_for(None)
     ready(source, charts, told)
@@ -158,8 +158,8 @@ def test_names_that_are_not_utf8_do_not_blind_the_watcher(publish: Publish, char
     os.mkdir(root + b"/odd\xff")
     source = publish(charts)
     uri = f"{source.uri}/odd%FF/a.txt"
-    source.attach(None, told)
-    source.attach(uri, told)
+    source.watch(None, told)
+    source.watch(uri, told)
     with open(root + b"/odd\xff/a.txt", "w") as file:
         file.write("1")
     told.wait_for(uri)
@@ -175,7 +175,7 @@ def test_names_that_are_not_utf8_do_not_blind_the_watcher(publish: Publish, char
 
 def test_a_root_that_goes_and_comes_is_told(live: Folder, charts: Path, told: Told) -> None:
     uri = f"{live.uri}/README.md"
-    live.attach(uri, told)
+    live.watch(uri, told)
     (charts / "README.md").write_text("1")
     told.wait_for(uri)
     charts.rename(charts.with_name("away"))
@@ -186,17 +186,17 @@ def test_a_root_that_goes_and_comes_is_told(live: Folder, charts: Path, told: To
 
 def test_nothing_is_told_after_the_last_watcher_went(live: Folder, charts: Path, told: Told) -> None:
     uri = f"{live.uri}/tides.csv"
-    live.attach(uri, told)
-    live.attach(None, told)
+    live.watch(uri, told)
+    live.watch(None, told)
     (charts / "tides.csv").write_text("1")
     told.wait_for(uri)
-    live.detach(uri)
-    live.detach(None)
+    live.unwatch(uri)
+    live.unwatch(None)
     live._watch.join()
     assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
     told.changes.clear()
     (charts / "tides.csv").write_text("2")
-    live.attach(uri, told)  # and it can begin anew
+    live.watch(uri, told)  # and it can begin anew
     (charts / "tides.csv").write_text("3")
     told.wait_for(uri)
 
@@ -219,7 +219,7 @@ def test_only_what_is_on_the_way_to_a_watched_file_is_watched(publish: Publish, 
 
     file_watch._Eye._absolute = spy  # type: ignore[method-assign]
     try:
-        source.attach(f"{source.uri}/harbours/hull.ts", told)
+        source.watch(f"{source.uri}/harbours/hull.ts", told)
         (charts / "harbours" / "hull.ts").write_text("x")
         told.wait_for(f"{source.uri}/harbours/hull.ts")
     finally:
@@ -240,7 +240,7 @@ def test_without_watches_left_it_polls_and_says_so(
     monkeypatch.setattr(file_watch, "POLL", 0.02)
     source = publish(charts)
     with caplog.at_level(logging.WARNING, logger="wharfinger.sources"):
-        source.attach(None, told)
+        source.watch(None, told)
         (charts / "new.txt").touch()
         told.wait_for(None)
         (charts / "newer.txt").touch()
@@ -267,7 +267,7 @@ def test_a_process_that_watches_ends_without_complaint(charts: Path) -> None:
         source = files(sys.argv[1])
         assert "watchfiles" not in sys.modules
         told = threading.Event()
-        source.attach(None, lambda uri: told.set())
+        source.watch(None, lambda uri: told.set())
         open(sys.argv[1] + "/new.txt", "w").close()
         assert told.wait(10)
         """
@@ -288,9 +288,9 @@ def test_a_window_is_told_when_what_it_shows_changes_and_not_when_its_file_only_
     still = Told()
     growing = [uri, f"{uri}?tail=1", f"{uri}?lines=3-9", f"{uri}?bytes=4-"]
     for watched in growing:
-        live.attach(watched, told)
+        live.watch(watched, told)
     for watched in (f"{uri}?lines=1-2", f"{uri}?bytes=0-3"):
-        live.attach(watched, still)
+        live.watch(watched, still)
     ready(live, charts, told)
     still.changes.clear()  # what was written just before is told by the first look
     for number in range(3):
@@ -313,7 +313,7 @@ def test_many_windows_of_a_file_are_told_of_any_change(live: Folder, charts: Pat
     path.write_text("line\n" * 200)
     uris = [f"{live.uri}/tides.log?lines={line}-{line}" for line in range(1, 100)]
     for uri in uris:
-        live.attach(uri, told)
+        live.watch(uri, told)
     ready(live, charts, told)
     with path.open("a") as file:
         file.write("more\n")
@@ -321,5 +321,5 @@ def test_many_windows_of_a_file_are_told_of_any_change(live: Folder, charts: Pat
 
 
 def test_a_window_that_cannot_be_is_not_watched(source: Folder, told: Told) -> None:
-    source.attach(f"{source.uri}/README.md?lines", told)
+    source.watch(f"{source.uri}/README.md?lines", told)
     assert not source._watch._watched

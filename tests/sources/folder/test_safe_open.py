@@ -63,7 +63,7 @@ def test_no_trick_with_the_path_leads_out(source: Folder, outside: Path, path: s
     ],
 )  # fmt: skip
 def test_no_trick_with_the_rest_of_the_uri_leads_out(source: Folder, outside: Path, uri: str) -> None:
-    assert not source.claims(uri)
+    assert not source.matches(uri)
     refused(source, uri)
 
 

@@ -213,7 +213,7 @@ def test_a_file_above_the_limit_is_read_as_its_first_window(charts: Path) -> Non
     assert (first.text, first.uri) == ("0123\n" * 2_000, f"{source.uri}/more.txt")
     assert first.meta is not UNSET and first.meta[NEXT] == further.uri == f"{source.uri}/more.txt?bytes=10000-"
     assert source.read(further.uri).contents[0].text == "0123\n" * 2_000
-    assert source.claims(further.uri)
+    assert source.matches(further.uri)
 
 
 def test_a_large_sparse_file_is_not_loaded(source: Folder, charts: Path) -> None:
@@ -360,9 +360,9 @@ def test_the_text_of_what_is_missing_is_not_found(source: Folder) -> None:
 
 
 def test_a_folder_says_what_it_publishes(source: Folder, charts: Path) -> None:
-    assert source.facts().startswith("5 files, ")
-    assert "watched by" in source.facts()
-    assert (source.name, source.uri, source.place) == ("charts", "file:///charts", str(charts))
+    assert source.describe().startswith("5 files, ")
+    assert "watched by" in source.describe()
+    assert (source.name, source.uri, source.location) == ("charts", "file:///charts", str(charts))
 
 
 def test_a_file_whose_size_is_a_lie_is_read_to_its_end() -> None:

@@ -34,7 +34,7 @@ def test_trees_are_written_and_read_back(label: str, rev: str, path: tuple[str, 
     uris = GitUris(label)
     uri = uris.tree(rev, path)
     assert uri.isascii()
-    assert uris.claims(uri)
+    assert uris.matches(uri)
     address = uris.read(uri)
     assert (address.kind, address.rev, address.parts, address.query) == ("tree", rev, path, {})
 

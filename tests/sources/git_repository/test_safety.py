@@ -49,7 +49,7 @@ def test_what_is_no_plain_revision_is_refused(source: GitSource, rev: str) -> No
             with pytest.raises(REFUSED):
                 method(uri)
     assert time.monotonic() - began < 10
-    assert not list(Path(source.place).glob("stolen*"))
+    assert not list(Path(source.location).glob("stolen*"))
 
 
 def test_options_in_the_rest_of_a_uri_are_refused(source: GitSource, history: Work) -> None:
@@ -156,7 +156,7 @@ def test_nothing_that_a_repository_configures_is_run(history: Work, publish: Pub
         source.read(uri)
     source.page(None, 1_000)
     source.search("fathoms", 10)
-    source.facts()
+    source.describe()
     assert text_of(source, "git://repo/tree/HEAD/hull.txt") == "five\nfathoms\n"
     assert not trap.exists()
 
@@ -179,7 +179,7 @@ source = git(sys.argv[1], label="repo")
 opened.clear()
 for uri in ("git://repo", "git://repo/tree/HEAD/hull.txt", "git://repo/diff/HEAD~2..HEAD", "git://repo/log/HEAD"):
     source.read(uri)
-source.page(None, 1000); source.facts(); source.search("fathoms", 5)
+source.page(None, 1000); source.describe(); source.search("fathoms", 5)
 print(started, [name for name in opened if "gitconfig" in name or name.startswith(("/etc/git", "/dev"))])
 print(source.read("git://repo/tree/HEAD/hull.txt").contents[0].text)
 """
@@ -222,7 +222,7 @@ def test_what_is_planted_at_the_top_of_a_work_tree_is_not_looked_at(history: Wor
     """As git does: `.git` outweighs what looks like a bare repository around it."""
     for name in ("HEAD", "config", "objects/x", "refs/x"):
         history.write(name, "ref: refs/heads/evil\n")
-    assert publish(history, label="repo").facts().startswith("main at")
+    assert publish(history, label="repo").describe().startswith("main at")
 
 
 def test_a_worktree_or_submodule_is_refused_by_what_it_leads_to(history: Work, tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_formats_that_are_not_known_are_refused(history: Work, config: str, word
 def test_formats_that_are_known_are_read(history: Work, publish: Publish, config: str) -> None:
     """As git does."""
     history.write(".git/config", config)
-    assert publish(history, label="repo").facts().startswith("main at")
+    assert publish(history, label="repo").describe().startswith("main at")
 
 
 def test_without_dulwich_the_extra_is_named(history: Work, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +353,7 @@ def test_whatever_head_says_is_only_a_name(history: Work, publish: Publish, head
     history.write(".git/refs/heads/loop", "ref: refs/heads/pool\n")
     history.write(".git/refs/heads/pool", "ref: refs/heads/loop\n")
     source = publish(history, label="repo")
-    assert source.facts().isprintable()
+    assert source.describe().isprintable()
     assert "\x1b" not in text_of(source, "git://repo")
     assert "root:" not in text_of(source, "git://repo")
     with pytest.raises(REFUSED):
@@ -456,7 +456,7 @@ def test_a_bomb_of_trees_is_listed_in_pages(work: Work, publish: Publish) -> Non
     source.read("git://repo/commit/HEAD")
     source.read("git://repo/diff/HEAD")
     source.search("nowhere", 5)
-    assert "more than" in source.facts()
+    assert "more than" in source.describe()
     assert time.monotonic() - began < 20
 
 
@@ -520,7 +520,7 @@ def test_a_damaged_commit_or_tree_is_told(work: Work, publish: Publish, kind: st
     with pytest.raises(InvalidArgument, match="damaged"):
         source.read("git://repo/tree/HEAD")
     assert source.read("git://repo").contents
-    assert source.facts()
+    assert source.describe()
     source.search("abc", 5)
     assert source.page(None, 100)[0][0].uri == "git://repo"
     assert source.documents(None, 100)[1] is None
@@ -674,7 +674,7 @@ def test_damaged_packs_are_passed_over(history: Work, publish: Publish) -> None:
         with pytest.raises((ResourceNotFound, InvalidArgument)):
             source.read("git://repo/tree/HEAD/hull.txt")
         assert source.read("git://repo").contents
-        assert source.facts()
+        assert source.describe()
 
 
 def test_a_pack_that_is_cut_while_it_is_open_does_not_end_the_process(history: Work, publish: Publish) -> None:

@@ -224,7 +224,7 @@ def test_a_repository_without_commits_has_a_top(work: Work, publish: Publish) ->
     source = publish(work, label="repo")
     assert [resource.uri for resource in source.page(None, 10)[0]] == ["git://repo"]
     assert "without commits yet" in text_of(source, "git://repo")
-    assert source.facts().startswith("main, without commits yet, 0 branches")
+    assert source.describe().startswith("main, without commits yet, 0 branches")
     assert source.search("x", 5) == []
     assert source.documents(None, 5) == ([], None)
     with pytest.raises(ResourceNotFound):
@@ -234,7 +234,7 @@ def test_a_repository_without_commits_has_a_top(work: Work, publish: Publish) ->
 def test_a_detached_head_is_told(history: Work, publish: Publish) -> None:
     """Decided by us."""
     history.git("checkout", "-q", "--detach", "v1")
-    assert publish(history, label="repo").facts().startswith(f"detached at {history.head[:7]}, 2 branches, 2 files")
+    assert publish(history, label="repo").describe().startswith(f"detached at {history.head[:7]}, 2 branches, 2 files")
 
 
 def test_names_that_are_a_branch_and_a_tag_are_told_apart(history: Work, publish: Publish) -> None:

@@ -18,7 +18,7 @@ def watched(source: GitSource, *uris: str | None) -> Told:
     for uri in uris:
         if uri is not None:
             source.stat(uri)
-        source.attach(uri, told)
+        source.watch(uri, told)
     return told
 
 
@@ -46,8 +46,8 @@ def test_branches_and_tags_that_come_move_and_go_are_told(source: GitSource, his
     """Also what was not there when the watch began."""
     top, new, tag = "git://repo", "git://repo/tree/new/hull.txt", "git://repo/commit/v3"
     told = watched(source, top, FILE)
-    source.attach(new, told)
-    source.attach(tag, told)
+    source.watch(new, told)
+    source.watch(tag, told)
     time.sleep(0.4)  # what is not there yet is first looked at by the round
     history.git("branch", "new", "v1")
     told.wait_for(top, new)
@@ -117,7 +117,7 @@ def test_what_changes_before_the_first_look_is_told(source: GitSource, history: 
     told = Told()
     source.stat(FILE)
     history.commit("At once", hull__txt="at once\n")
-    source.attach(FILE, told)
+    source.watch(FILE, told)
     told.wait_for(FILE)
 
 

@@ -480,7 +480,7 @@ def test_a_burst_is_told_once_and_a_window_that_is_over_never(app: Path, boats: 
     errors = f"{APP}?level=error"
     for uri in (over, tail, errors):
         boats.stat(uri)
-        boats.attach(uri, told)
+        boats.watch(uri, told)
     time.sleep(0.3)  # what was before the watch may be told of
     told.changes.clear()
     for number in range(50):
@@ -498,7 +498,7 @@ def test_no_change_of_a_thousand_is_lost(app: Path, boats: Logs) -> None:
     app.write_bytes(b"")
     uri = link(boats, APP)
     changes: list[str | None] = []
-    boats.attach(APP, changes.append)
+    boats.watch(APP, changes.append)
     found: list[int] = []
     for number in range(1_000):
         add(app, b"line %d\n" % number)
@@ -520,4 +520,4 @@ def test_completion_knows_paths_and_levels(app: Path, boats: Logs) -> None:
     whole, filtered = [template.uri_template for template in boats.templates]
     assert boats.complete(whole, "path", "ap", {}) == ["app.log"]
     assert boats.complete(filtered, "level", "e", {}) == ["error"]
-    assert "1 file" in boats.facts()
+    assert "1 file" in boats.describe()

@@ -130,7 +130,7 @@ class Ledger(Source):
     name = "ledger"
     uri = "ledger://"
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("ledger://")
 
     def query(self, statement: str, parameters: tuple[Any, ...] = (), limit: int = 200) -> Any:
@@ -140,7 +140,7 @@ class Ledger(Source):
         if not statement.startswith("SELECT"):
             raise InvalidArgument("Only reading is allowed.")
         return QueryAnswer(
-            columns=["port", "depth"], rows=[["Hull", 6.1], ["Oslo", None]][:limit], cut="There are more."
+            columns=["port", "depth"], rows=[["Hull", 6.1], ["Oslo", None]][:limit], truncated="There are more."
         )
 
 

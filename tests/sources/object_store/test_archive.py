@@ -48,7 +48,7 @@ def test_names_that_lead_out_are_withheld(tmp_path: Path) -> None:
     bad = ["../up", "a/../../up", "/etc/passwd", "C:/x", "C:x", "..\\up", "\\\\host\\x", "./x", "a//b", "..", "a/./b"]
     source = pack(tmp_path / "a.zip", (entry("in.txt"), b"in"), *((entry(name), b"out") for name in bad))
     assert listed(source) == ["zip://a.zip/", "zip://a.zip/in.txt"]
-    assert source.facts() == "1 member (11 that are links, unsafe or overlapping), watched by polling every 1 s"
+    assert source.describe() == "1 member (11 that are links, unsafe or overlapping), watched by polling every 1 s"
     for path in (
         "../up",
         "%2e%2e/up",
@@ -199,7 +199,7 @@ def test_members_that_share_their_bytes_are_withheld(tmp_path: Path) -> None:
     write_raw(tmp_path / "a.zip", shared, overlap=True)
     source = objects(f"zip:{tmp_path}/a.zip")
     assert listed(source) == ["zip://a.zip/"]
-    assert source.facts().startswith("0 members (1,000 that ")
+    assert source.describe().startswith("0 members (1,000 that ")
     write_raw(tmp_path / "a.zip", [*shared[:1], (b"x", 0, b"plain", 5), *shared[1:3]])
     assert len(listed(source)) == 5
 

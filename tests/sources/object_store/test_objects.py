@@ -170,28 +170,28 @@ def test_a_changed_object_has_another_version_and_is_told(place: Place, source: 
     uri = source.uri + "README.md"
     source._polling.every = 0.05
     before = source.version(uri)
-    source.attach(uri, told)
+    source.watch(uri, told)
     place.put("README.md", b"other text")
     told.wait_for(uri)
     assert source.version(uri) != before
     assert source.read(uri).contents[0].text == "other text"
     place.remove("README.md")
     told.wait_for(uri)
-    source.detach(uri)
+    source.unwatch(uri)
 
 
 def test_an_object_that_comes_changes_the_list(place: Place, source: Objects, told: Told) -> None:
     source._polling.every = 0.05
-    source.attach(None, told)
+    source.watch(None, told)
     directory = source.uri + "harbours/"
     source.stat(directory)
-    source.attach(directory, told)
+    source.watch(directory, told)
     while not all(isinstance(watched.seen, str) for watched in source._polling._watched.values()):
         threading.Event().wait(0.01)  # until both were looked at
     place.put("harbours/new.txt", b"new")
     told.wait_for(None, directory)
-    source.detach(None)
-    source.detach(directory)
+    source.unwatch(None)
+    source.unwatch(directory)
 
 
 @pytest.mark.parametrize("after", ["", "x", "k:\ud800", "k:\0", "k:" + "x" * 5000])

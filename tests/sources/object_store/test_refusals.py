@@ -59,7 +59,7 @@ def test_a_password_of_another_store_is_in_no_uri(monkeypatch: pytest.MonkeyPatc
 
     fsspec.register_implementation("quiet", Quiet, clobber=True)
     source = objects("quiet://pilot:hush@host:22/charts")
-    said = [source.uri, source.place, source.name, source.title, repr(source), str(source.templates)]
+    said = [source.uri, source.location, source.name, source.title, repr(source), str(source.templates)]
     assert source.uri == "quiet://host:22/charts/"
     assert not any("hush" in text for text in said)
     with pytest.raises(Exception, match="quiet://host:22/charts/ does not answer") as caught:

@@ -40,7 +40,7 @@ def test_nothing_outside_the_prefix_is_served(bucket: Bucket) -> None:
         with pytest.raises(ResourceNotFound):
             source.read(source.uri + path)
     for uri in (f"s3://{bucket.name}/out.txt", f"s3://{bucket.name}/prefix2/out.txt", "s3://other/prefix/in.txt"):
-        assert not source.claims(uri)
+        assert not source.matches(uri)
         with pytest.raises(ResourceNotFound):
             source.read(uri)
 
@@ -108,7 +108,7 @@ def test_credentials_are_told_nowhere(bucket: Bucket, caplog: pytest.LogCaptureF
     caplog.set_level(logging.DEBUG, "wharfinger")
     put_raw(bucket, "prefix/in.txt")
     source = bucket.publish(key="harbourmaster", secret="secretfathoms")
-    said = [source.place, source.uri, source.name, source.facts(), repr(source), str(source.templates)]
+    said = [source.location, source.uri, source.name, source.describe(), repr(source), str(source.templates)]
     said += [str(source.read(source.uri)), str(source.page(None, 10)), caplog.text]
     assert not any("secretfathoms" in text or "harbourmaster" in text for text in said)
     with pytest.raises(UnusableSource) as caught:

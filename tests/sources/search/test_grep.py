@@ -86,7 +86,7 @@ def find(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
 
     async def found(query: str) -> set[str]:
         hits = await search(server, request, Wanted(query=query, limit=10_000), lambda done, message: None)
-        assert not hits.cut
+        assert not hits.truncated
         return {hit.uri.partition("?")[0].removeprefix("file:///tree/") for hit in hits}
 
     finding_seconds, index_search.SECONDS = index_search.SECONDS, 60.0

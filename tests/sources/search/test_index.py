@@ -39,7 +39,7 @@ class Shelf(Source):
         self.gate = threading.Event()
         self.gate.set()
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("shelf://")
 
     def _resource(self, name: str) -> t.Resource:
@@ -109,7 +109,7 @@ def test_hits_are_shown_by_a_line_and_what_is_named_so_comes_first(tmp_path: Pat
             assert hits[1].resource == t.Resource(
                 uri="file:///charts/hull.ts", name="hull.ts", title="hull.ts", mime_type="text/x-typescript"
             )
-            assert not hits.cut
+            assert not hits.truncated
 
     run(main())
 
@@ -182,13 +182,13 @@ def test_until_the_index_is_complete_the_source_is_asked_and_that_is_told(
         async with serving(shelf) as searched:
             hits = await searched.find("alpha")
             assert [hit.uri for hit in hits] == ["shelf://slow"]
-            assert "Indexing goes on" in hits.cut
+            assert "Indexing goes on" in hits.truncated
             assert searched.told
             shelf.gate.set()
             await searched.complete()
             hits = await searched.find("alpha")
             assert [hit.uri for hit in hits] == ["shelf://one"]
-            assert not hits.cut
+            assert not hits.truncated
 
     run(main())
 
@@ -239,7 +239,7 @@ def test_a_source_that_fails_is_told_and_holds_up_no_other(serving: Serving, cap
     class Broken(Source):
         name = "broken"
 
-        def claims(self, uri: str) -> bool:
+        def matches(self, uri: str) -> bool:
             return False
 
         def page(self, after: str | None, limit: int) -> Any:
@@ -258,7 +258,7 @@ def test_a_source_that_goes_down_hides_nothing_of_the_others(serving: Serving) -
     class Failing(Shelf):
         name, uri, down = "failing", "failing://", False
 
-        def claims(self, uri: str) -> bool:
+        def matches(self, uri: str) -> bool:
             return uri.startswith("failing://")
 
         def _resource(self, name: str) -> t.Resource:
@@ -280,7 +280,7 @@ def test_a_source_that_goes_down_hides_nothing_of_the_others(serving: Serving) -
             failing.down = True
             hits = await searched.find("alpha")
             assert [hit.uri for hit in hits] == ["shelf://one"]
-            assert hits.cut == "Not searched, since it cannot be reached now: failing."
+            assert hits.truncated == "Not searched, since it cannot be reached now: failing."
 
     run(main())
 
@@ -366,7 +366,7 @@ def test_an_index_that_is_full_says_so_and_finds_by_name(serving: Serving) -> No
             await searched.complete()
             hits = await searched.find("n2")
             assert hits[0].uri == "shelf://n2"
-            assert "the index is full (0.125 MiB)" in hits.cut
+            assert "the index is full (0.125 MiB)" in hits.truncated
 
     run(main())
 
@@ -574,7 +574,7 @@ def test_a_search_ends_in_time_and_says_what_it_left(serving: Serving, monkeypat
             hits = await searched.find('"alpha beta"', 200)
             assert time.monotonic() - began < 2
             assert 0 < len(hits) < 200
-            assert "that may fit as well were not looked at" in hits.cut
+            assert "that may fit as well were not looked at" in hits.truncated
 
     run(main())
 
@@ -614,6 +614,6 @@ def test_a_source_without_documents_is_asked_itself(serving: Serving) -> None:
             await searched.complete()
             hits = await searched.find("alpha")
             assert [hit.uri for hit in hits] == ["shelf://slow"]
-            assert not hits.cut
+            assert not hits.truncated
 
     run(main())

@@ -251,12 +251,12 @@ def test_an_answer_is_cut_by_rows_and_by_size_and_says_so(shop: Shop) -> None:
     series = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 50000000)"
     answer = shop.source.query(f"{series} SELECT n FROM q", limit=10)
     assert answer.rows == [[n] for n in range(1, 11)]
-    assert "limit=10" in answer.cut
-    assert shop.source.query("SELECT id FROM orders ORDER BY id").cut == ""
+    assert "limit=10" in answer.truncated
+    assert shop.source.query("SELECT id FROM orders ORDER BY id").truncated == ""
     wide = "hex(zeroblob(20000))" if shop.source.engine.dialect == "SQLite" else "repeat('x', 40000)"
     answer = shop.source.query(f"{series} SELECT {wide} FROM q", limit=10_000)
     assert 10 < len(answer.rows) < 100
-    assert "1,024 KiB" in answer.cut
+    assert "1,024 KiB" in answer.truncated
 
 
 def test_a_large_cell_is_cut_and_marked(shop: Shop) -> None:

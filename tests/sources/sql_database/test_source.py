@@ -125,14 +125,14 @@ def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeyp
 
 def test_facts_say_what_it_is(shop: Shop) -> None:
     """In a few words, for the card of the command line."""
-    facts = shop.source.facts()
+    facts = shop.source.describe()
     assert facts.startswith("3 tables, ")
     assert ("opened for reading only" in facts) or ("role reader, read-only, watched by asking" in facts)
 
 
 def test_facts_warn_of_a_role_that_may_write(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
     """The transaction only reads all the same."""
-    assert "a superuser: make a role that only reads" in publish(postgres.url()).facts()
+    assert "a superuser: make a role that only reads" in publish(postgres.url()).describe()
 
 
 def test_a_role_sees_only_what_it_may_read(postgres: PostgresServer, publish: Callable[..., Database]) -> None:

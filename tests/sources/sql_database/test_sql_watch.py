@@ -29,7 +29,7 @@ def watch(source: Database, told: Told, *uris: str | None) -> None:
     for uri in uris:
         if uri is not None:
             source.stat(uri)
-        source.attach(uri, told)
+        source.watch(uri, told)
 
 
 def test_a_change_is_told_within_a_second_and_only_to_whom_it_concerns(shop: Shop, told: Told) -> None:
@@ -62,7 +62,7 @@ def test_a_burst_is_told_a_few_times_and_its_last_state_always(shop: Shop, told:
         told(changed)
 
     shop.source.stat(uri)
-    shop.source.attach(uri, read)
+    shop.source.watch(uri, read)
     updates = [f"UPDATE orders SET pieces = {number} WHERE id = 2;" for number in range(1_001, 2_001)]
     if shop.source.engine.dialect == "SQLite":
         for update in updates:
@@ -120,7 +120,7 @@ def test_a_channel_tells_of_a_change_in_the_middle_of_a_large_table(
     """Which nothing else would tell at once; and it goes on once the connection that listened was lost."""
     name = postgres.database(SHOP + TRIGGERS)
     source = publish(postgres.url(name, "reader"), label="shop", notify="shop")
-    assert "watched by LISTEN shop" in source.facts()
+    assert "watched by LISTEN shop" in source.describe()
     uri = f"{source.uri}/public/many/rows"
     watch(source, told, uri)
     listens = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'LISTEN%'"
@@ -138,7 +138,7 @@ def test_a_channel_tells_of_a_change_in_the_middle_of_a_large_table(
         assert until(lambda: postgres.run(listens)[0][0] == 1)
         time.sleep(0.5)
         told.changes.clear()
-    source.detach(uri)
+    source.unwatch(uri)
     assert until(lambda: postgres.run(listens)[0][0] == 0), "nobody listens where nobody watches"
 
 
@@ -177,7 +177,7 @@ def test_a_server_that_went_away_is_named_and_comes_back(
         assert "hush" not in str(error)
     else:
         raise AssertionError("it reads from a server that is not there")
-    assert "cannot be reached" in source.facts()
+    assert "cannot be reached" in source.describe()
     again = PostgresServer(str(tmp_path / "pg"))
     try:
         assert str(source.read(uri).contents[0].text).count("\n") == 3

@@ -372,8 +372,8 @@ def test_the_text_of_a_table_is_searched(source: Tables) -> None:
 def test_a_changed_table_is_told(folder: Path, source: Tables, told: Told) -> None:
     uri = "table://sales/tides.csv?rows=1-10"
     before = source.version(uri)
-    source.attach(uri, told)
-    source.attach(None, told)
+    source.watch(uri, told)
+    source.watch(None, told)
     (folder / "tides.csv").write_text("a\n1\n")
     told.wait_for(uri)
     assert source.version(uri) != before

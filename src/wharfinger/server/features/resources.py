@@ -217,7 +217,7 @@ class Resources:
             ResourceNotFound: none of them has it.
         """
         request.ttl_ms, request.cache_scope = self._server.ttl_ms, self._server.cache_scope
-        source = next((source for source in self.sources if source.claims(uri)), None)
+        source = next((source for source in self.sources if source.matches(uri)), None)
         if source is None:
             for mount in self._server.mounts:
                 if mount.other.resources.source_of(uri) is not None:
@@ -321,7 +321,7 @@ class Resources:
             if feature is not None:
                 await feature.call(reading(request, uri), values)
                 return True
-            source = next((source for source in self.sources if source.claims(uri)), None)
+            source = next((source for source in self.sources if source.matches(uri)), None)
             if source is not None:
                 await self._server.adapt(source.stat)(owner_of(request), uri)
                 return True
@@ -336,7 +336,7 @@ class Resources:
 
     def source_of(self, uri: str) -> Source | None:
         """The source that a URI belongs to, of this server or of one that is a part of it."""
-        return next((source for source in self.every_source() if source.claims(uri)), None)
+        return next((source for source in self.every_source() if source.matches(uri)), None)
 
     def every_source(self) -> Iterator[Source]:
         """The sources of this server, then those of servers that are parts of it."""

@@ -69,23 +69,23 @@ class Feeds:
             log.exception("%s did not start", type(source).__qualname__)
         if None in self._attached:
             self._attached[None].append(source)
-            quietly(source.attach, None, self._changed)
+            quietly(source.watch, None, self._changed)
 
     def attach(self, uri: str | None) -> None:
         resources = self._server.resources
-        claimed = (source for source in resources.sources if uri is None or source.claims(uri))
+        claimed = (source for source in resources.sources if uri is None or source.matches(uri))
         sources = list(claimed) if uri is None else list(islice(claimed, 1))
         self._attached[uri] = sources
         for mount in self._server.mounts:
             quietly(mount.attach, uri)
         for source in sources:
-            quietly(source.attach, uri, self._changed)
+            quietly(source.watch, uri, self._changed)
         if uri is not None and (found := self.followers.find(uri, check=False)):
             self._following[uri] = asyncio.get_running_loop().create_task(follow(found[0], uri))
 
     def detach(self, uri: str | None) -> None:
         for source in self._attached.pop(uri, ()):
-            quietly(source.detach, uri)
+            quietly(source.unwatch, uri)
         for mount in self._server.mounts:
             quietly(mount.detach, uri)
         if uri is not None and (task := self._following.pop(uri, None)):

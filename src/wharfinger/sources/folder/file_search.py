@@ -38,7 +38,7 @@ class FileMatch(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What was found, best first; `cut` says which bound ended the search, if one did."""
+    """What was found, best first; `truncated` says which bound ended the search, if one did."""
 
     found: list[FileMatch]
     cut: str
@@ -65,7 +65,7 @@ def hits_of(tree: FileTree, query: str, limit: int, describe: Callable[[Parts], 
     """What is found as hits, each with its resource; what is gone meanwhile, or is not published, is left out."""
     results = search_tree(tree, query, limit)
     hits = Hits()
-    hits.cut = results.cut
+    hits.truncated = results.cut
     for found in results.found:
         try:
             resource = describe(found.parts)

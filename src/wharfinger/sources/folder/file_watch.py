@@ -90,7 +90,7 @@ class _Wake:
 
 
 class TreeWatch:
-    """Watches a tree from the first `attach` to the last `detach`, in a thread of its own."""
+    """Watches a tree from the first `watch` to the last `unwatch`, in a thread of its own."""
 
     def __init__(
         self, tree: FileTree, locate: Locate, poll: float | None = None, shown: Shown = lambda uri, watched: None
@@ -107,7 +107,7 @@ class TreeWatch:
         self.asked = 0.0
         """When somebody last asked for a page, by the monotonic clock: the walk of the tree gives way to who pages."""
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed`, from a thread, when this URI or (None) the list changes from now on."""
         try:
             parts, only_directory = ((), True) if uri is None else self._locate(uri)
@@ -120,7 +120,7 @@ class TreeWatch:
             else:
                 self._wake.dirty = True
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling of this URI, or of the list."""
         with self._lock:
             self._watched.pop(uri, None)
@@ -134,7 +134,7 @@ class TreeWatch:
             self._end()
 
     def join(self, timeout: float = 2.0) -> None:
-        """Wait until the thread of the last `detach` or `close` is gone."""
+        """Wait until the thread of the last `unwatch` or `close` is gone."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout)
@@ -404,7 +404,7 @@ class _Eye:
         """Tell if something looks different, or may have changed twice within one tick of its clock."""
         before, item.seen = item.seen, now
         if before is None:
-            # Between `attach` and now nobody looked, so that only times can tell.
+            # Between `watch` and now nobody looked, so that only times can tell.
             differs = now is _GONE or now.latest >= item.since - CLOCK_TICK
         else:
             differs = before.mark != now.mark or (hinted and _is_fresh(now.latest))

@@ -121,7 +121,7 @@ class Folder(Source):
         self.root = root
         self.label = usable_label(default_label(root) if label is None else label, UnusableFolder)
         self.name = self.label
-        self.place = root
+        self.location = root
         self.max_size = max_size
         self.uri = _absolute_uri(root) if absolute_uris else f"file:///{quote(self.label)}"
         self._inside = self.uri if self.uri.endswith("/") else self.uri + "/"
@@ -147,7 +147,7 @@ class Folder(Source):
         """What tells of changes, in words: `inotify`, or `polling every 1 s (why)`."""
         return self._watch.means
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is of this folder, existing or not."""
         return uri.startswith(self._inside) or uri == self.uri
 
@@ -406,19 +406,19 @@ class Folder(Source):
         """Count what is published, for at most about this long. Blocks: call it in a thread."""
         return count(self.tree, seconds)
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """How much is published, what is left out, and how changes are noticed."""
         return f"{self.count(COUNTING)}, watched by {self.watched_by}"
 
     # Watching
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed` when this URI's content changes, or the list; of a window, when what it shows does."""
-        self._watch.attach(uri, changed)
+        self._watch.watch(uri, changed)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling."""
-        self._watch.detach(uri)
+        self._watch.unwatch(uri)
 
     def _shown_by(self, uri: str, watched: int) -> bytes | None:
         """What a window shows, in short; None for what is no window, or would be much to read."""

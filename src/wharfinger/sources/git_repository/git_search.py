@@ -116,9 +116,9 @@ def search(repository: Repository, references: References, query: str, limit: in
                 if len(found) >= limit:
                     break
         except _Late:
-            hits.cut = f"Searching stopped after {SEARCHING:g} s: more words, or an index, would find more."
+            hits.truncated = f"Searching stopped after {SEARCHING:g} s: more words, or an index, would find more."
         except (MissingObject, UnknownRevision, NoSuchPath, InvalidArgument):
-            hits.cut = "Some objects of the repository cannot be read."
+            hits.truncated = "Some objects of the repository cannot be read."
         if len(found) >= limit:
             break
     hits += list(found.values())[:limit]

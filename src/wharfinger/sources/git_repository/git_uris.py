@@ -42,7 +42,7 @@ class GitUris:
         self.top = f"git://{quote(label)}"
         self._inside = self.top + "/"
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether a URI is of this repository, existing or not."""
         return uri.startswith((self._inside, self.top + "?")) or uri == self.top
 
@@ -92,7 +92,7 @@ class GitUris:
             ResourceNotFound: nothing of this repository is called so.
             InvalidArgument: its query cannot be read.
         """
-        if len(uri) > LONGEST or "#" in uri or not self.claims(uri):
+        if len(uri) > LONGEST or "#" in uri or not self.matches(uri):
             raise ResourceNotFound(uri[:LONGEST])
         base, query = split_query(uri, "surrogateescape")
         if base in (self.top, self._inside):

@@ -74,7 +74,7 @@ class GitSource(Source):
         self.repository = repository
         self.name = repository.label
         self.uri = repository.uris.top
-        self.place = shown(repository.directory.root)
+        self.location = shown(repository.directory.root)
         self.templates = _templates(repository)
         self._polling = Polling("wharfinger-git", self._look, every=every, prepare=self._prepare)
         self._moment: References | None = None  # that the round of looks is at
@@ -83,9 +83,9 @@ class GitSource(Source):
     def __repr__(self) -> str:
         return f"git({self.repository.directory.root!r}, label={self.repository.label!r})"
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is of this repository, existing or not."""
-        return self.repository.uris.claims(uri)
+        return self.repository.uris.matches(uri)
 
     # Listing
 
@@ -148,7 +148,7 @@ class GitSource(Source):
 
     # Watching
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """Such as `main at 1a2b3c4, 3 branches, 120 files, watched by polling every 0.25 s`."""
         references = self._now()
         said = [head_words(references), many(references.many(BRANCHES), "branch"), *self._files(references)]
@@ -170,13 +170,13 @@ class GitSource(Source):
             return
         yield many(number, "file")
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed` when what this URI means is another, or the list."""
-        self._polling.attach(uri, changed)
+        self._polling.watch(uri, changed)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling."""
-        self._polling.detach(uri)
+        self._polling.unwatch(uri)
 
     async def close(self) -> None:
         """Stop watching."""

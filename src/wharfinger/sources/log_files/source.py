@@ -103,7 +103,7 @@ class Logs(Folder):
         super().__init__(
             pattern.root, label=label, choice=pattern.choice, absolute_uris=False, max_size=window.WHOLE, poll=poll
         )
-        self.place = os.path.join(pattern.root, pattern.rest)
+        self.location = os.path.join(pattern.root, pattern.rest)
         self.redact = redact
         self.zone = zone
         self.uri = f"log://{quote(self.label)}"
@@ -118,11 +118,11 @@ class Logs(Folder):
         self._watch = TreeWatch(self.tree, lambda uri: self._locate(split_query(uri)[0]), poll, self._shown_by)
 
     def __repr__(self) -> str:
-        return f"logs({self.place!r}, label={self.label!r})"
+        return f"logs({self.location!r}, label={self.label!r})"
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is of these logs, existing or not."""
-        return super().claims(uri) or uri.startswith(self.uri + "?")
+        return super().matches(uri) or uri.startswith(self.uri + "?")
 
     def _describe(self, parts: Parts, kind: str, status: os.stat_result, uri: str = "") -> t.Resource:
         found = super()._describe(parts, kind, status, uri)
@@ -328,7 +328,7 @@ class Logs(Folder):
         try:
             for entry in entries if words else ():
                 if len(hits) >= limit:
-                    hits.cut = f"after {limit:,} logs"
+                    hits.truncated = f"after {limit:,} logs"
                     break
                 if not entry.directory and (hit := self._hit(self.uri_of(entry.parts), words)):
                     hits.append(hit)
@@ -349,7 +349,7 @@ class Logs(Folder):
             return Hit(uri=uri, title=str(resource.title), resource=resource)
         return None
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """How many logs there are, and how changes are noticed."""
         return f"{self.count(COUNTING)._replace(withheld={})}, watched by {self.watched_by}"
 
@@ -387,9 +387,9 @@ class Logs(Folder):
         self._sieves[uri] = place, number
         return str(number).encode()
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling."""
-        super().detach(uri)
+        super().unwatch(uri)
         self._sieves.pop(uri, None)
 
     async def close(self) -> None:

@@ -24,14 +24,14 @@ ROWS = 100
 
 
 class SearchAnswer(Protocol):
-    """What a source's `query(statement, limit=…)` returns; `cut` says why there may be more rows, or is empty."""
+    """What a source's `query(statement, limit=…)` returns; `truncated` says why there may be more rows, or is empty."""
 
     @property
     def columns(self) -> list[str]: ...
     @property
     def rows(self) -> list[list[Any]]: ...
     @property
-    def cut(self) -> str: ...
+    def truncated(self) -> str: ...
 
 
 async def search(
@@ -51,8 +51,8 @@ async def search(
     except InvalidParams as error:
         raise ToolError(str(error)) from None
     found: dict[str, Any] = {"results": [_result(hit) for hit in hits]}
-    if hits.cut:
-        found["note"] = hits.cut
+    if hits.truncated:
+        found["note"] = hits.truncated
     return as_json(found, *(map(_link, hits) if links else ()))  # AutoGen, Semantic Kernel and LangChain fail on them
 
 
@@ -76,7 +76,7 @@ async def query(statement: str, ctx: Context[Any], source: str = "") -> t.CallTo
     except InvalidParams as error:
         raise ToolError(str(error)) from None
     found = {"columns": answer.columns, "rows": answer.rows}
-    return as_json(msgspec.to_builtins(found | ({"cut": answer.cut} if answer.cut else {})))
+    return as_json(msgspec.to_builtins(found | ({"cut": answer.truncated} if answer.truncated else {})))
 
 
 def queried(sources: Any) -> list[Source]:

@@ -76,7 +76,7 @@ class ZipStore:
     every = 1.0
 
     def __init__(self, path: str) -> None:
-        self.path = self.place = os.path.realpath(path)
+        self.path = self.location = os.path.realpath(path)
         if not os.path.isfile(self.path):
             raise UnusableSource(f"There is no file {self.path}.")
         self._lock = threading.Lock()
@@ -142,7 +142,7 @@ class ZipStore:
         _check(info.key, member)
         return _Member(self, archive, member)
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """How many members there are, and how many are withheld."""
         archive = self._current()
         said = many(len(archive.keys), "member")

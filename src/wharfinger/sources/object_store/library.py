@@ -61,7 +61,7 @@ class LibraryStore:
     every = 2.0
 
     def __init__(self, url: str, place: str, options: Mapping[str, Any]) -> None:
-        self.place = place
+        self.location = place
         self._lock = threading.Lock()
         self._fs, self._root = _open(url, place, options)
         self._prefix = self._root.rstrip("/") + "/"
@@ -137,7 +137,7 @@ class LibraryStore:
             raise ObjectChanged
         return cast("bytes", data)[:length]
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """Nothing: how much there is would have to be counted."""
         return ""
 
@@ -150,11 +150,11 @@ class LibraryStore:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise FileNotFoundError from None
         except PermissionError:
-            raise StoreFailed(f"{self.place} may not be read: give it other credentials.") from None
+            raise StoreFailed(f"{self.location} may not be read: give it other credentials.") from None
         except TypeError:
             raise
         except Exception as error:  # each library has its own; none of their texts is known to hold no secret
-            raise StoreFailed(f"{self.place} does not answer: {type(error).__name__}.") from None
+            raise StoreFailed(f"{self.location} does not answer: {type(error).__name__}.") from None
 
 
 def _open(url: str, place: str, options: Mapping[str, Any]) -> tuple[Any, str]:

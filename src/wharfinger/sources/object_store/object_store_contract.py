@@ -67,7 +67,7 @@ class ObjectStore(Protocol):
     Each may raise StoreFailed.
     """
 
-    place: str
+    location: str
     """Where it is, for a person; without credentials."""
     every: float
     """Seconds between looks for changes."""
@@ -88,7 +88,7 @@ class ObjectStore(Protocol):
         """The bytes of what was looked at; reading them raises ObjectChanged or UnreadableObject."""
         ...
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """What a person should know of it, such as how many entries are withheld; empty where that is not quick."""
         ...
 

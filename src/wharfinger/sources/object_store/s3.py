@@ -47,7 +47,7 @@ class S3Store:
             raise MissingExtra("objects", "Publishing a bucket") from None
         self.bucket = bucket
         self.prefix = prefix
-        self.place = f"s3://{bucket}/{prefix}"
+        self.location = f"s3://{bucket}/{prefix}"
         self._options = _bounded(options)
         self._lock = threading.Lock()
         self._opened: Any = None
@@ -61,7 +61,7 @@ class S3Store:
             raise UnusableSource(f"There is no bucket {self.bucket} at {redacted(self._endpoint())}.") from None
         except _Refused as error:
             raise UnusableSource(
-                f"{self.place} may not be listed ({error}): give credentials by AWS_PROFILE or AWS_ACCESS_KEY_ID "
+                f"{self.location} may not be listed ({error}): give credentials by AWS_PROFILE or AWS_ACCESS_KEY_ID "
                 "and AWS_SECRET_ACCESS_KEY, or anon=True where it is public."
             ) from None
         except StoreFailed:
@@ -94,7 +94,7 @@ class S3Store:
         try:
             return cast("dict[str, Any]", self._call("list_objects_v2", Bucket=self.bucket, **arguments))
         except (FileNotFoundError, _Refused) as error:
-            raise StoreFailed(f"{self.place} cannot be listed now: {_reason(error)}") from None
+            raise StoreFailed(f"{self.location} cannot be listed now: {_reason(error)}") from None
 
     def _listed(self, item: Mapping[str, Any]) -> ObjectInfo:
         return ObjectInfo(
@@ -133,9 +133,9 @@ class S3Store:
         except (FileNotFoundError, _Changed):
             raise ObjectChanged from None
         except _Refused as error:
-            raise StoreFailed(f"{self.place}{info.key} cannot be read: {_reason(error)}") from None
+            raise StoreFailed(f"{self.location}{info.key} cannot be read: {_reason(error)}") from None
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """Nothing: how much there is would have to be counted."""
         return ""
 

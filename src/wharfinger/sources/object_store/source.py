@@ -63,7 +63,7 @@ class Objects(Source):
         self.title = title
         self.uri = uri
         """Ends with a slash, as all directories here: a store may have an object of the same name."""
-        self.place = store.place
+        self.location = store.location
         self.template = f"{uri}{{+path}}"
         self.templates = [
             t.ResourceTemplate(
@@ -77,9 +77,9 @@ class Objects(Source):
         self._polling = Polling(f"objects {title}", self._look, every=store.every)
 
     def __repr__(self) -> str:
-        return f"<Objects {self.place}>"
+        return f"<Objects {self.location}>"
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is of this store, existing or not."""
         return uri.startswith(self.uri) or uri.partition("?")[0] == self.uri[:-1]
 
@@ -265,11 +265,13 @@ class Objects(Source):
             if len(hits) >= limit:
                 return hits
             if time.monotonic() > ends:
-                hits.cut = f"after {SEARCH_SECONDS:g} s"
+                hits.truncated = f"after {SEARCH_SECONDS:g} s"
                 return hits
         for info in others:
             if time.monotonic() > ends or left <= 0:
-                hits.cut = f"after {SEARCH_SECONDS:g} s" if left > 0 else f"after {SEARCH_BYTES >> 20} MiB of text"
+                hits.truncated = (
+                    f"after {SEARCH_SECONDS:g} s" if left > 0 else f"after {SEARCH_BYTES >> 20} MiB of text"
+                )
                 return hits
             text = "".join(self._text(info))
             left -= len(text)
@@ -321,10 +323,10 @@ class Objects(Source):
 
     # Watching
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """How much there is where that is known, and how changes are noticed."""
         try:
-            return ", ".join(filter(None, (self.store.facts(), f"watched by {self._polling.means}")))
+            return ", ".join(filter(None, (self.store.describe(), f"watched by {self._polling.means}")))
         except StoreFailed as error:
             return str(error)
 
@@ -349,13 +351,13 @@ class Objects(Source):
                 return
             yield info
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed` when this URI's content changes, or the list, by looking every few seconds."""
-        self._polling.attach(uri, changed)
+        self._polling.watch(uri, changed)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling."""
-        self._polling.detach(uri)
+        self._polling.unwatch(uri)
 
     async def close(self) -> None:
         """Stop watching, and let connections go."""

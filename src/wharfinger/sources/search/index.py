@@ -160,8 +160,8 @@ class SearchIndex:
         except sqlite3.Error as error:
             log.warning("The search index could not be read: %s", error)
             return Hits(), list(chosen.values())
-        hits.cut = (
-            hits.cut
+        hits.truncated = (
+            hits.truncated
             or _incomplete(indexing, not pending.isdisjoint(chosen))
             or await self._missing(owner, indexing, store)
         )
@@ -199,7 +199,9 @@ def _incomplete(indexing: Indexing, pending: bool) -> str:
 
 def _identity(source: Source) -> str:
     """What tells a source from any other, in every run."""
-    return "\0".join((type(source).__qualname__, source.uri, source.name, source.place or getattr(source, "root", "")))
+    return "\0".join(
+        (type(source).__qualname__, source.uri, source.name, source.location or getattr(source, "root", ""))
+    )
 
 
 class _Nudge:

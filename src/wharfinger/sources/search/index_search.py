@@ -82,11 +82,13 @@ def find(
     hits += [_hit(sources[one.row.source], reader, one) for one in verified[:limit]]
     if time.monotonic() > ends:
         left = len(rows) - looked_at
-        hits.cut = f"The search took its {SECONDS:g} s: {left:,} documents that may fit as well were not looked at."
+        hits.truncated = (
+            f"The search took its {SECONDS:g} s: {left:,} documents that may fit as well were not looked at."
+        )
     if len(rows) >= most:
-        hits.cut = hits.cut or f"More than {most:,} documents may fit: narrow the search."
+        hits.truncated = hits.truncated or f"More than {most:,} documents may fit: narrow the search."
     if down:
-        hits.cut = not_searched(down.values())
+        hits.truncated = not_searched(down.values())
     return hits
 
 
@@ -128,7 +130,7 @@ def _hit(source: Source, reader: IndexReader, found: Verified) -> Hit:
     uri = row.uri
     if seen is not None and (seen.line > LARGE_LINES or seen.offset > LARGE):
         window = f"{uri}?lines={max(1, seen.line - BEFORE)}-{seen.line + AFTER}"
-        if "?" not in uri and source.claims(window) and reader.exists(source, window):
+        if "?" not in uri and source.matches(window) and reader.exists(source, window):
             uri = window
     resource = t.Resource(
         uri=uri,

@@ -166,7 +166,7 @@ class Indexing:
         sources = self._sources()
         while self._nudged and not self._reader.stopped.is_set():
             uri, _ = self._nudged.popitem()
-            key, source = next(((key, source) for key, source in sources.items() if source.claims(uri)), ("", None))
+            key, source = next(((key, source) for key, source in sources.items() if source.matches(uri)), ("", None))
             document = None if source is None else self._reader.document(source, uri)
             if source is not None and document is not None and uri in store.known(key, [uri]):
                 self._index(store, key, source, document)

@@ -92,7 +92,7 @@ class DatabaseEngine(ABC):
 
     dialect: str
     """What a person calls it: SQLite, PostgreSQL."""
-    place: str
+    location: str
     """Where it is, without a password."""
     queries: bool = True
     """Whether it can run somebody's statement so that nothing but reading is possible."""
@@ -140,7 +140,7 @@ class DatabaseEngine(ABC):
     def unlisten(self) -> None:  # noqa: B027
         """Call it no more. Must not block."""
 
-    def facts(self) -> list[str]:
+    def describe(self) -> list[str]:
         """What to know of the database, in a few words each, within half a second."""
         return [self.dialect]
 

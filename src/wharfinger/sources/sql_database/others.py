@@ -93,7 +93,7 @@ class Other(DatabaseEngine):
 
     def __init__(self, engine: Any, name: str, place: str) -> None:
         self.name = name
-        self.place = place
+        self.location = place
         self.dialect = str(engine.dialect.name)
         self._engine = engine
         self._lock = threading.Lock()
@@ -116,7 +116,7 @@ class Other(DatabaseEngine):
             raise self._unreachable(error) from None
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
-        return DatabaseUnreachable(f"{self.place} cannot be read: {type(error).__name__}.")
+        return DatabaseUnreachable(f"{self.location} cannot be read: {type(error).__name__}.")
 
     def catalogue(self, age: float = 0.0) -> Catalogue:
         """What SQLAlchemy's inspector finds."""
@@ -168,7 +168,7 @@ class Other(DatabaseEngine):
         """Not known without counting."""
         return None
 
-    def facts(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Which database it is, and who says that nothing is written."""
         return [self.dialect, "read-only by its role, as its author says", "watched by reading again"]
 

@@ -95,7 +95,7 @@ class Postgres(DatabaseEngine):
     ) -> None:
         self.host = host
         self.database = database
-        self.place = f"postgresql://{host}/{database}"
+        self.location = f"postgresql://{host}/{database}"
         self._dsn = dsn
         self._bounds = bounds
         self._schemas = schemas
@@ -103,7 +103,7 @@ class Postgres(DatabaseEngine):
         self._lock = threading.Lock()
         self._pool: Any = None
         self._catalogue: tuple[Hashable, float, Catalogue] | None = None
-        self._listening = NotifyListener(notify, self._connect, self.place) if notify else None
+        self._listening = NotifyListener(notify, self._connect, self.location) if notify else None
         self._listener: Future[None] | None = None
 
     # Connections
@@ -173,12 +173,12 @@ class Postgres(DatabaseEngine):
     def _timed_out(self) -> Exception:
         pool = self._pool
         if pool is not None and pool.get_size() >= self._bounds.connections and not pool.get_idle_size():
-            return Overloaded(f"All connections to {self.place} are in use: try again later.")
-        return DatabaseUnreachable(f"{self.place} did not answer in time.")
+            return Overloaded(f"All connections to {self.location} are in use: try again later.")
+        return DatabaseUnreachable(f"{self.location} did not answer in time.")
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
         why = error.strerror or type(error).__name__ if isinstance(error, OSError) else redacted_text(str(error))
-        return DatabaseUnreachable(f"{self.place} cannot be reached: {why}.")
+        return DatabaseUnreachable(f"{self.location} cannot be reached: {why}.")
 
     def close(self) -> None:
         """Close all connections, and end the loop."""
@@ -294,7 +294,7 @@ class Postgres(DatabaseEngine):
 
         return self._run(work, bounds.seconds)
 
-    def facts(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Which version, what the role may do, and what tells of changes."""
         version, role = self._run(_facts)
         rights = "a superuser: make a role that only reads" if role["super"] else "which may also write"

@@ -62,7 +62,7 @@ class Database(Source):
         self.engine = engine
         self.name = label
         self.uri = top
-        self.place = engine.place
+        self.location = engine.location
         self.uris = SqlUris(top, schema)
         self.bounds = bounds
         self._first_seen: BoundedCache[str, tuple[str, float]] = BoundedCache(KNOWN)
@@ -70,11 +70,11 @@ class Database(Source):
         self._watching = SqlWatch(label, engine, self._version_of, EVERY)
 
     def __repr__(self) -> str:
-        return f"sql({self.place!r}, label={self.name!r})"
+        return f"sql({self.location!r}, label={self.name!r})"
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is of this database, existing or not."""
-        return self.uris.claims(uri)
+        return self.uris.matches(uri)
 
     # Listing
 
@@ -289,23 +289,23 @@ class Database(Source):
         """
         return run_query(self.engine, statement, parameters, limit, self.bounds)
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """How many tables there are, which database it is, and what to know of the role."""
         try:
             tables = len(self.engine.catalogue(60.0).tables)
-            return ", ".join([many(tables, "table"), *self.engine.facts()])
+            return ", ".join([many(tables, "table"), *self.engine.describe()])
         except DatabaseUnreachable as error:
             return str(error)
 
     # Watching
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed` when this URI's content changes, or the list of tables."""
-        self._watching.attach(uri, changed)
+        self._watching.watch(uri, changed)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling of this URI."""
-        self._watching.detach(uri)
+        self._watching.unwatch(uri)
 
     async def close(self) -> None:
         """Stop telling, and close all connections."""

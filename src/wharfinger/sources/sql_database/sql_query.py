@@ -21,12 +21,12 @@ SIZE = 1 << 20
 class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of a statement, each a list of JSON values in the order of `columns` (where names may repeat).
 
-    `cut` says in a sentence why there may be more, and is empty where there is not.
+    `truncated` says in a sentence why there may be more, and is empty where there is not.
     """
 
     columns: list[str]
     rows: list[list[Any]]
-    cut: str = ""
+    truncated: str = ""
 
 
 def run_query(
@@ -48,7 +48,7 @@ def run_query(
     bounds = msgspec.structs.replace(bounds, size=min(SIZE, bounds.size))
     columns, found = engine.query(statement, parameters, limit, bounds)
     rows = [list(row.cells) for row in found.rows]
-    return QueryAnswer(columns=[clean(name) for name in columns], rows=rows, cut=_cut(len(rows), limit, found.more))
+    return QueryAnswer(columns=[clean(name) for name in columns], rows=rows, truncated=_cut(len(rows), limit, found.more))
 
 
 def _cut(rows: int, limit: int, more: bool) -> str:

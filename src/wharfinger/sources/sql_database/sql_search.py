@@ -170,6 +170,6 @@ def search(database: Database, query: str, limit: int) -> Hits:
         if len(hits) >= limit:
             return hits
         if time.monotonic() > ends:
-            hits.cut = f"The search of {database.name} ended after {SECONDS:g} s: there may be more."
+            hits.truncated = f"The search of {database.name} ended after {SECONDS:g} s: there may be more."
             return hits
     return hits

@@ -42,7 +42,7 @@ class SqlUris:
         self.schema = schema
         self._inside = top + "/"
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this is below the top, existing or not."""
         return uri == self.top or uri.startswith((self._inside, self.top + "?"))
 
@@ -65,7 +65,7 @@ class SqlUris:
             ResourceNotFound: it has not the form of any that is written here.
             InvalidArgument: it asks for a window of something that has none.
         """
-        if len(uri) > LONGEST or not self.claims(uri) or "#" in uri:
+        if len(uri) > LONGEST or not self.matches(uri) or "#" in uri:
             raise ResourceNotFound(uri)
         path, mark, query = uri[len(self.top) :].partition("?")
         inner = path.removeprefix("/").removesuffix("/")

@@ -53,18 +53,18 @@ class SqlWatch:
         """Say which version somebody was told, who may watch from now on."""
         self._polling.saw(uri, version)
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed` of this URI, or of the list."""
         with self._lock:
             first = not self._watched
             self._watched.add(uri)
         if first:
             self._begin()
-        self._polling.attach(uri, changed)
+        self._polling.watch(uri, changed)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling of it."""
-        self._polling.detach(uri)
+        self._polling.unwatch(uri)
         with self._lock:
             self._watched.discard(uri)
             self._looked.pop(uri, None)

@@ -55,7 +55,7 @@ class SQLite(DatabaseEngine):
 
     def __init__(self, path: str, bounds: QueryBounds) -> None:
         self.path = os.path.abspath(path)
-        self.place = self.path
+        self.location = self.path
         self._bounds = bounds
         self._free: queue.SimpleQueue[_Pooled] = queue.SimpleQueue()
         self._slots = threading.BoundedSemaphore(bounds.connections)
@@ -250,7 +250,7 @@ class SQLite(DatabaseEngine):
         except sqlite3.Error as error:
             raise self._unreachable(error) from error
 
-    def facts(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Which SQLite it is."""
         return [f"SQLite {sqlite3.sqlite_version}", "opened for reading only"]
 

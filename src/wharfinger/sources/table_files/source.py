@@ -78,7 +78,7 @@ class Tables(Source):
 
     def __init__(self, root: str, label: str, choice: PublishChoice, place: str) -> None:
         self.name = label
-        self.place = place
+        self.location = place
         self.uri = f"table://{quote(label)}"
         self._inside = self.uri + "/"
         self.tree = FileTree(root, choice)
@@ -105,9 +105,9 @@ class Tables(Source):
         self._watch = TreeWatch(self.tree, self._watched)
 
     def __repr__(self) -> str:
-        return f"tables({self.place!r}, label={self.name!r})"
+        return f"tables({self.location!r}, label={self.name!r})"
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether this URI is of these tables, existing or not."""
         return uri.startswith(self._inside) or uri == self.uri
 
@@ -434,19 +434,19 @@ class Tables(Source):
 
     # Watching
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """How many tables there are, and what tells of changes."""
         found, more = self.page(None, 1_000)
         number = sum(resource.mime_type != mime.DIRECTORY for resource in found)
         return f"{'more than ' if more else ''}{many(number, 'table')}, watched by {self._watch.means}"
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed` when this URI's file changes, or the list."""
-        self._watch.attach(uri, changed)
+        self._watch.watch(uri, changed)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Stop telling."""
-        self._watch.detach(uri)
+        self._watch.unwatch(uri)
 
     async def close(self) -> None:
         """Stop watching."""

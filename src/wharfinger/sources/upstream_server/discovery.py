@@ -75,7 +75,7 @@ class Discovery:
         except WharfingerError as error:
             log.debug("%s: its templates were not looked at: %s", self._name, error)
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """What is known, for a person."""
         if not self._done:
             return "not looked at yet"

@@ -153,7 +153,7 @@ class Upstream(Source):
 
     def __init__(self, client: Callable[[], Client], label: str, place: str, timeout: float) -> None:
         self.name = label
-        self.place = place
+        self.location = place
         self.status = f"upstream://{quote(label)}"
         """The URI that says how the connection is."""
         self._listing = min(LISTED, timeout)
@@ -171,7 +171,7 @@ class Upstream(Source):
         self.templates = self._known.templates
 
     def __repr__(self) -> str:
-        return f"upstream({self.place!r}, label={self.name!r})"
+        return f"upstream({self.location!r}, label={self.name!r})"
 
     def include_into(self, server: Server) -> None:
         """Add this source to a server, whose other sources' URIs it then never claims."""
@@ -180,7 +180,7 @@ class Upstream(Source):
 
     # Whose a URI is
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether the other server has shown this URI, one beside it or a template of it, and no source here has it."""
         return uri == self.status or (self._known.covers(uri) and not self._anothers(uri))
 
@@ -195,7 +195,7 @@ class Upstream(Source):
             if source is self:
                 before = False
             elif not isinstance(source, Upstream):
-                if source.claims(uri):
+                if source.matches(uri):
                     return True
             elif source._known.has(uri) and (before or not self._known.has(uri)):
                 return True
@@ -281,7 +281,7 @@ class Upstream(Source):
             ResourceNotFound: there is no such directory, or it cannot tell.
             InvalidArgument: the listing must be begun anew.
         """
-        if not is_uri(uri) or not self.claims(uri) or not await self._tells_directories():
+        if not is_uri(uri) or not self.matches(uri) or not await self._tells_directories():
             raise ResourceNotFound(uri)
 
         async def fetch(cursor: Cursor) -> Page:
@@ -316,7 +316,7 @@ class Upstream(Source):
         """
         if uri == self.status:
             return self._read_status()
-        if not is_uri(uri) or not self.claims(uri):
+        if not is_uri(uri) or not self.matches(uri):
             raise ResourceNotFound(uri)
         answer = (await self._reach.ask(lambda client: client.read_resource(uri), uri)).result
         contents = [content for content in answer.contents if content.uri == uri or not self._anothers(content.uri)]
@@ -338,7 +338,7 @@ class Upstream(Source):
         return t.Resource(uri=self.status, name=self.name, title=title, mime_type=TEXT)
 
     def _read_status(self) -> t.ReadResourceResult:
-        text = f"{self.place}: {self.facts()}\n"
+        text = f"{self.location}: {self.describe()}\n"
         content = t.ResourceContents(uri=self.status, mime_type=TEXT, text=text)
         return t.ReadResourceResult(contents=[content], ttl_ms=0, cache_scope=self.cache_scope)
 
@@ -363,14 +363,14 @@ class Upstream(Source):
             try:
                 resources, after = await self._lists.page(after, 1_000)
             except WharfingerError as error:
-                found.cut = f"Not everything of {self.name} was looked at: {error}"
+                found.truncated = f"Not everything of {self.name} was looked at: {error}"
                 break
             seen += len(resources)
             found += [_hit(resource) for resource in resources if _has(resource, words)]
             if after is None or len(found) >= limit:
                 break
             if seen >= LEARNED or time.monotonic() > ends:
-                found.cut = f"Only the first {seen:,} resources of {self.name} were looked at."
+                found.truncated = f"Only the first {seen:,} resources of {self.name} were looked at."
                 break
         del found[limit:]
         return found
@@ -388,27 +388,27 @@ class Upstream(Source):
         """Nothing: see `documents`."""
         return ()
 
-    def facts(self) -> str:
+    def describe(self) -> str:
         """What it has, as far as it is known, such as `14 resources, 2 templates, 2025-11-25, subscribed`."""
         if self._reach.down:
             return f"cannot be reached: {self._reach.down}"[:200]
-        return self._learning.facts()
+        return self._learning.describe()
 
     # Watching
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Watch it at the other server, and tell `changed`."""
         if uri == self.status:
             self._told_of_status = changed
         else:
-            self._following.attach(uri, changed)
+            self._following.watch(uri, changed)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Watch it there no more."""
         if uri == self.status:
             self._told_of_status = None
         else:
-            self._following.detach(uri)
+            self._following.unwatch(uri)
 
     def _turned(self) -> None:
         """It went, or came back, perhaps as another one."""

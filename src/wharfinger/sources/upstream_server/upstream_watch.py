@@ -47,7 +47,7 @@ class UpstreamWatch:
         self._list: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def attach(self, uri: str | None, changed: Changed) -> None:
+    def watch(self, uri: str | None, changed: Changed) -> None:
         """Watch a URI, or (None) the list."""
         self._wanted[uri] = changed
         if uri is None:
@@ -58,7 +58,7 @@ class UpstreamWatch:
             if len(self._new) == 1:
                 asyncio.get_running_loop().call_soon(self._begin_new)
 
-    def detach(self, uri: str | None) -> None:
+    def unwatch(self, uri: str | None) -> None:
         """Watch it no more."""
         self._wanted.pop(uri, None)
         if uri is None and self._list is not None:

@@ -91,7 +91,7 @@ class Contents(Contract):
         """Whatever stands behind a top: it is answered, or refused in the two usual ways."""
         for uris, refused in ((behind(stage.source, NEVER), True), (behind(stage.source, ODD), False)):
             for uri in [*uris, self.missing + "%", self.missing + "\0"]:
-                claimed = stage.source.claims(uri)
+                claimed = stage.source.matches(uri)
                 expect(isinstance(claimed, bool), "claims", f"claims({brief(uri)}) is {claimed!r}.")
                 for method in ("stat", "read", "version", "children"):
                     answer = answered(stage, method, uri)
@@ -114,7 +114,7 @@ class Contents(Contract):
         following: str | None = self.windowed
         while following is not None and len(asked) < WINDOWS:
             expect(following not in asked, "Windows", f"The next windows go round in a circle, at {following}.")
-            expect(stage.source.claims(following), "Windows", f"The next window {following} is not claimed.")
+            expect(stage.source.matches(following), "Windows", f"The next window {following} is not claimed.")
             asked.append(following)
             contents = stage.ask("read", following).contents
             first = contents[0]

@@ -45,27 +45,27 @@ class Lists(Contract):
     """Names, pages, keys, and that what is listed is there."""
 
     def test_it_claims_its_own_uris_and_no_others(self, stage: Stage) -> None:
-        """Which source answers for a URI is decided by `claims` alone."""
+        """Which source answers for a URI is decided by `matches` alone."""
         source, clause = stage.source, "claims"
         expect(self.missing, clause, "Give `missing`: a URI of the source that names nothing.")
         own = [*([source.uri] if source.uri else []), self.missing, *(item.uri for item in sample(stage))]
         for uri in own:
-            expect(source.claims(uri) is True, clause, f"claims({uri!r}) must be True.")
+            expect(source.matches(uri) is True, clause, f"claims({uri!r}) must be True.")
         foreign = list(FOREIGN)
         if source.uri and not source.uri.endswith("/"):
             foreign += [source.uri + "-other", source.uri + "-other/x", source.uri + "x/y"]
         for uri in foreign:
-            expect(source.claims(uri) is False, clause, f"claims({uri!r}) must be False: it is not of {source.uri!r}.")
+            expect(source.matches(uri) is False, clause, f"claims({uri!r}) must be False: it is not of {source.uri!r}.")
 
     def test_it_says_what_it_publishes(self, stage: Stage) -> None:
-        """`facts` is one line, and quick."""
+        """`describe` is one line, and quick."""
         began = time.monotonic()
-        facts = stage.in_thread(stage.source.facts)
+        text = stage.in_thread(stage.source.describe)
         took = time.monotonic() - began
-        expect(isinstance(facts, str), "facts", f"facts() returned {facts!r}, which is no text.")
-        expect(len(facts) <= 200, "facts", f"facts() is no short text: {facts[:300]!r}")
-        expect(facts.isprintable(), "facts", f"facts() is more than a line of plain text: {facts!r}")
-        expect(took < 2, "facts", f"facts() took {took:.1f} s: it has half a second.")
+        expect(isinstance(text, str), "describe", f"describe() returned {text!r}, which is no text.")
+        expect(len(text) <= 200, "describe", f"describe() is no short text: {text[:300]!r}")
+        expect(text.isprintable(), "describe", f"describe() is more than a line of plain text: {text!r}")
+        expect(took < 2, "describe", f"describe() took {took:.1f} s: it has half a second.")
 
     def test_it_starts_and_ends_as_often_as_it_is_told(self, source: Source) -> None:
         """A second start or end is harmless."""
@@ -81,10 +81,10 @@ class Lists(Contract):
         source = stage.source
         said = {
             "repr()": repr(source),
-            "place": source.place,
+            "place": source.location,
             "name": source.name,
             "uri": source.uri,
-            "facts()": stage.in_thread(source.facts),
+            "describe()": stage.in_thread(source.describe),
             "templates": repr(source.templates),
             "the list": repr(sample(stage)),
         }
@@ -193,7 +193,7 @@ class Lists(Contract):
             same_in_all_sizes(partial(_child_uris, stage, directory), self.live)
             for child in stage.children(directory, SAMPLE, most=1):
                 check_resource(child, "children")
-                expect(stage.source.claims(child.uri), "children", f"{child.uri} in {directory} is not claimed.")
+                expect(stage.source.matches(child.uri), "children", f"{child.uri} in {directory} is not claimed.")
                 known = stage.ask("stat", child.uri)
                 problem = f"{child.uri} is {child.mime_type} in {directory}, and {known.mime_type} by stat()."
                 expect(known.mime_type == child.mime_type, "children", problem)

@@ -59,7 +59,7 @@ class Finding(Contract):
                 values[variable] = found[0]
             if values:
                 uri = parsed.expand(values)
-                expect(stage.source.claims(uri), "complete", f"{uri}, of {values}, is not claimed.")
+                expect(stage.source.matches(uri), "complete", f"{uri}, of {values}, is not claimed.")
                 answer = answered(stage, "stat", uri)
                 begins = any(item.uri.startswith(uri) for item in stage.pages(1_000))
                 required = len(values) == len(parsed.variables)
@@ -91,7 +91,7 @@ class Finding(Contract):
         for document in documents[:SAMPLE]:
             uri = document.uri
             expect(isinstance(document, Document), "documents", f"documents() returned {document!r}.")
-            expect(stage.source.claims(uri), "documents", f"{uri} is a document and not claimed.")
+            expect(stage.source.matches(uri), "documents", f"{uri} is a document and not claimed.")
             expect(document.title, "documents", f"The document {uri} has no title.")
             if document.version and not self.live:
                 problem = f"The document {uri} has another version than version() says."
@@ -116,5 +116,5 @@ class Finding(Contract):
                 expect(len(hits) <= limit, "search", f"search({brief(query)}, {limit}) has {len(hits)} hits.")
                 for hit in hits:
                     expect(hit.title, "search", f"A hit has no title: {hit}")
-                    expect(stage.source.claims(hit.uri), "search", f"The hit {hit.uri} is not claimed.")
+                    expect(stage.source.matches(hit.uri), "search", f"The hit {hit.uri} is not claimed.")
                     expect(stage.ask("read", hit.uri).contents, "search", f"The hit {hit.uri} reads as nothing.")

@@ -41,49 +41,49 @@ class Watching(Contract):
             pytest.skip("nothing of it can be changed")
         told = Told()
         stage.ask("stat", uri)
-        self._attach(stage, uri, told)
+        self._watch(stage, uri, told)
         for time_ in ("first", "second"):
             told.forget()
             self.change_again(stage, uri)
             heard = told.hears(uri, DEADLINE)
             expect(heard, "Watching", f"{uri} changed for the {time_} time, and after {DEADLINE:g} s nobody was told.")
-        self._detach_quietly(stage, uri, told, lambda: self.change_again(stage, uri))
+        self._unwatch_quietly(stage, uri, told, lambda: self.change_again(stage, uri))
 
     def test_a_watcher_of_the_list_is_told_of_what_is_added(self, stage: Stage) -> None:
         """Within ten seconds."""
         told = Told()
         stage.ask("page", None, 10)
-        self._attach(stage, None, told)
-        time.sleep(QUIET)  # what a source saw before it was attached is its own business
+        self._watch(stage, None, told)
+        time.sleep(QUIET)  # what a source saw before it was watched is its own business
         told.forget()
         added = self.add(stage.source)
         if added is None:
-            stage.on_loop("detach", None)
+            stage.on_loop("unwatch", None)
             pytest.skip("its list never changes")
         heard = told.hears(None, DEADLINE)
         expect(heard, "Watching", f"{added} was added, and after {DEADLINE:g} s the list's watcher was not told.")
-        self._detach_quietly(stage, None, told, lambda: self.add(stage.source))
+        self._unwatch_quietly(stage, None, told, lambda: self.add(stage.source))
 
-    def _attach(self, stage: Stage, uri: str | None, told: Told) -> None:
-        held = stage.on_loop("attach", uri, told)
-        expect(held < 1, "Watching", f"attach({uri!r}) held the event loop up for {held:.1f} s.")
+    def _watch(self, stage: Stage, uri: str | None, told: Told) -> None:
+        held = stage.on_loop("watch", uri, told)
+        expect(held < 1, "Watching", f"watch({uri!r}) held the event loop up for {held:.1f} s.")
 
-    def _detach_quietly(self, stage: Stage, uri: str | None, told: Told, do: Callable[[], object]) -> None:
-        held = stage.on_loop("detach", uri)
-        expect(held < 1, "Watching", f"detach({uri!r}) held the event loop up for {held:.1f} s.")
+    def _unwatch_quietly(self, stage: Stage, uri: str | None, told: Told, do: Callable[[], object]) -> None:
+        held = stage.on_loop("unwatch", uri)
+        expect(held < 1, "Watching", f"unwatch({uri!r}) held the event loop up for {held:.1f} s.")
         time.sleep(QUIET)  # what was on its way
         told.forget()
         do()
         heard = told.hears_anything(2 * QUIET)
-        expect(not heard, "Watching", f"After detach({uri!r}) its watcher was still told: {heard}")
+        expect(not heard, "Watching", f"After unwatch({uri!r}) its watcher was still told: {heard}")
 
-    def test_attaching_twice_and_detaching_what_is_unknown_is_harmless(self, stage: Stage) -> None:
+    def test_watching_twice_and_unwatching_what_is_unknown_is_harmless(self, stage: Stage) -> None:
         """Watches come and go in any order, also of what is not there."""
         told = Told()
         uris = [None, self.missing, *(item.uri for item in sample(stage)[:3])]
-        for method in ("detach", "attach", "attach", "detach", "detach"):
+        for method in ("unwatch", "watch", "watch", "unwatch", "unwatch"):
             for uri in uris:
-                arguments = (uri, told) if method == "attach" else (uri,)
+                arguments = (uri, told) if method == "watch" else (uri,)
                 try:
                     stage.on_loop(method, *arguments)
                 except Exception as error:
