@@ -1,0 +1,209 @@
+"""Timeouts that stand still while a person answers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from wharfinger.transports.timeouts import PausableTimeout, Pauses, pause_context, paused
+
+
+def test_overlapping_pauses_count_once() -> None:
+    pauses = Pauses()
+    assert not pauses
+    assert pauses.begin(10.0) is True
+    assert pauses.begin(12.0) is False
+    assert pauses and pauses.since == 10.0
+    assert pauses.end(13.0) is None
+    assert pauses.end(15.0) == 5.0
+    assert not pauses
+
+
+class Clock:
+    """The loop's clock, which a test moves."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._now = 1000.0
+        loop.time = lambda: self._now  # type: ignore[method-assign]
+
+    async def pass_by(self, seconds: float) -> None:
+        """Let this time go by, and let everything run that is due."""
+        self._now += seconds
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+def run(test: Callable[[Clock], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(Clock(asyncio.get_running_loop()))
+
+    asyncio.run(main())
+
+
+async def wait_in(timeout: PausableTimeout) -> None:
+    """Return when the timeout expires."""
+    with pytest.raises(TimeoutError):
+        async with timeout:
+            await asyncio.Event().wait()
+
+
+def test_the_block_ends_when_its_time_is_up() -> None:
+    async def test(clock: Clock) -> None:
+        timeout = PausableTimeout(10)
+        assert timeout.remaining() == 10
+        waiting = asyncio.ensure_future(wait_in(timeout))
+        await clock.pass_by(0)
+        await clock.pass_by(9.5)
+        assert not waiting.done() and not timeout.expired
+        assert timeout.remaining() == 0.5
+        await clock.pass_by(0.5)
+        assert waiting.done() and timeout.expired
+
+    run(test)
+
+
+def test_the_clock_stands_still_until_every_pause_has_ended() -> None:
+    async def test(clock: Clock) -> None:
+        timeout = PausableTimeout(10)
+        waiting = asyncio.ensure_future(wait_in(timeout))
+        await clock.pass_by(0)
+        await clock.pass_by(4)
+        timeout.pause()
+        timeout.pause()
+        await clock.pass_by(100)
+        timeout.resume()
+        await clock.pass_by(100)
+        assert timeout.remaining() == 6
+        timeout.resume()
+        await clock.pass_by(5.9)
+        assert not waiting.done()
+        await clock.pass_by(0.1)
+        assert waiting.done() and timeout.expired
+
+    run(test)
+
+
+def test_a_pause_may_begin_before_the_block() -> None:
+    async def test(clock: Clock) -> None:
+        timeout = PausableTimeout(10)
+        timeout.pause()
+        await clock.pass_by(50)
+        waiting = asyncio.ensure_future(wait_in(timeout))
+        await clock.pass_by(0)
+        await clock.pass_by(20)
+        assert timeout.remaining() == 10
+        timeout.resume()
+        await clock.pass_by(9.9)
+        assert not waiting.done()
+        await clock.pass_by(0.1)
+        assert waiting.done()
+
+    run(test)
+
+
+def test_a_pause_may_end_after_the_block() -> None:
+    async def test(clock: Clock) -> None:
+        timeout = PausableTimeout(10)
+        async with timeout:
+            timeout.pause()
+        timeout.resume()
+        timeout.restart()
+        assert not timeout.expired
+
+    run(test)
+
+
+def test_the_maximum_counts_pauses_and_restarts() -> None:
+    async def test(clock: Clock) -> None:
+        timeout = PausableTimeout(10, max_seconds=30)
+        waiting = asyncio.ensure_future(wait_in(timeout))
+        await clock.pass_by(0)
+        await clock.pass_by(5)
+        timeout.restart()
+        timeout.pause()
+        await clock.pass_by(24.9)
+        assert not waiting.done()
+        await clock.pass_by(0.1)
+        assert waiting.done() and timeout.expired
+
+    run(test)
+
+
+def test_a_restart_gives_all_the_time_again() -> None:
+    async def test(clock: Clock) -> None:
+        timeout = PausableTimeout(10)
+        waiting = asyncio.ensure_future(wait_in(timeout))
+        await clock.pass_by(0)
+        await clock.pass_by(9)
+        timeout.restart()
+        assert timeout.remaining() == 10
+        await clock.pass_by(4)
+        timeout.pause()
+        timeout.restart()
+        await clock.pass_by(40)
+        timeout.resume()
+        await clock.pass_by(9.9)
+        assert not waiting.done()
+        await clock.pass_by(0.1)
+        assert waiting.done()
+
+    run(test)
+
+
+@pytest.mark.parametrize("seconds", [None, math.inf])
+def test_there_may_be_no_limit(seconds: float | None) -> None:
+    async def test(clock: Clock) -> None:
+        timeout = PausableTimeout(seconds)
+        assert timeout.remaining() == math.inf
+        async with timeout:
+            with timeout.paused():
+                await clock.pass_by(1e9)
+            await clock.pass_by(1e9)
+
+    run(test)
+
+
+def test_another_timeout_error_is_not_taken_for_an_expiry() -> None:
+    async def test(clock: Clock) -> None:
+        timeout = PausableTimeout(10)
+        with pytest.raises(TimeoutError, match="a socket's"):
+            async with timeout:
+                raise TimeoutError("a socket's")
+        assert not timeout.expired
+
+    run(test)
+
+
+def test_code_in_the_block_pauses_only_timeouts_of_its_context() -> None:
+    async def test(clock: Clock) -> None:
+        outer, hidden, inner = (
+            PausableTimeout(10, in_context=True),
+            PausableTimeout(10),
+            PausableTimeout(10, in_context=True),
+        )
+
+        async def ask() -> None:
+            with pause_context():
+                await clock.pass_by(5)
+
+        async with outer, hidden, inner:
+            await asyncio.create_task(ask())
+            assert [each.remaining() for each in (outer, hidden, inner)] == [10, 5, 10]
+        with pause_context():  # nothing is left in the context
+            assert not outer.expired
+
+    run(test)
+
+
+def test_several_timeouts_stand_still_for_a_block() -> None:
+    async def test(clock: Clock) -> None:
+        one, other = PausableTimeout(10), PausableTimeout(20)
+        async with one, other:
+            with paused(one, None, other):
+                await clock.pass_by(50)
+            assert (one.remaining(), other.remaining()) == (10, 20)
+
+    run(test)
