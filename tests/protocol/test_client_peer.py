@@ -305,3 +305,202 @@ def test_close_gives_everyone_who_waits() -> None:
     ask(asked, "two")
     assert asked.close() == ["one", "two"]
     assert asked.close() == []
+
+
+def test_close_leaves_nothing_that_a_later_request_could_be_suspected_for() -> None:
+    """Whatever was sent before may be meant, as nobody waits for its answer any more."""
+    asked = peer()
+    ask(asked, "one")
+    asked.close()
+    ask(asked, "two")
+    assert nameless(asked) is None
+
+
+def test_notification_before_the_first_request_is_forgotten_after_its_answer() -> None:
+    asked = peer()
+    asked.sent_otherwise()
+    id = ask(asked, "one")
+    assert nameless(asked) is None
+    asked.receive(wire(id=id, result={}))
+    ask(asked, "two")
+    assert nameless(asked) == "two"
+
+
+@pytest.mark.parametrize("error", [3, "no", None, [], {}, {"code": "x"}, {"code": None}, {"message": "no"}])
+def test_error_without_an_id_or_a_code_is_about_no_request(error: object) -> None:
+    asked = peer()
+    ask(asked, "one")
+    (event,) = asked.receive(wire(error=error))
+    assert type(event) is Unattributed
+    assert event.suspect is None
+
+
+def test_result_without_an_id_is_ignored() -> None:
+    asked = peer()
+    ask(asked, "one")
+    assert asked.receive(wire(result={})) == ()
+    assert list(asked.awaited.values()) == ["one"]
+
+
+def test_error_with_a_null_id_that_nests_too_deeply_is_garbage() -> None:
+    asked: ClientPeer[str] = ClientPeer(Limits(message=1_000_000, depth=20))
+    deep = b"[" * 200_000 + b"]" * 200_000
+    data = b'{"jsonrpc":"2.0","error":{"code":-32700,"data":' + deep + b'},"id":null}'
+    assert asked.receive(data) == (Garbage(data),)
+
+
+@pytest.mark.parametrize(
+    ("token", "waiter"),
+    [
+        (10**17, "one"),
+        (str(10**17), "one"),
+        (10**18, "two"),
+        (str(10**18), None),
+        ("²", None),
+        ("١" + "0" * 17, None),
+        ("", None),
+    ],
+)
+def test_id_that_comes_back_as_text_has_at_most_18_ascii_digits(token: int | str, waiter: str | None) -> None:
+    asked: ClientPeer[str] = ClientPeer(LIMITS, ids=iter([10**17, 10**18]))
+    ask(asked, "one")
+    ask(asked, "two")
+    data = wire(method="notifications/progress", params={"progressToken": token, "progress": 1})
+    found = [event.waiter for event in asked.receive(data) if type(event) is Notice]
+    assert found == ([] if waiter is None else [waiter])
+
+
+def test_progress_of_a_task_belongs_to_the_connection() -> None:
+    """2025-11-25: it goes on after the request that began the task."""
+    data = wire(method="notifications/progress", params={"progressToken": "task-7", "progress": 1})
+    (event,) = peer("2025-11-25").receive(data)
+    assert type(event) is Notice
+    assert event.waiter is None
+    for token in ("tas-7", "TASK-7", 7):
+        data = wire(method="notifications/progress", params={"progressToken": token, "progress": 1})
+        assert peer("2025-11-25").receive(data) == ()
+
+
+@pytest.mark.parametrize(("revision", "answering"), [("2026-07-28", True), ("2026-07-28", False), ("2025-11-25", False)])
+def test_cancellation_ends_a_request_of_ours_where_the_server_asks_nothing(revision: str, answering: bool) -> None:
+    asked = peer(revision)
+    asked.answers = answering
+    id = ask(asked, "one", "subscriptions/listen")
+    (event,) = asked.receive(wire(method="notifications/cancelled", params={"requestId": id}))
+    assert type(event) is Notice
+    assert event.waiter == "one"
+
+
+def test_withdrawing_nothing_is_ignored() -> None:
+    asked = peer("2025-11-25")
+    asked.answers = True
+    ask(asked, "one")
+    assert asked.receive(wire(method="notifications/cancelled", params={})) == ()
+
+
+@pytest.mark.parametrize("id", [1, "x"])
+def test_answer_that_is_no_message_fails_the_request_whose_id_it_has(id: int | str) -> None:
+    asked = peer()
+    number = ask(asked, "one")
+    bad = json.dumps({"jsonrpc": "1.0", "id": id, "result": {}}).encode()
+    events = asked.receive(b" \n" + bad)
+    if id == number:
+        assert [(type(event), event.waiter) for event in events if type(event) is Unreadable] == [(Unreadable, "one")]
+        assert asked.awaited == {}
+    else:
+        assert [type(event) for event in events] == [Garbage]
+        assert asked.awaited == {number: "one"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'["id":1,"result":',
+        b'["id":1,"method":"x",' + b"[" * 200,
+        b'x{"jsonrpc":"2.0","id":1,"result":',
+        b'{"jsonrpc":"2.0","id":"1","result":',
+        b'{"jsonrpc":"2.0","id":1.5,"result":',
+        b'{"jsonrpc":"2.0","id":2,"result":',
+        b'{"result":{},"id":1',
+    ],
+)
+def test_broken_bytes_that_do_not_begin_like_an_answer_fail_nobody(data: bytes) -> None:
+    asked = peer()
+    ask(asked, "one")
+    assert asked.receive(data) == (Garbage(data),)
+    assert list(asked.awaited.values()) == ["one"]
+
+
+@pytest.mark.parametrize(("digits", "found"), [(18, True), (19, False)])
+def test_id_of_a_broken_answer_has_at_most_18_digits(digits: int, found: bool) -> None:
+    asked: ClientPeer[str] = ClientPeer(LIMITS, ids=iter([10 ** (digits - 1)]))
+    id = ask(asked, "one")
+    (event,) = asked.receive(b'{"id":%d,"result":' % id)
+    assert type(event) is (Unreadable if found else Garbage)
+
+
+# --- batches (2025-03-26)
+
+
+def batch_of(asked: ClientPeer[str], data: bytes) -> list[type]:
+    return [type(event) for event in asked.receive(data)]
+
+
+def test_bytes_of_a_batch_are_bounded_like_those_of_a_message() -> None:
+    asked = peer("2025-03-26")
+    ask(asked, "one")
+    answer = wire(id=1, result={})
+    whole = b"[" + answer + b" " * (LIMITS.message - len(answer) - 2) + b"]"
+    assert batch_of(asked, whole + b" ") == [Garbage]
+    assert batch_of(asked, whole) == [Answer]
+
+
+def test_messages_of_a_batch_are_bounded() -> None:
+    large = Limits(message=1_000_000)
+    notice = b'{"jsonrpc":"2.0","method":"a/b"}'
+    asked: ClientPeer[str] = ClientPeer(large)
+    asked.rules = REVISIONS["2025-03-26"]
+    assert batch_of(asked, b"[" + b",".join([notice] * 4096) + b"]") == [Notice] * 4096
+    assert batch_of(asked, b"[" + b",".join([notice] * 4097) + b"]") == [Garbage]
+
+
+@pytest.mark.parametrize(("commas", "read"), [(100_000, True), (100_001, False)])
+def test_entries_of_a_large_batch_must_all_be_messages(commas: int, read: bool) -> None:
+    """`[1,1,…]` would take thirty times its bytes; in a small one they do no harm."""
+    asked: ClientPeer[str] = ClientPeer(Limits(message=1_000_000))
+    asked.rules = REVISIONS["2025-03-26"]
+    answer = b'{"jsonrpc":"2.0","id":%d,"result":"%b"}' % (ask(asked, "one"), b"," * (commas - 3))
+    assert batch_of(asked, b"[" + answer + b",3]") == ([Answer, Garbage] if read else [Garbage])
+    if not read:
+        alone = b"[" + answer[:-2] + b',"}]'
+        assert alone.count(b",") == commas
+        assert batch_of(asked, alone) == [Answer]
+
+
+@pytest.mark.parametrize("data", [b"[", b"[1,", b'[{"jsonrpc":"2.0"]', b"[" * 200_000])
+def test_broken_batch_is_garbage(data: bytes) -> None:
+    asked: ClientPeer[str] = ClientPeer(Limits(message=1_000_000))
+    asked.rules = REVISIONS["2025-03-26"]
+    ask(asked, "one")
+    assert batch_of(asked, data) == [Garbage]
+
+
+def test_arrays_inside_a_batch_are_left_out() -> None:
+    asked = peer("2025-03-26")
+    answer = wire(id=ask(asked, "one"), result={})
+    assert batch_of(asked, b"[[" + answer + b"]]") == []
+    assert batch_of(asked, b"  [[]," + answer + b"]") == [Answer]
+
+
+def test_array_is_garbage_before_a_revision_is_agreed_on() -> None:
+    asked = peer()
+    answer = wire(id=ask(asked, "one"), result={})
+    assert batch_of(asked, b"[" + answer + b"]") == [Garbage]
+
+
+def test_initialize_alone_is_never_cancelled() -> None:
+    asked = peer()
+    first = ask(asked, "one", "initialize")
+    second = ask(asked, "two", "ping")
+    assert asked.cancel(second, "enough") is not None
+    assert asked.cancel(first, "enough") is None

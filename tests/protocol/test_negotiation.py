@@ -21,6 +21,7 @@ from wharfinger.protocol.negotiation import (
     decide_initialize,
     decide_refusal,
     first_step,
+    read_error,
     supported_in,
     told,
 )
@@ -187,3 +188,113 @@ def test_revisions_offered_are_those_of_one_error() -> None:
     assert supported_in(refusal(-32022)) == []
     assert supported_in(refusal(-32601, {"supported": [NEWEST]})) is None
     assert supported_in(answer(result={})) is None
+
+
+def test_age_and_number_of_what_is_known_are_an_hour_and_1024_unless_told_otherwise() -> None:
+    now = 0.0
+    eras = RevisionCache(lambda: now)
+    for server in range(1025):
+        eras.put(server, "stateless")
+    assert (eras.get(0), eras.get(1), eras.get(1024)) == (None, "stateless", "stateless")
+    now = 3599.5
+    assert eras.get(1) == "stateless"
+    now = 3600.0
+    assert eras.get(1) is None
+
+
+def test_server_found_again_takes_no_other_ones_place() -> None:
+    eras = RevisionCache(lambda: 0.0, most=2)
+    eras.put("a", "stateless")
+    eras.put("b", "stateless")
+    eras.put("b", "handshake")
+    assert (eras.get("a"), eras.get("b")) == ("stateless", "handshake")
+    eras.put("a", "stateless")
+    eras.put("c", "stateless")
+    assert (eras.get("a"), eras.get("b"), eras.get("c")) == ("stateless", None, "stateless")
+
+
+def test_every_server_can_be_forgotten_at_once() -> None:
+    eras = RevisionCache(lambda: 0.0)
+    eras.put("a", "stateless")
+    eras.put("b", "handshake")
+    eras.clear()
+    assert (eras.get("a"), eras.get("b")) == (None, None)
+
+
+def initialized(version: str) -> t.InitializeResult:
+    info = t.Implementation(name="s", version="1")
+    return t.InitializeResult(protocol_version=version, capabilities=t.ServerCapabilities(), server_info=info)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "pinned", "words"),
+    [
+        ("x" * 41, None, f"'{'x' * 40}'; this client wants 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05."),
+        ("1900-01-01", "2025-06-18", "'1900-01-01'; this client wants 2025-06-18."),
+    ],
+)
+def test_revision_that_is_not_wanted_is_shown_with_those_that_are(chosen: str, pinned: str | None, words: str) -> None:
+    with pytest.raises(UnsupportedRevision) as caught:
+        decide_initialize(initialized(chosen), pinned)
+    assert str(caught.value) == f"The server chose revision {words}"
+    assert caught.value.supported == (chosen,)
+
+
+def test_offer_is_shown_up_to_ten_revisions_of_forty_characters() -> None:
+    reply = refusal(-32022, {"supported": [f"{number:02}" + "x" * 39 for number in range(11)]})
+    verdict = decide_discover(FIRST, reply, NEWEST)
+    assert type(verdict) is GiveUp
+    shown = ", ".join(f"{number:02}" + "x" * 38 for number in range(10))
+    assert str(verdict.error) == f"No revision in common: the server offers {shown}; this client wants {NEWEST}."
+    verdict = decide_discover(FIRST, discovered(), None)
+    assert type(verdict) is GiveUp
+    assert str(verdict.error) == (
+        f"No revision in common: the server offers none; this client wants {NEWEST}, 2025-11-25, 2025-06-18, "
+        "2025-03-26, 2024-11-05."
+    )
+
+
+@pytest.mark.parametrize(
+    ("pinned", "asked", "again"),
+    [
+        (None, None, True),
+        (None, Discover(NEWEST), True),
+        (None, Discover(NEWEST, again=True), False),
+        (NEWEST, None, True),
+        ("2025-06-18", None, False),
+    ],
+)
+def test_refused_handshake_leads_back_at_most_once(pinned: str | None, asked: Discover | None, again: bool) -> None:
+    reply = refusal(-32022, {"supported": [NEWEST], "requested": HANDSHAKE})
+    verdict = decide_refusal(reply, asked, pinned)
+    assert (verdict == Discover(NEWEST, again=True)) is again
+    assert (type(verdict) is GiveUp) is not again
+
+
+@pytest.mark.parametrize("supported", [[], ["1999-01-01"], ["2025-06-18"]])
+def test_refused_handshake_without_a_stateless_revision_in_common_is_given_up(supported: list[str]) -> None:
+    verdict = decide_refusal(refusal(-32022, {"supported": supported}), None)
+    assert type(verdict) is GiveUp
+    assert isinstance(verdict.error, RemoteError)
+    assert verdict.error.code == -32022
+
+
+def test_refused_handshake_with_another_code_names_no_revision() -> None:
+    assert type(decide_refusal(refusal(-32602, {"supported": [NEWEST]}), None)) is GiveUp
+
+
+def test_answer_that_is_no_error_has_no_meaning() -> None:
+    assert (read_error(answer(result={})).code, told(answer(result={})).code) == (0, 0)
+    assert read_error(answer(error={"code": "x"})).code == 0
+
+
+def test_data_of_an_error_is_told_where_there_is_any() -> None:
+    assert told(refusal(-32603)).data is None
+    assert told(refusal(-32603, {"a": 1})).data == {"a": 1}
+
+
+def test_pinned_revision_is_chosen_among_those_that_are_offered() -> None:
+    """A newer one would be spoken otherwise."""
+    assert decide_discover(FIRST, discovered("2025-11-25", "2025-06-18"), "2025-06-18") == Initialize("2025-06-18")
+    assert decide_discover(FIRST, discovered("2025-11-25", "2025-06-18")) == Initialize("2025-11-25")
+    assert type(decide_discover(FIRST, discovered("2025-11-25"), "2025-06-18")) is GiveUp

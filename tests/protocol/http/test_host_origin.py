@@ -173,3 +173,115 @@ def test_remembered_hosts_are_bounded() -> None:
 )  # fmt: skip
 def test_loopback_addresses_are_known(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("[0123456789abcdef:.]", 200),
+        ("[::1]:", 200),
+        ("[::1]:12345", 200),
+        ("[::1]:123456", 400),
+        ("[::1]:8x", 400),
+        ("[::1]8", 400),
+        ("[x::1]", 400),
+        ("[:x:1]", 400),
+        ("[::x]", 400),
+        ("[:x]", 400),
+        ("[::1", 400),
+        ("a.test:", 200),
+        ("a.test:12345", 200),
+        ("a.test:123456", 400),
+        ("a.test:²", 400),
+        ("a_b-c.test", 200),
+        (":80", 400),
+    ],
+)
+def test_form_of_a_host_is_checked_whichever_is_allowed(host: str, status: int) -> None:
+    assert knock(Doors(allow_hosts=["*"]), host) == status
+
+
+def test_address_with_its_own_brackets_or_a_port_may_be_bound() -> None:
+    for bind in ("2001:db8::7", "[2001:db8::7]"):
+        assert knock(Doors(bind), "[2001:db8::7]:8000") == 200
+    with pytest.raises(ValueError, match="is not a host"):
+        Doors("[::1")
+
+
+def test_port_of_a_bracketed_host_is_compared() -> None:
+    doors = Doors(allow_hosts=["[2001:db8::7]:81"])
+    assert knock(doors, "[2001:db8::7]:81") == 200
+    assert knock(doors, "[2001:db8::7]:82") == 403
+    assert knock(doors, "[2001:db8::7]") == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("wharf.test:80", "http://wharf.test", 200),
+        ("wharf.test", "http://wharf.test:80", 200),
+        ("wharf.test:81", "http://wharf.test", 403),
+        ("wharf.test", "http://wharf.test:81", 403),
+        ("wharf.test:443", "https://wharf.test", 200),
+        ("wharf.test", "https://wharf.test:443", 200),
+        ("wharf.test:444", "https://wharf.test", 403),
+        ("wharf.test", "https://wharf.test:444", 403),
+        ("wharf.test:0", "app://wharf.test", 403),
+        ("wharf.test", "app://wharf.test", 403),
+        ("localhost", "http://wharf.test", 403),
+        ("wharf.test", "http://localhost", 403),
+        ("127.0.0.1:8000", "http://[::1]:8000", 200),
+        ("wharf.test", "ht tp://wharf.test", 403),
+        ("wharf.test", "http:wharf.test", 403),
+        ("wharf.test", "://wharf.test", 403),
+    ],
+)
+def test_origin_is_its_own_by_name_and_port(host: str, origin: str, status: int) -> None:
+    """A port that is left out is the scheme's."""
+    assert knock(Doors(allow_hosts=["wharf.test"]), host, origin) == status
+
+
+def test_origin_of_a_scheme_without_a_known_port_is_allowed_as_it_is_written() -> None:
+    doors = Doors(allow_origins=["vscode-webview+x.y://page/"])
+    assert knock(doors, "localhost", "vscode-webview+x.y://page") == 200
+    assert knock(doors, "localhost", "vscode-webview+x.y://page:1") == 403
+    assert knock(doors, "localhost", "http://page") == 403
+
+
+def test_answer_is_shared_with_pages_of_the_settings_only() -> None:
+    doors = Doors(allow_origins=["https://page.test"])
+    assert doors.shared_with({b"origin": b" https://page.test\t"}) == b"https://page.test"
+    assert doors.shared_with({b"origin": b"http://localhost"}) == b""
+    assert doors.shared_with({b"origin": b"null"}) == b""
+    assert doors.shared_with({}) == b""
+    assert Doors(allow_origins=["*"]).shared_with({}) == b"*"
+
+
+def test_first_64_values_that_pass_are_remembered_and_none_that_is_refused() -> None:
+    doors = Doors()
+    for port in range(65):
+        knock(doors, f"localhost:{port}", f"http://localhost:{port}")
+        knock(doors, f"evil.test:{port}")
+        knock(doors, "localhost", f"http://evil.test:{port}")
+        knock(doors, "localhost")
+    assert doors._known_hosts == {b"localhost", *(b"localhost:%d" % port for port in range(63))}
+    pairs = {(b"localhost:%d" % port, b"http://localhost:%d" % port) for port in range(64)}
+    assert doors._known_pairs == pairs
+    assert knock(doors, "localhost:64", "http://localhost:64") == 200
+
+
+def test_remembered_origin_is_allowed_for_its_own_host_only() -> None:
+    doors = Doors()
+    assert knock(doors, "localhost:1", "http://localhost:1") == 200
+    assert knock(doors, "localhost:2", "http://localhost:1") == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.255", True), ("127.0.0.0", True), ("127.0.0", False), ("127.0.0.0.1", False), ("127.0.0.-1", False),
+        ("LOCALHOST", True), ("127.256.0.1", False), ("126.0.0.1", False), ("127...1", False),
+    ],
+)  # fmt: skip
+def test_loopback_addresses_have_four_numbers_of_eight_bits(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
