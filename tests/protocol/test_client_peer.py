@@ -381,7 +381,9 @@ def test_progress_of_a_task_belongs_to_the_connection() -> None:
         assert peer("2025-11-25").receive(data) == ()
 
 
-@pytest.mark.parametrize(("revision", "answering"), [("2026-07-28", True), ("2026-07-28", False), ("2025-11-25", False)])
+@pytest.mark.parametrize(
+    ("revision", "answering"), [("2026-07-28", True), ("2026-07-28", False), ("2025-11-25", False)]
+)
 def test_cancellation_ends_a_request_of_ours_where_the_server_asks_nothing(revision: str, answering: bool) -> None:
     asked = peer(revision)
     asked.answers = answering

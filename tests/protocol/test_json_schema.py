@@ -12,7 +12,7 @@ import pytest
 from tests.server.driving import ALL, STATELESS, ask, looped
 from wharfinger import Server
 from wharfinger.errors import MissingExtra
-from wharfinger.protocol.json_schema import DIALECTS, CompiledSchema, InvalidSchema
+from wharfinger.protocol.json_schema import DIALECTS, CompiledSchema, InvalidSchema, path_text, printable
 
 DRAFTS = list(DIALECTS)
 FULL: dict[str, Any] = {
@@ -318,3 +318,349 @@ async def test_an_output_schema_of_another_kind_is_wrapped_where_the_revision_ta
         result = (await ask(server, "tools/call", {"name": "quays"}, revision))["result"]
         assert result["structuredContent"] == ([1, 2] if revision == STATELESS else {"result": [1, 2]})
         assert result["content"] == [{"type": "text", "text": "[1,2]"}]
+
+
+def given(schema: Any, **options: Any) -> CompiledSchema:
+    return CompiledSchema(schema, "schema", **options)
+
+
+# --- bounds, each at its value and one beyond
+
+
+def described_in(size: int) -> dict[str, Any]:
+    return {"description": "x" * (size - len('{"description":""}'))}
+
+
+def nested_in_lists(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"allOf": [schema]}
+    return schema
+
+
+def applied(times: int) -> dict[str, Any]:
+    """A schema of which so many are applied to one value."""
+    many, rest = divmod(times - 1, 500)
+    return {"$defs": {"a": {"allOf": [{}] * 498}}, "allOf": [{"$ref": "#/$defs/a"}] * many + [{}] * rest}
+
+
+@pytest.mark.parametrize(
+    ("fits", "beyond", "words"),
+    [
+        (described_in(262_144), described_in(262_145), "has 262145 bytes; 262144 are allowed"),
+        (nested(63), nested(64), "more than 64 schemas inside each other"),
+        (nested_in_lists(63), nested_in_lists(64), "more than 64 schemas inside each other"),
+        (
+            {"anyOf": [{"const": n} for n in range(1999)]},
+            {"anyOf": [{"const": n} for n in range(2000)]},
+            "more than 2000 schemas in it",
+        ),
+        (applied(100_000), applied(100_001), "more than 100000 schemas on the way to one value"),
+    ],
+    ids=["bytes", "depth", "depth in lists", "schemas", "applied"],
+)
+def test_bound_of_a_schema_is_exact(fits: dict[str, Any], beyond: dict[str, Any], words: str) -> None:
+    given(fits)
+    with pytest.raises(InvalidSchema, match=words):
+        given(beyond)
+
+
+@pytest.mark.parametrize(
+    ("schema", "weight"),
+    [
+        ({}, 1),
+        ({"allOf": [{}, {}], "not": {}, "if": {}, "then": {}, "else": {}}, 7),
+        ({"anyOf": [{}], "oneOf": [{}, True]}, 3),
+        ({"dependentSchemas": {"a": {}, "b": {}}}, 3),
+        ({"properties": {"a": {}, "b": {"not": {}}}}, 3),
+        ({"items": {}, "prefixItems": [{}, {}]}, 2),
+        ({"patternProperties": {"a": {"not": {"not": {}}}}, "propertyNames": {}}, 4),
+        ({"$defs": {"a": {"not": {}}}, "$ref": "#/$defs/a"}, 3),
+        ({"$defs": {"a": {"$anchor": "it", "not": {}}}, "$ref": "#it"}, 3),
+        ({"$defs": {"a": {"$dynamicAnchor": "it"}}, "$dynamicRef": "#it"}, 2),
+        ({"properties": {"a": {"$ref": "#"}}}, 3),
+        ({"const": {"not": {}}, "enum": [{"not": {}}], "default": {"not": {}}}, 1),
+        ({"$defs": {"heavy": {"not": {"not": {}}}}}, 3),
+    ],
+)
+def test_weight_is_how_many_schemas_one_value_may_pass(schema: dict[str, Any], weight: int) -> None:
+    assert given(schema).weight == weight
+
+
+def test_alternatives_are_explained_for_up_to_2000_schemas() -> None:
+    for schemas, explained in ((2000, True), (2001, False)):
+        refs, rest = divmod(schemas - 2, 2)
+        inner: list[Any] = [{"$ref": "#/$defs/a"}] * refs + [{}] * rest
+        schema = given({"type": "object", "$defs": {"a": {}}, "allOf": inner, "anyOf": [{}]})
+        expected = "expected an object" if explained else "do not fit the schema"
+        assert schema.faults(3) == [f"arguments: {expected}"]
+
+
+def test_members_below_count_among_what_is_explained() -> None:
+    """The members of a value are gone through once for each schema above them."""
+    for schemas, explained in ((1999, True), (2000, False)):
+        refs, rest = divmod(schemas - 2, 2)
+        inner: list[Any] = [{"$ref": "#/$defs/a"}] * refs + [{}] * rest
+        whole: dict[str, Any] = {"$defs": {"a": {}}, "allOf": inner, "anyOf": [{}]}
+        schema = given(whole | {"properties": {"a": {"type": "string"}}})
+        assert schema.faults({"a": 1}) == ["a: expected a string" if explained else "arguments: do not fit the schema"]
+        assert given(whole | {"minimum": 3, "items": {"not": {}}}).faults(2) == ["arguments: must be at least 3"]
+
+
+def test_alternatives_are_explained_for_up_to_10000_members_times_schemas() -> None:
+    schema = given({"type": "object", "anyOf": [{}]})
+    assert schema.faults([1] * 4999) == ["arguments: expected an object"]
+    assert schema.faults([1] * 5000) == ["arguments: do not fit the schema"]
+    for value in ([{"a": 1, "b": [2]}] * 1249 + [1, 2], [{"a": [[1], 2]}] * 1000 + [0]):  # 4,999 and 5,002
+        explained = schema.faults(value) == ["arguments: expected an object"]
+        assert explained is (sum(size_of(item) for item in value) + 1 <= 5000)
+
+
+def size_of(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(size_of, inner))
+
+
+@pytest.mark.parametrize("shape", ["text", "list", "name"])
+def test_texts_are_searched_up_to_the_square_of_10000(shape: str) -> None:
+    schema = given({"pattern": "(?!x)b", "patternProperties": {"(?!x)b": {}}, "items": {"pattern": "(?!x)b"}})
+    for last, searched in ((0, True), (1, False)):
+        value: Any = {
+            "text": "a" * (10_000 + last),
+            "list": ["a" * 6_000, "b" * 8_000, "c" * last],
+            "name": {"a" * 6_000: "b" * 8_000, "c": 1} if last else {"a" * 6_000: "b" * 8_000},
+        }[shape]
+        refused = schema.faults(value) == [
+            "arguments: have longer texts than patterns with look-around may be searched for"
+        ]
+        assert refused is not searched
+
+
+@pytest.mark.parametrize(
+    ("pattern", "bounded"),
+    [("^(?=a)b", False), ("(?=a)b", True), ("^(?=a)b|c", True), ("a", False), ("a|b", False)],
+)
+def test_only_what_backtracks_from_each_character_bounds_the_texts(pattern: str, bounded: bool) -> None:
+    schema = given({"anyOf": [{"type": "string"}, {"pattern": pattern}]})
+    assert (schema.faults("x" * 10_001) != []) is bounded
+
+
+def test_sixteen_faults_are_told_and_all_of_the_last_one() -> None:
+    required = [f"m{number}" for number in range(20)]
+    assert len(given({"required": required}).faults({})) == 16
+    assert len(given({"required": required[:15]}).faults({})) == 15
+    both = given({"required": required[:15], "properties": {"a": True}, "additionalProperties": False})
+    faults = both.faults({f"x{number}": 1 for number in range(9)})
+    assert len([fault for fault in faults if fault.endswith("no such member")]) == 8
+    assert len(faults) == 23
+
+
+# --- what a schema may be
+
+
+@pytest.mark.parametrize("schema", [[], "x", 3, None, True])
+def test_schema_is_an_object(schema: Any) -> None:
+    with pytest.raises(InvalidSchema, match="must be a JSON object"):
+        given(schema)
+
+
+@pytest.mark.parametrize("schema", [{"const": "\ud800"}, {"const": object()}])
+def test_schema_without_a_form_in_json_is_refused(schema: Any) -> None:
+    with pytest.raises(InvalidSchema, match="has no form in JSON"):
+        given(schema)
+
+
+def test_schema_is_copied() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    kept = given(schema)
+    schema["properties"]["a"] = {"type": "ship"}
+    assert kept.schema == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    ("reference", "inside"),
+    [
+        ("#/$defs/a", True),
+        ("https://a.test/x/tree", True),
+        ("https://a.test/x/tree#/$defs/a", True),
+        ("tree", True),
+        ("x/tree", True),
+        ("ree", False),
+        ("https://a.test/x/other", False),
+        ("other#/$defs/a", False),
+        ("https://json-schema.org/draft/2020-12/schema", True),
+        ("https://json-schema.org/draft/2020-13/schema", False),
+    ],
+)
+def test_reference_stays_inside(reference: str, inside: bool) -> None:
+    schema = {"$id": "https://a.test/x/tree#", "$defs": {"a": {}}, "properties": {"b": {"$ref": reference}}}
+    if inside:
+        try:
+            given(schema)
+        except InvalidSchema as error:  # the validator may know less
+            assert "refers to" not in str(error)
+    else:
+        with pytest.raises(InvalidSchema, match="refers to"):
+            given(schema)
+
+
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$recursiveRef"])
+def test_every_kind_of_reference_stays_inside(keyword: str) -> None:
+    with pytest.raises(InvalidSchema, match="refers to"):
+        given({"items": {keyword: "https://a.test"}})
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    ["#/$defs/a~1b", "#/$defs/c~0d", "#/$defs/e%20f", "#/$defs/%C3%BC", "#/anyOf/1", "#/$defs/~01"],
+)
+def test_loop_is_found_behind_every_pointer(pointer: str) -> None:
+    """RFC 6901."""
+    loop = {"$ref": pointer}
+    with pytest.raises(InvalidSchema, match="leads back to itself"):
+        given(
+            {
+                "$defs": {"a/b": loop, "c~d": loop, "e f": loop, "ü": loop, "~1": loop},
+                "anyOf": [{}, loop],
+            }
+        )
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    ["#/$defs/gone", "#/anyOf/2", "#/anyOf/x", "#/anyOf/²", "#/anyOf/" + "9" * 5000, "#/type/x", "#gone", "#/title"],
+)
+def test_pointer_to_nothing_is_no_schema(pointer: str) -> None:
+    """A bug: what is no number to Python, or one too long for it, was an error of another kind."""
+    with pytest.raises(InvalidSchema, match="no valid JSON Schema"):
+        given({"$defs": {}, "anyOf": [{}, {}], "type": "string", "title": "x", "not": {"$ref": pointer}})
+
+
+def test_long_chain_of_references_is_refused() -> None:
+    steps = {f"s{n}": {"$ref": f"#/$defs/s{n + 1}"} for n in range(1900)}
+    with pytest.raises(InvalidSchema, match="too long a chain"):
+        given({"$defs": steps | {"s1900": {}}, "$ref": "#/$defs/s0"})
+
+
+def test_way_back_through_a_member_is_no_loop() -> None:
+    tree = given({"$defs": {"t": {"items": {"$ref": "#/$defs/t"}, "type": "array"}}, "$ref": "#/$defs/t"})
+    assert tree.faults([[], [[1]]]) == ["[1][0][0]: expected an array"]
+
+
+def test_patterns_are_counted() -> None:
+    schema = {"pattern": "a", "properties": {"pattern": {"patternProperties": {"b": {}, "c": {"pattern": "d"}}}}}
+    assert given(schema).patterns == 4
+    assert given({"properties": {"pattern": {}, "patternProperties": {}}, "default": {"pattern": "a"}}).patterns == 0
+
+
+def test_schema_of_a_stranger_has_patterns_of_linear_time_only() -> None:
+    look_ahead = {"pattern": "^(?=a)b"}
+    given(look_ahead)
+    with pytest.raises(InvalidSchema, match="no valid JSON Schema"):
+        given(look_ahead, trusted=False)
+    given({"pattern": "^a+$"}, trusted=False)
+    large = {"pattern": "(?:a{100}){30}"}
+    given(large)
+    with pytest.raises(InvalidSchema, match="no valid JSON Schema"):
+        given(large, trusted=False)
+
+
+def test_reason_of_an_invalid_schema_is_one_short_line() -> None:
+    with pytest.raises(InvalidSchema) as caught:
+        given({"properties": {"a": {"type": "x" * 1000}}})
+    head, _, reason = str(caught.value).partition(": properties/a/type: ")
+    assert head.endswith("schema)")
+    assert len(reason) == 200
+    with pytest.raises(InvalidSchema) as caught:
+        given({"pattern": "(" * 300 + "\n"})
+    assert "\n" not in str(caught.value)
+
+
+# --- what is told of values
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+FAULTS: list[tuple[dict[str, Any], Any, str]] = [
+    ({"minimum": 3}, 2, "must be at least 3"),
+    ({"maximum": 3}, 4, "must be at most 3"),
+    ({"exclusiveMinimum": 3}, 3, "must be more than 3"),
+    ({"exclusiveMaximum": 3}, 3, "must be less than 3"),
+    ({"multipleOf": 3}, 4, "must be a multiple of 3"),
+    ({"minLength": 3}, "ab", "must have at least 3 characters"),
+    ({"maxLength": 3}, "abcd", "must have at most 3 characters"),
+    ({"minItems": 2}, [1], "must have at least 2 items"),
+    ({"maxItems": 1}, [1, 2], "must have at most 1 items"),
+    ({"minProperties": 1}, {}, "must have at least 1 members"),
+    ({"maxProperties": 1}, {"a": 1, "b": 2}, "must have at most 1 members"),
+    ({"pattern": "^a"}, "b", "must match the pattern ^a"),
+    ({"uniqueItems": True}, [1, 1], "must not have the same item twice"),
+    ({"contains": {"const": 1}}, [2], "lacks an item that must be there"),
+    ({"$schema": DRAFT_7, "items": [{}], "additionalItems": False}, [1, 2], "has too many items"),
+    ({"anyOf": [{"type": "string"}]}, 1, "fits none of the forms that are allowed here"),
+    ({"oneOf": [{}, {}]}, 1, "must fit exactly one of the forms that are allowed here"),
+    ({"not": {}}, 1, "has a form that is not allowed here"),
+    ({"then": False, "if": {}}, 1, "must not be there"),
+    ({"$schema": DRAFT_7, "format": "ipv4"}, "x", "is not in the format ipv4"),
+    ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, "is not valid here"),
+    ({"enum": [1, "a"]}, 2, 'must be one of 1,"a"'),
+    ({"const": [3]}, 4, "must be [3]"),
+    ({"enum": ["x" * 300]}, 2, 'must be one of "' + "x" * 199 + "…"),
+    ({"enum": ["x" * 198]}, 2, 'must be one of "' + "x" * 198 + '"'),
+    ({"const": "x" * 300}, 4, 'must be "' + "x" * 199 + "…"),
+    ({"const": "x" * 198}, 4, 'must be "' + "x" * 198 + '"'),
+    ({"pattern": "^" + "x" * 300}, "", "must match the pattern ^" + "x" * 176 + "…"),
+    ({"type": "integer"}, "", "expected an integer"),
+    ({"type": "string"}, 1, "expected a string"),
+    ({"type": "number"}, "", "expected a number"),
+    ({"type": "boolean"}, 1, "expected true or false"),
+    ({"type": "array"}, 1, "expected an array"),
+    ({"type": "object"}, 1, "expected an object"),
+    ({"type": "null"}, 1, "expected null"),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "fault"), FAULTS)
+def test_fault_is_told_in_words(schema: dict[str, Any], value: Any, fault: str) -> None:
+    assert given(schema).faults(value) == [f"arguments: {fault}"]
+    schema = dict(schema)
+    dialect = {"$schema": schema.pop("$schema")} if "$schema" in schema else {}
+    assert given({**dialect, "properties": {"a": schema}}).faults({"a": value}) == [f"a: {fault}"]
+
+
+def test_member_that_is_forbidden_must_not_be_there() -> None:
+    """A bug: it was only told that it is not valid."""
+    assert given({"properties": {"a": False}}).faults({"a": 1}) == ["a: must not be there"]
+
+
+def test_fault_of_a_large_value_is_told_by_its_path() -> None:
+    schema = given({"items": {"type": "integer"}})
+    assert schema.faults([1] * 20_000 + ["x"]) == ["[20000]: expected an integer"]
+
+
+def test_missing_and_unknown_members_are_told_by_name() -> None:
+    schema = given({"properties": {"a": {"required": ["b"], "additionalProperties": False, "properties": {"b": {}}}}})
+    assert sorted(schema.faults({"a": {"\nc": 1}})) == ["a.?c: no such member", "a.b: missing"]
+    unevaluated = given({"unevaluatedProperties": False})
+    assert unevaluated.faults({"x" * 65: 1}) == ["x" * 64 + "…: no such member"]
+
+
+@pytest.mark.parametrize(
+    ("path", "start", "text"),
+    [
+        ([], "", ""),
+        (["crew", 2, "age"], "", "crew[2].age"),
+        ([0, 1], "", "[0][1]"),
+        (["a"], "start", "start.a"),
+        ([3], "start", "start[3]"),
+        (["x" * 65, "\t"], "", "x" * 64 + "….?"),
+    ],
+)
+def test_path_is_written_as_in_code(path: list[str | int], start: str, text: str) -> None:
+    assert path_text(path, start) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("x" * 64, "x" * 64), ("x" * 65, "x" * 64 + "…"), ("a\nb\u2028ü", "a?b?ü"), ("", "")]
+)
+def test_text_of_a_caller_is_made_fit_for_one_line(text: str, shown: str) -> None:
+    assert printable(text) == shown
+    assert printable(text, 1) == (shown if len(text) <= 1 else text[:1] + "…")

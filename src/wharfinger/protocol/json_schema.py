@@ -347,7 +347,7 @@ def _at_pointer(root: Any, reference: str) -> dict[str, Any] | None:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(node, dict):
             node = cast("dict[str, Any]", node).get(name)
-        elif isinstance(node, list) and name.isdigit():
+        elif isinstance(node, list) and name.isascii() and name.isdigit() and len(name) < 7:  # of at most 256 KiB
             items = cast("list[object]", node)
             node = items[int(name)] if int(name) < len(items) else None
         else:
@@ -419,7 +419,7 @@ _REASONS: dict[str, str] = {
     "anyOf": "fits none of the forms that are allowed here",
     "oneOf": "must fit exactly one of the forms that are allowed here",
     "not": "has a form that is not allowed here",
-    "false schema": "must not be there",
+    "falseSchema": "must not be there",
     "format": "is not in the format {format}",
 }
 

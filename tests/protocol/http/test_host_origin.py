@@ -198,18 +198,18 @@ def test_loopback_addresses_are_known(host: str, expected: bool) -> None:
     ],
 )
 def test_form_of_a_host_is_checked_whichever_is_allowed(host: str, status: int) -> None:
-    assert knock(Doors(allow_hosts=["*"]), host) == status
+    assert knock(HostOriginPolicy(allow_hosts=["*"]), host) == status
 
 
 def test_address_with_its_own_brackets_or_a_port_may_be_bound() -> None:
     for bind in ("2001:db8::7", "[2001:db8::7]"):
-        assert knock(Doors(bind), "[2001:db8::7]:8000") == 200
+        assert knock(HostOriginPolicy(bind), "[2001:db8::7]:8000") == 200
     with pytest.raises(ValueError, match="is not a host"):
-        Doors("[::1")
+        HostOriginPolicy("[::1")
 
 
 def test_port_of_a_bracketed_host_is_compared() -> None:
-    doors = Doors(allow_hosts=["[2001:db8::7]:81"])
+    doors = HostOriginPolicy(allow_hosts=["[2001:db8::7]:81"])
     assert knock(doors, "[2001:db8::7]:81") == 200
     assert knock(doors, "[2001:db8::7]:82") == 403
     assert knock(doors, "[2001:db8::7]") == 403
@@ -238,27 +238,27 @@ def test_port_of_a_bracketed_host_is_compared() -> None:
 )
 def test_origin_is_its_own_by_name_and_port(host: str, origin: str, status: int) -> None:
     """A port that is left out is the scheme's."""
-    assert knock(Doors(allow_hosts=["wharf.test"]), host, origin) == status
+    assert knock(HostOriginPolicy(allow_hosts=["wharf.test"]), host, origin) == status
 
 
 def test_origin_of_a_scheme_without_a_known_port_is_allowed_as_it_is_written() -> None:
-    doors = Doors(allow_origins=["vscode-webview+x.y://page/"])
+    doors = HostOriginPolicy(allow_origins=["vscode-webview+x.y://page/"])
     assert knock(doors, "localhost", "vscode-webview+x.y://page") == 200
     assert knock(doors, "localhost", "vscode-webview+x.y://page:1") == 403
     assert knock(doors, "localhost", "http://page") == 403
 
 
 def test_answer_is_shared_with_pages_of_the_settings_only() -> None:
-    doors = Doors(allow_origins=["https://page.test"])
+    doors = HostOriginPolicy(allow_origins=["https://page.test"])
     assert doors.shared_with({b"origin": b" https://page.test\t"}) == b"https://page.test"
     assert doors.shared_with({b"origin": b"http://localhost"}) == b""
     assert doors.shared_with({b"origin": b"null"}) == b""
     assert doors.shared_with({}) == b""
-    assert Doors(allow_origins=["*"]).shared_with({}) == b"*"
+    assert HostOriginPolicy(allow_origins=["*"]).shared_with({}) == b"*"
 
 
 def test_first_64_values_that_pass_are_remembered_and_none_that_is_refused() -> None:
-    doors = Doors()
+    doors = HostOriginPolicy()
     for port in range(65):
         knock(doors, f"localhost:{port}", f"http://localhost:{port}")
         knock(doors, f"evil.test:{port}")
@@ -271,7 +271,7 @@ def test_first_64_values_that_pass_are_remembered_and_none_that_is_refused() -> 
 
 
 def test_remembered_origin_is_allowed_for_its_own_host_only() -> None:
-    doors = Doors()
+    doors = HostOriginPolicy()
     assert knock(doors, "localhost:1", "http://localhost:1") == 200
     assert knock(doors, "localhost:2", "http://localhost:1") == 403
 

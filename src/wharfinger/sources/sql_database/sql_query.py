@@ -48,7 +48,9 @@ def run_query(
     bounds = msgspec.structs.replace(bounds, size=min(SIZE, bounds.size))
     columns, found = engine.query(statement, parameters, limit, bounds)
     rows = [list(row.cells) for row in found.rows]
-    return QueryAnswer(columns=[clean(name) for name in columns], rows=rows, truncated=_cut(len(rows), limit, found.more))
+    return QueryAnswer(
+        columns=[clean(name) for name in columns], rows=rows, truncated=_cut(len(rows), limit, found.more)
+    )
 
 
 def _cut(rows: int, limit: int, more: bool) -> str:
