@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from wharfinger.content.frontmatter import BadFrontmatter, read_frontmatter
+from wharfinger.content.frontmatter import BadFrontmatter, need_yaml, read_frontmatter
+from wharfinger.errors import MissingExtra
 
 
 def read(block: str) -> Any:
@@ -82,3 +83,72 @@ def test_without_the_extra_the_message_says_how_to_install_it(tmp_path: Any) -> 
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'wharfinger[skills]'" in done.stdout
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"  \t\n"])
+def test_block_ends_within_64_kib(end: bytes) -> None:
+    for size, fits in ((65_536, True), (65_537, False)):
+        data = b"---\na: " + b"x" * (size - 11) + b"\n---" + end
+        assert len(data) == size + len(end)
+        if fits:
+            assert len(read_frontmatter(data)["a"]) == size - 11
+        else:
+            with pytest.raises(BadFrontmatter, match="within 64 KiB"):
+                read_frontmatter(data)
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{a: ", "}")])
+def test_values_nest_32_deep(opening: str, closing: str) -> None:
+    def nested(depth: int) -> str:
+        return "a: " + opening * (depth - 1) + "{}" + closing * (depth - 1)
+
+    assert read(nested(32))["a"]
+    with pytest.raises(BadFrontmatter, match="nested too deeply"):
+        read(nested(33))
+
+
+def test_missing_reader_is_told_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_yaml("Publishing skills")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(MissingExtra, match="Publishing skills needs the extra 'skills'"):
+        need_yaml("Publishing skills")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("+3", 3), ("-0", 0), ("0o8", "0o8"), ("0xG", "0xG"), ("TRUE", True), ("tRUE", "tRUE"), ("NULL", None),
+        ("nULL", "nULL"), ("1.", 1.0), ("-1.5E-3", -0.0015), ("1e", "1e"), ("inf", "inf"), ("1 ", 1), ("'~'", "~"),
+        ("0x1f", 31), ("010", 10), ("+.5", 0.5), ("2:3", "2:3"), ("=", "="), ("!!int '7'", 7), ("!!bool True", True),
+        ("!!null x", None), ("!!float 2", 2.0), ("!!seq [1]", [1]), ("!!map {a: 1}", {"a": 1}),
+    ],
+)  # fmt: skip
+def test_only_the_core_schema_has_forms_for_scalars(text: str, value: Any) -> None:
+    found = read(f"field: {text}")["field"]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    "text", [".inf", "-.INF", "+.Inf", ".nan", ".NaN", "1e400", "[.inf]", "{a: .nan}", "[[1e999]]"]
+)
+def test_number_that_json_lacks_is_refused(text: str) -> None:
+    with pytest.raises(BadFrontmatter, match="a number is too large, or none"):
+        read(f"field: {text}")
+
+
+@pytest.mark.parametrize("block", ["a: {1: b}", "a: [{true: b}]", "null: b", "a: {b: {1.5: c}}"])
+def test_key_at_any_level_is_text(block: str) -> None:
+    with pytest.raises(BadFrontmatter, match="is no text"):
+        read(block)
+
+
+def test_key_stands_once_at_any_level() -> None:
+    with pytest.raises(BadFrontmatter, match="'b' is there twice, line 4"):
+        read("a:\n  b: 1\n  b: 2")
+
+
+def test_broken_yaml_is_told_on_one_line() -> None:
+    with pytest.raises(BadFrontmatter, match=r"\Aits frontmatter is not YAML: .*, line 3\Z"):
+        read("a: 1\nb: [")
+    with pytest.raises(BadFrontmatter, match=r"\Aits frontmatter is not YAML: it cannot be read\Z"):
+        read("a: \x00")
