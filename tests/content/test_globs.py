@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 import time
 
 import pytest
@@ -59,3 +60,156 @@ def test_a_pattern_of_no_path_means_what_fnmatch_says(pattern: str, text: str) -
 def test_patterns_of_paths(pattern: str, fits: list[str], not_so: list[str]) -> None:
     matches = compile_glob(pattern, path=True)
     assert [text for text in (*fits, *not_so) if matches(text)] == fits
+
+
+@pytest.mark.parametrize("path", [True, False])
+@pytest.mark.parametrize("around", ["{}", "*/{}/*"])
+@pytest.mark.parametrize(
+    ("pattern", "fits", "not_so"),
+    [
+        ("[abc]", "abc", "d[]"),
+        ("[a-c]", "abc", "d-"),
+        ("[a-a]", "a", "b-"),
+        ("[c-a]", "c", "ab-"),
+        ("[!c-a]", "abd-", "c"),
+        ("[!a-c]", "d-!", "abc"),
+        ("[^a-c]", "d-^", "abc"),
+        ("[a!]", "a!", "b"),
+        ("[]a]", "]a", "b["),
+        ("[!]a]", "b[", "]a"),
+        ("[a-]", "a-", "b]"),
+        ("[-a]", "-a", "b"),
+        ("[--0]", "-.0", "1,"),
+        ("[a-c-e]", "abc-e", "d"),
+        ("[a-c-]", "abc-", "d"),
+        ("[+-\\-]", "+,-", "*."),
+        ("[\\]]", "]", "\\["),
+        ("[\\a]", "a", "\\b"),
+        ("[a\\-c]", "a-c", "b\\"),
+        ("[\\\\]", "\\", "a"),
+        ("[a-\\c]", "abc", "d\\"),
+        ("[[]", "[", "a]"),
+        ("[[a]", "[a", "b]"),
+        ("[[-a]", "[\\]^_`a", "bZ-"),
+        ("[[:digit:]]", "059", "a:["),
+        ("[[:digit:]a]", "0a", "b:d"),
+        ("[![:digit:]]", "ab:", "09"),
+        ("[[:digit:]-z]", "0-z", "ay"),
+        ("[x[:digit:]]", "x0", "y:"),
+        ("[[:upper:][:digit:]]", "AZ0", "a"),
+        ("[[:d]", "[:d", "e"),
+        ("[[:]", "[:", "]a"),
+        ("[[:]-a]", "", ""),
+        ("[[:-a]", "[:_a;", "b9"),
+        ("[a.+^$]", "a.+^$", "b"),
+        ("[a", "", "a["),
+        ("[", "", "[a"),
+        ("[]", "", "[]"),
+        ("[!", "", "!a"),
+        ("[!]", "", "!]a"),
+        ("[a-", "", "a-"),
+        ("[a-\\", "", "a-\\"),
+        ("[\\", "", "\\"),
+        ("[\\]", "", "\\]"),
+        ("[[:digit:]", "", "0"),
+        ("[[:digit:", "", "0:"),
+        ("[[:nothing:]]", "", "n:"),
+        ("[[:", "", "[:"),
+        ("\\[", "[", "\\a"),
+        ("\\a", "a", "\\"),
+        ("\\\\", "\\", "a"),
+        ("?", "ab*?", ""),
+        (".", ".", "a"),
+    ],
+)
+def test_one_character_of_a_pattern_matches_these(
+    path: bool, around: str, pattern: str, fits: str, not_so: str
+) -> None:
+    matches = compile_glob(around.format(pattern), path=path)
+    assert [c for c in fits if not matches(around.format(c).replace("*", "x"))] == []
+    assert [c for c in not_so if matches(around.format(c).replace("*", "x"))] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fits", "not_so"),
+    [
+        ("alnum", "09azAZ", "-_ ["),
+        ("alpha", "azAZ", "09_"),
+        ("blank", " \t", "\na"),
+        ("cntrl", "\x00\x1f\x7f", " a~"),
+        ("digit", "09", "a/:"),
+        ("graph", "!~a", " \x7f"),
+        ("lower", "az", "AZ0`{"),
+        ("print", " !~a", "\x1f\x7f"),
+        ("punct", "!-:@[]`{~\\", "a0Z "),
+        ("space", " \t\n\r", "a"),
+        ("upper", "AZ", "az@["),
+        ("xdigit", "09afAF", "gG"),
+    ],
+)
+def test_every_class_of_posix_has_its_characters(name: str, fits: str, not_so: str) -> None:
+    matches = compile_glob(f"[[:{name}:]]", path=False)
+    assert [c for c in fits + not_so if matches(c)] == list(fits)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "not_so"),
+    [
+        ("", [""], ["a"]),
+        ("?", ["a"], ["/", "", "ab"]),
+        ("[!a]", ["b"], ["/", "a"]),
+        ("[/]", [], ["/"]),
+        ("[.-0]", [".", "0"], ["/"]),
+        ("*", ["", "a", "\n"], ["/", "a/b"]),
+        ("**", ["", "a", "a/b"], []),
+        ("***", ["", "a/b"], []),
+        ("**/", ["", "a/", "a/b/"], ["a"]),
+        ("**/*", ["a", "a/b"], []),
+        ("**/**/a", ["a", "x/a", "x/y/a"], ["xa"]),
+        ("**/a/**/**/b", ["a/b", "x/a/y/z/b"], ["ab", "a/xb"]),
+        ("/**/a", ["/a", "/x/a"], ["a", "x/a", "//"]),
+        ("x**/a", ["x/a", "xy/a"], ["x/y/a", "xa"]),
+        ("**x/a", ["x/a", "yx/a"], ["y/x/a"]),
+        ("**\\/a", ["x/a", "x/y/a", "/a"], ["a"]),
+        ("**\\a", ["a", "xa"], ["x/a"]),
+        ("a/**\\/b", ["a//b", "a/x/b"], ["a/b"]),
+        ("*a*", ["a", "xax"], ["x", "/a"]),
+        ("*a*b", ["ab", "xaxb"], ["abx", "a/b"]),
+        ("**/*a", ["a", "x/ya"], ["x/b"]),
+        ("a/**/*", ["a/b", "a/b/c"], ["a", "b/a"]),
+        ("é*ß?", ["éßx", "éxxßy"], ["éß", "é/ßx"]),
+    ],
+)
+def test_stars_of_paths_mean_what_git_takes_them_to_mean(pattern: str, fits: list[str], not_so: list[str]) -> None:
+    matches = compile_glob(pattern, path=True)
+    assert [text for text in (*fits, *not_so) if matches(text)] == fits
+    several = compile_glob(f"*{pattern}" if pattern[:1] not in ("*", "/") else pattern, path=True)
+    assert [text for text in fits if not several(text)] == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    pattern=st.lists(st.sampled_from(["**/", "*", "?", "a", "b", "[ab]", "/"]), max_size=6).map("".join),
+    text=st.text("ab/", max_size=8),
+)
+def test_a_pattern_of_several_stars_means_what_its_parts_mean(pattern: str, text: str) -> None:
+    """However a pattern is matched: by steps, or as one regular expression."""
+    source, rest, at_edge = "", pattern, True
+    while rest:
+        if at_edge and (found := re.match(r"\*\*+/", rest)):
+            source += "(?:.*/)?"
+            rest = rest[found.end() :]
+            continue
+        if at_edge and re.fullmatch(r"\*\*+", rest):
+            source += ".*"
+            break
+        if found := re.match(r"\*+", rest):
+            source += "[^/]*"
+        elif found := re.match(r"\?", rest):
+            source += "[^/]"
+        elif found := re.match(r"\[ab\]|.", rest):
+            source += found[0]
+        assert found is not None
+        rest = rest[found.end() :]
+        at_edge = found[0] == "/"
+    assert compile_glob(pattern, path=True)(text) is (re.fullmatch(source, text) is not None)

@@ -103,3 +103,185 @@ def test_the_beginning_of_a_text_may_end_within_a_character() -> None:
     assert mime.begins_text(b"\xff\xfea\0b")
     assert not mime.begins_text(b"\xff\xff")
     assert not mime.begins_text(b"a\0")
+
+
+BEGINNINGS = [
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"PK\x05\x06", "application/zip"),
+    (b"\x1f\x8b\x08", "application/gzip"),
+    (b"BZh9", "application/x-bzip2"),
+    (b"\xfd7zXZ\x00", "application/x-xz"),
+    (b"\x28\xb5\x2f\xfd", "application/zstd"),
+    (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    (b"Rar!\x1a\x07", "application/vnd.rar"),
+    (b"\xfe" * 257 + b"ustar", "application/x-tar"),
+    (b"SQLite format 3\x00", "application/vnd.sqlite3"),
+    (b"PAR1", "application/vnd.apache.parquet"),
+    (b"ARROW1\x00\x00", "application/vnd.apache.arrow.file"),
+    (b"Obj\x01", "application/avro"),
+    (b"\x89HDF\r\n\x1a\n", "application/x-hdf5"),
+    (b"\x93NUMPY", "application/x-numpy"),
+    (b"\x00asm", "application/wasm"),
+    (b"\x7fELF", "application/x-executable"),
+    (b"\xcf\xfa\xed\xfe", "application/x-mach-binary"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
+    (b"\x04\x22\x4d\x18", "application/x-lz4"),
+    (b"!<arch>\ndebian", "application/vnd.debian.binary-package"),
+    (b"\xed\xab\xee\xdb", "application/x-rpm"),
+    (b"MZ\x90\x00", "application/vnd.microsoft.portable-executable"),
+    (b"\xd4\xc3\xb2\xa1", "application/vnd.tcpdump.pcap"),
+    (b"glTF\x02\x00", "model/gltf-binary"),
+    (b"CDF\x01", "application/x-netcdf"),
+    (b"\xfe" * 128 + b"DICM", "application/dicom"),
+    (b"\0\0\0\x0cjP  ", "image/jp2"),
+    (b"\0\0\0\x0cJXL ", "image/jxl"),
+    (b"AT&TFORM", "image/vnd.djvu"),
+    (b"FLV\x01", "video/x-flv"),
+    (b"\xfe" * 8 + b"AIFF", "audio/aiff"),
+    (b"\xfe" * 4 + b"ftyp3gp", "video/3gpp"),
+    (b"\xfe" * 4 + b"ftypmif1", "image/heic"),
+    (b"\xfe" * 4 + b"ftypavif", "image/avif"),
+    (b"\xfe" * 4 + b"ftypheic", "image/heic"),
+    (b"\xfe" * 4 + b"ftypheix", "image/heic"),
+    (b"\xfe" * 4 + b"ftypqt  ", "video/quicktime"),
+    (b"\xfe" * 4 + b"ftypM4A ", "audio/mp4"),
+    (b"\xfe" * 4 + b"ftyp", "video/mp4"),
+    (b"II*\x00", "image/tiff"),
+    (b"MM\x00*", "image/tiff"),
+    (b"\x00\x00\x01\x00", "image/x-icon"),
+    (b"8BPS\x00\x01", "image/vnd.adobe.photoshop"),
+    (b"ID3", "audio/mpeg"),
+    (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"\xff\xf1", "audio/aac"),
+    (b"fLaC", "audio/flac"),
+    (b"OggS", "audio/ogg"),
+    (b"MThd\x00", "audio/midi"),
+    (b"\x1a\x45\xdf\xa3", "video/x-matroska"),
+    (b"wOFF", "font/woff"),
+    (b"wOF2", "font/woff2"),
+    (b"\x00\x01\x00\x00\x00", "font/ttf"),
+    (b"OTTO\x00", "font/otf"),
+    (b"ttcf\x00", "font/collection"),
+    (b"RIFF\xff\0\0\0WEBP", "image/webp"),
+    (b"RIFF\xff\0\0\0WAVE", "audio/wav"),
+    (b"RIFF\xff\0\0\0AVI ", "video/x-msvideo"),
+    (b"BM\xff\xff\xff\xff\0\0\0\0\xff", "image/bmp"),
+    (b"\x47" + b"\xfe" * 187 + b"\x47" + b"\xfe" * 187 + b"\x47", "video/mp2t"),
+]
+
+
+@pytest.mark.parametrize(("head", "expected"), BEGINNINGS)
+def test_every_signature_is_known_at_its_place_and_nowhere_else(head: bytes, expected: str) -> None:
+    assert mime.by_signature(head) == expected
+    assert mime.by_signature(head + b"\xfe" * 300) == expected
+    assert mime.by_signature(b"\xfe" + head) == ""
+    assert mime.by_signature(head[:-2]) != expected
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"BZh",
+        b"BZhx",
+        b"BZhx9",
+        b"BZh\xff1",
+        b"RIFF\xff\0\0\0OTHER",
+        b"RIFX\xff\0\0\0WEBP",
+        b"BM\xff\xff\xff\xff\0\0\0\x01",
+        b"BM\xff\xff\xff\xff\x01\0\0\0",
+        b"BN\xff\xff\xff\xff\0\0\0\0",
+        b"\x47" + b"\xfe" * 187 + b"\x47" + b"\xfe" * 187 + b"\x48",
+        b"\x47" + b"\xfe" * 187 + b"\x48" + b"\xfe" * 187 + b"\x47",
+        b"\x48" + b"\xfe" * 187 + b"\x47" + b"\xfe" * 187 + b"\x47",
+        b"\x47" * 188,
+        b"",
+    ],
+)
+def test_what_is_almost_a_signature_proves_nothing(head: bytes) -> None:
+    assert mime.by_signature(head) == ""
+
+
+def test_the_bytes_around_those_that_prove_a_type_do_not_matter() -> None:
+    assert mime.by_signature(b"BZh1\xff") == "application/x-bzip2"
+    assert mime.by_signature(b"BZh9x") == "application/x-bzip2"
+    assert mime.by_signature(b"BM\xff\xff\xff\xff\0\0\0\0\0") == "image/bmp"
+    assert mime.by_signature(b"BM\0\0\0\0\0\0\0\0") == "image/bmp"
+    packets = [b"\x47" + bytes([number]) * 187 for number in (1, 2, 3)]
+    assert mime.by_signature(b"".join(packets)) == "video/mp2t"
+    assert mime.by_signature(b"\x47" * 400) == "video/mp2t"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"#!/usr/bin/env node\n", "text/javascript"),
+        (b"#!/usr/bin/ruby\n", "text/x-ruby"),
+        (b"#!/usr/bin/perl -w\n", "text/x-perl"),
+        (b"#!/bin/sh", "text/x-shellscript"),
+        (b"#!/usr/bin/awk -f\n# python", "text/plain"),
+        (b"#!" + b" " * 120 + b"python", "text/x-python"),
+        (b"#!" + b" " * 121 + b"python", "text/plain"),
+        (b"# python\n", "text/plain"),
+        (b"python", "text/plain"),
+    ],
+)
+def test_the_first_line_of_a_script_says_its_language(line: bytes, expected: str) -> None:
+    assert mime.classify("script", line, True) == expected
+
+
+@pytest.mark.parametrize(
+    ("type", "text"),
+    [
+        ("text/plain", True),
+        ("Text/HTML; charset=utf-8", True),
+        ("application/json", True),
+        ("application/sql ;x=y", True),
+        ("application/ld+json", True),
+        ("image/svg+xml", True),
+        ("application/openapi+yaml", True),
+        ("application/javascript", True),
+        ("application/typescript", True),
+        ("message/rfc822", True),
+        ("application/pdf", False),
+        ("application/octet-stream; a=text/plain", False),
+        ("image/png", False),
+        ("", False),
+    ],
+)
+def test_a_declared_type_is_text_or_not_whatever_its_parameters(type: str, text: bool) -> None:
+    assert mime.is_text(type) is text
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "text", "expected"),
+    [
+        ("a.txt", b"%PDF-", True, "application/pdf"),
+        ("a.odt", b"PK\x03\x04", False, "application/vnd.oasis.opendocument.text"),
+        ("a.json", b"PK\x03\x04", False, "application/zip"),
+        ("a", b"PK\x03\x04", False, "application/zip"),
+        ("a.png", b"\xff\xd8\xff", False, "image/jpeg"),
+        ("a.png", b"\xfe", False, "image/png"),
+        ("a.png", b"\0", False, "image/png"),
+        ("a.csv", b"\xfe", False, "text/csv"),
+        ("a.csv", b"\xfe\0", False, "application/octet-stream"),
+        ("a", b"\xfe", False, "application/octet-stream"),
+        ("a.png", b"x", True, "text/plain"),
+    ],
+)
+def test_a_type_is_what_the_content_proves_then_what_the_name_promises(
+    name: str, head: bytes, text: bool, expected: str
+) -> None:
+    assert mime.classify(name, head, text) == expected
+
+
+def test_content_of_which_nothing_is_known_is_text_or_bytes_or_what_it_proves() -> None:
+    assert mime.sniff(b"hello") == "text/plain"
+    assert mime.sniff(b"\xfe\0\xff\0\x01") == "application/octet-stream"
+    assert mime.sniff(PNG + b"\xfe") == "image/png"
+    assert mime.decode_text(PNG) is None

@@ -7,7 +7,7 @@ import json
 import keyword
 from datetime import date, datetime
 from enum import Enum
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 import msgspec
 import pytest
@@ -260,3 +260,426 @@ def test_any_flat_type_has_a_form_and_reads_only_what_fits(members: dict[str, An
         return
     assert isinstance(value, kind)
     assert msgspec.convert(msgspec.to_builtins(value), kind) == value
+
+
+# -- each bound, each way to write a field, each refusal
+
+
+class Written:
+    """A class that says its own JSON Schema, as a model of pydantic does."""
+
+    def __init__(self, properties: dict[str, Any], *required: str, **more: Any) -> None:
+        self.schema = {"type": "object", "properties": properties, "required": list(required), **more}
+        self.__name__ = "Written"
+
+    def model_json_schema(self) -> dict[str, Any]:
+        return self.schema
+
+    def model_validate_json(self, data: bytes) -> Any:
+        value = msgspec.json.decode(data)
+        if value.get("refused"):
+            raise ValueError("for reasons of its own")
+        return value
+
+
+def field_of(raw: dict[str, Any], **more: Any) -> Any:
+    """How a form says the one field of a schema."""
+    return said(Written({"a": raw}, **more))["properties"]["a"]
+
+
+BOUNDS: list[tuple[Any, Any, Any, str]] = [
+    (Annotated[str, msgspec.Meta(min_length=2)], "ab", "a", "must have at least 2 characters"),
+    (Annotated[str, msgspec.Meta(max_length=2)], "ab", "abc", "must have at most 2 characters"),
+    (Annotated[int, msgspec.Meta(ge=2)], 2, 1, "must be at least 2"),
+    (Annotated[int, msgspec.Meta(le=2)], 2, 3, "must be at most 2"),
+    (Annotated[int, msgspec.Meta(gt=2)], 3, 2, "must be at least 3"),
+    (Annotated[int, msgspec.Meta(lt=2)], 1, 2, "must be at most 1"),
+    (Annotated[float, msgspec.Meta(ge=0.5)], 0.5, 0.4, "must be at least 0.5"),
+    (Annotated[float, msgspec.Meta(le=0.5)], 0.5, 0.6, "must be at most 0.5"),
+    (Annotated[float, msgspec.Meta(gt=0.5)], 0.6, 0.5, "expected float > 0.5"),
+    (Annotated[list[Literal["x", "y"]], msgspec.Meta(min_length=1)], ["x"], [], "must be at least 1"),
+    (Annotated[list[Literal["x", "y"]], msgspec.Meta(max_length=1)], ["x"], ["x", "y"], "must be at most 1"),
+]
+
+
+@pytest.mark.parametrize(("kind", "fits", "beyond", "fault"), BOUNDS)
+def test_what_is_at_a_bound_fits_and_what_is_beyond_does_not(kind: Any, fits: Any, beyond: Any, fault: str) -> None:
+    assert form_of(kind).read({"value": fits}) == fits
+    with pytest.raises(Misfit) as caught:
+        form_of(kind).read({"value": beyond})
+    assert str(caught.value) == f"value: {fault}"
+
+
+@pytest.mark.parametrize(
+    ("format", "fits", "not_so"),
+    [
+        ("email", ["a@b", "a.b+c@d.e"], ["a", "@b", "a@", "a@b@c", "a b@c", "a@b c", " a@b"]),
+        ("uri", ["a:b", "file:///x", "A1+.-:x"], ["a:", "1a:b", "ab", ":b", "a:b c", "a_b:c"]),
+        ("date", ["2026-07-28"], ["2026-7-28", "2026-13-01", "2026-07-28T00:00:00Z", ""]),
+        ("date-time", ["2026-07-28T10:00:00Z", "2026-07-28T10:00:00"], ["10:00", "2026-07-28T25:00:00Z"]),
+    ],
+)
+def test_a_format_takes_what_is_written_in_it_and_nothing_else(format: str, fits: list[str], not_so: list[str]) -> None:
+    form = form_of({"properties": {"a": {"type": "string", "format": format}}, "required": ["a"]})
+    for text in fits:
+        assert form.read({"a": text}) == {"a": text}
+    for text in not_so:
+        with pytest.raises(Misfit) as caught:
+            form.read({"a": text})
+        assert str(caught.value) == f"a: is no {format}"
+
+
+def test_an_empty_answer_is_an_empty_form() -> None:
+    assert form_of(int | None).read(msgspec.UNSET) is None
+    with pytest.raises(Misfit, match="mail: missing"):
+        form_of(Everything).read(msgspec.UNSET)
+    with pytest.raises(Misfit, match="content: expected an object"):
+        form_of(int | None).read(None)
+
+
+def test_what_was_left_empty_is_as_if_it_was_not_there_unless_text_was_asked_for() -> None:
+    empty = {"since": "", "quay": "", "colour": "", "some": "", "tugs": "", "draught": "", "kind": "", "at": ""}
+    assert form_of(Everything).read({"mail": "a@b", **empty}) == Everything(mail="a@b", since=None)
+    assert form_of(str).read({"value": ""}) == ""
+    assert form_of(str | None).read({"value": ""}) == ""
+    with pytest.raises(Misfit, match="value: must be one of n, s"):
+        form_of(Quay).read({"value": ""})
+    with pytest.raises(Misfit, match="value: is no number"):
+        form_of(int).read({"value": ""})
+
+
+@pytest.mark.parametrize("value", [None, {}, "x", [1]])
+def test_a_required_field_that_is_null_is_missing_and_every_other_is_checked(value: Any) -> None:
+    with pytest.raises(Misfit) as caught:
+        form_of(int).read({"value": value})
+    assert str(caught.value) == ("value: missing" if value is None else "value: is no number")
+
+
+def test_a_field_that_may_be_null_is_null_where_nothing_is_filled_in() -> None:
+    class Maybe(msgspec.Struct):
+        needed: int | None
+        other: int | None = 5
+
+    assert "required" not in said(Maybe)
+    assert form_of(Maybe).read({}) == Maybe(needed=None, other=5)
+    assert form_of(Maybe).read({"needed": 1, "other": None}) == Maybe(needed=1, other=5)
+
+
+@dataclasses.dataclass
+class Ship:
+    name: str
+    tugs: int = 2
+    colours: list[Colour] = dataclasses.field(default_factory=lambda: [Colour.BLUE])
+
+
+def test_a_dataclass_says_its_defaults_and_what_is_required() -> None:
+    assert said(Ship) == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "tugs": {"type": "integer", "default": 2},
+            "colours": {
+                "type": "array",
+                "default": ["blue"],
+                "items": {"type": "string", "enum": ["red", "blue"]},
+            },
+        },
+        "required": ["name"],
+    }
+    assert form_of(Ship).read({"name": "Mary"}) == Ship("Mary")
+
+
+class Loose(TypedDict, total=False):
+    needed: Required[str]
+    free: str
+    also_free: NotRequired[int]
+
+
+class Strict(TypedDict):
+    needed: Annotated[str, "Which one"]
+    free: NotRequired[Annotated[int, "How many"]]
+
+
+@pytest.mark.parametrize("kind", [Loose, Strict])
+def test_marks_of_a_typed_dict_say_what_is_required_also_as_text(kind: Any) -> None:
+    assert said(kind)["required"] == ["needed"]
+    assert form_of(kind).read({"needed": "x"}) == {"needed": "x"}
+
+
+def test_descriptions_come_from_the_annotation_the_docstring_and_not_from_what_dataclass_writes() -> None:
+    class Said(msgspec.Struct):
+        """Some fields.
+
+        Args:
+            one: From the docstring.
+            two: Not this.
+            three: Nor this.
+        """
+
+        one: str
+        two: Annotated[str, "From the annotation"]
+        three: Annotated[str, msgspec.Meta(description="From msgspec"), "Not this"]
+        four: str
+
+    texts = {name: field.get("description") for name, field in said(Said)["properties"].items()}
+    assert texts == {
+        "one": "From the docstring.",
+        "two": "From the annotation",
+        "three": "From msgspec",
+        "four": None,
+    }
+    assert "description" not in said(Ship)["properties"]["name"]
+    plain = said(Annotated[list[Literal["x"]], "Which"], "2025-06-18")["properties"]["value"]
+    assert plain == {"type": "string", "description": "Which Any of x; with commas between them."}
+
+
+def test_a_default_is_said_as_json_unless_it_is_none_or_empty() -> None:
+    class Defaults(msgspec.Struct):
+        on: date = date(2026, 7, 28)
+        many: set[Literal["a"]] = msgspec.field(default_factory=lambda: {"a"})
+        few: set[Literal["a"]] = msgspec.field(default_factory=set)
+        none: str | None = None
+        zero: int = 0
+        no: bool = False
+
+    fields = said(Defaults)["properties"]
+    assert {name: field["default"] for name, field in fields.items() if "default" in field} == {
+        "on": "2026-07-28",
+        "many": ["a"],
+        "zero": 0,
+        "no": False,
+    }
+    older = said(Defaults, "2025-06-18")["properties"]
+    assert {name: field["default"] for name, field in older.items() if "default" in field} == {"no": False}
+
+
+def test_a_default_that_does_not_fit_its_field_is_refused_by_name() -> None:
+    class Wrong(msgspec.Struct):
+        size: Annotated[int, msgspec.Meta(ge=3)] = 2
+
+    with pytest.raises(TypeError, match=r"^Wrong.size: its default must be at least 3\.$"):
+        form_of(Wrong)
+    with pytest.raises(TypeError, match=r"^Written.a: its default is no number\.$"):
+        form_of(Written({"a": {"type": "integer", "default": "x"}}))
+
+
+class Checked(msgspec.Struct):
+    size: int
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        if self.size == 1:
+            raise ValueError("One is too few")
+        if self.size == 2:
+            raise TypeError("Two of what")
+
+
+@pytest.mark.parametrize(("size", "fault"), [(1, "value: One is too few"), (2, "value: Two of what")])
+def test_what_an_author_checks_is_told_in_the_authors_words(size: int, fault: str) -> None:
+    with pytest.raises(Misfit) as caught:
+        form_of(Checked).read({"size": size})
+    assert str(caught.value) == fault
+
+
+def test_a_class_whose_annotations_name_what_is_not_there_is_refused_by_name() -> None:
+    @dataclasses.dataclass
+    class Lost:
+        a: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(TypeError, match=r"^Lost: name 'Nowhere' is not defined; define"):
+        form_of(Lost)
+
+
+def test_choices_have_titles_only_where_they_say_more_than_the_values() -> None:
+    class Same(Enum):
+        NORTH_QUAY = "north-quay"
+
+    class Half(Enum):
+        RED = "red"
+        DARK = "b"
+
+    assert said(Same)["properties"]["value"] == {"type": "string", "enum": ["north-quay"]}
+    assert said(Half)["properties"]["value"]["oneOf"] == [
+        {"const": "red", "title": "Red"},
+        {"const": "b", "title": "Dark"},
+    ]
+    given = said(Annotated[Literal["z", "a"], {"z": "Last"}])["properties"]["value"]
+    assert given == {"type": "string", "oneOf": [{"const": "z", "title": "Last"}, {"const": "a", "title": "a"}]}
+
+
+def test_choices_keep_the_order_in_which_they_are_written() -> None:
+    class Late(Enum):
+        Z = "z"
+        A = "a"
+
+    assert said(Literal["z", "a"])["properties"]["value"]["enum"] == ["z", "a"]
+    assert said(Late | None)["properties"]["value"] == {"type": "string", "enum": ["z", "a"]}
+    assert said(list[Literal["z", "a"]] | None)["properties"]["value"]["items"]["enum"] == ["z", "a"]
+    titled = said(Annotated[list[Literal["z", "a"]], {"z": "Zed"}])["properties"]["value"]["items"]["anyOf"]
+    assert [option["const"] for option in titled] == ["z", "a"]
+
+
+def test_null_among_choices_means_that_none_may_be_chosen() -> None:
+    assert said(Literal["b", "a", None]) == {
+        "type": "object",
+        "properties": {"value": {"type": "string", "enum": ["b", "a"]}},
+    }
+    assert form_of(Literal["b", "a", None]).read({}) is None
+    assert form_of(Written({"a": {"enum": ["x", None]}}, "a")).required == []
+    assert field_of({"enum": ["x", None]}) == {"type": "string", "enum": ["x"]}
+
+
+@pytest.mark.parametrize("kind", [datetime, datetime | None, Annotated[datetime, "When"]])
+def test_a_moment_has_its_format_with_and_without_a_time_zone(kind: Any) -> None:
+    assert said(kind)["properties"]["value"]["format"] == "date-time"
+    assert "format" not in said(str)["properties"]["value"]
+
+
+def test_a_schema_is_followed_through_references_and_single_arms() -> None:
+    shared = {"Size": {"type": "integer", "title": "Size", "description": "Of the class", "minimum": 1}}
+    assert field_of({"$ref": "#/$defs/Size"}, **{"$defs": shared}) == {"type": "integer", "minimum": 1}
+    assert field_of({"allOf": [{"$ref": "#/$defs/Size"}], "description": "Own"}, **{"$defs": shared}) == {
+        "type": "integer",
+        "minimum": 1,
+        "description": "Own",
+    }
+    assert field_of({"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}], "title": "T"}) == {
+        "type": "string",
+        "maxLength": 3,
+        "title": "T",
+    }
+    for arms in ([{"type": "string"}, {"type": "integer"}, {"type": "null"}], [{"type": "null"}]):
+        with pytest.raises(TypeError, match=r"Written.a: .* a union"):
+            field_of({"anyOf": arms})
+    with pytest.raises(TypeError, match="anything is none of these"):
+        field_of({"allOf": [{"type": "string"}, {"maxLength": 3}]})
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(7):
+        deep = {"allOf": [deep]}
+    assert field_of(deep) == {"type": "string"}
+    with pytest.raises(TypeError, match="anything is none of these"):
+        field_of({"allOf": [{"allOf": [deep]}]})
+
+
+@pytest.mark.parametrize(
+    ("raw", "field"),
+    [
+        ({"type": "string", "format": "uuid"}, {"type": "string"}),
+        ({"type": "string", "format": "email"}, {"type": "string", "format": "email"}),
+        ({"type": "string", "format": "uri"}, {"type": "string", "format": "uri"}),
+        ({"type": "integer", "format": "date"}, {"type": "integer"}),
+        ({"type": "integer", "minLength": 1, "maxItems": 2}, {"type": "integer"}),
+        ({"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 5}, {"minimum": 2, "maximum": 4}),
+        ({"type": "number", "exclusiveMinimum": 1, "exclusiveMaximum": 5}, {"type": "number"}),
+        ({"type": "number", "minimum": 1, "maximum": 5}, {"minimum": 1, "maximum": 5}),
+        ({"type": "boolean", "title": "T", "minimum": 1}, {"type": "boolean", "title": "T"}),
+        ({"enum": ["a"], "minLength": 1, "maxLength": 2, "format": "uri"}, {"type": "string", "enum": ["a"]}),
+        ({"const": "a"}, {"type": "string", "enum": ["a"]}),
+        ({"oneOf": [{"const": "a", "title": "A"}]}, {"type": "string", "oneOf": [{"const": "a", "title": "A"}]}),
+        (
+            {"type": "array", "minItems": 1, "maxItems": 2, "minLength": 5, "items": {"const": "a"}},
+            {"type": "array", "minItems": 1, "maxItems": 2, "items": {"type": "string", "enum": ["a"]}},
+        ),
+        ({"type": "string", "default": None}, {"type": "string"}),
+        ({"type": "string", "default": ""}, {"type": "string", "default": ""}),
+        ({"type": "array", "items": {"const": "a"}, "default": []}, {"items": {"type": "string", "enum": ["a"]}}),
+        ({"type": "string", "minLength": 1, "maxLength": 2}, {"minLength": 1, "maxLength": 2}),
+    ],
+)
+def test_a_field_has_of_its_schema_what_a_form_knows_of_its_type(raw: dict[str, Any], field: dict[str, Any]) -> None:
+    assert field_of(raw) == {"type": raw.get("type", "string")} | field
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"type": "string", "contentEncoding": "base64"}, "string is none of these"),
+        ({"type": "object"}, "object is none of these"),
+        ({"type": "array", "items": {"type": "string"}}, "a list of anything but given texts"),
+        ({"type": "array", "items": True}, "a list of anything but given texts"),
+        ({"type": "array"}, "a list of anything but given texts"),
+        ({"enum": [1]}, "the choices of a form are text, not [1]."),
+        ({"const": 1}, "the choices of a form are text, not [1]."),
+    ],
+)
+def test_a_field_that_no_form_has_is_refused_with_what_it_is(raw: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        field_of(raw)
+    assert str(caught.value).startswith("Written.a: ")
+    assert message in str(caught.value)
+
+
+def test_a_model_requires_what_it_names_unless_null_will_do() -> None:
+    null = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    form = form_of(Written({"a": null, "b": null, "c": {"type": "string"}, "d": {"type": "string"}}, "a", "c"))
+    assert form.required == ["c"]
+    assert form.nullable == {"a"}
+    assert form.read({"c": "x"}) == {"a": None, "c": "x"}
+    assert form_of(Written({"a": {"type": "string"}})).required == []
+
+
+def test_what_a_model_refuses_is_told_field_by_field_or_as_a_whole() -> None:
+    with pytest.raises(Misfit, match=r"^content: does not fit$"):
+        form_of(Written({"refused": {"type": "boolean"}})).read({"refused": True})
+    pydantic = pytest.importorskip("pydantic")
+
+    class Whole(pydantic.BaseModel):  # type: ignore[misc,name-defined]
+        a: int
+        b: Annotated[int, pydantic.Field(gt=3)]
+
+        @pydantic.model_validator(mode="after")
+        def matching(self) -> Any:
+            if self.a > self.b:
+                raise ValueError("a is more than b")
+            return self
+
+    with pytest.raises(Misfit, match=r"^value: .*a is more than b$"):
+        form_of(Whole).read({"a": 9, "b": 5})
+    with pytest.raises(Misfit) as caught:
+        form_of(Whole).read({"a": "x", "b": 2})
+    assert [line.partition(":")[0] for line in str(caught.value).splitlines()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "array", "properties": {}}, "A form written by hand is an object with properties"),
+        ({"type": "object", "properties": []}, "A form written by hand is an object with properties"),
+        ({"type": "object"}, "A form written by hand is an object with properties"),
+        ({"properties": {"a": 5}}, "and 5 is none of these"),
+        ({"properties": {"a": {"type": "object"}}}, "and object is none of these"),
+        ({"properties": {"a": {"type": "string"}}, "required": ["a", "b", "c"]}, "The form requires 'b', which"),
+    ],
+)
+def test_a_form_by_hand_that_the_protocol_does_not_have_is_refused(schema: Any, message: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        form_of(schema)
+    assert message in str(caught.value)
+    assert form_of({"properties": {}}).read({}) == {}
+
+
+def test_several_choices_may_come_as_one_text_where_the_form_asked_for_text() -> None:
+    form = form_of(list[Literal["x", "y"]])
+    assert form.read({"value": " x ,, y,"}) == ["x", "y"]
+    with pytest.raises(Misfit, match=r"^value: must be some of x, y$"):
+        form.read({"value": "x, z"})
+    titled = form_of(list[Quay])
+    assert titled.read({"value": "s"}) == [Quay.SOUTH_QUAY]
+    assert said(list[Quay], "2025-06-18")["properties"]["value"]["description"].startswith("Any of n, s;")
+
+
+def test_numbers_may_be_whole_though_written_with_a_point_and_nothing_else_is_a_number() -> None:
+    value = form_of(int).read({"value": 7.0})
+    assert (value, type(value)) == (7, int)
+    assert form_of(float).read({"value": 7}) == 7.0
+    for kind in (int, float):
+        for no_number in (True, "7", [7]):
+            with pytest.raises(Misfit, match=r"^value: is no number$"):
+                form_of(kind).read({"value": no_number})
+    with pytest.raises(Misfit, match=r"^value: is no whole number$"):
+        form_of(int).read({"value": 7.5})
+
+
+def test_a_form_is_built_once_for_each_type() -> None:
+    assert form_of(Ship) is form_of(Ship)
+    assert form_of(Ship) is not form_of(Checked)
