@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import dataclasses
 import functools
 import math
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypedDict
 
 import msgspec
@@ -18,7 +20,7 @@ from msgspec import UNSET
 
 from tests.server.driving import ALL, Wire, ask
 from tests.server.signature.test_header_params import post
-from wharfinger import Client
+from wharfinger import Client, Image
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, InvalidParams, ResourceNotFound, ToolError
 from wharfinger.protocol.limits import Limits
@@ -746,3 +748,291 @@ def test_a_fault_beside_what_is_told_is_told_as_nothing_but_a_reference() -> Non
 def test_a_hint_that_no_tool_has_is_refused() -> None:
     with pytest.raises(TypeError, match="'readOnly' is no annotation of a tool: there are title, readOnlyHint"):
         Server("s").add_tool(lambda: "x", name="x", annotations={"readOnly": True})
+
+
+# -- what becomes of each kind of result
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff"
+WAV = b"RIFF\xff\0\0\0WAVE"
+
+
+def returned(value: Any, annotation: Any = None, **options: Any) -> Any:
+    """The result of a tool that returns this, with a return annotation unless there is None."""
+
+    def it():  # type: ignore[no-untyped-def]
+        return value
+
+    if annotation is not None:
+        it.__annotations__["return"] = annotation
+    return wire(call(it, **options))
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        (PNG, [{"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}]),
+        (bytearray(WAV), [{"type": "audio", "data": base64.b64encode(WAV).decode(), "mimeType": "audio/wav"}]),
+        (bytearray(b"text"), [{"type": "text", "text": "text"}]),
+        (
+            [PNG, {"a": 1}, t.TextContent(text="x")],
+            [
+                {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"},
+                {"type": "text", "text": '{"a":1}'},
+                {"type": "text", "text": "x"},
+            ],
+        ),
+        ((t.TextContent(text="x"), 5), [{"type": "text", "text": "x"}, {"type": "text", "text": "5"}]),
+    ],
+)
+def test_bytes_are_what_they_are_and_a_list_with_a_block_is_blocks(value: Any, content: Any) -> None:
+    assert returned(value) == {"content": content}
+
+
+def test_bytes_that_are_nothing_known_are_refused() -> None:
+    with pytest.raises(TypeError, match="bytes that are no image, no sound and no text"):
+        returned(b"\xff\x00\xfe")
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_media_are_read_wherever_they_are_in_a_result(inside: bool, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    for image in (Image(data=PNG), Image(tmp_path / "a.png")):
+        content: Any = [t.TextContent(text="x"), image]
+        shown = returned(t.CallToolResult(content=content) if inside else content)["content"]
+        assert [block["type"] for block in shown] == ["text", "image"]
+        assert shown[1]["data"] == base64.b64encode(PNG).decode()
+
+
+@dataclasses.dataclass
+class Depth:
+    metres: float
+    note: str | None = None
+
+
+NO_NUMBERS: list[Any] = [
+    math.nan, math.inf, -math.inf, [math.nan], (1, math.inf), {math.nan}, frozenset([math.inf]), {"a": {"b": math.nan}},
+    Depth(math.nan), [Depth(1.0), Depth(-math.inf)], Tide(math.inf), {"a": Tide(math.nan)}, {"a": [None, math.nan]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+def test_a_number_that_json_does_not_have_is_refused_wherever_it_is(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"(nan|inf), which JSON does not have"):
+        returned(value)
+
+
+@pytest.mark.parametrize("value", [[None], {"a": None}, [None, 1.5], Depth(1.0), [Depth(2.5)], {"a": [None, -1e308]}])
+def test_null_is_no_number_and_is_told(value: Any) -> None:
+    assert returned(value)["structuredContent"] == msgspec.to_builtins(value)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "allowed"),
+    [
+        (None, True),
+        (Any, True),
+        (object, True),
+        (type(None), True),
+        (t.CallToolResult, True),
+        (str | None, True),
+        (list[t.TextContent] | None, True),
+        (str, False),
+        (str | bytes, False),
+        (bytes, False),
+        (list[Any], False),
+        (list, False),
+        (list[t.TextContent], False),
+        (t.TextContent, False),
+    ],
+)
+def test_nothing_is_returned_only_where_the_annotation_permits_it(annotation: Any, allowed: bool) -> None:
+    if allowed:
+        assert returned(None, annotation) == {"content": []}
+    else:
+        with pytest.raises(TypeError, match="is a return missing"):
+            returned(None, annotation)
+
+
+def test_what_is_said_to_be_text_is_text_or_content() -> None:
+    for value in (5, ["x"], {"a": 1}, Berth("Mary")):
+        with pytest.raises(TypeError, match=f"{type(value).__name__}, and its return annotation is str"):
+            returned(value, str)
+    assert returned("x", str) == returned(b"x", str) == returned(t.TextContent(text="x"), str) == text("x")
+    assert returned([t.TextContent(text="x")], str) == text("x")
+
+
+def test_a_result_unlike_its_annotation_says_how() -> None:
+    with pytest.raises(TypeError, match=r"what its return annotation \(int\) says: Expected `int`, got `str`$"):
+        returned("x", int)
+    with pytest.raises(TypeError, match=r"\(Berth\) says: .* \(is a return missing\?\)$"):
+        returned(None, Berth)
+    with pytest.raises(TypeError, match=r"\(list\[int\]\) says"):
+        returned(["x"], list[int])
+    assert returned([1], list[int])["structuredContent"] == [1]
+    assert returned(True, bool)["structuredContent"] is True
+
+
+GIVEN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def test_what_a_schema_given_by_hand_promises_is_checked_for_every_result() -> None:
+    assert returned({"n": 1}, output_schema=GIVEN)["structuredContent"] == {"n": 1}
+    good = t.CallToolResult(content=[], structured_content={"n": 1})
+    assert returned(good, output_schema=GIVEN) == {"content": [], "structuredContent": {"n": 1}}
+    raw = t.CallToolResult(content=[], structured_content=msgspec.Raw(b'{"n":1}'))
+    assert returned(raw, output_schema=GIVEN)["structuredContent"] == {"n": 1}
+    failed = t.CallToolResult(content=[], is_error=True)
+    assert returned(failed, output_schema=GIVEN) == {"content": [], "isError": True}
+    for value in (
+        {"n": "x"},
+        t.CallToolResult(content=[], structured_content={"n": "x"}),
+        t.CallToolResult(content=[], structured_content=msgspec.Raw(b'{"n":"x"}')),
+        t.CallToolResult(content=[], structured_content={}, is_error=False),
+    ):
+        with pytest.raises(TypeError, match="it is not what its output_schema says: "):
+            returned(value, output_schema=GIVEN)
+    for missing in (t.CallToolResult(content=[]), t.CallToolResult(content=[], is_error=False)):
+        with pytest.raises(TypeError, match="without structured_content, which its output_schema promises"):
+            returned(missing, output_schema=GIVEN)
+        assert returned(missing)["content"] == []
+
+
+def test_a_result_of_its_own_has_blocks_as_its_content() -> None:
+    with pytest.raises(TypeError, match="whose content is not a list of blocks"):
+        returned(t.CallToolResult(content="x"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a CallToolResult with str in its content"):
+        returned(t.CallToolResult(content=[t.TextContent(text="x"), "x"]))  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="nan, which JSON does not have"):
+        returned(t.CallToolResult(content=[], structured_content={"a": math.nan}))
+    assert returned(t.CallToolResult(content=(t.TextContent(text="x"),))) == text("x")  # type: ignore[arg-type]
+
+
+class Node(msgspec.Struct):
+    value: int
+    next: "Node | None" = None  # noqa: UP037  # named before it is there
+
+
+class Fleet(msgspec.Struct):
+    ships: list[Berth]
+
+
+def test_schemas_of_results_hold_what_they_refer_to_and_no_more() -> None:
+    def fleet() -> Fleet:
+        return Fleet([Berth("Mary")])
+
+    def node() -> Node:
+        return Node(1, Node(2))
+
+    def berth() -> Berth:
+        return Berth("Mary")
+
+    schema: Any = tool(fleet).full_definition.output_schema
+    assert list(schema["$defs"]) == ["Berth"]
+    assert schema["properties"]["ships"] == {"type": "array", "items": {"$ref": "#/$defs/Berth"}}
+    schema = tool(node).full_definition.output_schema
+    assert list(schema["$defs"]) == ["Node"]
+    assert schema["properties"]["value"] == {"type": "integer"}
+    assert "$defs" not in tool(berth).full_definition.output_schema
+    assert wire(call(node))["structuredContent"] == {"value": 1, "next": {"value": 2, "next": None}}
+
+
+class Other(msgspec.Struct):
+    name: str
+
+
+@pytest.mark.parametrize("annotation", [Berth | Other, Callable[[], int]])
+def test_an_annotation_that_cannot_be_checked_promises_nothing(annotation: Any) -> None:
+    def f():  # type: ignore[no-untyped-def]
+        return {"a": 1}
+
+    f.__annotations__["return"] = annotation
+    assert tool(f).full_definition.output_schema is UNSET
+
+
+@pytest.mark.parametrize(
+    ("annotation", "promises"),
+    [
+        (list, False), (tuple, False), (list[Any], False), (tuple[Any, ...], False), (list[Image], False),
+        (list[str | t.TextContent], False), (tuple[str, Image], False), (Image, False), (Image | str, False),
+        (list[str], True), (list[str | int], True), (tuple[str, int], True), (Berth | None, True), (str | int, True),
+        (dict[str, Any], True), (Berth, True), (dict, True),
+    ],
+)  # fmt: skip
+def test_structure_is_promised_by_what_is_neither_text_nor_content(annotation: Any, promises: bool) -> None:
+    def f():  # type: ignore[no-untyped-def]
+        return "x"
+
+    f.__annotations__["return"] = annotation
+    assert (tool(f).full_definition.output_schema is not UNSET) is promises
+
+
+def test_a_wrapped_schema_keeps_its_references_and_the_values_in_it() -> None:
+    def schema_of(given: dict[str, Any]) -> Any:
+        return tool(lambda: 1, name="it", output_schema=given).definition.output_schema
+
+    arms = [{"const": {"$ref": "#"}}, {"enum": [{"$ref": "#/x"}]}]
+    items = {"anyOf": [{"$ref": "#/items/anyOf/1"}, *arms, {"$ref": "#"}]}
+    inner = {"type": "array", "items": items, "default": [{"$ref": "#"}]}
+    schema = schema_of(inner | {"$defs": {"a": {"$ref": "#/items/anyOf/1"}, "b": {"$ref": "#/$defs/a"}}})
+    assert schema["properties"]["result"] == {
+        "type": "array",
+        "items": {
+            "anyOf": [
+                {"$ref": "#/properties/result/items/anyOf/1"},
+                *arms,
+                {"$ref": "#/properties/result"},
+            ]
+        },
+        "default": [{"$ref": "#"}],
+    }
+    assert schema["$defs"] == {"a": {"$ref": "#/properties/result/items/anyOf/1"}, "b": {"$ref": "#/$defs/a"}}
+    own = {"$id": "https://a.example/b", "type": "integer", "$defs": {"a": {"type": "integer"}}}
+    schema = schema_of(own)
+    assert schema["properties"]["result"] == own
+    assert set(schema) == {"type", "properties", "required", "x-fastmcp-wrap-result"}
+    whole = {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}
+    assert schema_of(whole) == whole
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+def test_an_object_is_promised_and_told_as_it_is_in_every_revision(revision: str) -> None:
+    async def berth() -> Berth:
+        return Berth("Mary")
+
+    server = Server("s")
+    server.add_tool(berth)
+    (listed,) = asyncio.run(ask(server, "tools/list", {}, revision))["result"]["tools"]
+    assert set(listed["outputSchema"]["properties"]) == {"ship", "quay"}
+    assert sealed(berth, revision)["structuredContent"] == {"ship": "Mary", "quay": 1}
+
+
+class Model(pydantic.BaseModel):
+    full_name: str = pydantic.Field(alias="fullName")
+    left: float | None = None
+
+
+def test_an_async_function_returns_models_and_checked_values_like_any_other() -> None:
+    async def model() -> Model:
+        return Model(fullName="Mary")
+
+    async def wrong() -> int:
+        return "x"  # type: ignore[return-value]
+
+    async def empty() -> str:
+        return None  # type: ignore[return-value]
+
+    async def pair() -> Pair:
+        return Pair(1, 2)
+
+    async def flag() -> bool:
+        return True
+
+    async def hole() -> Tide:
+        return Tide(math.nan)
+
+    assert sealed(model, "2026-07-28")["structuredContent"] == {"fullName": "Mary", "left": None}
+    assert sealed(pair, "2026-07-28")["structuredContent"] == {"a": 1, "b": 2}
+    assert sealed(flag, "2026-07-28") == text("true") | {"structuredContent": True}
+    assert sealed(flag, "2025-11-25") == text("true") | {"structuredContent": {"result": True}}
+    for function in (wrong, empty, hole):
+        assert "internal error" in sealed(function, "2026-07-28")["content"][0]["text"].lower()
