@@ -18,6 +18,7 @@ import pytest
 
 from tests.server.driving import META, Wire, line, looped
 from wharfinger import Context, Server
+from wharfinger.errors import StoreUnusable
 from wharfinger.protocol.limits import Limits
 from wharfinger.server.tasks import task_extension
 from wharfinger.server.tasks.task_extension import Tasks
@@ -269,3 +270,108 @@ def test_a_server_that_ends_in_order_says_at_once_what_became_of_its_tasks(tmp_p
     after = Process(tmp_path)
     assert after.ask("tasks/get", taskId=running)["statusMessage"] == STOPPED
     after.end()
+
+
+@looped
+async def test_a_process_that_has_lost_a_task_says_so_once_and_stops_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    seen: list[str] = []
+
+    @one.server.tool(task=True)
+    async def survey(ctx: Context[Any]) -> str:
+        await one.go.wait()
+        ctx.task_status("half way")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+        return "never"
+
+    async with wire_to(one) as first, wire_to(two) as second:
+        id = (await result(first, "tools/call", name="survey"))["taskId"]
+        await one.tasks.store.delete(f"task-workers/{one.tasks.worker}")  # as if its time were over
+        before = await result(first, "tasks/get", taskId=id)
+        lost = await result(second, "tasks/get", taskId=id)
+        assert (lost["status"], lost["statusMessage"]) == ("failed", STOPPED)
+        assert lost["createdAt"] == before["createdAt"] <= lost["lastUpdatedAt"]
+        one.go.set()
+        state = await settled(first, id, lambda state: state["status"] in END)
+        assert (state["status"], state["statusMessage"]) == ("failed", STOPPED)
+        assert seen == ["cancelled"]
+        said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        assert said == ["Another process took a task for failed, since this one had said nothing for 15 s"]
+
+
+@looped
+async def test_a_question_of_a_task_that_is_lost_is_asked_no_more(tmp_path: Path) -> None:
+    one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    async with wire_to(one) as first, wire_to(two) as second:
+        id = (await result(first, "tools/call", name="sure"))["taskId"]
+        await settled(second, id, lambda state: "inputRequests" in state)
+        await one.tasks.store.delete(f"task-workers/{one.tasks.worker}")
+        state = await result(second, "tasks/get", taskId=id)
+        assert (state["status"], "inputRequests" in state) == ("failed", False)
+
+
+@looped
+async def test_letters_take_as_many_bytes_as_the_bound_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    one.tasks.beat = 60
+    async with wire_to(one) as first, wire_to(two) as second:
+        id = (await result(first, "tools/call", name="sure"))["taskId"]
+        await result(second, "tasks/update", taskId=id, inputResponses={})
+        count, size = await two.tasks.store.usage(f"task-inbox/{one.tasks.worker}/")
+        assert count == 1
+        monkeypatch.setattr(serving, "LETTERS", 2 * size - 1)
+        answer = await second.ask("tasks/update", declared({"taskId": id, "inputResponses": {}}))
+        assert answer["error"]["message"].startswith("Too much waits")
+        monkeypatch.setattr(serving, "LETTERS", 2 * size)
+        await result(second, "tasks/update", taskId=id, inputResponses={})
+        assert await two.tasks.store.usage(f"task-inbox/{one.tasks.worker}/") == (2, 2 * size)
+
+
+@looped
+async def test_a_store_that_cannot_be_read_for_a_while_is_said_in_the_log_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    async with wire_to(one) as first, wire_to(two) as second:
+        id = (await result(first, "tools/call", name="dredge"))["taskId"]
+        scan, failures = one.tasks.store.scan, [StoreUnusable("The disk is away."), ValueError("odd")]
+
+        async def failing(prefix: str, **options: Any) -> Any:
+            if failures:
+                raise failures.pop(0)
+            return await scan(prefix, **options)
+
+        monkeypatch.setattr(one.tasks.store, "scan", failing)
+        await result(second, "tasks/cancel", taskId=id)
+        assert (await settled(second, id, lambda state: state["status"] in END))["status"] == "cancelled"
+        assert "The disk is away." in caplog.text
+        assert "What another process left cannot be read" in caplog.text
+
+
+@looped
+async def test_a_process_says_that_it_lives_while_something_runs_and_no_more_than_it_must(tmp_path: Path) -> None:
+    worker = Worker(tmp_path / "tasks.db")
+    async with wire_to(worker) as wire:
+        assert await worker.tasks.store.usage("task-workers/") == (0, 0)
+        written: list[str] = []
+        put = worker.tasks.store.put
+
+        async def counting(key: str, value: bytes, **options: Any) -> bool:
+            written.append(key)
+            return await put(key, value, **options)
+
+        worker.tasks.store.put = counting  # type: ignore[method-assign]
+        for _ in range(3):
+            await result(wire, "tools/call", name="dredge")
+        assert await worker.tasks.store.usage("task-workers/") == (1, 0)
+        assert written.count(f"task-workers/{worker.tasks.worker}") == 1
+    assert await worker.tasks.store.usage("task-workers/") == (0, 0)
+    await worker.tasks.store.close()

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.server.driving import ALL, HANDSHAKE, META, Recorder, Wire, ask, looped
 from wharfinger import Context, Server, ToolError
 from wharfinger.errors import Declined, InternalError, StoreUnusable
 from wharfinger.protocol.limits import Limits
+from wharfinger.server.tasks import task_extension as serving
 from wharfinger.server.tasks.task_extension import Tasks
 from wharfinger.store.memory import MemoryStore
 from wharfinger.types.task_extension import TASKS
@@ -1190,3 +1194,298 @@ async def test_a_server_that_closes_waits_neither_for_answers_nor_for_who_will_n
 def tasks_of(server: Server) -> Tasks:
     assert server.tasks is not None
     return server.tasks
+
+
+# -- each bound at its value and one beyond
+
+
+def large(store: MemoryStore | None = None, **limits: int) -> Server:
+    server = Server("large", limits=Limits(**limits), task_store=store or MemoryStore())
+
+    @server.tool(task=True)
+    async def job() -> str:
+        return "x" * 1000
+
+    return server
+
+
+async def outcome_of(server: Server) -> Any:
+    async with client_of(server) as client:
+        return await client.end(await client.start("job"))
+
+
+@looped
+async def test_a_result_may_have_as_many_bytes_as_the_limit_and_not_one_more() -> None:
+    size = len(msgspec.json.encode((await outcome_of(large()))["result"]))
+    assert (await outcome_of(large(task_result=size)))["status"] == "completed"
+    state = await outcome_of(large(task_result=size - 1))
+    assert state["error"] == {
+        "code": -32603,
+        "message": f"The task's result has {size} bytes, the limit is {size - 1}.",
+    }
+
+
+@looped
+async def test_the_results_of_one_principal_may_take_half_of_the_room_and_not_one_byte_more() -> None:
+    class Sized(MemoryStore):
+        used = 0
+
+        async def usage(self, prefix: str) -> tuple[int, int]:
+            found = await super().usage(prefix)
+            self.used = max(self.used, found[1])
+            return found
+
+    store = Sized()
+    size = len(msgspec.json.encode((await outcome_of(large(store)))["result"]))
+    most = 2 * (store.used + size)
+    assert (await outcome_of(large(task_results=most)))["status"] == "completed"
+    state = await outcome_of(large(task_results=most - 1))
+    assert state["error"]["message"] == ("The results of tasks take too much room: try again when some have expired.")
+
+
+@looped
+async def test_the_last_task_that_is_kept_still_completes() -> None:
+    harbour = Harbour(limits=Limits(tasks_kept=4))
+    harbour.go.set()
+    async with client_of(harbour.server) as client:
+        for _ in range(2):
+            assert (await client.end(await client.start("dredge")))["status"] == "completed"
+        assert "error" in await client.ask("tools/call", {"name": "dredge"})
+
+
+@looped
+async def test_a_task_that_ends_makes_room_for_one_and_no_more() -> None:
+    harbour = Harbour(limits=Limits(tasks_each=2, drain=0.05))
+    async with client_of(harbour.server) as client:
+        first = await client.start("dredge")
+        await client.start("dredge")
+        await client.result("tasks/cancel", {"taskId": first})
+        await client.end(first)
+        await client.start("dredge")
+        assert "Too many tasks are running" in (await client.ask("tools/call", {"name": "dredge"}))["error"]["message"]
+
+
+@looped
+async def test_a_late_failure_is_kept_for_five_minutes_after_it() -> None:
+    server = Server("slow")
+
+    @server.tool(task=True, task_ttl=0.05)
+    async def job() -> str:
+        await asyncio.sleep(60)
+        return "never"
+
+    state = await outcome_of(server)
+    began, ended = (datetime.fromisoformat(state[name]) for name in ("createdAt", "lastUpdatedAt"))
+    assert abs(state["ttlMs"] - 300_000 - (ended - began).total_seconds() * 1000) <= 2
+
+
+@looped
+async def test_a_task_that_runs_is_stored_for_a_minute_longer_than_its_time() -> None:
+    later = [0.0]
+    store = MemoryStore(lambda: time.time() + later[0])
+    harbour = Harbour(task_store=store, task_ttl=1000.0)
+    async with client_of(harbour.server) as client:
+        await client.start("dredge")
+        later[0] = 1050.0
+        assert (await store.usage("tasks/"))[0] == 1
+        later[0] = 1061.0
+        assert (await store.usage("tasks/"))[0] == 0
+
+
+@pytest.mark.parametrize("ttl", [0, -2, 0.0])
+def test_a_time_of_nothing_is_refused(ttl: float) -> None:
+    with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
+        Server("s").add_tool(lambda: "x", name="x", task=True, task_ttl=ttl)
+
+
+# -- each thing that can fail on the way
+
+
+@looped
+async def test_a_task_that_was_stored_and_refused_is_stored_no_more() -> None:
+    class Uncertain(MemoryStore):
+        """Fails after it has written."""
+
+        deleted = asyncio.Event()
+
+        async def put(self, key: str, value: bytes, **options: Any) -> bool:
+            await super().put(key, value, **options)
+            raise StoreUnusable("The disk is full.")
+
+        async def delete(self, key: str) -> None:
+            await super().delete(key)
+            self.deleted.set()
+
+    store = Uncertain()
+    harbour = Harbour(task_store=store)
+    async with client_of(harbour.server) as client:
+        assert (await client.ask("tools/call", {"name": "dredge"}))["result"]["isError"] is True
+        await store.deleted.wait()
+        assert await store.usage("tasks/") == (0, 0)
+
+
+@looped
+async def test_a_task_of_a_server_that_closes_before_it_is_stored_never_runs() -> None:
+    store = Slow()
+    harbour = Harbour(task_store=store)
+    async with client_of(harbour.server) as client:
+        number = client.wire.put("tools/call", declared({"name": "dredge"}))
+        await store.asked.wait()
+        tasks = tasks_of(harbour.server)
+        closing = asyncio.ensure_future(harbour.server.close())
+        while not any(task.why for task in tasks.running.values()):
+            await asyncio.sleep(0)
+        store.go.set()
+        await client.wire.answer(number)
+        await closing
+        assert not harbour.begun.is_set()
+        ((_, record),) = await store.scan("tasks/")
+        record = msgspec.json.decode(record)
+        assert (record["worker"], record["state"]["status"], record["state"]["statusMessage"]) == (
+            "",
+            "failed",
+            STOPPED,
+        )
+
+
+@looped
+async def test_what_ends_after_its_server_has_given_it_up_changes_nothing() -> None:
+    store = MemoryStore()
+    server = Server("stubborn", limits=Limits(drain=0.01), task_store=store)
+    begun, free, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @server.tool(task=True)
+    async def stays() -> str:
+        begun.set()
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+        left.set()
+        return "at last"
+
+    async with client_of(server) as client:
+        id = await client.start("stays")
+        await begun.wait()
+        await server.close()
+        ((key, before),) = await store.scan("tasks/")
+        assert b'"worker":""' in before and STOPPED.encode() in before
+        await server.start()
+        free.set()
+        await left.wait()
+        for _ in range(20):
+            assert (await client.get(id))["status"] == "failed"
+        assert await store.scan("tasks/") == [(key, before)]
+
+
+@looped
+async def test_a_task_whose_end_cannot_be_stored_is_known_for_a_while_and_said_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(serving, "LEAST_KEPT", 0.02)
+    store = Broken()
+    harbour = Harbour(task_store=store, task_ttl=None)
+    async with client_of(harbour.server) as client:
+        id = await client.start("dredge")
+        await harbour.begun.wait()
+        store.broken = True
+        harbour.go.set()
+        await client.end(id)
+        assert "The end of a task could not be stored: it is known to this process only" in caplog.text
+        assert tasks_of(harbour.server).running
+        store.broken = False
+        while tasks_of(harbour.server).running:
+            await client.ask("tools/list")
+
+
+@looped
+async def test_a_change_that_cannot_be_stored_is_said_in_the_log_and_told_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Broken()
+    server, go, on = Server("telling", task_store=store), asyncio.Event(), asyncio.Event()
+
+    @server.tool(task=True)
+    async def job(ctx: Context[Any]) -> str:
+        await on.wait()
+        ctx.task_status("half way")
+        await go.wait()
+        return "done"
+
+    async with client_of(server) as client:
+        id = await client.start("job")
+        store.broken = True
+        on.set()
+        await client.until(id, lambda state: state.get("statusMessage") == "half way")
+        while "A change of a task could not be stored" not in caplog.text:
+            await client.ask("tools/list")
+        store.broken = False
+        go.set()
+        assert (await client.end(id))["status"] == "completed"
+
+
+@looped
+async def test_a_fault_of_a_task_is_in_the_log_with_its_reference_and_what_is_raised_on_purpose_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state = await outcome_of(failing(ValueError("secret")))
+    (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
+    text = state["result"]["content"][0]["text"]
+    reference = text.partition("(reference ")[2][:8]
+    assert reference.isalnum() and text.partition(reference)[2].startswith(")")
+    assert reference in record.getMessage() and "The task of" in record.getMessage() and "job" in record.getMessage()
+    assert record.exc_info is not None
+    caplog.clear()
+    await outcome_of(failing(ToolError("No crane.")))
+    await outcome_of(failing(InternalError("The crane fell.")))
+    assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
+    await outcome_of(failing(InternalError("\udcff")))
+    assert "The error of a task could not be told (reference " in caplog.text
+
+
+@looped
+async def test_the_answer_to_what_is_not_asked_and_a_second_answer_change_nothing() -> None:
+    async with client_of(asking()) as client:
+        tools = [tool["name"] for tool in (await client.result("tools/list"))["tools"]]
+        id = await client.start(tools[0])
+        ((key, _),) = (await client.asked(id)).items()
+        before = await client.get(id)
+        await client.result("tasks/update", {"taskId": id, "inputResponses": {"question-99": accept(True)}})
+        assert (await client.get(id))["inputRequests"].keys() == before["inputRequests"].keys()
+        answers = {key: accept(True)}
+        await client.result("tasks/update", {"taskId": id, "inputResponses": answers})
+        await client.result("tasks/update", {"taskId": id, "inputResponses": answers})
+        assert key not in (await client.get(id)).get("inputRequests", {})
+        await client.result("tasks/cancel", {"taskId": id})
+
+
+@looped
+async def test_what_is_said_again_is_no_change() -> None:
+    server, go = Server("telling"), asyncio.Event()
+
+    @server.tool(task=True)
+    async def job(ctx: Context[Any]) -> str:
+        ctx.task_status("half way")
+        await go.wait()
+        return "done"
+
+    async with client_of(server) as client:
+        id = await client.start("job")
+        state = await client.until(id, lambda state: "statusMessage" in state)
+        (task,) = tasks_of(server).running.values()
+        task.note("half way")
+        assert (await client.get(id))["lastUpdatedAt"] == state["lastUpdatedAt"]
+        go.set()
+        await client.end(id)
+
+
+@looped
+async def test_a_listen_leaves_out_the_tasks_that_there_are_not() -> None:
+    harbour = Harbour()
+    async with client_of(harbour.server) as client:
+        id = await client.start("dredge")
+        client.wire.put("subscriptions/listen", declared({"notifications": {"taskIds": ["nothing", id]}}))
+        acknowledged, now = await client.wire.notice(2)
+        assert acknowledged["params"]["notifications"]["taskIds"] == [id]
+        assert (now["params"]["taskId"], now["params"]["status"]) == (id, "working")
