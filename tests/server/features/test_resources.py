@@ -15,13 +15,15 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from tests.server.driving import ALL, ERAS, HANDSHAKE, META, STATELESS, ask, listed, looped, opened, read
+from tests.server.driving import ALL, ERAS, HANDSHAKE, META, STATELESS, Wire, ask, listed, looped, opened, read
 from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, PermissionDenied, ResourceNotFound
+from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.protocol.uri.template_index import AmbiguousTemplate
 from wharfinger.server.app import Server
+from wharfinger.server.context import Context
 from wharfinger.server.features.completion import Complete
 from wharfinger.server.features.resource import ResourceFeature
 from wharfinger.server.features.resources import Content
@@ -687,3 +689,207 @@ async def test_a_disabled_resource_or_template_is_not_there_until_it_is_enabled(
         for refused in (server.enable_resource, server.disable_resource, server.remove_resource):
             with pytest.raises(KeyError):
                 refused(uri)
+
+
+# -- each bound at its value and one beyond, and each way to fail
+
+
+class Stone:
+    """Stored bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes(range(256))[offset : min(offset + length, self.size)]
+
+
+@looped
+async def test_what_is_stored_is_loaded_up_to_the_limit_for_who_needs_all_of_it() -> None:
+    class Store(Source):
+        def claims(self, uri: str) -> bool:
+            return uri.startswith("stone:")
+
+        def read(self, uri: str) -> t.ReadResourceResult:
+            blob = t.stored_blob(Stone(int(uri[6:])))
+            return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, blob=blob)])
+
+    server = Server("s", limits=Limits(content=20))
+    server.include(Store())
+    (content,) = await read(server, "stone:20")
+    assert base64.b64decode(content["blob"]) == bytes(range(20))
+    error = await read(server, "stone:21")
+    assert error["message"] == "This resource is over the server's limit for one content (limits.content)."
+
+
+@looped
+async def test_what_is_yielded_may_have_as_many_bytes_as_the_limit() -> None:
+    server = Server("s", limits=Limits(content=20))
+
+    @server.resource("a:{size}")
+    async def chunks(size: int) -> AsyncIterator[bytes]:
+        for _ in range(2):
+            yield b"x" * (size // 2)
+
+    assert (await read(server, "a:20"))[0]["text"] == "x" * 20
+    assert "limits.content" in (await read(server, "a:22"))["message"]
+
+    @server.resource("b:text")
+    async def texts() -> AsyncIterator[Any]:
+        yield "text"
+
+    assert (await read(server, "b:text"))["code"] == -32603
+
+
+@looped
+async def test_a_uri_has_as_many_characters_as_the_limit() -> None:
+    server = Server("s")
+    server.add_resource("a:{+rest}", lambda rest: str(len(rest)))
+    assert (await read(server, "a:" + "x" * 8190))[0]["text"] == "8190"
+    assert await read(server, "a:" + "x" * 8191) == {"code": -32602, "message": "A URI may have 8192 characters."}
+    server.add_resource("b:" + "x" * 8190, calm)
+    assert (await read(server, "b:" + "x" * 8190))[0]["text"] == "calm"
+    with pytest.raises(ValueError, match="8192"):
+        server.add_resource("b:" + "x" * 8191, calm)
+
+
+@looped
+async def test_seconds_to_keep_are_told_in_milliseconds() -> None:
+    server = Server("s", ttl=2.0, cache_scope="public")
+    server.add_resource("a:own", calm, ttl=7.0)
+    server.add_resource("a:none", calm)
+    server.add_resource("a:mine", calm, cache_scope="private")
+    server.read_resource("b:{x}")(lambda x: x)
+    answers = {uri: hints(await ask(server, "resources/read", {"uri": uri})) for uri in ("a:own", "a:none", "a:mine")}
+    assert answers == {"a:own": (7000, "public"), "a:none": (2000, "public"), "a:mine": (2000, "private")}
+    assert hints(await ask(server, "resources/read", {"uri": "b:x"})) == (2000, "public")
+
+
+@looped
+async def test_a_template_that_could_not_be_added_leaves_nothing() -> None:
+    server = Server("s")
+    server.add_resource("a:{x}", lambda x: x)
+    server.disable_resource("a:{x}")
+    with pytest.raises(ValueError, match="registered already"):
+        server.add_resource("a:{x}", lambda x: "other")
+    assert (await read(server, "a:y"))["code"] == -32602
+    server.enable_resource("a:{x}")
+    assert (await read(server, "a:y"))[0]["text"] == "y"
+
+
+@looped
+async def test_an_unlisted_template_may_be_removed_and_come_back() -> None:
+    server = Server("s")
+    for answer in ("one", "two"):
+        server.read_resource("a:{x}")(lambda x, answer=answer: answer)
+        assert (await read(server, "a:y"))[0]["text"] == answer
+        server.remove_resource("a:{x}")
+        with pytest.raises(KeyError):
+            server.remove_resource("a:{x}")
+
+
+@looped
+async def test_sources_and_catalogues_that_come_tell_that_the_list_has_changed() -> None:
+    server = Server("s")
+    server.add_resource("a:b", calm)
+    changes: list[str] = []
+    server.list_changed = changes.append  # type: ignore[method-assign,assignment]
+    server.include(Fleet(["ann"]))
+    assert changes == ["resources"]
+
+    @server.list_resources
+    async def rows() -> AsyncIterator[t.Resource]:
+        yield t.Resource(uri="db:1", name="1")
+
+    assert changes == ["resources", "resources"]
+
+
+@looped
+async def test_text_with_signs_is_read_as_it_is_and_the_text_of_a_coroutine_is_not() -> None:
+    server = Server("s")
+    server.add_resource("a:signs", lambda: "1 < 2, a <b> and object at 0x1")
+    server.add_resource("a:coroutine", lambda: coroutine_text())
+
+    async def direct() -> str:
+        return coroutine_text()
+
+    server.add_resource("a:direct", direct)
+    assert (await read(server, "a:signs"))[0]["text"].startswith("1 < 2")
+    for uri in ("a:coroutine", "a:direct"):
+        assert (await read(server, uri))["code"] == -32603
+
+
+def coroutine_text() -> str:
+    waiting = calm()
+    waiting.close()
+    return repr(waiting)
+
+
+@looped
+async def test_a_result_of_its_own_may_say_how_long_it_is_kept_in_part() -> None:
+    server = Server("s", ttl=2.0, cache_scope="private")
+
+    def result(**caching: Any) -> t.ReadResourceResult:
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text="x")], **caching)
+
+    server.add_resource("a:none", lambda: result())
+    server.add_resource("a:time", lambda: result(ttl_ms=5))
+    server.add_resource("a:scope", lambda: result(cache_scope="public"))
+    server.add_resource("a:type", lambda: result(result_type="complete"))
+    found = {uri: hints(await ask(server, "resources/read", {"uri": f"a:{uri}"})) for uri in ("none", "time", "scope")}
+    assert found == {"none": (2000, "private"), "time": (5, "private"), "scope": (2000, "public")}
+    for uri in ("a:none", "a:time", "a:scope", "a:type"):
+        older = (await ask(server, "resources/read", {"uri": uri}, "2025-11-25"))["result"]
+        assert set(older) == {"contents"}
+    server.add_resource("a:odd", lambda: t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b")]))
+    assert (await read(server, "a:odd"))["code"] == -32603
+
+
+@looped
+async def test_contents_may_be_several_with_their_own_uris_and_types() -> None:
+    server = Server("s")
+    server.add_resource("a:list", lambda: [Content("x"), Content(b"y", uri="a:2", mime_type="text/x-y", meta={"k": 1})])
+    server.add_resource("a:mixed", lambda: [Content("x"), "y"])
+    server.add_resource("a:empty", list)
+    server.add_resource("a:none", lambda: None)
+    assert await read(server, "a:list") == [
+        {"uri": "a:list", "mimeType": "text/plain", "text": "x"},
+        {"uri": "a:2", "mimeType": "text/x-y", "text": "y", "_meta": {"k": 1}},
+    ]
+    assert (await read(server, "a:mixed"))["code"] == -32603
+    assert (await read(server, "a:empty"))[0]["text"] == "[]"
+    assert (await read(server, "a:none"))["code"] == -32603
+
+
+@pytest.mark.parametrize("uri", ["a:x", "a:", "1:x", "a b:x", "a:x y", "x", ""])
+@looped
+async def test_only_what_is_a_uri_and_there_may_be_watched(uri: str) -> None:
+    server = Server("s")
+    server.add_resource("a:x", calm)
+    await server.start()
+    async with Wire(server, "2025-11-25") as wire:
+        answer = await wire.ask("resources/subscribe", {"uri": uri})
+        assert ("result" in answer) is (uri == "a:x")
+    await server.close()
+
+
+@looped
+async def test_a_resource_without_context_is_watched_without_being_read() -> None:
+    server = Server("s")
+    reads: list[str] = []
+
+    @server.resource("a:plain")
+    async def plain() -> str:
+        reads.append("plain")
+        return "x"
+
+    @server.resource("a:looks")
+    async def looks(ctx: Context) -> str:
+        reads.append("looks")
+        return "x"
+
+    await server.start()
+    async with Wire(server, "2025-11-25") as wire:
+        await wire.watch("a:plain", "a:looks")
+    assert reads == ["looks"]
+    await server.close()

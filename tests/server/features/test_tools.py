@@ -1036,3 +1036,174 @@ def test_an_async_function_returns_models_and_checked_values_like_any_other() ->
     assert sealed(flag, "2025-11-25") == text("true") | {"structuredContent": {"result": True}}
     for function in (wrong, empty, hole):
         assert "internal error" in sealed(function, "2026-07-28")["content"][0]["text"].lower()
+
+
+def test_text_with_signs_is_told_as_it_is_and_the_text_of_a_coroutine_is_not() -> None:
+    waiting = asyncio.sleep(0)
+    waiting.close()
+    formatted = repr(waiting)
+
+    async def signs() -> str:
+        return "1 < 2, <b>"
+
+    async def unsaid():  # type: ignore[no-untyped-def]
+        return formatted
+
+    async def said() -> str:
+        return formatted
+
+    async def inside() -> Sentence:
+        waiting = asyncio.sleep(0)
+        waiting.close()
+        return Sentence(f"{waiting}!")
+
+    async def fine() -> Sentence:
+        return Sentence("1 < 2, null")
+
+    assert sealed(signs, "2026-07-28") == text("1 < 2, <b>")
+    assert sealed(fine, "2026-07-28")["structuredContent"] == {"text": "1 < 2, null"}
+    for function in (unsaid, said, inside, lambda: formatted):
+        assert "Internal error (reference" in sealed(function, "2026-07-28")["content"][0]["text"]
+
+
+class Sentence(msgspec.Struct):
+    text: str
+
+
+def test_what_an_async_function_returns_beside_its_annotation_is_checked() -> None:
+    async def number():  # type: ignore[no-untyped-def]
+        return 5
+
+    async def blocks():  # type: ignore[no-untyped-def]
+        return [t.TextContent(text="x"), "y"]
+
+    async def nothing():  # type: ignore[no-untyped-def]
+        return None
+
+    async def untrue() -> int:
+        return True
+
+    assert sealed(number, "2026-07-28") == text("5") | {"structuredContent": 5}
+    assert [block["text"] for block in sealed(blocks, "2026-07-28")["content"]] == ["x", "y"]
+    assert sealed(nothing, "2026-07-28") == {"content": []}
+    assert sealed(untrue, "2026-07-28")["isError"] is True
+
+
+@pytest.mark.parametrize("group", [[ToolError("told"), LookupError("secret")], [LookupError("secret")]])
+def test_a_group_with_any_fault_is_told_by_its_reference_alone(group: list[Exception]) -> None:
+    async def raises() -> None:
+        raise ExceptionGroup("several", group)
+
+    said = sealed(raises, "2026-07-28")["content"][0]["text"]
+    assert said.startswith("Internal error (reference")
+    assert "told" not in said
+
+
+def test_groups_in_groups_are_told_in_their_order() -> None:
+    inner = ExceptionGroup("inner", [ToolError("two"), InvalidArgument("three")])
+
+    async def raises() -> None:
+        raise ExceptionGroup("outer", [ToolError("one"), inner, ResourceNotFound("a:b"), ToolError("five")])
+
+    result = sealed(raises, "2026-07-28")
+    assert result["isError"] is True
+    assert result["content"][0]["text"] == "one\ntwo\nthree\nResource not found: a:b\nfive"
+
+
+def test_what_another_server_refused_is_not_repeated_as_our_own() -> None:
+    from wharfinger.errors import RemoteInvalidParams
+
+    async def raises() -> None:
+        raise RemoteInvalidParams(-32602, "secret of another")
+
+    server = Server("s")
+    server.add_tool(raises)
+    answer = asyncio.run(ask(server, "tools/call", {"name": "raises"}))
+    assert "secret of another" not in str(answer)
+    assert "result" not in answer or answer["result"]["isError"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, None),
+        ({"annotations": t.ToolAnnotations(title="T")}, {"title": "T"}),
+        ({"annotations": {"title": "T"}}, {"title": "T"}),
+        ({"annotations": {"title": "T"}, "read_only": False}, {"title": "T", "readOnlyHint": False}),
+        ({"destructive": True}, {"destructiveHint": True}),
+        ({"idempotent": True}, {"idempotentHint": True}),
+        ({"open_world": False}, {"openWorldHint": False}),
+        ({"read_only": True, "annotations": {"readOnlyHint": False}}, {"readOnlyHint": True}),
+    ],
+)
+def test_hints_are_those_that_were_given_and_no_others(options: dict[str, Any], expected: Any) -> None:
+    annotations = tool(lambda: "x", name="x", **options).definition.annotations
+    assert (None if annotations is UNSET else wire(annotations)) == expected
+
+
+def test_a_mistyped_option_is_told_with_what_is_nearest_or_with_all() -> None:
+    with pytest.raises(TypeError, match=r"A tool has no option 'titel': did you mean 'title'\?"):
+        Server("s").add_tool(lambda: "x", name="x", titel="T")
+    with pytest.raises(TypeError, match="A tool has no option 'qqq': there are annotations, decode_json_strings, "):
+        Server("s").add_tool(lambda: "x", name="x", qqq="T")
+    with pytest.raises(TypeError, match=r"A tool's name is given by name=: @server.tool\(name='x'\)"):
+        Server("s").tool("x")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="task_ttl"):
+        Server("s").add_tool(lambda: "x", name="x", task_ttl=5)
+    Server("s").add_tool(lambda: "x", name="x", task=True, task_ttl=5)
+
+
+@pytest.mark.parametrize("name", ["x", "x" * 128, "a.b-c/d_e", "0"])
+def test_a_name_of_up_to_128_signs_is_one(name: str) -> None:
+    assert tool(lambda: "x", name=name).name == name
+
+
+@pytest.mark.parametrize("name", ["", "x" * 129, "a b", "é", "a\n", "x:y"])
+def test_a_longer_or_odd_name_is_none(name: str) -> None:
+    with pytest.raises(ValueError, match="is no name for a tool"):
+        tool(lambda: "x", name=name)
+
+
+def test_the_headers_of_a_tool_are_those_of_the_one_that_is_there() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "City"}}}
+    plain = {"type": "object", "properties": {"city": {"type": "string"}}}
+    server = Server("s")
+    server.add_tool(lambda city: city, name="a", input_schema=schema)
+    assert list(server.tools.mirrors) == ["a"]
+    server.remove_tool("a")
+    assert server.tools.mirrors == {}
+    server.add_tool(lambda city: city, name="a", input_schema=schema, fallback=True)
+    assert list(server.tools.mirrors) == ["a"]
+    server.add_tool(lambda city: city, name="a", input_schema=plain)
+    assert server.tools.mirrors == {}
+    server.add_tool(lambda city: city, name="a", input_schema=schema, fallback=True)
+    assert server.tools.mirrors == {}
+
+
+@pytest.mark.parametrize("arguments", [[], "x", 5, None])
+def test_arguments_that_are_no_object_are_an_invalid_call(arguments: Any) -> None:
+    server = Server("s")
+    server.add_tool(lambda n: n, name="it")
+    for function in (lambda: "x", plain_async):
+        server.add_tool(function, name=f"tool-{id(function)}")
+        answer = asyncio.run(ask(server, "tools/call", {"name": f"tool-{id(function)}", "arguments": arguments}))
+        assert answer["error"]["code"] == -32602
+
+
+async def plain_async(n: int = 1) -> str:
+    return str(n)
+
+
+def test_json_in_strings_is_taken_of_an_async_function_too() -> None:
+    async def count(names: list[str]) -> int:
+        return len(names)
+
+    for server, option, taken in (
+        (Server("s"), None, False),
+        (Server("s"), True, True),
+        (Server("s", decode_json_strings=True), None, True),
+        (Server("s", decode_json_strings=True), False, False),
+    ):
+        server.add_tool(count, decode_json_strings=option)
+        answer = asyncio.run(ask(server, "tools/call", {"name": "count", "arguments": {"names": '["a"]'}}))
+        assert answer["result"].get("isError", False) is not taken

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from tests.server.driving import ERAS, ask, looped, opened
+from tests.server.driving import ERAS, Wire, ask, looped, opened
 from tests.transports.http_support import Quay
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, RemoteInvalidParams, ToolError
 from wharfinger.protocol.request import InputNeeded
 from wharfinger.server.app import Server
-from wharfinger.server.middleware.guards import Timing, limit_rate, limit_size, log_calls, outcome_of
+from wharfinger.server.middleware.guards import Times, Timing, limit_rate, limit_size, log_calls, outcome_of
 
 
 class Clock:
@@ -235,3 +235,100 @@ async def test_bytes_count_as_what_is_sent_and_what_cannot_be_sent_is_told_by_ot
     answers = [await ask(server, "resources/read", {"uri": uri}) for uri in ("a:fits", "a:over", "a:wide")]
     assert ["result" in answer for answer in answers] == [True, False, False]
     assert (await ask(server, "tools/call", {"name": "broken"}))["result"]["isError"] is True
+
+
+# -- each bound at its value and one beyond
+
+
+@looped
+async def test_a_burst_is_as_many_calls_as_it_says_and_the_rate_brings_them_back() -> None:
+    clock = Clock()
+    server = made()
+    server.add_hook(limit_rate(2, burst=3, clock=clock))
+    assert ["result" in await call(server) for _ in range(4)] == [True, True, True, False]
+    refused = await call(server)
+    assert refused["error"]["data"] == {"retryAfter": 1}
+    clock.now += 0.49
+    assert "error" in await call(server)
+    clock.now += 0.01
+    assert ["result" in await call(server) for _ in range(2)] == [True, False]
+    clock.now += 60
+    assert ["result" in await call(server) for _ in range(4)] == [True, True, True, False]
+
+
+@looped
+async def test_without_a_burst_a_seconds_worth_comes_at_once_and_at_least_one() -> None:
+    for rate, first in ((3.0, [True, True, True, False]), (0.1, [True, False, False, False])):
+        clock = Clock()
+        server = made()
+        server.add_hook(limit_rate(rate, clock=clock))
+        assert ["result" in await call(server) for _ in range(4)] == first
+    refused = await call(server)
+    assert refused["error"]["data"] == {"retryAfter": 10}
+    assert "try again in 10 s" in refused["error"]["message"]
+    clock.now += 10
+    assert ["result" in await call(server) for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("options", [{"per_second": 0}, {"burst": 0}, {"most": 0}, {"per_second": -1}, {"burst": -1}])
+def test_a_rate_of_nothing_is_refused_and_one_is_not(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="positive"):
+        limit_rate(**{"per_second": 1, **options})
+    limit_rate(0.01, burst=1, most=1)
+    limit_size(1)
+    with pytest.raises(ValueError, match="positive"):
+        limit_size(-1)
+
+
+@looped
+async def test_a_size_at_the_limit_is_sent_and_one_byte_more_is_not() -> None:
+    for most, sent in ((100, True), (99, False)):
+        server = made()
+        server.add_hook(limit_size(most))
+        assert ("result" in await ask(server, "resources/read", {"uri": "a:x"})) is sent
+    server = made()
+    server.add_hook(limit_size(1))
+    async with Wire(server) as wire:
+        page = (await wire.ask("tools/list"))["error"]
+        assert page["message"].startswith("The result has more than 1 bytes")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("x" * 200, "x" * 200), ("x" * 201, "x" * 200 + "…"), ("ab\u202e", "ab?"), ("é", "é")]
+)
+@looped
+async def test_a_name_in_the_log_is_cut_and_on_one_line(
+    name: str, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = made()
+    clock = Clock()
+    server.add_hook(log_calls(clock=clock))
+    caplog.set_level(logging.INFO, "wharfinger.calls")
+    await ask(server, "tools/call", {"name": name})
+    assert caplog.records[-1].getMessage() == f"tools/call {shown} by - in 0.0 ms: refused (-32602)"
+    record: Any = caplog.records[-1]
+    assert record.mcp_name == shown
+
+
+@looped
+async def test_what_needs_input_or_became_a_task_has_not_failed() -> None:
+    async def answers(result: Any) -> int:
+        server = Server("s")
+        timing = Timing(clock=Clock())
+        server.add_tool(lambda: "x", name="tool")
+        server.add_hook(timing)
+
+        @server.hook
+        async def instead(call: Any, next: Any) -> Any:
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        await call(server)
+        return timing.by_method["tools/call"].failed
+
+    assert await answers(t.CallToolResult(content=[])) == 0
+    assert await answers(t.CallToolResult(content=[], is_error=True)) == 1
+    assert await answers(InvalidParams("x")) == 1
+    assert Timing().by_method == {}
+    assert Times().mean == 0.0
