@@ -1,0 +1,196 @@
+"""A server on a Unix socket that says what a test wants, and a loop whose time passes at once when nobody is busy."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from wharfinger.client import Client
+
+STATELESS, TASKS_ERA, HANDSHAKE = "2026-07-28", "2025-11-25", "2025-06-18"
+
+
+class QuickLoop(asyncio.SelectorEventLoop):
+    """Its clock stands still while there is work, and jumps to the next timer when there is none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        selector: Any = getattr(self, "_selector")  # noqa: B009  # no public way to wait otherwise
+        wait = selector.select
+
+        def select(timeout: float | None = None) -> Any:
+            ready = wait(0)
+            if ready or timeout == 0:
+                return ready
+            if timeout is None:
+                return wait(5)  # only a bug waits for nothing; or a child, or a thread
+            self.now += timeout
+            return ready
+
+        selector.select = select
+
+    def time(self) -> float:
+        return self.now
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test in a loop whose time costs nothing; a test that waits for ever fails at once."""
+    random.seed(1)  # jitter
+    with asyncio.Runner(loop_factory=QuickLoop) as runner:
+        runner.run(asyncio.wait_for(test, 1_000_000))
+
+
+def now() -> float:
+    """Seconds by the loop's clock."""
+    return asyncio.get_running_loop().time()
+
+
+async def settle(times: int = 60) -> None:
+    """Everything that is ready goes on; no time passes."""
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+class Refusal(Exception):
+    """An error that answers a request."""
+
+    def __init__(self, code: int = -32603, message: str = "refused", data: Any = None) -> None:
+        super().__init__(message)
+        self.error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+
+
+SILENCE = object()
+"""In the place of an answer: none."""
+Answer = Callable[[dict[str, Any]], Any]
+
+
+class Script:
+    """A server of one revision; `answers` holds, by method, a result, a Refusal, SILENCE, or a function of the message.
+
+    `asked` is every message that came, in order, and `times` when each came.
+    """
+
+    def __init__(self, revision: str = STATELESS, *, capabilities: Any = None, **answers: Any) -> None:
+        self.revision = revision
+        self.answers: dict[str, Any] = {name.replace("__", "/"): answer for name, answer in answers.items()}
+        self.asked: list[dict[str, Any]] = []
+        self.times: list[float] = []
+        self.connections = 0
+        self.writer: asyncio.StreamWriter | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        declared = {"tools": {}, "resources": {}, "prompts": {}} if capabilities is None else capabilities
+        if revision == STATELESS:
+            self.answers.setdefault("server/discover", {"supportedVersions": [STATELESS], "capabilities": declared})
+            self.answers.setdefault("initialize", Refusal(-32601))
+        else:
+            info = {"name": "script", "version": "1"}
+            started = {"protocolVersion": revision, "capabilities": declared, "serverInfo": info}
+            self.answers.setdefault("initialize", started)
+            self.answers.setdefault("ping", {})
+
+    async def __aenter__(self) -> Script:
+        self._folder = tempfile.mkdtemp(prefix="s")
+        self.path = os.path.join(self._folder, "s")
+        await self.listen()
+        return self
+
+    async def listen(self) -> None:
+        """Be there, perhaps again."""
+        self._server = await asyncio.start_unix_server(self._connected, self.path, limit=1 << 26)
+
+    async def leave(self) -> None:
+        """Be there no more: who is connected is let go, and nobody gets in."""
+        self._server.close()
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+        self.hang_up()
+        await settle()
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self.leave()
+        shutil.rmtree(self._folder)
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        if self.writer is not None:
+            self.writer.transport.abort()
+
+    def client(self, **settings: Any) -> Client:
+        """A client that speaks this server's revision at once."""
+        return Client(f"unix:{self.path}", **{"revision": self.revision, **settings})
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self.connections += 1
+        try:
+            while line := await reader.readline():
+                message = json.loads(line)
+                self.asked.append(message)
+                self.times.append(now())
+                if "method" in message and "id" in message:
+                    task = asyncio.get_running_loop().create_task(self._answer(message, writer))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        said = self.answers.get(message["method"], Refusal(-32601))
+        try:
+            if callable(said):
+                said = said(message)
+            if inspect.isawaitable(said):
+                said = await said
+        except Refusal as refusal:
+            said = refusal
+        if said is SILENCE or writer.is_closing():
+            return
+        if isinstance(said, Refusal):
+            self.say(id=message["id"], error=said.error)
+            return
+        whole = {"resultType": "complete", **said} if self.revision == STATELESS else said
+        self.say(id=message["id"], result=whole)
+
+    def say(self, **message: Any) -> None:
+        """Send a message."""
+        assert self.writer is not None
+        if not self.writer.is_closing():
+            self.writer.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def tell(self, method: str, **params: Any) -> None:
+        """Send a notification."""
+        self.say(method=method, params=params)
+
+    def params(self, method: str) -> list[Any]:
+        """The params of each request or notification of this method, without what every request carries."""
+        found = [message.get("params") for message in self.asked if message.get("method") == method]
+        return [each and {key: value for key, value in each.items() if key != "_meta"} for each in found]
+
+    def metas(self, method: str) -> list[Any]:
+        """The `_meta` of each of them."""
+        return [m.get("params", {}).get("_meta") for m in self.asked if m.get("method") == method]
+
+    def count(self, method: str) -> int:
+        """How often it was asked this."""
+        return len(self.params(method))
+
+    def when(self, method: str) -> list[float]:
+        """When it was asked this."""
+        return [at for at, message in zip(self.times, self.asked, strict=True) if message.get("method") == method]
+
+
+def text(words: str) -> dict[str, Any]:
+    """A tool's result of one text."""
+    return {"content": [{"type": "text", "text": words}]}

@@ -1,0 +1,214 @@
+"""How long a client waits for what, to the second: its own times, those of a call, and what puts them off."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+
+from tests.client.scripted import HANDSHAKE, SILENCE, STATELESS, TASKS_ERA, Script, now, run, settle, text
+from wharfinger.client import Client
+from wharfinger.errors import ConnectionFailed, RequestTimeout
+
+EACH_ERA = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
+
+
+async def lasts(doing: Any, error: type[Exception] = RequestTimeout, words: str = ".") -> float:
+    """Seconds until it fails with this error."""
+    begun = now()
+    with pytest.raises(error, match=words):
+        await doing
+    return now() - begun
+
+
+@EACH_ERA
+def test_call_that_names_no_time_waits_a_minute(revision: str) -> None:
+    async def test() -> None:
+        async with Script(revision, tools__call=SILENCE, resources__read=SILENCE) as server, server.client() as client:
+            assert await lasts(client.call_tool("x"), words=r"tools/call: .* within 60 s") == pytest.approx(60)
+            assert await lasts(client.read_resource("a:b"), words="resources/read") == pytest.approx(60)
+
+    run(test())
+
+
+@pytest.mark.parametrize("handled", [False, True])
+@EACH_ERA
+def test_clients_time_counts_where_a_call_names_none_and_a_calls_own_counts_more(revision: str, handled: bool) -> None:
+    async def test() -> None:
+        settings: dict[str, Any] = {"timeout": 7, "roots": [] if handled else None}
+        async with Script(revision, tools__call=SILENCE) as server, server.client(**settings) as client:
+            assert await lasts(client.call_tool("x"), words="within 7 s") == pytest.approx(7)
+            assert await lasts(client.call_tool("x", timeout=2), words="within 2 s") == pytest.approx(2)
+            assert await lasts(client.call_tool("x", max_timeout=3), words="within 3 s") == pytest.approx(3)
+            assert await lasts(client.call_tool("x", timeout=0.0)) == 0
+
+    run(test())
+
+
+@pytest.mark.parametrize("handled", [False, True])
+@EACH_ERA
+def test_call_without_an_end_waits_as_long_as_it_takes(revision: str, handled: bool) -> None:
+    async def test() -> None:
+        async def late(_: Any) -> Any:
+            await asyncio.sleep(100_000)
+            return text("late")
+
+        settings: dict[str, Any] = {"roots": [] if handled else None}
+        async with Script(revision, tools__call=late) as server, server.client(**settings) as client:
+            assert (await client.call_tool("x", timeout=math.inf)).text == "late"
+            assert await lasts(client.call_tool("x", timeout=50_000)) == pytest.approx(3600)  # the default of the most
+            assert await lasts(client.call_tool("x", timeout=math.inf, max_timeout=5000)) == pytest.approx(5000)
+
+    run(test())
+
+
+@pytest.mark.parametrize("handled", [False, True])
+@EACH_ERA
+def test_progress_begins_the_time_anew_up_to_the_most(revision: str, handled: bool) -> None:
+    async def test() -> None:
+        async def works(message: Any) -> Any:
+            for step in range(message["params"]["arguments"]["steps"]):
+                await asyncio.sleep(9)
+                token = message["params"]["_meta"]["progressToken"]
+                server.tell("notifications/progress", progressToken=token, progress=step)
+            await asyncio.sleep(message["params"]["arguments"]["last"])
+            return text("done")
+
+        settings: dict[str, Any] = {"roots": [] if handled else None, "timeout": 10}
+        async with Script(revision, tools__call=works) as server, server.client(**settings) as client:
+
+            def call(steps: int, last: float, **options: Any) -> Any:
+                return client.call_tool("x", {"steps": steps, "last": last}, reset_on_progress=True, **options)
+
+            assert (await call(5, 9.9)).text == "done"
+            assert await lasts(call(2, 11), words="within 10 s") == pytest.approx(28)
+            assert await lasts(call(9, 0, max_timeout=40), words="within 10 s") == pytest.approx(40)
+            assert await lasts(call(1000, 0)) == pytest.approx(3600)
+            told: list[float] = []
+            assert (await call(3, 1, progress=lambda done, *_: told.append(done))).text == "done"
+            assert told == [0, 1, 2]
+            told.clear()
+            late = client.call_tool("x", {"steps": 3, "last": 0}, progress=lambda done, *_: told.append(done))
+            assert await lasts(late) == pytest.approx(10)  # told, but not put off
+            assert told == [0]
+
+    run(test())
+
+
+def test_progress_that_cannot_be_read_puts_a_deadline_off_and_is_not_told() -> None:
+    async def test() -> None:
+        async def works(message: Any) -> Any:
+            token = message["params"]["_meta"]["progressToken"]
+            await asyncio.sleep(9)
+            server.tell("notifications/progress", progressToken=token, progress="half")
+            await asyncio.sleep(9)
+            server.tell("notifications/progress", progressToken=token, progress=2.5, total=5, message="half")
+            server.tell("notifications/progress", progressToken=token, progress=3)
+            return text("done")
+
+        told: list[Any] = []
+        async with Script(tools__call=works) as server, server.client(timeout=10) as client:
+            await client.call_tool("x", reset_on_progress=True, progress=lambda *given: told.append(given))
+        assert told == [(2.5, 5, "half"), (3, None, None)]
+
+    run(test())
+
+
+@pytest.mark.parametrize("seconds", [None, 4])
+def test_server_that_never_answers_is_given_up_when_the_opening_has_lasted_so_long(seconds: int | None) -> None:
+    async def test() -> None:
+        settings = {} if seconds is None else {"open_timeout": seconds}
+        async with Script(HANDSHAKE, initialize=SILENCE) as server:
+            client = server.client(**settings)
+            words = f"gave no answer within {seconds or 60} s"
+            assert await lasts(client.open(), ConnectionFailed, words) == pytest.approx(seconds or 60)
+
+    run(test())
+
+
+@pytest.mark.parametrize("seconds", [None, 8])
+def test_silent_server_is_asked_in_the_older_way_after_so_long(seconds: int | None) -> None:
+    async def test() -> None:
+        settings = {} if seconds is None else {"probe_timeout": seconds}
+        async with Script(HANDSHAKE, server__discover=SILENCE) as server:
+            async with Client(f"unix:{server.path}", **settings) as client:
+                assert client.revision == HANDSHAKE
+            assert server.when("server/discover") == [0]
+            assert server.when("initialize") == [pytest.approx(seconds or 3)]
+
+    run(test())
+
+
+def test_time_of_a_question_to_the_user_does_not_count_and_the_most_does() -> None:
+    """2025-06-18: the server asks by a request of its own while its caller waits."""
+
+    async def test() -> None:
+        async def asks(message: Any) -> Any:
+            await asyncio.sleep(6)
+            answered = asyncio.get_running_loop().create_future()
+            form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+            server.say(id="q", method="elicitation/create", params=form)
+            while not any(each.get("id") == "q" for each in server.asked):
+                await asyncio.sleep(1)
+            answered.cancel()
+            await asyncio.sleep(message["params"]["arguments"]["last"])
+            server.asked.clear()
+            server.times.clear()
+            return text("done")
+
+        async def thinks(_: Any) -> Any:
+            await asyncio.sleep(1000)
+            return {}
+
+        async with Script(HANDSHAKE, tools__call=asks) as server, server.client(timeout=10, elicitation=thinks) as it:
+            assert (await it.call_tool("x", {"last": 2})).text == "done"
+            begun = now()
+            with pytest.raises(RequestTimeout, match="within 10 s"):
+                await it.call_tool("x", {"last": 60})
+            assert now() - begun == pytest.approx(1010, abs=1.1)
+            await asyncio.sleep(100)
+            server.asked.clear()
+            server.times.clear()
+            assert await lasts(it.call_tool("x", {"last": 2}, max_timeout=500)) == pytest.approx(500)
+
+    run(test())
+
+
+def test_time_of_questions_in_a_result_does_not_count_and_the_most_does() -> None:
+    async def test() -> None:
+        form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+        asks = {"q": {"method": "elicitation/create", "params": form}}
+
+        async def works(message: Any) -> Any:
+            if "inputResponses" not in message["params"]:
+                await asyncio.sleep(6)
+                return {"resultType": "input_required", "inputRequests": asks}
+            await asyncio.sleep(message["params"]["arguments"]["last"])
+            return text("done")
+
+        async def thinks(_: Any) -> Any:
+            await asyncio.sleep(1000)
+            return {}
+
+        async with Script(tools__call=works) as server, server.client(timeout=10, elicitation=thinks) as client:
+            assert (await client.call_tool("x", {"last": 3.9})).text == "done"
+            assert await lasts(client.call_tool("x", {"last": 4.1})) == pytest.approx(1010)
+            late = client.call_tool("x", {"last": 0}, max_timeout=500)
+            assert await lasts(late, words="questions were not answered within 500 s") == pytest.approx(500)
+
+    run(test())
+
+
+def test_watch_that_nobody_acknowledges_fails_after_the_clients_time() -> None:
+    async def test() -> None:
+        async with Script(subscriptions__listen=SILENCE) as server, server.client(timeout=7) as client:
+            words = "did not acknowledge a watch within 7 s"
+            assert await lasts(client.watch("a:b").start(), words=words) == pytest.approx(7)
+            await settle()
+            assert server.count("notifications/cancelled") == 1
+        async with Script(TASKS_ERA, resources__subscribe=SILENCE) as server, server.client(timeout=7) as client:
+            assert await lasts(client.watch("a:b").start(), words="resources/subscribe") == pytest.approx(7)
+
+    run(test())
