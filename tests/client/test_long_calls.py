@@ -1,0 +1,917 @@
+"""Calls that are not answered at once: tasks of both eras, questions in results, and errands at URLs; to the second."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.client.scripted import SILENCE, STATELESS, TASKS_ERA, Refusal, Script, now, run, settle, text
+from wharfinger import types as t
+from wharfinger.client.client import LIMITS
+from wharfinger.errors import Cancelled, Declined, InvalidResponse, RemoteError, RequestTimeout, WharfingerError
+
+FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+QUESTION = {"method": "elicitation/create", "params": FORM}
+STAMPS = {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"}
+BOTH = pytest.mark.parametrize("revision", [TASKS_ERA, STATELESS])
+
+
+class Works(Script):
+    """Makes each call a task, which is in these states one after the other; the last one stays."""
+
+    def __init__(self, revision: str, *states: Any, poll: int | None = 1000, result: Any = None) -> None:
+        calls = {"tasks": {"requests": {"tools": {"call": {}}}}}
+        super().__init__(revision, capabilities={"tools": {}, **(calls if revision == TASKS_ERA else {})})
+        self.states = list(states)
+        self.old = revision == TASKS_ERA
+        self.poll = poll
+        tool = {"name": "x", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
+        self.answers |= {
+            "tools/call": self.start,
+            "tools/list": {"tools": [tool]},
+            "tasks/get": self.get,
+            "tasks/result": text("done") if result is None else result,
+            "tasks/update": {},
+            "tasks/cancel": lambda _: self.task("cancelled"),
+        }
+
+    def task(self, status: str, **more: Any) -> dict[str, Any]:
+        ttl, poll = ("ttl", "pollInterval") if self.old else ("ttlMs", "pollIntervalMs")
+        often = {} if self.poll is None else {poll: self.poll}
+        return {"taskId": "T", "status": status, **STAMPS, ttl: None, **often, **more}
+
+    def start(self, _: Any) -> Any:
+        return {"task": self.task("working")} if self.old else {"resultType": "task", **self.task("working")}
+
+    def get(self, _: Any) -> Any:
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if isinstance(state, dict):
+            return self.task(**state)
+        if state == "completed" and not self.old:
+            return self.task(state, result=text("done"))
+        return self.task(state)
+
+    async def call(self, client: Any, **options: Any) -> Any:
+        if self.old and not self.count("tools/list"):
+            await client.list_tools()
+        return await client.call_tool("x", **options)
+
+
+# How often a task is asked after.
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("named", "seconds"), [(5000, 5), (None, 1), (0, 0.05), (49, 0.05), (51, 0.051), (60_000, 60), (61_000, 60)]
+)
+def test_task_is_asked_after_as_often_as_its_server_wants_within_bounds(
+    revision: str, named: int | None, seconds: float
+) -> None:
+    async def test() -> None:
+        script = Works(revision, "working", "working", "completed", poll=named)
+        async with script as server, server.client(tasks=True) as client:
+            assert (await server.call(client)).text == "done"
+            assert server.when("tasks/get") == [pytest.approx(seconds * n) for n in (1, 2, 3)]
+            assert all(params == {"taskId": "T"} for params in server.params("tasks/get"))
+
+    run(test())
+
+
+@BOTH
+def test_task_takes_as_long_as_it_takes_up_to_the_most(revision: str) -> None:
+    async def test() -> None:
+        async with Works(revision, "working", poll=30_000) as server, server.client(tasks=True) as client:
+            for options, seconds in (({}, 3600), ({"max_timeout": 1000}, 1000), ({"timeout": 100}, 100)):
+                begun = now()
+                with pytest.raises(RequestTimeout, match="The call was not complete within"):
+                    await server.call(client, **options)
+                assert now() - begun == pytest.approx(seconds)
+                await settle()
+                assert server.params("tasks/cancel") == [{"taskId": "T"}]
+                server.asked.clear()
+                server.times.clear()
+
+    run(test())
+
+
+@BOTH
+def test_each_request_for_a_task_has_the_time_of_a_call(revision: str) -> None:
+    async def test() -> None:
+        async with Works(revision, "working") as server, server.client(tasks=True, timeout=20) as client:
+            if revision == TASKS_ERA:
+                await client.list_tools()
+            for method, begins in (("tasks/get", 1), ("tools/call", 0)):
+                server.answers[method] = SILENCE
+                begun = now()
+                with pytest.raises(RequestTimeout, match=method):
+                    await client.call_tool("x")
+                assert now() - begun == pytest.approx(begins + 20)
+                await settle()
+                assert server.count("tasks/cancel") == 1  # a call that became no task has none to cancel
+
+    run(test())
+
+
+@BOTH
+def test_cancelled_call_cancels_its_task_and_waits_no_longer_than_five_seconds_for_that(revision: str) -> None:
+    async def test() -> None:
+        async with Works(revision, "working") as server, server.client(tasks=True) as client:
+            server.answers["tasks/cancel"] = SILENCE
+            call = asyncio.ensure_future(server.call(client))
+            await asyncio.sleep(1.5)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await settle()
+            assert server.params("tasks/cancel") == [{"taskId": "T"}]
+            await asyncio.sleep(4.9)
+            assert server.count("notifications/cancelled") == 0
+            await asyncio.sleep(0.2)
+            assert server.count("notifications/cancelled") == 1
+
+    run(test())
+
+
+@BOTH
+def test_task_that_is_refused_when_it_is_cancelled_or_asked_after_disturbs_nobody(revision: str) -> None:
+    async def test() -> None:
+        async with Works(revision, "working") as server, server.client(tasks=True) as client:
+            server.answers["tasks/cancel"] = Refusal()
+            with pytest.raises(RequestTimeout):
+                await server.call(client, timeout=3)
+            await settle()
+            server.answers["tasks/get"] = Refusal(-32603, "lost it")
+            with pytest.raises(RemoteError, match="lost it"):
+                await server.call(client)
+            await settle()
+            assert server.count("tasks/cancel") == 1  # what the server refuses needs no goodbye
+
+    run(test())
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"status": "cancelled"}, "The server cancelled the task of this tools/call"),
+        ({"status": "working", "taskId": "U"}, "another task than the one"),
+    ],
+)
+def test_task_that_comes_to_nothing_fails_its_call(revision: str, state: Any, words: str) -> None:
+    async def test() -> None:
+        async with Works(revision, "working", state) as server, server.client(tasks=True) as client:
+            with pytest.raises((RemoteError, InvalidResponse), match=words) as caught:
+                await server.call(client)
+            if isinstance(caught.value, RemoteError):
+                assert caught.value.code == -32603
+            await settle()
+            assert server.count("tasks/cancel") == 0
+            assert server.count("tasks/result") == 0
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "code"),
+    [
+        ({"status": "failed"}, r"^The task failed\. \(error -32603\)$", -32603),
+        ({"status": "failed", "statusMessage": "no wind"}, "no wind", -32603),
+        ({"status": "failed", "error": {"code": -7, "message": "sunk"}}, "sunk", -7),
+        ({"status": "completed"}, "gives no result", None),
+    ],
+)
+def test_task_of_the_extension_that_fails_says_why(state: Any, words: str, code: int | None) -> None:
+    async def test() -> None:
+        async with Works(STATELESS, state) as server, server.client(tasks=True) as client:
+            with pytest.raises(WharfingerError, match=words) as caught:
+                await server.call(client)
+            assert getattr(caught.value, "code", None) == code
+
+    run(test())
+
+
+def test_task_that_is_over_at_once_is_not_asked_after() -> None:
+    async def test() -> None:
+        async with Works(STATELESS, "completed") as server, server.client(tasks=True) as client:
+            for state, error in (("completed", None), ("failed", RemoteError), ("cancelled", RemoteError)):
+                more = {"result": text("soon")} if state == "completed" else {}
+                server.answers["tools/call"] = {"resultType": "task", **server.task(state, **more)}
+                if error is None and not more:
+                    continue
+                try:
+                    assert (await server.call(client)).text == "soon"
+                except WharfingerError as caught:
+                    assert error is not None or isinstance(caught, InvalidResponse)
+            assert server.count("tasks/get") == 0
+            assert now() == 0
+            server.answers["tools/call"] = {"resultType": "task", **server.task("input_required")}
+            assert (await server.call(client)).text == "done"
+            assert server.when("tasks/get") == [0]  # it is not at work: there is nothing to wait for
+
+    run(test())
+
+
+def test_task_of_2025_says_how_long_it_is_wanted() -> None:
+    async def test() -> None:
+        async with Works(TASKS_ERA, "completed") as server, server.client() as client:
+            for most, ttl in ((None, 3_600_000), (90, 90_000), (0.0005, 1), (math.inf, None)):
+                options = {} if most is None else {"max_timeout": most}
+                try:
+                    await server.call(client, **options)
+                except RequestTimeout:
+                    assert most == 0.0005
+                task = server.params("tools/call")[-1]["task"]
+                assert task == ({} if ttl is None else {"ttl": ttl})
+
+    run(test())
+
+
+def test_progress_of_a_task_is_told_and_puts_its_end_off() -> None:
+    async def test() -> None:
+        told: list[float] = []
+
+        def get(message: Any) -> Any:
+            for token in {each["_meta"]["progressToken"] for each in tokens()}:
+                server.tell("notifications/progress", progressToken=token, progress=len(told))
+            server.tell("notifications/progress", progressToken="another", progress=7)
+            server.say(method="notifications/progress")
+            server.tell("notifications/progress", progressToken=[])
+            return server.task("working" if len(server.when("tasks/get")) < 5 else "completed")
+
+        def tokens() -> list[Any]:
+            calls = [each["params"] for each in server.asked if each.get("method") == "tools/call"]
+            return [params for params in calls if "progressToken" in params.get("_meta", {})]
+
+        async with Works(TASKS_ERA, poll=8000) as server, server.client() as client:
+            server.answers["tasks/get"] = get
+            options = {"timeout": 10, "progress": lambda done, *_: told.append(done), "reset_on_progress": True}
+            assert (await server.call(client, **options)).text == "done"
+            assert told == [0, 1, 2, 3, 4]
+            server.tell("notifications/progress", progressToken=tokens()[0]["_meta"]["progressToken"], progress=9)
+            await settle()
+            assert len(told) == 5  # the call is over
+            server.times.clear()
+            server.asked.clear()
+            with pytest.raises(RequestTimeout, match="within 10 s"):
+                await client.call_tool("x", timeout=10, progress=lambda *_: None)
+            server.asked.clear()
+            server.times.clear()
+            assert (await client.call_tool("x", timeout=10, reset_on_progress=True)).text == "done"
+            server.asked.clear()
+            server.times.clear()
+            await client.call_tool("x")
+            assert tokens() == []
+
+    run(test())
+
+
+def test_notice_of_a_task_spares_the_wait_for_it_and_no_other_does() -> None:
+    async def test() -> None:
+        async with Works(TASKS_ERA, "working", "completed", poll=50_000) as server, server.client() as client:
+            call = asyncio.ensure_future(server.call(client))
+            await asyncio.sleep(10)
+            for notice in ({"taskId": "U"}, {"taskId": 3}):
+                server.tell("notifications/tasks/status", **{**server.task("completed"), **notice})
+            server.say(method="notifications/tasks/status")
+            await settle()
+            assert server.count("tasks/get") == 0
+            server.tell("notifications/tasks/status", **server.task("working"))
+            assert (await call).text == "done"
+            assert server.when("tasks/get") == [pytest.approx(10), pytest.approx(60)]
+
+    run(test())
+
+
+def test_tools_that_may_be_tasks_are_forgotten_with_their_connection() -> None:
+    async def test() -> None:
+        async with Works(TASKS_ERA, "completed") as server, server.client() as client:
+            await server.call(client)
+            assert server.count("tasks/get") == 1
+            server.hang_up()
+            await settle()
+            await client.ping()
+            server.answers["tools/call"] = text("at once")
+            assert (await client.call_tool("x")).text == "at once"
+            assert "task" not in server.params("tools/call")[-1]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [{"tools": {}}, {"tasks": {}}, {"tasks": {"requests": {}}}, {"tasks": {"requests": {"tools": {}}}}],
+)
+def test_tool_that_wants_a_task_is_called_without_where_the_server_takes_none(capabilities: Any) -> None:
+    async def test() -> None:
+        async with Works(TASKS_ERA, "completed") as server:
+            server.answers["initialize"]["capabilities"] = capabilities
+            server.answers["tools/call"] = {**text("this is a task"), "isError": True}
+            async with server.client(tasks=True) as client:
+                await client.list_tools()
+                with pytest.raises(WharfingerError, match="this is a task"):
+                    await client.call_tool("x")
+                server.answers["tools/call"] = Refusal(-32601, "a task!")
+                with pytest.raises(RemoteError, match="a task!"):
+                    await client.call_tool("x")
+                assert server.params("tools/call") == [{"name": "x"}] * 2
+                assert server.count("tools/list") == 1
+
+    run(test())
+
+
+def test_tool_that_may_not_be_called_as_a_task_any_more_is_called_otherwise() -> None:
+    async def test() -> None:
+        async with Works(TASKS_ERA, "completed") as server, server.client() as client:
+            await client.list_tools()
+            server.answers["tools/list"]["tools"][0]["execution"] = {"taskSupport": "forbidden"}
+
+            def called(message: Any) -> Any:
+                return Refusal(-32601, "no task") if "task" in message["params"] else text("plain")
+
+            server.answers["tools/call"] = called
+            assert (await client.call_tool("x")).text == "plain"
+            assert (server.count("tools/call"), server.count("tools/list")) == (2, 2)
+            server.answers["tools/call"] = Refusal(-32601, "no tool")
+            with pytest.raises(RemoteError, match="no tool"):
+                await client.call_tool("x")
+            assert (server.count("tools/call"), server.count("tools/list")) == (3, 3)
+            server.answers["tools/call"] = {**text("it leaks"), "isError": True}
+            with pytest.raises(WharfingerError, match="it leaks"):
+                await client.call_tool("x")
+            assert server.count("tools/list") == 3  # nothing in its words is about tasks
+            server.answers["tools/call"] = {**text("the Task failed"), "isError": True}
+            with pytest.raises(WharfingerError, match="the Task failed"):
+                await client.call_tool("x")
+            assert (server.count("tools/call"), server.count("tools/list")) == (5, 4)
+
+    run(test())
+
+
+# Questions.
+
+
+def questions(*names: str) -> dict[str, Any]:
+    return dict.fromkeys(names, QUESTION)
+
+
+async def fills_in(_: Any) -> dict[str, Any]:
+    return {"a": 1}
+
+
+def test_each_question_of_a_task_is_answered_once_and_no_more_than_a_thousand() -> None:
+    async def test() -> None:
+        for count, fails in ((1000, False), (1001, True)):
+            states: list[Any] = [
+                {
+                    "status": "input_required",
+                    "inputRequests": questions(*map(str, range(start, min(start + 50, count)))),
+                }
+                for start in range(0, count, 50)
+            ]
+            states += [states[0], {"status": "input_required"}, "completed"]
+            async with (
+                Works(STATELESS, *states, poll=0) as server,
+                server.client(tasks=True, elicitation=fills_in) as client,
+            ):
+                if fails:
+                    with pytest.raises(InvalidResponse, match="more than 1000 questions"):
+                        await server.call(client)
+                    continue
+                assert (await server.call(client)).text == "done"
+                updates = server.params("tasks/update")
+                assert [len(each["inputResponses"]) for each in updates] == [50] * 20
+                assert all(each["taskId"] == "T" for each in updates)
+
+    run(test())
+
+
+@pytest.mark.parametrize(("count", "fails"), [(64, False), (65, True)])
+def test_result_may_hold_64_questions(count: int, fails: bool) -> None:
+    async def test() -> None:
+        def asks(message: Any) -> Any:
+            if "inputResponses" in message["params"]:
+                return text(str(len(message["params"]["inputResponses"])))
+            return {"resultType": "input_required", "inputRequests": questions(*map(str, range(count)))}
+
+        async with Script(tools__call=asks) as server, server.client(elicitation=fills_in) as client:
+            if fails:
+                with pytest.raises(InvalidResponse, match="65 questions at once; 64 are allowed"):
+                    await client.call_tool("x")
+            else:
+                assert (await client.call_tool("x")).text == "64"
+
+    run(test())
+
+
+@pytest.mark.parametrize("rounds", [8, 2])
+def test_call_is_sent_again_with_answers_so_many_times(rounds: int) -> None:
+    async def test() -> None:
+        def asks(message: Any) -> Any:
+            if server.count("tools/call") > times:
+                return text("done")
+            return {"resultType": "input_required", "inputRequests": questions("q"), "requestState": "s"}
+
+        limits = LIMITS if rounds == 8 else msgspec.structs.replace(LIMITS, rounds=rounds)
+        for times in (rounds, rounds + 1):
+            async with Script(tools__call=asks) as server, server.client(elicitation=fills_in, limits=limits) as client:
+                if times == rounds:
+                    assert (await client.call_tool("x")).text == "done"
+                else:
+                    with pytest.raises(InvalidResponse, match=f"still asks after {rounds} rounds"):
+                        await client.call_tool("x")
+                assert server.count("tools/call") == rounds + 1
+                assert server.params("tools/call")[1]["requestState"] == "s"
+
+    run(test())
+
+
+def test_state_and_answers_go_with_their_call_only() -> None:
+    async def test() -> None:
+        replies = [
+            {"resultType": "input_required", "inputRequests": questions("q"), "requestState": "one"},
+            {"resultType": "input_required", "requestState": "two"},
+            text("done"),
+            text("other"),
+        ]
+
+        async with (
+            Script(tools__call=lambda _: replies.pop(0)) as server,
+            server.client(elicitation=fills_in) as client,
+        ):
+            await client.call_tool("x")
+            await client.call_tool("x")
+        answers = {"q": {"action": "accept", "content": {"a": 1}}}
+        assert server.params("tools/call") == [
+            {"name": "x"},
+            {"name": "x", "inputResponses": answers, "requestState": "one"},
+            {"name": "x", "requestState": "two"},
+            {"name": "x"},
+        ]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"resultType": "input_required"}, "asks nothing and gives no state"),
+        ({"resultType": "input_required", "inputRequests": {}}, "asks nothing and gives no state"),
+        ({"resultType": "input_required", "inputRequests": 3}, "is no input_required"),
+        ({"resultType": "task", "taskId": "T"}, "resultType that is not expected: 'task'"),
+        ({"resultType": "surprise"}, "resultType that is not expected: 'surprise'"),
+        ({"resultType": "complete"}, "content"),
+        ({"resultType": "complete", "content": 3}, "content"),
+        ({"resultType": 3, "content": []}, "."),
+    ],
+)
+def test_result_that_is_none_of_those_there_are_is_refused(answer: Any, words: str) -> None:
+    async def test() -> None:
+        async with Script(tools__call=answer) as server, server.client(roots=[]) as client:
+            with pytest.raises(InvalidResponse, match=words):
+                await client.call_tool("x")
+
+    run(test())
+
+
+def test_only_results_that_may_be_questions_are() -> None:
+    async def test() -> None:
+        asks = {"resultType": "input_required", "requestState": "s"}
+        async with Script(tools__list=asks, completion__complete=asks) as server, server.client(roots=[]) as client:
+            for call in (client.list_tools(), client.complete("p", "a")):
+                with pytest.raises(InvalidResponse, match="resultType that is not expected: 'input_required'"):
+                    await call
+        task = {"resultType": "task", "taskId": "T", "status": "working", **STAMPS, "ttlMs": None}
+        async with Script(prompts__get=task, tools__call=task) as server, server.client() as client:
+            for call in (client.get_prompt("p"), client.call_tool("x")):
+                with pytest.raises(InvalidResponse, match="'task'"):
+                    await call
+            async with server.client(tasks=True) as other:
+                with pytest.raises(InvalidResponse, match="'task'"):
+                    await other.get_prompt("p")
+                server.answers["tools/call"] = {"resultType": "task", "taskId": 3}
+                with pytest.raises(InvalidResponse, match="is no task"):
+                    await other.call_tool("x")
+
+    run(test())
+
+
+@pytest.mark.parametrize("kind", ["question", "prompts/get", "resources/read"])
+def test_question_that_was_not_declared_or_cannot_be_answered_ends_its_call(kind: str) -> None:
+    async def test() -> None:
+        url = {"method": "elicitation/create", "params": {"message": "?", "mode": "url", "url": "https://a.test"}}
+        sample = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
+        for question, words in ((url, "no elicitation by url"), (sample, "declared no capability")):
+            asks = {"resultType": "input_required", "inputRequests": {"q": question}}
+            script = Script(tools__call=asks, prompts__get=asks, resources__read=asks)
+            async with script as server, server.client(elicitation=fills_in) as client:
+                calls = {
+                    "question": lambda: client.call_tool("x"),
+                    "prompts/get": lambda: client.get_prompt("p"),
+                    "resources/read": lambda: client.read_resource("a:b"),
+                }
+                with pytest.raises(InvalidResponse, match=words):
+                    await calls[kind]()
+
+    run(test())
+
+
+# Errands at URLs.
+
+
+def wanted(count: int) -> Refusal:
+    each = {"message": "?", "mode": "url", "url": "https://a.test"}
+    return Refusal(-32042, "go there", {"elicitations": [{**each, "elicitationId": f"e{n}"} for n in range(count)]})
+
+
+async def agrees(_: Any) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(("count", "again"), [(0, False), (1, True), (16, True), (17, False)])
+def test_call_waits_until_its_errands_are_done_and_is_made_again(count: int, again: bool) -> None:
+    async def test() -> None:
+        def called(_: Any) -> Any:
+            return wanted(count) if server.count("tools/call") == 1 else text("paid")
+
+        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=agrees) as client:
+            call = asyncio.ensure_future(client.call_tool("x"))
+            await asyncio.sleep(5)
+            for done in range(count):
+                assert server.count("tools/call") == 1
+                server.say(method="notifications/elicitation/complete")
+                server.tell("notifications/elicitation/complete", elicitationId=3)
+                server.tell("notifications/elicitation/complete", elicitationId="other")
+                server.tell("notifications/elicitation/complete", elicitationId=f"e{done}")
+                await asyncio.sleep(1)
+            if again:
+                assert (await call).text == "paid"
+                assert server.when("tools/call")[1] == pytest.approx(5 + count - 1)
+            else:
+                with pytest.raises(RemoteError, match="go there"):
+                    await call
+                assert server.count("tools/call") == 1
+
+    run(test())
+
+
+def test_errand_that_is_never_told_to_be_done_is_waited_for_as_long_as_a_call() -> None:
+    async def test() -> None:
+        async def called(_: Any) -> Any:
+            if server.count("tools/call") == 1:
+                await asyncio.sleep(3)
+                return wanted(1)
+            await asyncio.sleep(6.9)
+            return text("paid")
+
+        async def slow(_: Any) -> bool:
+            await asyncio.sleep(50)
+            return True
+
+        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=slow, timeout=10) as client:
+            assert (await client.call_tool("x")).text == "paid"
+            assert server.when("tools/call") == [0, pytest.approx(63)]
+
+    run(test())
+
+
+@pytest.mark.parametrize("data", [None, {}, {"elicitations": 3}, {"elicitations": []}])
+def test_errand_that_names_no_url_is_an_error(data: Any) -> None:
+    async def test() -> None:
+        async with (
+            Script(TASKS_ERA, tools__call=Refusal(-32042, "go there", data)) as server,
+            server.client(consent=agrees) as client,
+        ):
+            with pytest.raises(RemoteError, match="go there"):
+                await client.call_tool("x")
+            assert server.count("tools/call") == 1
+
+    run(test())
+
+
+def test_errands_are_for_the_one_error_that_names_them() -> None:
+    async def test() -> None:
+        refusal = wanted(1)
+        refusal.error["code"] = -32041
+        async with Script(TASKS_ERA, tools__call=refusal) as server, server.client(consent=agrees) as client:
+            with pytest.raises(RemoteError, match="go there"):
+                await client.call_tool("x")
+            assert server.count("tools/call") == 1
+
+    run(test())
+
+
+@pytest.mark.parametrize("said", [False, "cancel", "decline"])
+def test_errand_that_the_user_refuses_ends_the_call(said: Any) -> None:
+    async def test() -> None:
+        asked: list[str] = []
+
+        async def refuses(question: t.ElicitRequestParams) -> Any:
+            asked.append(str(question.elicitation_id))
+            return said
+
+        async with Script(TASKS_ERA, tools__call=wanted(2)) as server, server.client(consent=refuses) as client:
+            with pytest.raises(RemoteError, match="go there"):
+                await client.call_tool("x")
+            assert server.count("tools/call") == 1
+        assert asked == ["e0"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(("length", "known"), [(4096, True), (4097, False)])
+def test_errand_of_a_long_name_is_remembered_up_to_a_bound(length: int, known: bool) -> None:
+    async def test() -> None:
+        name = "e" * length
+
+        def called(_: Any) -> Any:
+            if server.count("tools/call") > 1:
+                return text("paid")
+            server.tell("notifications/elicitation/complete", elicitationId=name)
+            refusal = wanted(1)
+            refusal.error["data"]["elicitations"][0]["elicitationId"] = name
+            return refusal
+
+        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=agrees) as client:
+            assert (await client.call_tool("x")).text == "paid"
+            assert now() == pytest.approx(0 if known else 60)
+
+    run(test())
+
+
+@pytest.mark.parametrize(("others", "known"), [(15, True), (16, False)])
+def test_errands_that_are_done_before_anybody_waits_are_remembered_up_to_a_bound(others: int, known: bool) -> None:
+    async def test() -> None:
+        def called(_: Any) -> Any:
+            if server.count("tools/call") > 1:
+                return text("paid")
+            for done in ["e0", *(f"o{n}" for n in range(others))]:
+                server.tell("notifications/elicitation/complete", elicitationId=done)
+            return wanted(1)
+
+        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=agrees) as client:
+            assert (await client.call_tool("x")).text == "paid"
+            assert now() == pytest.approx(0 if known else 60)
+
+    run(test())
+
+
+# Questions that the server asks by requests of its own.
+
+
+async def asked(server: Script, method: str, **params: Any) -> Any:
+    """What a client answers to this, as result or error."""
+    server.asked.clear()
+    server.times.clear()
+    server.say(id="q", method=method, **({"params": params} if params else {}))
+    await settle()
+    (answer,) = [each for each in server.asked if each.get("id") == "q"]
+    return answer.get("result", answer.get("error"))
+
+
+def answered(settings: dict[str, Any], method: str, **params: Any) -> Any:
+    """The same, of a client with these settings that is opened for it."""
+    found: list[Any] = []
+
+    async def test() -> None:
+        async with Script(TASKS_ERA) as server, server.client(**settings):
+            await settle()
+            found.append(await asked(server, method, **params))
+
+    run(test())
+    return found[0]
+
+
+def giving(answer: Any) -> Any:
+    async def handler(_: Any) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return handler
+
+
+SHIP = {
+    "message": "?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"name": {"type": "string", "default": "Mary"}, "masts": {"type": "integer"}},
+    },
+}
+ACCEPTED = t.ElicitResult(action="accept", content={"masts": 3})
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        ({"masts": 3}, {"action": "accept", "content": {"name": "Mary", "masts": 3}}),
+        ({"name": "Ann"}, {"action": "accept", "content": {"name": "Ann"}}),
+        ({}, {"action": "accept", "content": {"name": "Mary"}}),
+        (ACCEPTED, {"action": "accept", "content": {"name": "Mary", "masts": 3}}),
+        (t.ElicitResult(action="accept"), {"action": "accept", "content": {"name": "Mary"}}),
+        (t.ElicitResult(action="decline", content={"masts": 3}), {"action": "decline"}),
+        (t.ElicitResult(action="cancel", content={"masts": 3}), {"action": "cancel"}),
+        ("decline", {"action": "decline"}),
+        ("cancel", {"action": "cancel"}),
+        (Declined("no"), {"action": "decline"}),
+        (Cancelled("no"), {"action": "cancel"}),
+    ],
+)
+def test_form_is_answered_by_whatever_a_handler_may_return(answer: Any, result: Any) -> None:
+    assert answered({"elicitation": giving(answer)}, "elicitation/create", **SHIP) == result
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (True, {"action": "accept"}),
+        (False, {"action": "decline"}),
+        ("decline", {"action": "decline"}),
+        ("cancel", {"action": "cancel"}),
+        (t.ElicitResult(action="accept", content={"a": 1}), {"action": "accept"}),
+        (Declined("no"), {"action": "decline"}),
+        (Cancelled("no"), {"action": "cancel"}),
+    ],
+)
+def test_consent_is_answered_by_whatever_a_handler_may_return(answer: Any, result: Any) -> None:
+    url = {"message": "?", "mode": "url", "url": "https://a.test", "elicitationId": "e"}
+    assert answered({"consent": giving(answer)}, "elicitation/create", **url) == result
+
+
+SAMPLE: dict[str, Any] = {"messages": [], "maxTokens": 5}
+
+
+@pytest.mark.parametrize(
+    ("settings", "method", "params", "code"),
+    [
+        ({"elicitation": giving(3)}, "elicitation/create", SHIP, -32603),
+        ({"elicitation": giving("perhaps")}, "elicitation/create", SHIP, -32603),
+        ({"elicitation": giving([1])}, "elicitation/create", SHIP, -32603),
+        ({"elicitation": giving(ValueError("x"))}, "elicitation/create", SHIP, -32603),
+        ({"consent": giving("perhaps")}, "elicitation/create",
+         {"message": "?", "mode": "url", "url": "https://a.test", "elicitationId": "e"}, -32603),
+        ({"consent": giving(3)}, "elicitation/create",
+         {"message": "?", "mode": "url", "url": "https://a.test", "elicitationId": "e"}, -32603),
+        ({"sampling": giving(3)}, "sampling/createMessage", SAMPLE, -32603),
+        ({"sampling": giving(Declined("no"))}, "sampling/createMessage", SAMPLE, -1),
+        ({"sampling": giving(Cancelled("no"))}, "sampling/createMessage", SAMPLE, -1),
+        ({"sampling": giving("")}, "sampling/createMessage", {"maxTokens": "x"}, -32602),
+        ({"sampling": giving("")}, "sampling/createMessage", {**SAMPLE, "toolChoice": {"mode": "auto"}}, -32602),
+        ({"sampling": giving("")}, "sampling/createMessage", {**SAMPLE, "tools": []}, -32602),
+        ({"roots": []}, "sampling/createMessage", SAMPLE, -32601),
+        ({"roots": giving([3]), "sampling": giving("")}, "roots/list", {}, -32603),
+    ],
+)  # fmt: skip
+def test_question_that_cannot_be_answered_is_refused_with_its_code(
+    settings: Any, method: str, params: Any, code: int
+) -> None:
+    assert answered(settings, method, **params)["code"] == code
+
+
+def test_refused_sample_is_told_in_the_users_words_or_ours() -> None:
+    for refusal, words in ((Declined("not today"), "not today"), (Declined(), "The user declined.")):
+        assert answered({"sampling": giving(refusal)}, "sampling/createMessage", **SAMPLE)["message"] == words
+
+
+def test_sample_is_answered_by_a_text_or_a_whole_result() -> None:
+    assert answered({"sampling": giving("aye")}, "sampling/createMessage", **SAMPLE) == {
+        "model": "unnamed", "role": "assistant", "content": {"type": "text", "text": "aye"}, "stopReason": "endTurn",
+    }  # fmt: skip
+    whole = t.CreateMessageResult(model="m", role="assistant", content=t.TextContent(text="no"))
+    result = answered({"sampling": giving(whole)}, "sampling/createMessage", **SAMPLE)
+    assert (result["model"], result["content"]["text"], "stopReason" in result) == ("m", "no", False)
+    tools = {**SAMPLE, "tools": [{"name": "x", "inputSchema": {"type": "object"}}], "toolChoice": {"mode": "auto"}}
+    settings = {"sampling": giving("aye"), "sampling_tools": True}
+    assert answered(settings, "sampling/createMessage", **tools)["content"]["text"] == "aye"
+
+
+def use(*ids: str) -> Any:
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "x", "input": {}} for id in ids]}
+
+
+def used(*ids: str, more: Any = ()) -> Any:
+    results = [{"type": "tool_result", "toolUseId": id, "content": []} for id in ids]
+    return {"role": "user", "content": [*results, *more]}
+
+
+WORDS = {"type": "text", "text": "hm"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([use("a"), used("a")], None),
+        ([use("a", "b"), used("b", "a"), {"role": "user", "content": WORDS}], None),
+        ([{"role": "user", "content": WORDS}, use("a"), used("a"), use("b"), used("b")], None),
+        ([use("a")], "A use of a tool has no result"),
+        ([use("a", "b"), used("a")], "Each use of a tool needs its result"),
+        ([use("a"), {"role": "user", "content": WORDS}, used("a")], "Each use of a tool needs its result"),
+        ([used("a")], "Each use of a tool needs its result"),
+        ([use("a"), used("a", more=[WORDS])], "holds nothing else"),
+    ],
+)
+def test_each_use_of_a_tool_in_a_sample_has_its_result_in_the_next_message(messages: Any, words: str | None) -> None:
+    settings = {"sampling": giving("aye"), "sampling_tools": True}
+    result = answered(settings, "sampling/createMessage", messages=messages, maxTokens=5)
+    if words is None:
+        assert result["content"]["text"] == "aye"
+    else:
+        assert result["code"] == -32602
+        assert words in result["message"]
+
+
+def test_roots_are_told_as_uris_with_names() -> None:
+    roots = ["/srv/charts", "file:///srv/log", t.Root(uri="file:///x", name="own"), "/"]
+    expected = [
+        {"uri": "file:///srv/charts", "name": "charts"},
+        {"uri": "file:///srv/log"},
+        {"uri": "file:///x", "name": "own"},
+        {"uri": "file:///"},
+    ]
+    assert answered({"roots": roots}, "roots/list") == {"roots": expected}
+    assert answered({"roots": giving_roots(roots)}, "roots/list") == {"roots": expected}
+    assert answered({"roots": []}, "roots/list") == {"roots": []}
+
+
+def giving_roots(roots: Any) -> Any:
+    async def handler() -> Any:
+        return roots
+
+    return handler
+
+
+def test_answer_to_a_question_for_a_task_names_the_task() -> None:
+    key = "io.modelcontextprotocol/related-task"
+    related = {"_meta": {key: {"taskId": "T"}}}
+    result = answered({"elicitation": giving({})}, "elicitation/create", **SHIP, **related)
+    assert result["_meta"] == {key: {"taskId": "T"}}
+    own = t.ElicitResult(action="decline", meta={"a": 1})
+    result = answered({"elicitation": giving(own)}, "elicitation/create", **SHIP, **related)
+    assert result["_meta"] == {"a": 1, key: {"taskId": "T"}}
+    result = answered({"elicitation": giving({})}, "elicitation/create", **SHIP, _meta={"other": 1})
+    assert "_meta" not in result
+
+
+@pytest.mark.parametrize(
+    ("settings", "declared"),
+    [
+        ({}, {}),
+        ({"elicitation": giving({})}, {"elicitation": {"form": {}}}),
+        ({"consent": giving(True)}, {"elicitation": {"url": {}}}),
+        ({"elicitation": giving({}), "consent": giving(True)}, {"elicitation": {"form": {}, "url": {}}}),
+        ({"sampling": giving("")}, {"sampling": {}}),
+        ({"sampling": giving(""), "sampling_tools": True}, {"sampling": {"tools": {}}}),
+        ({"roots": []}, {"roots": {"listChanged": True}}),
+        ({"tasks": True}, {"extensions": {"io.modelcontextprotocol/tasks": {}}}),
+    ],
+)
+def test_what_a_client_declares_follows_from_its_handlers(settings: Any, declared: Any) -> None:
+    async def test() -> None:
+        async with Script(TASKS_ERA) as server, server.client(**settings):
+            (params,) = server.params("initialize")
+            assert params["capabilities"] == declared
+        async with Script(STATELESS, tools__call=text("ok")) as server, server.client(**settings) as client:
+            await client.call_tool("x")
+            (meta,) = server.metas("tools/call")
+            assert meta["io.modelcontextprotocol/clientCapabilities"] == declared
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"elicitation": 3}, "elicitation wants an async function, not int"),
+        ({"consent": "x"}, "consent wants an async function, not str"),
+        ({"sampling": []}, "sampling wants an async function, not list"),
+        ({"roots": "/srv"}, "roots wants a list"),
+        ({"roots": 3}, "roots wants a list"),
+        ({"sampling_tools": True}, "give sampling=, too"),
+        ({"hooks": [print]}, r"print\(\) must be an async function"),
+    ],
+)
+def test_what_cannot_be_a_handler_is_refused_before_anything_is_opened(settings: Any, words: str) -> None:
+    from wharfinger.client import Client
+
+    with pytest.raises(TypeError, match=words):
+        Client("unix:/nowhere", **settings)
+
+
+def test_questions_that_are_open_together_are_answered_as_they_are_done() -> None:
+    async def test() -> None:
+        async def slow(question: t.ElicitRequestParams) -> Any:
+            await asyncio.sleep(float(question.message))
+            return {"masts": 1}
+
+        async with Script(TASKS_ERA) as server, server.client(elicitation=slow):
+            await settle()
+            for id, seconds in (("a", "5"), ("b", "2")):
+                server.say(id=id, method="elicitation/create", params={**SHIP, "message": seconds})
+            await asyncio.sleep(10)
+            ids = [each["id"] for each in server.asked if "result" in each]
+            assert ids == ["b", "a"]
+
+    run(test())
