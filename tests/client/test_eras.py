@@ -30,6 +30,8 @@ class Fake:
         self.speaks: Callable[[Any], Reply] = stateless
         self.silent = False
         self.comments = 0
+        self.streams = False
+        """Whether a GET opens a stream, on which nothing comes."""
 
     async def __aenter__(self) -> Fake:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -43,6 +45,9 @@ class Fake:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                if head.startswith("get") and self.streams:
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+                    continue
                 if head.startswith(("get", "delete")):
                     writer.write(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n")
                     continue

@@ -1,0 +1,722 @@
+"""Lost connections and watches against a scripted server: what is sent again, when, how often, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from tests.client.scripted import HANDSHAKE, SILENCE, STATELESS, Refusal, Script, now, run, settle, text
+from tests.client.test_eras import Fake, handshake
+from wharfinger.client import NEVER, Change, Client, Retry
+from wharfinger.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    InvalidResponse,
+    RemoteError,
+    RequestTimeout,
+    ResourceNotFound,
+    WharfingerError,
+)
+
+EACH_ERA = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
+TAG = "io.modelcontextprotocol/subscriptionId"
+KINDS = ("resources", "tools", "prompts")
+
+
+def chances(count: int) -> list[float]:
+    """The numbers that jitter is made of in `run`."""
+    return [number for source in (random.Random(1),) for number in (source.random() for _ in range(count))]
+
+
+# Opening again.
+
+
+@pytest.mark.parametrize(
+    ("retry", "longest"),
+    [
+        (Retry(attempts=1, first=8), [8]),
+        (Retry(attempts=3, first=8), [8, 16, 30]),
+        (Retry(attempts=4, first=1, most=4), [1, 2, 4, 4]),
+        (Retry(), [0.1, 0.2, 0.4, 0.8, 1.6]),
+    ],
+)
+def test_call_waits_for_so_many_openings_and_longer_each_time(retry: Retry, longest: list[float]) -> None:
+    async def test() -> None:
+        async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
+            await server.leave()
+            begun = now()
+            with pytest.raises(ConnectionFailed, match="there is no such socket"):
+                await client.call_tool("x")
+            waits = [most * chance for most, chance in zip(longest, chances(len(longest)), strict=True)]
+            assert now() - begun == pytest.approx(sum(waits))
+            await server.listen()
+            await client.ping()
+            assert server.connections == 2
+
+    run(test())
+
+
+def test_nothing_is_opened_again_without_attempts() -> None:
+    async def test() -> None:
+        for retry in (NEVER, Retry(attempts=0)):
+            async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
+                server.hang_up()
+                await settle()
+                for _ in range(2):
+                    with pytest.raises(ConnectionLost, match="is gone"):
+                        await client.ping()
+                assert (server.connections, now()) == (1, 0)
+
+    run(test())
+
+
+def test_server_that_is_not_mcp_any_more_is_not_opened_a_second_time() -> None:
+    async def test() -> None:
+        async with Script(HANDSHAKE) as server, server.client() as client:
+            server.answers["initialize"] = {"protocolVersion": "1900-01-01", "capabilities": {}, "serverInfo": {}}
+            server.hang_up()
+            await settle()
+            with pytest.raises(WharfingerError):
+                await client.ping()
+            assert server.connections == 2
+
+    run(test())
+
+
+def test_call_that_waits_for_an_opening_keeps_its_time() -> None:
+    async def test() -> None:
+        async with Script(HANDSHAKE) as server, server.client(retry=Retry(first=1000, most=1000)) as client:
+            await server.leave()
+            begun = now()
+            with pytest.raises(RequestTimeout, match=r"tools/call: not connected to .* again within 5 s"):
+                await client.call_tool("x", timeout=5)
+            assert now() - begun == pytest.approx(5)
+
+    run(test())
+
+
+def loses(server: Script, times: int, answer: Any) -> Any:
+    """Ends the connection so often in the place of an answer."""
+    left = times
+
+    def answered(_: Any) -> Any:
+        nonlocal left
+        if not left:
+            return answer
+        left -= 1
+        server.hang_up()
+        return SILENCE
+
+    return answered
+
+
+CALLS: dict[str, tuple[Any, Any, bool]] = {
+    "resources/read": (lambda it: it.read_resource("a:b"), {"contents": []}, True),
+    "resources/list": (lambda it: it.list_resources(), {"resources": []}, True),
+    "resources/templates/list": (lambda it: it.list_resource_templates(), {"resourceTemplates": []}, True),
+    "tools/list": (lambda it: it.list_tools(), {"tools": []}, True),
+    "prompts/list": (lambda it: it.list_prompts(), {"prompts": []}, True),
+    "completion/complete": (lambda it: it.complete("p", "a"), {"completion": {"values": []}}, True),
+    "ping": (lambda it: it.ping(), {}, True),
+    "prompts/get": (lambda it: it.get_prompt("p"), {"messages": []}, False),
+    "tools/call": (lambda it: it.call_tool("x"), text("ok"), False),
+    "logging/setLevel": (lambda it: it.set_log_level("info"), {}, False),
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_what_only_reads_is_sent_once_more_after_its_connection_was_lost(method: str) -> None:
+    call, answer, reads = CALLS[method]
+
+    async def test() -> None:
+        for times, retry, fine, sent in (
+            (1, Retry(), reads, 2 if reads else 1),
+            (2, Retry(), False, 2 if reads else 1),
+            (1, Retry(reads=False), False, 1),
+            (1, Retry(attempts=0), False, 1),
+        ):
+            async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
+                server.answers[method] = loses(server, times, answer)
+                if fine:
+                    begun = now()
+                    await call(client)
+                    assert 0 < now() - begun < 0.2
+                else:
+                    with pytest.raises(ConnectionLost):
+                        await call(client)
+                assert server.count(method) == sent
+
+    run(test())
+
+
+def test_call_is_sent_again_after_a_random_time_of_at_most_the_first() -> None:
+    async def test() -> None:
+        async with Script(HANDSHAKE) as server, server.client(retry=Retry(first=40)) as client:
+            server.answers["ping"] = loses(server, 1, {})
+            begun = now()
+            await client.ping()
+            before, opening = chances(2)
+            assert now() - begun == pytest.approx(40 * before + min(30, 40) * opening)
+
+    run(test())
+
+
+@pytest.mark.parametrize("retry", [None, True, False])
+def test_caller_says_whether_a_tool_may_run_twice(retry: bool | None) -> None:
+    async def test() -> None:
+        async with Script(HANDSHAKE) as server, server.client() as client:
+            server.answers["tools/call"] = loses(server, 1, text("ok"))
+            if retry:
+                assert (await client.call_tool("x", retry=retry)).text == "ok"
+            else:
+                with pytest.raises(ConnectionLost):
+                    await client.call_tool("x", retry=retry)
+            assert server.count("tools/call") == (2 if retry else 1)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("hints", "trusted", "again"),
+    [
+        ({"readOnlyHint": True}, True, True),
+        ({"idempotentHint": True}, True, True),
+        ({"readOnlyHint": True}, False, False),
+        ({"readOnlyHint": False, "idempotentHint": False}, True, False),
+        ({"title": "x"}, True, False),
+        (None, True, False),
+    ],
+)
+def test_tool_is_called_again_if_its_hints_say_so_and_are_trusted(hints: Any, trusted: bool, again: bool) -> None:
+    async def test() -> None:
+        tool: dict[str, Any] = {"name": "x", "inputSchema": {"type": "object"}}
+        harmless = {**tool, "annotations": hints} if hints is not None else tool
+        async with (
+            Script(HANDSHAKE, tools__list={"tools": [harmless]}) as server,
+            server.client(retry=Retry(trust_hints=trusted)) as client,
+        ):
+            await client.list_tools()
+            server.answers["tools/call"] = loses(server, 1, text("ok"))
+            if again:
+                assert (await client.call_tool("x")).text == "ok"
+                server.answers["tools/list"] = {"tools": [tool]}
+                await client.list_tools()  # by now it is called otherwise
+                server.answers["tools/call"] = loses(server, 1, text("ok"))
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("x")
+
+    run(test())
+
+
+def test_tools_that_may_be_called_twice_are_remembered_up_to_a_bound() -> None:
+    async def test() -> None:
+        annotations = {"readOnlyHint": True}
+        tools = [
+            {"name": f"n{n}", "inputSchema": {"type": "object"}, "annotations": annotations} for n in range(10_001)
+        ]
+        async with (
+            Script(HANDSHAKE, tools__list={"tools": tools}) as server,
+            server.client(retry=Retry(trust_hints=True)) as client,
+        ):
+            await client.list_tools()
+            server.answers["tools/call"] = loses(server, 1, text("ok"))
+            assert (await client.call_tool("n9999")).text == "ok"
+            server.answers["tools/call"] = loses(server, 1, text("ok"))
+            with pytest.raises(ConnectionLost):
+                await client.call_tool("n10000")
+
+    run(test())
+
+
+@EACH_ERA
+def test_closed_client_sends_nothing_again(revision: str) -> None:
+    async def test() -> None:
+        async with Script(revision, resources__read=SILENCE) as server:
+            client = await server.client().open()
+            call = asyncio.ensure_future(client.read_resource("a:b"))
+            await settle()
+            await client.close()
+            with pytest.raises(ConnectionLost):
+                await call
+            assert (server.count("resources/read"), server.connections, now()) == (1, 1, 0)
+            await client.close()
+            async with client:
+                server.answers["resources/read"] = {"contents": []}
+                await client.read_resource("a:b")
+            assert server.connections == 2
+
+    run(test())
+
+
+def test_client_is_opened_once_however_often_that_is_asked_for() -> None:
+    async def test() -> None:
+        async with Script(HANDSHAKE) as server:
+            client = server.client()
+            await asyncio.gather(client.open(), client.open())
+            await client.open()
+            assert server.connections == 1
+            await client.close()
+            await server.leave()
+            for _ in range(2):
+                with pytest.raises(ConnectionFailed):
+                    await client.open()
+            await server.listen()
+            await client.open()
+            assert server.connections == 2
+            await client.close()
+
+    run(test())
+
+
+# Watches.
+
+
+def watchable(revision: str, **settings: Any) -> Script:
+    """A server that may be watched; `tell_change` of it speaks in the way of the era."""
+    server = Script(revision, **settings)
+    if revision == HANDSHAKE:
+        server.answers |= {"resources/subscribe": {}, "resources/unsubscribe": {}}
+    else:
+        server.answers["subscriptions/listen"] = lambda message: acknowledged(server, message)
+    return server
+
+
+def acknowledged(server: Script, message: Any, **granted: Any) -> Any:
+    notifications = granted or message["params"]["notifications"]
+    meta = {TAG: message["id"]}
+    server.tell("notifications/subscriptions/acknowledged", notifications=notifications, _meta=meta)
+    return SILENCE
+
+
+def tell(server: Script, name: str, **params: Any) -> None:
+    """Tell each watch of a change."""
+    if server.revision == HANDSHAKE:
+        server.tell(f"notifications/{name}", **params)
+        return
+    for message in server.asked:
+        if message.get("method") == "subscriptions/listen":
+            server.tell(f"notifications/{name}", **params, _meta={TAG: message["id"]})
+
+
+async def taken(watch: Any, count: int) -> list[Change]:
+    """The next changes, and that there are no more of them by now."""
+    found = [await anext(watch) for _ in range(count)]
+    more = asyncio.ensure_future(anext(watch))
+    await settle()
+    assert not more.done()
+    more.cancel()
+    await asyncio.wait((more,))
+    return found
+
+
+@EACH_ERA
+def test_watch_goes_on_over_the_next_connection_and_says_once_what_may_have_been_missed(revision: str) -> None:
+    async def test() -> None:
+        gaps: list[WharfingerError] = []
+        async with watchable(revision) as server, server.client() as client:
+            watch = client.watch("a:b", "a:c")
+            watch.interrupted = gaps.append
+            async with watch as changes:
+                assert gaps == []
+                for round in (1, 2):
+                    server.asked.clear()
+                    server.times.clear()
+                    await server.leave()
+                    await asyncio.sleep(20)
+                    assert len(gaps) == round
+                    assert isinstance(gaps[-1], ConnectionLost)
+                    await server.listen()
+                    assert await taken(changes, 2) == [
+                        Change("resource", "a:b", missed=True),
+                        Change("resource", "a:c", missed=True),
+                    ]
+                    await settle()
+                    tell(server, "resources/updated", uri="a:c")
+                    tell(server, "resources/updated", uri="a:c")
+                    await settle()
+                    assert await taken(changes, 1) == [Change("resource", "a:c")]
+                    if revision == HANDSHAKE:
+                        assert server.params("resources/subscribe") == [{"uri": "a:b"}, {"uri": "a:c"}]
+                    else:
+                        wanted = {"notifications": {"resourceSubscriptions": ["a:b", "a:c"]}}
+                        assert server.params("subscriptions/listen") == [wanted]
+            assert server.connections == 3
+
+    run(test())
+
+
+@EACH_ERA
+def test_watch_of_lists_tells_each_kind_and_no_resource(revision: str) -> None:
+    async def test() -> None:
+        async with watchable(revision) as server, server.client() as client, client.watch_lists() as changes:
+            if revision == STATELESS:
+                flags = {"resourcesListChanged": True, "toolsListChanged": True, "promptsListChanged": True}
+                assert server.params("subscriptions/listen") == [{"notifications": flags}]
+            for kind in KINDS:
+                tell(server, f"{kind}/list_changed")
+            tell(server, "resources/updated", uri="a:b")
+            tell(server, "made/up")
+            await settle()
+            assert await taken(changes, 3) == [Change(kind) for kind in ("resources", "tools", "prompts")]
+            server.hang_up()
+            assert {await anext(changes) for _ in KINDS} == {
+                Change(kind, missed=True) for kind in ("resources", "tools", "prompts")
+            }
+
+    run(test())
+
+
+@EACH_ERA
+def test_change_that_cannot_be_read_is_skipped(revision: str) -> None:
+    async def test() -> None:
+        async with watchable(revision) as server, server.client() as client, client.watch("a:b") as changes:
+            tell(server, "resources/updated")
+            tell(server, "resources/updated", uri=3)
+            server.say(method="notifications/resources/updated")
+            tell(server, "resources/list_changed")
+            tell(server, "resources/updated", uri="a:b/c")
+            await settle()
+            assert await taken(changes, 1) == [Change("resource", "a:b/c")]
+
+    run(test())
+
+
+def test_watch_hears_of_what_lies_below_it_alone() -> None:
+    async def test() -> None:
+        async with (
+            watchable(HANDSHAKE) as server,
+            server.client() as client,
+            client.watch("a:b") as plain,
+            client.watch("a:b/") as folder,
+        ):
+            for uri in ("a:b", "a:b/", "a:b/c", "a:b?c", "a:b#c", "a:bc", "a:", "a:c", "a:b/c/d"):
+                tell(server, "resources/updated", uri=uri)
+            await settle()
+            told = [change.uri for change in await taken(plain, 6)]
+            assert told == ["a:b", "a:b/", "a:b/c", "a:b?c", "a:b#c", "a:b/c/d"]
+            assert [change.uri for change in await taken(folder, 3)] == ["a:b/", "a:b/c", "a:b/c/d"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(("count", "together"), [(1024, False), (1025, True)])
+def test_changes_that_wait_are_told_one_by_one_up_to_a_number(count: int, together: bool) -> None:
+    async def test() -> None:
+        async with (
+            watchable(HANDSHAKE) as server,
+            server.client() as client,
+            client.watch("a:", "b:") as changes,
+        ):
+            for number in range(count):
+                tell(server, "resources/updated", uri=f"a:/{number}")
+            tell(server, "resources/updated", uri=f"a:/{count - 1}")
+            await client.ping()
+            if together:
+                told = [change.uri for change in await taken(changes, 3)]
+                assert told == ["a:", "b:", "a:/1024"]
+            else:
+                assert len(await taken(changes, 1024)) == 1024
+
+    run(test())
+
+
+@pytest.mark.parametrize(("length", "named"), [(16 * 1024, True), (16 * 1024 + 1, False)])
+def test_change_names_a_uri_up_to_a_length(length: int, named: bool) -> None:
+    async def test() -> None:
+        async with watchable(HANDSHAKE) as server, server.client() as client, client.watch("a:/") as changes:
+            uri = "a:/" + "x" * (length - 3)
+            tell(server, "resources/updated", uri=uri)
+            await client.ping()
+            assert await taken(changes, 1) == [Change("resource", uri if named else "a:/")]
+
+    run(test())
+
+
+@EACH_ERA
+def test_watch_ends_with_its_client_or_by_its_own_close_and_begins_only_once(revision: str) -> None:
+    async def test() -> None:
+        method = "resources/subscribe" if revision == HANDSHAKE else "subscriptions/listen"
+        async with watchable(revision) as server:
+            async with server.client() as client:
+                watch = client.watch("a:b")
+                assert server.count(method) == 0
+                await watch
+                assert await watch.start() is watch
+                assert server.count(method) == 1
+                waits = asyncio.ensure_future(anext(watch))
+                await settle()
+                await watch.close()
+                with pytest.raises(StopAsyncIteration):
+                    await waits
+                await settle()
+                ended = "resources/unsubscribe" if revision == HANDSHAKE else "notifications/cancelled"
+                assert server.count(ended) == 1
+                assert [change async for change in watch] == []
+                await watch.close()
+                assert (server.count(method), server.count(ended)) == (1, 1)
+                never = client.watch("a:b")
+                await never.close()
+                assert [change async for change in never] == []
+                assert server.count(method) == 1
+                last = await client.watch("a:b")
+                waits = asyncio.ensure_future(anext(last))
+                await settle()
+            with pytest.raises(StopAsyncIteration):
+                await waits
+
+    run(test())
+
+
+@EACH_ERA
+def test_watch_that_is_begun_when_its_client_closes_fails(revision: str) -> None:
+    async def test() -> None:
+        method = "resources/subscribe" if revision == HANDSHAKE else "subscriptions/listen"
+        async with watchable(revision) as server:
+            server.answers[method] = SILENCE
+            client = await server.client().open()
+            watch = asyncio.ensure_future(client.watch("a:b").start())
+            await settle()
+            await client.close()
+            with pytest.raises(ConnectionLost, match="closed"):
+                await watch
+
+    run(test())
+
+
+@EACH_ERA
+def test_watch_that_is_cancelled_while_it_begins_leaves_nothing_with_the_server(revision: str) -> None:
+    async def test() -> None:
+        method = "resources/subscribe" if revision == HANDSHAKE else "subscriptions/listen"
+        async with watchable(revision) as server, server.client() as client:
+            answer, server.answers[method] = server.answers[method], SILENCE
+            watch = asyncio.ensure_future(client.watch("a:b").start())
+            await settle()
+            watch.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await watch
+            await settle()
+            assert server.count("notifications/cancelled") == 1
+            server.answers[method] = answer
+            async with client.watch("a:b"):
+                assert server.count(method) == 2
+
+    run(test())
+
+
+def test_uri_that_two_watches_want_is_unsubscribed_after_the_last_one_only() -> None:
+    async def test() -> None:
+        async with watchable(HANDSHAKE) as server, server.client() as client:
+            one, two, three = [await client.watch("a:b", f"a:{n}") for n in range(3)]
+            assert [each["uri"] for each in server.params("resources/subscribe")] == ["a:b", "a:0", "a:1", "a:2"]
+            await two.close()
+            await one.close()
+            await settle()
+            assert [each["uri"] for each in server.params("resources/unsubscribe")] == ["a:1", "a:0"]
+            tell(server, "resources/updated", uri="a:b")
+            await settle()
+            assert await taken(three, 1) == [Change("resource", "a:b")]
+            server.answers["resources/unsubscribe"] = Refusal()
+            await three.close()
+            assert [each["uri"] for each in server.params("resources/unsubscribe")] == ["a:1", "a:0", "a:b", "a:2"]
+
+    run(test())
+
+
+def test_what_was_subscribed_before_a_refusal_is_unsubscribed_again() -> None:
+    async def test() -> None:
+        def subscribed(message: Any) -> Any:
+            return Refusal(-32002, "not there") if message["params"]["uri"] == "a:bad" else {}
+
+        async with watchable(HANDSHAKE) as server, server.client() as client:
+            server.answers["resources/subscribe"] = subscribed
+            async with client.watch("a:b"):
+                with pytest.raises(RemoteError, match="not there"):
+                    await client.watch("a:b", "a:c", "a:bad", "a:d")
+                await settle()
+                assert [each["uri"] for each in server.params("resources/unsubscribe")] == ["a:c"]
+                assert [each["uri"] for each in server.params("resources/subscribe")] == ["a:b", "a:c", "a:bad"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("granted", "fine"),
+    [
+        ({"resourcesListChanged": True}, True),
+        ({"toolsListChanged": True}, True),
+        ({"promptsListChanged": True}, True),
+        ({"resourcesListChanged": False, "toolsListChanged": False, "promptsListChanged": False}, False),
+        ({"resourceSubscriptions": ["a:b"]}, False),
+    ],
+)
+def test_watch_of_lists_begins_if_any_of_them_is_told(granted: Any, fine: bool) -> None:
+    async def test() -> None:
+        async with watchable(STATELESS) as server, server.client() as client:
+            server.answers["subscriptions/listen"] = lambda message: acknowledged(server, message, **granted)
+            if fine:
+                await client.watch_lists()
+            else:
+                with pytest.raises(RemoteError, match="does not tell when its lists change"):
+                    await client.watch_lists()
+                await settle()
+                assert server.count("notifications/cancelled") == 1
+
+    run(test())
+
+
+def test_watch_of_what_the_server_leaves_out_is_refused() -> None:
+    async def test() -> None:
+        async with watchable(STATELESS) as server, server.client() as client:
+            for granted in (["a:b"], [], ["a:b", "a:d"]):
+                server.answers["subscriptions/listen"] = lambda message, uris=granted: acknowledged(
+                    server, message, resourceSubscriptions=uris
+                )
+                with pytest.raises(ResourceNotFound, match="a:c" if granted else "a:b") as caught:
+                    await client.watch("a:b", "a:c")
+                assert caught.value.data == {"uri": "a:c" if granted else "a:b"}
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (Refusal(-32601, "no watches"), RemoteError, "no watches"),
+        ({}, InvalidResponse, "ended a watch without having acknowledged it"),
+    ],
+)
+def test_watch_that_is_answered_before_it_is_acknowledged_fails(answer: Any, error: Any, words: str) -> None:
+    async def test() -> None:
+        async with Script(subscriptions__listen=answer) as server, server.client() as client:
+            with pytest.raises(error, match=words):
+                await client.watch("a:b")
+            assert server.count("subscriptions/listen") == 1
+
+    run(test())
+
+
+def test_watch_that_is_refused_later_ends_with_the_reason() -> None:
+    async def test() -> None:
+        async with watchable(STATELESS) as server, server.client() as client, client.watch("a:b") as changes:
+            server.answers["subscriptions/listen"] = Refusal(-32601, "no watches")
+            (listen,) = [each for each in server.asked if each["method"] == "subscriptions/listen"]
+            server.say(id=listen["id"], result={"resultType": "complete"})
+            with pytest.raises(RemoteError, match="no watches"):
+                await anext(changes)
+            with pytest.raises(RemoteError, match="no watches"):
+                await anext(changes)
+
+    run(test())
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_watch_is_given_up_after_so_many_failures_in_a_row_with_longer_waits(most: int) -> None:
+    async def test() -> None:
+        retry = Retry(watching=most, first=10, most=25)
+        async with watchable(STATELESS) as server, server.client(retry=retry) as client, client.watch("a:b") as changes:
+
+            def ends(message: Any) -> Any:
+                acknowledged(server, message)
+                return {}
+
+            server.answers["subscriptions/listen"] = ends
+            begun = now()
+            (listen,) = [each for each in server.asked if each["method"] == "subscriptions/listen"]
+            server.say(id=listen["id"], result={"resultType": "complete"})
+            with pytest.raises(ConnectionLost, match="has ended the watch"):
+                while True:
+                    assert (await anext(changes)).missed
+            assert server.count("subscriptions/listen") == 1 + most
+            waits = [longest * chance for longest, chance in zip((10, 20, 25), chances(3), strict=True)]
+            assert now() - begun == pytest.approx(sum(waits[:most]))
+            assert server.connections == 1
+
+    run(test())
+
+
+# A server that has gone without a word.
+
+
+def speaking(era: str) -> Any:
+    from tests.client.test_eras import stateless
+
+    def old(message: Any) -> Any:
+        if message["method"] in ("ping", "resources/subscribe"):
+            return 200, {"result": {}}
+        return handshake(message)
+
+    return stateless if era == STATELESS else old
+
+
+@EACH_ERA
+def test_server_that_says_nothing_is_asked_now_and_then_while_something_is_watched(revision: str) -> None:
+    async def test() -> None:
+        method = "ping" if revision == HANDSHAKE else "server/discover"
+        version = {} if revision == STATELESS else {"revision": "2025-11-25"}
+        async with Fake() as fake:
+            fake.speaks, fake.streams = speaking(revision), True
+            async with Client(fake.url, **version) as client:
+                await asyncio.sleep(1000)
+                fake.heard()
+                watch = await client.watch("a:b")
+                begun, at = now(), list[float]()
+                while len(at) < 4:
+                    await asyncio.sleep(0.5)
+                    at += [now() - begun] * fake.heard().count(method)
+                gaps = [second - first for first, second in zip([0, *at], at, strict=False)]
+                assert all(44.5 <= gap <= 75.5 for gap in gaps)
+                assert gaps == pytest.approx([60 * (0.75 + chance / 2) for chance in chances(4)], abs=0.6)
+                await watch.close()
+                fake.heard()
+                await asyncio.sleep(1000)
+                assert method not in fake.heard()
+
+    run(test())
+
+
+@EACH_ERA
+def test_watch_is_begun_again_after_two_questions_without_an_answer(revision: str) -> None:
+    async def test() -> None:
+        version = {} if revision == STATELESS else {"revision": "2025-11-25"}
+        begins = "subscriptions/listen" if revision == STATELESS else "resources/subscribe"
+        async with Fake() as fake:
+            fake.speaks, fake.streams = speaking(revision), True
+            async with Client(fake.url, timeout=5, **version) as client, client.watch("a:b") as changes:
+                assert fake.asked.count(begins) == 1
+                for _ in range(3):  # one silence, and then an answer
+                    fake.heard()
+                    fake.silent = True
+                    while not {"ping", "server/discover"} & set(fake.asked):
+                        await asyncio.sleep(1)
+                    await asyncio.sleep(6)
+                    fake.silent = False
+                    await asyncio.sleep(100)
+                    assert begins not in fake.asked
+                fake.silent = True
+                again = asyncio.ensure_future(anext(changes))
+                questions = 0
+                while questions < 2:
+                    assert not again.done()
+                    await asyncio.sleep(1)
+                    questions += sum(asked in ("ping", "server/discover") for asked in fake.heard())
+                await asyncio.sleep(6)
+                fake.silent = False
+                assert await asyncio.wait_for(again, 100) == Change("resource", "a:b", missed=True)
+
+    run(test())
+
+
+def test_nobody_is_asked_where_that_is_not_wanted_or_a_server_cannot_vanish() -> None:
+    async def test() -> None:
+        async with Fake() as fake, Client(fake.url, retry=Retry(heartbeat=0)) as client, client.watch("a:b"):
+            fake.heard()
+            await asyncio.sleep(10_000)
+            assert fake.heard() == []
+        async with watchable(HANDSHAKE) as server, server.client() as client, client.watch("a:b"):
+            await asyncio.sleep(10_000)
+            assert server.count("ping") == 0
+
+    run(test())
