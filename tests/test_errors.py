@@ -129,5 +129,6 @@ def test_last_words_of_a_child_process_are_part_of_the_message() -> None:
 
 def test_timeouts_are_timeouts_and_missing_extras_are_import_errors() -> None:
     assert isinstance(errors.RequestTimeout("Too slow."), TimeoutError)
-    assert str(errors.MissingExtra("git", "git:")) == "git: needs the extra 'git': pip install 'wharfinger[git]'"
+    said = "git: needs the extra 'git': pip install 'wharfinger[git]', or uvx --from 'wharfinger[git]' wharfinger"
+    assert str(errors.MissingExtra("git", "git:")) == said
     assert isinstance(errors.MissingExtra("git", "git:"), ImportError)

@@ -435,7 +435,8 @@ class StoreUnusable(WharfingerError):
 
 
 class MissingExtra(WharfingerError, ImportError):
-    """An optional dependency is not installed; the message holds the command that installs it."""
+    """An optional dependency is not installed; the message holds the commands that install it."""
 
     def __init__(self, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the extra {extra!r}: pip install 'wharfinger[{extra}]'")
+        command = f"pip install 'wharfinger[{extra}]', or uvx --from 'wharfinger[{extra}]' wharfinger"
+        super().__init__(f"{purpose} needs the extra {extra!r}: {command}")
