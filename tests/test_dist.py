@@ -1,0 +1,248 @@
+"""What is published: the wheel and source distribution that `make dist` builds, and what `uvx` runs from the wheel."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import email
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.message import Message
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.conftest import ROOT, absent
+from wharfinger import Client, __version__
+
+SOURCE = "src/wharfinger/"
+UV_NAMES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}
+"""What pip calls the places that packages come from, and what uv does."""
+
+pytestmark = pytest.mark.timeout(300)  # wheels are built and downloaded
+
+
+class Dist(NamedTuple):
+    """The two files."""
+
+    wheel: Path
+    sdist: Path
+
+
+def build(folder: Path, *options: str) -> Dist:
+    """Build into a folder what `make dist` builds."""
+    for module in ("build", "twine"):
+        if find_spec(module) is None:
+            absent(module)
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", str(folder), *options, str(ROOT)],
+        env=os.environ | {"PIP_CONSTRAINT": str(ROOT / "constraints.txt")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode and ("No matching distribution" in done.stdout or "Max retries" in done.stdout):
+        absent("a package index to install the build backend from")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Dist(folder / f"wharfinger-{__version__}-py3-none-any.whl", folder / f"wharfinger-{__version__}.tar.gz")
+
+
+@pytest.fixture(scope="session")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Dist:
+    """The source distribution, and the wheel that is built from it."""
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+def tracked() -> set[str]:
+    """The files of the project."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        absent("the git repository of the project")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {name for name in listed.split("\0") if name and (ROOT / name).exists()}
+
+
+def sdist_names(sdist: Path) -> set[str]:
+    """The files of the source distribution, relative to its folder."""
+    with tarfile.open(sdist) as archive:
+        return {name.partition("/")[2] for name in archive.getnames()}
+
+
+def metadata(wheel: Path) -> Message:
+    """The METADATA of the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read(f"wharfinger-{__version__}.dist-info/METADATA").decode()
+    return email.message_from_string(text)
+
+
+# What is in them
+
+
+def test_wheel_holds_the_package_its_types_and_the_licence_and_nothing_else(dist: Dist) -> None:
+    names = set(zipfile.ZipFile(dist.wheel).namelist())
+    modules = {name.removeprefix("src/") for name in tracked() if name.startswith(SOURCE)}
+    info = f"wharfinger-{__version__}.dist-info"
+    assert "wharfinger/py.typed" in names
+    assert modules - names == set()
+    assert {name for name in names if not name.startswith("wharfinger/")} == {
+        f"{info}/{file}" for file in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+    }
+
+
+def test_sdist_holds_every_file_of_the_project_and_none_that_was_built(dist: Dist) -> None:
+    """So it can be worked on like a clone: `make test` works in it."""
+    names = sdist_names(dist.sdist)
+    files = tracked()
+    assert files - names == set()
+    assert {name.partition("/")[0] for name in names} == {name.partition("/")[0] for name in files} | {"PKG-INFO"}
+    assert [name for name in names if "__pycache__" in name] == []
+
+
+def test_wheel_from_the_sdist_is_byte_for_byte_the_one_from_the_clone(dist: Dist, tmp_path: Path) -> None:
+    again = build(tmp_path, "--wheel")
+    first, second = (hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in (dist.wheel, again.wheel))
+    assert first == second
+
+
+# What they say of themselves
+
+
+def test_metadata_is_complete(dist: Dist) -> None:
+    said = metadata(dist.wheel)
+    for name in ("Summary", "Author", "Keywords", "Requires-Python", "License-Expression", "License-File"):
+        assert said[name], name
+    assert said["Description-Content-Type"] == "text/markdown"
+    assert said.get_payload() == (ROOT / "README.md").read_text(encoding="utf-8")
+    classifiers = said.get_all("Classifier", [])
+    versions = {line.rpartition(" :: ")[2] for line in classifiers if re.search(r":: Python :: 3\.\d+$", line)}
+    assert versions == {"3.11", "3.12", "3.13"}
+    assert "Typing :: Typed" in classifiers
+    assert [line for line in classifiers if line.startswith("License ::")] == []  # an expression replaces it (PEP 639)
+
+
+def test_an_index_accepts_metadata_and_description(dist: Dist) -> None:
+    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, dist)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+# What uvx runs from the wheel, in an environment that has nothing else
+
+
+@pytest.fixture(scope="session")
+def uvx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment variables with which `uvx` finds what pip finds, and nothing that was kept from before."""
+    if shutil.which("uvx", path=uv_path()) is None:
+        absent("uv")
+    folder = tmp_path_factory.mktemp("uv")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PYTHON", "VIRTUAL_ENV"))}
+    own = {
+        "PATH": uv_path(),
+        "UV_CACHE_DIR": str(folder / "cache"),
+        "UV_CONSTRAINT": str(ROOT / "constraints.txt"),
+        "UV_INDEX_STRATEGY": "unsafe-best-match",  # the index that has the version, as pip does
+        "UV_NO_CONFIG": "1",
+        "UV_NO_PROGRESS": "1",
+        "UV_PYTHON": sys.executable,
+        "UV_PYTHON_DOWNLOADS": "never",
+    }
+    return kept | own | indexes_of_pip()
+
+
+def program(env: dict[str, str]) -> str:
+    """Where `uvx` is."""
+    return shutil.which("uvx", path=env["PATH"]) or "uvx"
+
+
+def uv_path() -> str:
+    """The search path with the programs of this environment in front."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+
+
+def indexes_of_pip() -> dict[str, str]:
+    """Where pip is configured to look for packages, as variables of uv."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    found: dict[str, str] = {}
+    for line in sorted(listed, key=lambda line: line.startswith(":env:")):  # what the environment says wins
+        key, _, value = line.partition("=")
+        name = UV_NAMES.get(key.rpartition(".")[2])
+        if name is not None:
+            found[name] = ("," if name == "UV_FIND_LINKS" else " ").join(ast.literal_eval(value).split())
+    return found
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """A folder with one file."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "tides.txt").write_text("high water 06:12\n", encoding="utf-8")
+    return folder
+
+
+@contextmanager
+def served(command: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server in a process group of its own, as a terminal starts it, and the URL that it prints."""
+    process = subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        encoding="utf-8", start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        lines: list[str] = []
+        for line in process.stdout:
+            lines.append(line)
+            if found := re.search(r"MCP +(http://\S+)", line):
+                yield process, found[1]
+                return
+        pytest.fail(f"no URL was printed: {''.join(lines)}")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def read(client: Client) -> str:
+    async with client:
+        return (await client.read_resource("file:///notes/tides.txt")).text
+
+
+def test_uvx_serves_a_folder_over_http_until_ctrl_c(dist: Dist, uvx: dict[str, str], notes: Path) -> None:
+    command = [program(uvx), "--from", str(dist.wheel), "wharfinger", "serve", str(notes), "--http", "127.0.0.1:0"]
+    with served(command, uvx) as (process, url):
+        assert asyncio.run(read(Client(url))) == "high water 06:12\n"
+        if sys.platform == "win32":  # a process cannot press Ctrl-C there for another one alone
+            return
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+def test_uvx_serves_a_folder_over_stdio(dist: Dist, uvx: dict[str, str], notes: Path) -> None:
+    command = [program(uvx), "--from", str(dist.wheel), "wharfinger", "serve", str(notes)]
+    assert asyncio.run(read(Client(command, env=uvx, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
+
+
+def test_uvx_names_the_extra_that_is_missing_and_takes_it(dist: Dist, uvx: dict[str, str]) -> None:
+    def run(requirement: str) -> subprocess.CompletedProcess[str]:
+        command = [program(uvx), "--from", requirement, "wharfinger", "serve", "--stdio", "system:"]
+        return subprocess.run(command, env=uvx, input="", capture_output=True, text=True, check=False)
+
+    without = run(str(dist.wheel))
+    assert without.returncode != 0
+    assert "needs the extra 'system'" in without.stderr
+    assert "uvx --from 'wharfinger[system]' wharfinger" in without.stderr
+    with_it = run(f"wharfinger[system] @ {dist.wheel.as_uri()}")
+    assert with_it.returncode == 0, with_it.stderr
