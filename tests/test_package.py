@@ -76,6 +76,11 @@ def test_the_changelog_tells_of_this_version() -> None:
     assert first[1] == wharfinger.__version__
 
 
+def test_readme_names_the_wheel_of_this_version() -> None:
+    named = re.findall(r"wharfinger-([^-]*)-py3-none-any\.whl", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert set(named) == {wharfinger.__version__}
+
+
 def test_default_dependencies_are_the_ones_decided() -> None:
     """docs/design.md, Dependencies: the rest are extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
