@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 DIRECTORY = "inode/directory"
+"""The MIME type of a resource that has children."""
 OCTETS = "application/octet-stream"
 TEXT = "text/plain"
 PDF = "application/pdf"

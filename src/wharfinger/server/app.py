@@ -59,7 +59,9 @@ Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
 class Includable(Protocol):
     """What `Server.include` takes: a source, or anything that knows how to add itself."""
 
-    def include_into(self, server: Server) -> None: ...
+    def include_into(self, server: Server) -> None:
+        """Register everything that this is with `server`."""
+        ...
 
 
 class Server:

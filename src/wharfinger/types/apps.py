@@ -14,7 +14,9 @@ from .base import JSONObject, Wire
 __all__ = ["EXTENSION", "MIME_TYPE", "Permission", "UiCsp", "UiPermissions", "UiResourceMeta", "UiToolMeta", "Visible"]
 
 EXTENSION = "io.modelcontextprotocol/ui"
+"""The identifier that client and server declare the extension by."""
 MIME_TYPE = "text/html;profile=mcp-app"
+"""The MIME type of a view."""
 
 Permission = Literal["camera", "microphone", "geolocation", "clipboard_write"]
 """What a view may ask its host for."""
