@@ -41,7 +41,7 @@ PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts inspector agents1 ag
 # change.
 HEAVY_PEERS := .interop/semantic_kernel/.made
 
-.PHONY: help serve test test-quick check conformance interop interop-all bench dist clean
+.PHONY: help serve test test-quick check conformance interop interop-all bench reference dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -54,6 +54,7 @@ help:
 	@echo 'make interop            SDKs, agent frameworks, published servers and bridges against ours, both ways'
 	@echo 'make interop-all        the same with what takes long to install (Semantic Kernel)'
 	@echo 'make bench              our speed beside that of other implementations and the floor'
+	@echo 'make reference          docs/reference/ and docs/llms.txt, from the docstrings and the pages'
 	@echo 'make dist               the wheel and the source distribution, in dist/'
 	@echo 'make clean              remove everything that these made'
 	@echo 'PYTHON=python3.12 make test   with another interpreter, in an environment of its own'
@@ -95,6 +96,10 @@ ifndef ARGS
 	$(PY) benchmarks/watchers.py
 	$(PY) benchmarks/tool_tokens.py
 endif
+
+reference: $(MADE)
+	$(PY) tools/reference.py
+	$(PY) tools/llms.py
 
 dist: $(DISTS)
 	rm -rf dist

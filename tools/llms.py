@@ -1,6 +1,6 @@
 """Write docs/llms.txt (llmstxt.org): what the project is and where each page of its documents leads, for models.
 
-Run it after a page was added, or its title or first paragraph changed; a test says when.
+Run it, or `make reference`, after a page was added, or its title or first paragraph changed; a test says when.
 """
 
 from __future__ import annotations
@@ -37,15 +37,14 @@ def line(page: Path) -> str:
     """One page of the list."""
     text = page.read_text(encoding="utf-8")
     title = text.partition("\n")[0].removeprefix("# ").replace("`", "")
-    return f"- [{title}]({page.name}): {summary(text)}"
+    return f"- [{title}]({page.relative_to(DOCS).as_posix()}): {summary(text)}"
 
 
 def written() -> str:
     """The whole file: pages in the order in which the README names them, then the others."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    pages = sorted(
-        DOCS.glob("*.md"), key=lambda page: (readme.find(f"docs/{page.name}") % (len(readme) + 1), page.name)
-    )
+    places = {page: readme.find(f"docs/{page.relative_to(DOCS).as_posix()}") for page in DOCS.glob("**/*.md")}
+    pages = sorted(places, key=lambda page: (places[page] % (len(readme) + 1), page.name))
     about = f"# Wharfinger\n\n> {first_paragraph(readme)}\n"
     return f"{about}\n## Documents\n\n" + "\n".join(line(page) for page in pages) + "\n"
 

@@ -16,6 +16,7 @@ def test_list_of_pages_is_up_to_date() -> None:
 
 def test_every_page_is_in_it_with_a_summary() -> None:
     listed = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
-    for page in (ROOT / "docs").glob("*.md"):
-        (line,) = [line for line in listed.splitlines() if f"]({page.name}): " in line]
+    for page in (ROOT / "docs").glob("**/*.md"):
+        place = page.relative_to(ROOT / "docs").as_posix()
+        (line,) = [line for line in listed.splitlines() if f"]({place}): " in line]
         assert len(line.partition("): ")[2]) > 20
