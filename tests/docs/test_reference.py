@@ -1,0 +1,124 @@
+"""The API reference is what `make reference` writes, and every public name is in it with a docstring."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import runpy
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import blocks_of
+from tests.docs.test_code_blocks import PAGES as DOCUMENTS
+from tests.docs.test_code_blocks import ROOT
+
+TOOL = runpy.run_path(str(ROOT / "tools" / "reference.py"))
+FOLDER: Path = TOOL["FOLDER"]
+PUBLIC = [entry for page in TOOL["PAGES"] for entry in TOOL["entries"](page)]
+IMPORTED = sorted(
+    {
+        (node.module, alias.name)
+        for page in DOCUMENTS
+        for block in blocks_of(page)
+        if block.language == "python" and "signature" not in block.options.get("norun", "")
+        for node in ast.walk(ast.parse(block.text))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("wharfinger")
+        for alias in node.names
+        if hasattr(importlib.import_module(node.module or ""), alias.name)  # a page shows what a wrong one does
+    }
+)
+"""What the documents import, which is therefore public."""
+
+
+def test_pages_are_what_the_source_says_now() -> None:
+    wanted = TOOL["pages"]()
+    found = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.glob("*.md")}
+    stale = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    assert not stale, f"docs/reference: {', '.join(stale)}: run `make reference` and commit what it writes"
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    missing = TOOL["undocumented"]()
+    assert not missing, f"write docstrings, then run `make reference`: {', '.join(missing)}"
+
+
+@pytest.mark.parametrize(("module", "name"), IMPORTED, ids=lambda part: part)
+def test_what_the_documents_import_is_in_the_reference(module: str, name: str) -> None:
+    listed = {(origin, entry) for origin, entry, _ in PUBLIC}
+    assert (module, name) in listed, "add it to PAGES in tools/reference.py, then run `make reference`"
+
+
+def test_every_name_in_all_of_the_public_packages_is_in_the_reference() -> None:
+    listed = {(module, name) for module, name, _ in PUBLIC}
+    for module in ("", ".auth", ".client", ".errors", ".server", ".sources", ".testing", ".types"):
+        package = importlib.import_module(f"wharfinger{module}")
+        assert {(package.__name__, name) for name in package.__all__} - listed == set()
+
+
+def test_every_public_member_of_a_class_is_in_the_reference() -> None:
+    """The tool reads the source; Python itself says here which members there are."""
+    absent: list[str] = []
+    for module, name, definition in PUBLIC:
+        found = getattr(importlib.import_module(module), name)
+        if definition is None or not definition.nodes or not isinstance(definition.node, ast.ClassDef):
+            continue
+        own = {
+            member
+            for base in found.__mro__
+            if base.__module__.startswith("wharfinger")
+            for member in vars(base)
+            if not member.startswith("_")
+        }
+        absent += [f"{module}.{name}.{member}" for member in own - TOOL["members"](definition).keys()]
+    assert absent == []
+
+
+@pytest.mark.parametrize("page", sorted(FOLDER.glob("*.md")), ids=lambda path: path.name)
+def test_headings_of_a_page_differ(page: Path) -> None:
+    """Two that are alike have one address."""
+    titles = Counter(re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert [title for title, times in titles.items() if times > 1] == []
+
+
+# The tool itself
+
+
+def function(text: str) -> Any:
+    return ast.parse(text).body[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(a, /, b: int = 1, *args: str, c=2, d: int, **rest: object) -> None: ...",
+        "async def f(self, *, only: int) -> str: ...",
+        "@classmethod\ndef f(cls) -> None: ...",
+        "def f(): ...",
+    ],
+)
+def test_signature_is_written_as_its_author_wrote_it(text: str) -> None:
+    assert TOOL["signature"](function(text), "f") == text
+
+
+def test_long_signature_has_a_line_for_each_parameter() -> None:
+    names = [f"parameter_{number}: int" for number in range(10)]
+    text = TOOL["signature"](function(f"def f({', '.join(names)}): ..."), "f")
+    assert text.splitlines() == ["def f(", *(f"    {name}," for name in names), "): ..."]
+
+
+def test_sections_of_a_docstring_become_lists() -> None:
+    doc = "Gives <it>, not `<code>`.\n\nRaises:\n    KeyError, OSError: no key,\n        or no <file>.\n\nMore."
+    assert TOOL["prose"](doc) == (
+        "Gives &lt;it>, not `<code>`.\n\n**Raises**\n\n- `KeyError`, `OSError`: no key,\n  or no &lt;file>.\n\nMore."
+    )
+
+
+def test_name_that_is_nowhere_is_reported_with_the_place_to_correct() -> None:
+    with pytest.raises(LookupError, match=r"does not define Nothing.*tools/reference\.py"):
+        TOOL["find"]("wharfinger.client", "Nothing")
+    with pytest.raises(LookupError, match=r"no module wharfinger\.nowhere.*tools/reference\.py"):
+        TOOL["find"]("wharfinger.nowhere", "Nothing")
