@@ -117,7 +117,7 @@ $(MADE):
 
 $(RUNS): $(MADE) $(PROJECT)
 	@echo 'Installing Wharfinger and what it needs into $(VENV), once: about a minute'
-	@$(PIP) --editable '.[fast,schema,pretty,skills,git]'
+	@$(PIP) --editable '.[fast,schema,pretty,skills,toml,git]'
 	@touch $@
 
 $(TESTS): $(RUNS)

@@ -1,4 +1,4 @@
-"""`wharfinger add` merges, keeps a backup, shows a diff and takes out again, for every host."""
+"""`wharfinger add` edits the file of every host: it merges, keeps a backup, shows a diff and removes again."""
 
 import json
 import re
@@ -29,11 +29,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hosts' file
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder with a folder `charts` in it, which is the current one."""
+    """A home folder with a folder `charts` in it, which is the current one; `bin` is PATH."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "CODEX_HOME"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "charts").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ls").symlink_to("/bin/ls")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))  # none of the hosts' commands
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -129,7 +132,7 @@ def test_the_backup_follows_no_link_and_replaces_no_backup_of_others(home: Path)
     assert file.with_name(file.name + ".wharfinger.bak").read_text() == "{}"
 
 
-def test_who_removes_a_name_that_is_not_there_is_told_which_are(home: Path) -> None:
+def test_removing_an_unknown_name_lists_the_known_ones(home: Path) -> None:
     assert add("claude-code", "charts").exit_code == 0
     assert "Did you mean 'charts'?" in add("claude-code", "--remove", "chart").output
     assert "It has: charts." in add("claude-code", "--remove", "nothing").output
@@ -206,7 +209,7 @@ def test_the_project_has_a_file_of_its_own(home: Path) -> None:
         (["cursor", "--remove"], "name of the server"),
     ],
 )
-def test_a_mistake_is_told_with_the_way_out(home: Path, args: list[str], says: str) -> None:
+def test_a_usage_error_says_what_to_do(home: Path, args: list[str], says: str) -> None:
     result = add(*args)
     assert result.exit_code == 2
     assert says in result.output

@@ -1,6 +1,7 @@
 """One entry of a JSON file changes; everything else stays, byte for byte."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import examples
-from wharfinger.cli.jsonc import Unreadable, drop, find, put
+from wharfinger.cli.jsonc import InvalidJson, find, loads, put, remove
 
 ENTRY = {"command": "/bin/w", "args": ["serve"]}
 
@@ -25,6 +26,29 @@ COMMENTED = """// settings of a host
 
 def test_an_empty_file_gets_the_whole_structure() -> None:
     assert json.loads(put("", "mcpServers", "charts", ENTRY)) == {"mcpServers": {"charts": ENTRY}}
+
+
+def test_a_file_of_comments_keeps_them() -> None:
+    new = put("// mine\n", "servers", "c", ENTRY)
+    assert new.startswith("// mine\n{")
+    assert find(new, "servers", "c") == ENTRY
+    assert remove("// mine\n", "servers", "c") == "// mine\n"
+
+
+def test_what_looks_like_a_comment_in_a_string_is_none() -> None:
+    text = '\ufeff{"url": "http://x/*y*/", /* "a": 1, */ "b": ",]", "c": [1, 2,],}'
+    assert loads(text) == {"url": "http://x/*y*/", "b": ",]", "c": [1, 2]}
+
+
+def test_a_megabyte_is_edited_in_less_than_a_second() -> None:
+    """Claude Code keeps the history of every project in the same file."""
+    history = {f"/home/me/{n}": {"history": [{"display": "x" * 80}] * 20} for n in range(400)}
+    text = json.dumps({"projects": history, "mcpServers": {}}, indent=2)
+    assert len(text) > 1_000_000
+    started = time.process_time()
+    new = put(text, "mcpServers", "c", ENTRY)
+    assert time.process_time() - started < 1
+    assert new.startswith(text[:-5])
 
 
 def test_comments_and_order_stay() -> None:
@@ -75,18 +99,18 @@ def test_windows_line_ends_stay() -> None:
     ],
 )
 def test_what_is_not_such_a_file_is_refused_with_the_place(text: str) -> None:
-    with pytest.raises(Unreadable, match="line 1, column"):
+    with pytest.raises(InvalidJson, match="line 1, column"):
         put(text, "servers", "c", ENTRY)
 
 
 def test_dropping_leaves_the_neighbours() -> None:
     text = json.dumps({"servers": {"a": {}, "b": {}, "c": {}}, "z": 1}, indent=2)
     for gone, left in (("a", "bc"), ("b", "ac"), ("c", "ab")):
-        assert json.loads(drop(text, "servers", gone)) == {"servers": {name: {} for name in left}, "z": 1}
-    assert json.loads(drop('{"servers": {"a": {}}}', "servers", "a")) == {"servers": {}}
-    assert drop(text, "servers", "d") == text
-    assert drop("", "servers", "d") == ""
-    assert drop("{}", "servers", "d") == "{}"
+        assert json.loads(remove(text, "servers", gone)) == {"servers": {name: {} for name in left}, "z": 1}
+    assert json.loads(remove('{"servers": {"a": {}}}', "servers", "a")) == {"servers": {}}
+    assert remove(text, "servers", "d") == text
+    assert remove("", "servers", "d") == ""
+    assert remove("{}", "servers", "d") == "{}"
 
 
 values = st.recursive(
@@ -110,7 +134,7 @@ def test_any_json_file_keeps_what_it_held(
     text = json.dumps(before, indent=indent)
     after = put(text, "servers", name, ENTRY)
     assert json.loads(after) == {**rest, "servers": {**held, name: ENTRY}}
-    assert json.loads(drop(after, "servers", name)) == {
+    assert json.loads(remove(after, "servers", name)) == {
         **rest,
         "servers": {key: value for key, value in held.items() if key != name},
     }

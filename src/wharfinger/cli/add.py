@@ -1,29 +1,27 @@
-"""`wharfinger add`: merge one server into a host's own configuration file, with a backup and a diff."""
+"""`wharfinger add`: add a server to a host, with the host's own command or in its configuration file."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from wharfinger.cli import jsonc, toml_text
 from wharfinger.cli.failures import Failed
+from wharfinger.cli.host_command import add_commands, remove_commands, run
+from wharfinger.cli.host_file import HostFile
 from wharfinger.cli.hosts import HOSTS, Host, Local, Remote, entry, user_file
 from wharfinger.cli.options import COMMAND, NearChoice, TargetCommand, Verbosity, verbosity_options
-from wharfinger.cli.words import slug
+from wharfinger.cli.programs import shell
+from wharfinger.cli.words import printable, slug
 
 __all__ = ["add"]
-
-T = TypeVar("T")
 
 LAUNCHERS = frozenset(
     ("npx", "uvx", "uv", "bunx", "pipx", "run", "exec", "node", "python", "python3", "docker", "wharfinger", "serve")
 )
-"""Words that start another program and so are no name for a server."""
+"""Programs that start another one, after which no server is named."""
 
 
 @click.command(
@@ -39,9 +37,9 @@ Examples:
 )
 @click.argument("host", type=NearChoice(list(HOSTS)), metavar="HOST")
 @click.argument("words", nargs=-1, metavar="TARGET")
-@click.option("--name", metavar="NAME", help="Name of the server in the host's file. Default: from TARGET.")
-@click.option("--project", is_flag=True, help="Write the file of the project in the current folder, not the user's.")
-@click.option("--file", "path", type=click.Path(path_type=Path, dir_okay=False), help="Write this file instead.")
+@click.option("--name", metavar="NAME", help="Name of the server in the host. Default: from TARGET.")
+@click.option("--project", is_flag=True, help="Add it for the project in the current folder only.")
+@click.option("--file", "path", type=click.Path(path_type=Path, dir_okay=False), help="Edit this file.")
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Environment for a command. Repeatable.")
 @click.option(
     "--header",
@@ -52,8 +50,8 @@ Examples:
     help="HTTP header for a URL. Repeatable; stored in the file as it is.",
 )
 @click.option("--token-env", metavar="NAME", help="Variable that holds the bearer token; only its name is stored.")
-@click.option("--dry-run", is_flag=True, help="Show the change as a diff and write nothing.")
-@click.option("--remove", is_flag=True, help="Take the server out again; TARGET may be its name.")
+@click.option("--dry-run", is_flag=True, help="Show the command or the change of the file, and do nothing.")
+@click.option("--remove", is_flag=True, help="Remove the server; TARGET may be its name.")
 @verbosity_options
 @click.pass_context
 def add(
@@ -69,70 +67,51 @@ def add(
     dry_run: bool,
     remove: bool,
 ) -> None:
-    """Put a server into the configuration of HOST: claude-desktop, claude-code, vscode, cursor, codex or gemini.
+    """Add a server to HOST: claude-desktop, claude-code, vscode, cursor, codex or gemini.
 
     TARGET is a URL, one or more folders or other words of `serve`, a Python file, or a command after `--`. Paths are
-    stored absolute, the rest of the file stays as it is, and the file as it was before the last change is kept beside
-    it with `.wharfinger.bak`.
+    stored absolute. If the host's own command is installed (claude, code or codex) and can store the server, it is
+    shown and run. Otherwise the file is edited: the rest of it stays as it is, and the version before the last change
+    is kept next to it as `.wharfinger.bak`.
     """
     kind = HOSTS[host]
-    file = path or choose_file(ctx, kind, project)
-    old, edit = read_text(file), TOML if file.suffix == ".toml" else JSON
+    if project and not kind.project:
+        raise click.UsageError(f"{kind.title} has no file for a project: leave out --project.", ctx)
+    file = HostFile(path or (Path.cwd() / kind.project if project else user_file(kind)), kind)
+    commands: list[tuple[str, ...]] = []
     if remove:
-        key = name or remembered_name(ctx, words)
-        new = change(file, kind, lambda: edit.drop(old, kind.table, key))
-        if new == old:
-            raise Failed(f"{kind.title} has no server named {key!r} in {file}.{present_names(file, key)}")
-        done, then = f"Removed {key} from {file}", kind.gone
+        key = name_to_remove(ctx, words)
+        present = file.find(key)
+        if present is None:
+            raise Failed(f"{kind.title} has no server named {key!r} in {file.path}.{present_names(file.path, key)}")
+        if path is None:
+            commands = remove_commands(host, project, key)
+        new = "" if commands else file.without_entry(key)
+        done, then = "Removed", kind.gone
     else:
         server, suggested = describe(ctx, kind, words, env, headers, token_env)
-        if name and not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
+        if name and not re.fullmatch(r"\w[\w.-]{0,63}", name, re.ASCII):
             like = slug(name, fallback="server")
-            raise click.UsageError(f"--name {name!r}: hosts take letters, digits, '_' and '-', such as {like}.", ctx)
+            raise click.UsageError(f"--name {name!r}: use letters, digits, '_' and '-', such as {like}.", ctx)
         key, wanted = name or suggested, entry(kind, server)
-        present = change(file, kind, lambda: edit.find(old, kind.table, key), wanted)
+        present = file.find(key, wanted)
         if present == wanted:
-            tell(ctx, f"{kind.title} has {key} already as it should be in {file}; nothing changed.")
+            tell(ctx, f"{kind.title} already has {key} like this in {file.path}; nothing changed.")
             return
-        new = change(file, kind, lambda: edit.put(old, kind.table, key, wanted), wanted)
-        done, then = f"Added {key} to {file}" if present is None else f"Replaced {key} in {file}", kind.then
+        if path is None:
+            commands = add_commands(host, project, key, server, replace=present is not None)
+        new = "" if commands else file.with_entry(key, wanted)
+        done, then = "Added" if present is None else "Replaced", kind.then
     if dry_run:
-        click.echo(diff(file, old, new), nl=False)
+        click.echo("".join(f"{shell(command)}\n" for command in commands) or file.diff(new), nl=False)
         return
-    backup = write(file, new)
-    tell(ctx, done + (f" (as it was: {backup})" if backup else "") + f". {then}.")
-
-
-def choose_file(ctx: click.Context, host: Host, project: bool) -> Path:
-    """Pick the user's file or the project's."""
-    if not project:
-        return user_file(host)
-    if not host.project:
-        raise click.UsageError(f"{host.title} has no file for a project: leave out --project.", ctx)
-    return Path.cwd() / host.project
-
-
-class Editor(NamedTuple):
-    """How one kind of file is changed."""
-
-    find: Callable[[str, str, str], Any]
-    put: Callable[[str, str, str, dict[str, Any]], str]
-    drop: Callable[[str, str, str], str]
-
-
-JSON = Editor(jsonc.find, jsonc.put, jsonc.drop)
-TOML = Editor(toml_text.find, toml_text.put, toml_text.drop)
-
-
-def change(file: Path, host: Host, edit: Callable[[], T], wanted: dict[str, Any] | None = None) -> T:
-    """Run an edit; where the file cannot be read, say what to put into it by hand."""
-    try:
-        return edit()
-    except jsonc.Unreadable as error:
-        import json
-
-        hand = f" Add this under {host.table!r} by hand: {json.dumps(wanted)}" if wanted else ""
-        raise Failed(f"{file} cannot be changed safely ({error}); it was left as it is.{hand}") from None
+    for command in commands:
+        tell(ctx, f"$ {shell(command)}")
+        for line in run(command, f"To edit the file instead: --file {shell((str(file.path),))}").splitlines():
+            tell(ctx, line)
+    backup = None if commands else file.write(new)
+    where = "" if commands else f" {'from' if remove else 'to' if present is None else 'in'} {file.path}"
+    tell(ctx, f"{done} {key}{where}{f' (as it was: {backup})' if backup else ''}. {then}.")
 
 
 def describe(
@@ -241,7 +220,7 @@ def name_of_command(command: list[str]) -> str:
     return "server"
 
 
-def remembered_name(ctx: click.Context, words: tuple[str, ...]) -> str:
+def name_to_remove(ctx: click.Context, words: tuple[str, ...]) -> str:
     """Find the name to remove: TARGET itself, or the name that adding TARGET would have given."""
     command: list[str] | None = ctx.meta.get(COMMAND)
     if command:
@@ -268,61 +247,7 @@ def present_names(file: Path, name: str) -> str:
         return ""
 
 
-def read_text(file: Path) -> str:
-    """Read the host's file; one that is not there is empty."""
-    try:
-        return file.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return ""
-    except UnicodeDecodeError:
-        raise Failed(f"{file} is not UTF-8; it was left as it is.") from None
-
-
-def write(file: Path, new: str) -> Path | None:
-    """Replace the file in one step, keeping what it was beside it; a link stays one, and so does the mode."""
-    import tempfile
-
-    real = file.resolve()
-    real.parent.mkdir(parents=True, exist_ok=True)
-    backup = keep(real) if real.exists() else None
-    with tempfile.NamedTemporaryFile(dir=real.parent, prefix=real.name + ".", delete=False) as out:
-        out.write(new.encode("utf-8"))
-        out.flush()
-        os.fsync(out.fileno())
-    made = Path(out.name)
-    try:
-        made.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o600)
-        made.replace(real)
-    except OSError:
-        made.unlink()
-        raise
-    return backup
-
-
-def keep(file: Path) -> Path:
-    """Copy the file beside itself, over the copy of the last time: one backup, which is what the file was just before.
-
-    Its name is ours alone, so that no backup of somebody else's is replaced.
-    """
-    import shutil
-
-    backup = file.with_name(f"{file.name}.wharfinger.bak")
-    backup.unlink(missing_ok=True)  # a link that somebody put there is not followed
-    shutil.copy2(file, backup)
-    return backup
-
-
-def diff(file: Path, old: str, new: str) -> str:
-    """Write the change as a unified diff."""
-    import difflib
-
-    lines = difflib.unified_diff(
-        old.splitlines(keepends=True), new.splitlines(keepends=True), str(file), f"{file} (changed)"
-    )
-    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-
-
 def tell(ctx: click.Context, line: str) -> None:
     """Print what was done, unless `-q`."""
     if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
-        click.echo(line)
+        click.echo(printable(line))

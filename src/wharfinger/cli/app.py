@@ -34,7 +34,7 @@ COMMANDS = {
     "complete": Entry("wharfinger.cli.complete", "complete", "Complete an argument of a prompt or template."),
     "inspect": Entry("wharfinger.cli.inspect", "inspect", "Tell who a server is, what it can do, and how fast."),
     "doctor": Entry("wharfinger.cli.doctor.command", "doctor", "Tell what a server lacks, and what it costs."),
-    "add": Entry("wharfinger.cli.add", "add", "Put a server into a host's configuration."),
+    "add": Entry("wharfinger.cli.add", "add", "Add a server to a host."),
     "auth": Entry("wharfinger.cli.auth", "auth", "Sign in to a server, or tell why it does not work."),
     "completion": Entry("wharfinger.cli.completion", "completion", "Print the shell's completion script."),
 }

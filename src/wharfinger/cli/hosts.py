@@ -1,4 +1,4 @@
-"""Where each host keeps its MCP servers and how it writes one, as a table; it refuses to write files."""
+"""Where each host keeps its MCP servers and how an entry in its file looks, as a table."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["HOSTS", "Host", "Local", "Remote", "entry"]
 
 
 class Local(NamedTuple):
-    """A server that the host starts: absolute command, arguments, environment."""
+    """A server that the host starts: absolute command with its arguments, and environment."""
 
     command: tuple[str, ...]
     env: Mapping[str, str] = {}
 
 
 class Remote(NamedTuple):
-    """A server that the host reaches by URL: headers, and the variable that holds the bearer token (or empty)."""
+    """A server at a URL: headers, and the variable that holds the bearer token (empty if there is none)."""
 
     url: str
     headers: Mapping[str, str] = {}
@@ -27,12 +27,12 @@ class Remote(NamedTuple):
 
 
 class Host(NamedTuple):
-    """One host's habits.
+    """One host's files.
 
-    `user` is its file below `base`, `project` its file inside a project (empty: it has none), `table` the member
-    that holds the servers, `url` the key of a URL (empty: its file takes stdio only), `typed` whether an entry says
-    its transport, `reference` how a value names an environment variable (empty: it has a key of its own for that),
-    `then` what to do when a server was added and `gone` when it was removed.
+    `user` is the user's file below `base`, `project` the file inside a project (empty if there is none), `table` the
+    member that holds the servers, `url` the key of a URL (empty if the file takes stdio only), `typed` whether an
+    entry names its transport, `reference` how a value refers to an environment variable (empty if there is a key of
+    its own for that), `then` what to do after a server was added and `gone` after one was removed.
     """
 
     title: str
@@ -57,8 +57,8 @@ HOSTS: dict[str, Host] = {
         url="",
         typed=False,
         reference="",
-        then="Quit and start Claude Desktop again",
-        gone="Quit and start Claude Desktop again",
+        then="Restart Claude Desktop",
+        gone="Restart Claude Desktop",
     ),
     "claude-code": Host(
         title="Claude Code",
@@ -70,7 +70,7 @@ HOSTS: dict[str, Host] = {
         typed=True,
         reference="${%s}",
         then="Start a new Claude Code session; /mcp shows it",
-        gone="Claude Code leaves it out from its next session on",
+        gone="Claude Code omits it from the next session on",
     ),
     "vscode": Host(
         title="VS Code",
@@ -82,7 +82,7 @@ HOSTS: dict[str, Host] = {
         typed=True,
         reference="${env:%s}",
         then="In VS Code run `MCP: List Servers` to start it",
-        gone="If VS Code is open, it ends the server by itself",
+        gone="If VS Code is open, it stops the server by itself",
     ),
     "cursor": Host(
         title="Cursor",
@@ -93,8 +93,8 @@ HOSTS: dict[str, Host] = {
         url="url",
         typed=False,
         reference="${env:%s}",
-        then="Cursor asks before it starts it",
-        gone="If Cursor is open, start it again",
+        then="Cursor asks before it starts the server",
+        gone="If Cursor is open, restart it",
     ),
     "codex": Host(
         title="Codex",
@@ -105,8 +105,8 @@ HOSTS: dict[str, Host] = {
         url="url",
         typed=False,
         reference="",
-        then="Start codex again; /mcp shows it",
-        gone="Codex leaves it out from its next start on",
+        then="Restart codex; /mcp shows it",
+        gone="Codex omits it from its next start on",
     ),
     "gemini": Host(
         title="Gemini CLI",
@@ -117,8 +117,8 @@ HOSTS: dict[str, Host] = {
         url="httpUrl",
         typed=False,
         reference="${%s}",
-        then="Start gemini again; /mcp shows it",
-        gone="Gemini leaves it out from its next start on",
+        then="Restart gemini; /mcp shows it",
+        gone="Gemini omits it from its next start on",
     ),
 }
 
@@ -138,7 +138,7 @@ def config_folder() -> Path:
 
 
 def codex_folder() -> Path:
-    """Return Codex's own folder, which it lets one move."""
+    """Return Codex's own folder."""
     return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
 
 
@@ -146,7 +146,7 @@ BASES = {"home": Path.home, "config": config_folder, "codex": codex_folder}
 
 
 def entry(host: Host, server: Local | Remote) -> dict[str, Any]:
-    """Write one server as the host wants it."""
+    """Return the entry for one server in the format of the host's file."""
     if isinstance(server, Local):
         kind: dict[str, Any] = {"type": "stdio"} if host.typed else {}
         env = {"env": dict(server.env)} if server.env else {}
