@@ -346,6 +346,30 @@ def test_server_that_ignores_everything_is_killed(monkeypatch: pytest.MonkeyPatc
     run(test())
 
 
+def test_server_that_ignores_everything_is_killed_when_the_loop_ends() -> None:
+    """Nobody waits for the steps of a close that was cancelled, and no process is left behind."""
+    code = (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); sys.stdin.read(); print('eof', file=sys.stderr)\ntime.sleep(60)"
+    )
+
+    async def test() -> int:
+        closed = asyncio.Event()
+        link = StdioLink([sys.executable, "-I", "-S", "-u", "-c", PRELUDE + code], LIMITS, lambda line: closed.set())
+        await link.open()
+        closing = asyncio.ensure_future(link.close())
+        await asyncio.wait_for(closed.wait(), 10)
+        closing.cancel()
+        assert link.pid is not None
+        assert is_alive(link.pid)
+        return link.pid
+
+    pid = asyncio.run(test())
+    end = time.monotonic() + 5
+    while is_alive(pid) and time.monotonic() < end:  # the signal is sent; the kernel may take a moment
+        time.sleep(0.01)
+    assert not is_alive(pid)
+
+
 def test_whole_group_is_gone_after_close() -> None:
     """Security C10: what a server has started does not outlive it."""
 

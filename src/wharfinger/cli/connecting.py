@@ -120,12 +120,18 @@ def own_failure(target: Target, said: Stderr, exit_code: int = 1) -> Failed | No
     return failed
 
 
+CLOSE_SECONDS = 0.2
+"""How long a connection may take to close after Ctrl-C."""
 OURS = "wharfinger: "
 """What the error of a child that is this program begins with."""
 
 
 def on_ctrl_c(interrupted: list[bool]) -> None:
-    """Have Ctrl-C cancel this task once, and note it; where that cannot be set, asyncio's own way stays."""
+    """Make Ctrl-C cancel this task, and record that; asyncio's own way stays where that cannot be set.
+
+    The second cancellation ends the wait for a connection that does not close at once, such as a child that ignores
+    the end of its input: the end of the loop then kills the child.
+    """
     import asyncio
     import signal
     from contextlib import suppress
@@ -135,18 +141,11 @@ def on_ctrl_c(interrupted: list[bool]) -> None:
     def stop() -> None:
         if not interrupted and task is not None:
             interrupted.append(True)
-            hurry()
             task.cancel()
+            loop.call_later(CLOSE_SECONDS, task.cancel)
 
     with suppress(NotImplementedError, ValueError, RuntimeError):  # Windows; a thread that is not the main one
         loop.add_signal_handler(signal.SIGINT, stop)
-
-
-def hurry() -> None:
-    """Give children that are asked to end a moment instead of seconds: who presses Ctrl-C does not wait."""
-    stdio = sys.modules.get("wharfinger.transports.stdio_client")
-    if stdio is not None:
-        stdio.GRACE = 0.15  # type: ignore[attr-defined]
 
 
 def make(ctx: click.Context, target: Target, how: Connecting, **handlers: Any) -> Client:

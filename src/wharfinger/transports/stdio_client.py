@@ -256,19 +256,25 @@ class _Child(asyncio.SubprocessProtocol):
                 logger.exception("What takes the lines of stderr failed")
 
     async def end(self) -> None:
-        """Take the child and whatever it has started away."""
+        """End the child and every process of its group; if this task is cancelled, as when the loop ends, at once."""
         if self._transport is None:
             return
         self.stdin.close()
-        if not await self._gone():
-            self._signal("SIGTERM")
+        try:
             if not await self._gone():
-                await self._kill()
-                await self._gone()
-        await self._without_group()
-        # What it wrote last may still be in the pipes; a grandchild in a group of its own may hold them open.
-        await asyncio.wait((self._outputs_ended,), timeout=min(GRACE, LAST_WORDS))
-        self._transport.close()
+                self._signal("SIGTERM")
+                if not await self._gone():
+                    await self._kill()
+                    await self._gone()
+            await self._without_group()
+            # What it wrote last may still be in the pipes; a grandchild in a group of its own may hold them open.
+            await asyncio.wait((self._outputs_ended,), timeout=min(GRACE, LAST_WORDS))
+        except asyncio.CancelledError:
+            if self.exit_code is None:
+                await (self._end_group() if _POSIX else self._kill())
+            raise
+        finally:
+            self._transport.close()
 
     async def _gone(self) -> bool:
         done, _ = await asyncio.wait((self._exited,), timeout=GRACE)
