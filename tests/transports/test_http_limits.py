@@ -300,7 +300,7 @@ def test_client_that_takes_no_bytes_is_cut() -> None:
 def wait_for_the_cut(quay: Quay, wire: Wire) -> None:
     """Read nothing until the server has no connection left, then see that the rest is missing."""
     server = find_server(quay)
-    while server.server_state.connections:
+    while server.connections.open:
         pass
     for _ in range(20):
         wire.reply()

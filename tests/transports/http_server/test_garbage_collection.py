@@ -13,7 +13,7 @@ import pytest
 
 from tests.transports.http_support import Quay, Wire
 from wharfinger import Server
-from wharfinger.transports.http_server import garbage_collection, runner
+from wharfinger.transports.http_server.app import garbage_collection, http_connection, runner
 from wharfinger.transports.http_server.asgi_response import EventStream
 from wharfinger.transports.http_server.garbage_collection import STEP, THRESHOLDS, Collector
 from wharfinger.transports.http_server.http_connection import Connection, Exchange
@@ -235,7 +235,7 @@ def test_a_connection_that_ends_is_freed_without_the_collector(begin: Callable[[
 
 
 def test_many_that_leave_at_once_are_let_go_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "SLICE", 2)
+    monkeypatch.setattr(http_connection, "SLICE", 2)
     with Quay() as quay:
         wires = [quay.wire() for _ in range(9)]
         for wire in wires:

@@ -1,19 +1,29 @@
-"""One HTTP/1.1 connection: uvicorn's httptools protocol with the bounds it lacks and a shorter way through."""
+"""HTTP/1.1 on one connection: httptools parses what a client sends, an ASGI application answers.
+
+`data_received` feeds the parser, which calls `on_…` back as it finds the parts of a request. With its head complete a
+request becomes an `Exchange`: the `receive` and `send` of one ASGI call, which runs in a task. One exchange is served
+at a time. Requests that come before its answer wait, and reading pauses, as it does while much of a body waits to be
+received. The parser keeps an unfinished line without a bound, so `overhead` counts the bytes read since the request
+began, or since its head ended, that are neither content nor the size of a chunk: the head, and later chunk extensions
+and trailers. Nothing here has a timer: `Connections.sweep` looks at the deadlines of all connections once a second.
+What cannot be a request gets an answer in JSON. Then the connection sends its end and for `LINGER` seconds drops what
+still arrives, because a reset, which the system sends for unread bytes, would destroy the answer on its way.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+from http import HTTPStatus
+from math import inf
+from time import time
+from typing import Any
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
-from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
-from uvicorn.server import ServerState
 
 from wharfinger.errors import InvalidRequest, Overloaded, ProtocolError
 from wharfinger.protocol.http.rules import HttpLimits
@@ -21,210 +31,228 @@ from wharfinger.protocol.jsonrpc import encode_error
 from wharfinger.protocol.shares import Crowd, name_owner
 from wharfinger.transports.http_server.asgi_response import STOPS, ClientGone
 
-__all__ = ["PIPELINED", "Connection"]
+__all__ = ["PIPELINED", "Connection", "Connections", "Exchange"]
 
 log = logging.getLogger("wharfinger.transports.http")
 
-_REFUSED = 32
-"""Connections beyond the limit that get an answer at a time; more are cut. They use descriptors that files need too."""
-_LINGER = 2.0
-"""Seconds in which what a refused client still sends is thrown away: a reset could destroy its unread answer."""
-_ASGI = {"version": "3.0", "spec_version": "2.3"}
-_CHUNK_FRAMING = 16
-"""Bytes of a chunk besides its content that are not counted: its size in hexadecimal and two line ends."""
-_FRAMING_HEADERS = (b"content-length", b"transfer-encoding")
 PIPELINED = 100
 """Requests of one connection that wait for the answers to earlier ones; a client that sends more is disconnected."""
+REFUSED = 32
+"""Connections beyond the limit that get an answer at a time; more are cut. They use descriptors that files need too."""
+SLICE = 100
+"""Connections that end in one turn of the loop: some 4 ms, where ten thousand at once would take half a second."""
+LINGER = 2.0
+"""Seconds for which a client that is refused may go on sending."""
+_BUFFERED = 64 * 1024
+"""Bytes of a body that wait to be received; with more, reading pauses."""
+_CHUNK_HEAD = 16
+"""Bytes of a chunk's framing that are no overhead: its size in hexadecimal, and two line ends."""
+_FRAMING_HEADERS = (b"content-length", b"transfer-encoding")
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_STATUS_LINES = {n: f"HTTP/1.1 {n} {_PHRASES.get(n, '')}\r\n".encode() for n in range(200, 600)}
 
 
-class Clock(Protocol):
-    """What a connection needs of its server."""
+class Connections:
+    """The open connections of one server, and what they share.
 
-    now: float
-    date: bytes
-    crowd: Crowd[Connection]
-    most_connections: int
-
-    def soon(self, callback: Callable[[], object]) -> None:
-        """Call this in one of the next turns of the loop."""
-        ...
-
-
-class Connection(HttpToolsProtocol):
-    """One connection: reads requests, bounds their heads in size, count and time, and answers in order.
-
-    uvicorn has no bound for a head and none for time; it also starts a timer per answer, for keep-alive. Here one
-    sweeper of the server looks at all connections.
+    Of owners with too many connections the idle ones give way to those of others (`protocol.shares`).
     """
 
-    parser: Any
-    owner: str
-
-    def __init__(self, config: Config, server_state: ServerState, clock: Clock, limits: HttpLimits) -> None:
-        super().__init__(config, server_state, {}, None)
-        self.logger = log
-        self.clock = clock
+    def __init__(self, app: Callable[..., Awaitable[None]], limits: HttpLimits, limit: int) -> None:
+        self.app = app
         self.limits = limits
-        self.serving: Exchange | None = None
-        """The request that is being served."""
-        self.reading: Exchange | None = None
-        """The one whose body comes, or came last."""
-        self.waiting: list[Exchange] = []  # pipelined behind the one that is served
-        self.in_head = False
-        self.upgrading = self.replaying = False
-        self.head_since = clock.now
-        self.head_size = 0
-        self.chunk_size = 0
-        self.framing_size = 0
-        """Bytes after the head that are neither content nor the plain framing of a chunk: extensions and trailers."""
-        self.trailer_count = 0
-        self.idle_since = clock.now
-        self.first = True
-        self.stalled_since = 0.0
-        self.lingering_since = 0.0
-        self.refusal: ProtocolError | None = None
+        self.limit = limit
+        """Connections that are served at a time."""
+        self.open: set[Connection] = set()
+        """Those that are served, and those that are being refused."""
+        self.served: Crowd[Connection] = Crowd()
+        self.running: set[Exchange] = set()
+        self.loop = asyncio.get_running_loop()
+        self._callbacks: deque[Callable[[], object]] = deque()
+        self.sweep()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client is there; beyond the limit it is told so."""
-        self.transport = transport
-        self.flow = FlowControl(transport)
-        self.server = get_local_addr(transport)
-        self.client = get_remote_addr(transport)
-        self.scheme = "https" if is_ssl(transport) else "http"
-        self.connections.add(self)
-        self.owner = name_owner("", self.client[0] if self.client else "")
-        if not self._find_room():
-            self.refuse(Overloaded("Too many connections are open: try again later."))
-            if len(self.connections) > self.clock.most_connections + _REFUSED:
-                transport.abort()
+    def sweep(self) -> None:
+        """Read the clock, and close every connection that is over one of its deadlines."""
+        self.now = self.loop.time()
+        self.date = b"date: %b\r\n" % formatdate(time(), usegmt=True).encode()
+        for connection in list(self.open):
+            connection.check_deadlines(self.now)
 
-    def _find_room(self) -> bool:
-        """Become one of the connections; if there are too many, in place of one of the largest owner's."""
-        clock = self.clock
-        if clock.crowd.shares.total >= clock.most_connections:
-            victim = clock.crowd.find_victim(self.owner, lambda connection: connection.busy)
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call this in one of the next turns of the loop, a `SLICE` of them in each."""
+        if not self._callbacks:
+            self.loop.call_soon(self._call_some)
+        self._callbacks.append(callback)
+
+    def _call_some(self) -> None:
+        callbacks = [self._callbacks.popleft() for _ in range(min(SLICE, len(self._callbacks)))]
+        if self._callbacks:
+            self.loop.call_soon(self._call_some)
+        for callback in callbacks:
+            callback()
+
+    def find_room(self, connection: Connection) -> bool:
+        """Make this one of those that are served, in place of another if there are too many."""
+        if self.served.shares.total >= self.limit:
+            victim = self.served.find_victim(connection.owner, lambda other: other.busy)
             if victim is None:
                 return False
-            clock.crowd.discard(victim.owner, victim)
+            self.served.discard(victim.owner, victim)
             victim.transport.abort()
-        clock.crowd.add(self.owner, self)
+        self.served.add(connection.owner, connection)
         return True
+
+
+class Connection(asyncio.Protocol):
+    """One connection of a client."""
+
+    transport: asyncio.Transport
+    owner: str
+
+    def __init__(self, connections: Connections) -> None:
+        self.connections = connections
+        self.limits = connections.limits
+        self.parser = _new_parser(self)
+        self.serving: Exchange | None = None
+        """The request that is being answered."""
+        self.reading: Exchange | None = None
+        """The request whose body comes, or came last."""
+        self.waiting: list[Exchange] = []
+        self.in_head = False
+        self.upgrading = False
+        """From a head that offers an upgrade until a new parser has taken the place of the one that stopped there."""
+        self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.read_size = 0
+        self.overhead = 0
+        self.trailer_count = 0
+        self.reading_paused = False
+        self.drained: asyncio.Event | None = None
+        """Set when the client takes bytes again; None while it does."""
+        self.lingering = False
+        self.deadline = connections.now + self.limits.header_time
+        """For what the client is to send: a head or the next request; or for the end of lingering."""
+        self.write_deadline = inf
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client is there; one too many is refused."""
+        self.transport = transport
+        self.server, self.client = (_address(transport, name) for name in ("sockname", "peername"))
+        self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"
+        self.owner = name_owner("", self.client[0] if self.client else "")
+        connections = self.connections
+        connections.open.add(self)
+        if not connections.find_room(self):
+            self.refuse(Overloaded("Too many connections are open: try again later."))
+            if len(connections.open) > connections.limit + REFUSED:
+                transport.abort()
 
     @property
     def busy(self) -> bool:
-        """Whether a request comes or is being served."""
-        return self.in_head or (self.serving is not None and not self.serving.complete)
+        """Whether a request arrives or is being answered."""
+        return self.in_head or self.serving is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
-        self.connections.discard(self)
-        self.clock.crowd.discard(self.owner, self)
+        self.connections.open.discard(self)
+        self.connections.served.discard(self.owner, self)
         for exchange in (self.serving, *self.waiting):
-            if exchange is not None and not exchange.complete:
+            if exchange is not None:
                 exchange.disconnected = True
-                self.clock.soon(exchange.wake)
+                self.connections.call_soon(exchange.wake)
         self.waiting.clear()
-        self.flow.resume_writing()
+        if self.drained is not None:
+            self.drained.set()
         # Whatever refers back to this connection: its memory is freed now, not by the next run of the collector.
         self.parser = self.serving = self.reading = None
 
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """The client sends no more: the connection is closed, but not all that end at once in the same turn."""
-        if self.scheme == "https":  # TLS knows no half-closed connections: the transport closes
+    def eof_received(self) -> bool:
+        """The client sends no more: close, but not all that end at once in the same turn of the loop."""
+        if self.scheme == "https":  # TLS has no half-closed connections: the transport closes
             return False
-        self.clock.soon(self.transport.close)
+        self.connections.call_soon(self.transport.close)
         return True
 
     # -- reading
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes."""
-        if self.lingering_since:
+        """Parse what arrived."""
+        if self.lingering:
             return
-        self.chunk_size = len(data)
-        self.framing_size += len(data)
-        if self.in_head:
-            self.head_size += len(data)
+        self.read_size = len(data)
+        self.overhead += len(data)
+        rest: bytes | memoryview = data
         try:
-            try:
-                self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                self._go_on(data, upgrade.args[0])
-        except httptools.HttpParserError:
-            self.refuse(self.refusal or InvalidRequest("This is not a well-formed HTTP/1.1 request."))
+            while True:
+                try:
+                    self.parser.feed_data(rest)
+                    break
+                except httptools.HttpParserUpgrade as upgrade:
+                    rest = memoryview(rest)[upgrade.args[0] :]
+                    self._replace_parser()
+        except httptools.HttpParserError as error:
+            refusal = error.__context__  # what one of the callbacks raised
+            if not isinstance(refusal, ProtocolError):
+                refusal = InvalidRequest("This is not a well-formed HTTP/1.1 request.")
+            self.refuse(refusal)
             return
-        # httptools keeps an unfinished header or trailer itself, without a bound.
-        if self.in_head:
-            if self.head_size > self.limits.header_size:
-                self.refuse(_head_too_large())
-        elif self.framing_size > self.limits.header_size:
-            self.refuse(_framing_too_large())
-        elif self.framing_size < 0:
-            self.framing_size = 0  # bytes saved in one read are no credit for the next
+        if self.overhead > self.limits.header_size:
+            self.refuse(_head_too_large() if self.in_head else _framing_too_large())
+        elif self.overhead < 0:
+            self.overhead = 0  # bytes saved in one read are no credit for the next
 
-    def _go_on(self, data: bytes, end: int) -> None:
-        """Nothing here can be upgraded to, so the request is served as it is (RFC 9110 §7.8).
+    def _replace_parser(self) -> None:
+        """Go on after a head that offered an upgrade: it is served without one (RFC 9110 §7.8).
 
-        The parser stops at the end of such a head and takes no body, although some clients offer HTTP/2 with every
-        POST: a new parser is given the same framing headers, and goes on. Pipelined requests may do so again.
+        The parser stops there and takes no body, although some clients offer HTTP/2 with every POST. A new parser gets
+        the headers that say where the body ends.
         """
-        rest = memoryview(data)
-        while True:
-            rest = rest[end:]
-            framing = b"".join(b"%b: %b\r\n" % pair for pair in self.headers if pair[0] in _FRAMING_HEADERS)
-            self.parser = httptools.HttpRequestParser(self)
-            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-            self.replaying, self.upgrading = True, False
-            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
-            try:
-                self.parser.feed_data(rest)
-            except httptools.HttpParserUpgrade as upgrade:
-                end = upgrade.args[0]
-            else:
-                return
+        framing = b"".join(b"%b: %b\r\n" % pair for pair in self.headers if pair[0] in _FRAMING_HEADERS)
+        self.parser = _new_parser(self)
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        if self.replaying:
+        if self.upgrading:
             return
         self.url = b""
         self.headers = []
-        self.expect_100_continue = False
         self.in_head = True
-        self.first = False
-        self.head_since = self.clock.now
-        self.head_size = 0
+        self.overhead = 0
+        self.deadline = self.connections.now + self.limits.header_time
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the request's target."""
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, complete; or a trailer, which is dropped.
+        """A complete header; or a trailer, which is dropped: it could be an identity that no proxy has checked.
 
-        httptools reports both alike. A trailer that became a header could be an identity that no proxy checked
-        (RFC 9110 §6.5.1).
+        httptools reports both alike (RFC 9110 §6.5.1).
         """
         if self.in_head:
-            name = name.lower()
-            if name == b"expect" and value.lower() == b"100-continue":
-                self.expect_100_continue = True
-            self.headers.append((name, value))
-        elif not self.replaying:
+            self.headers.append((name.lower(), value))
+        elif not self.upgrading:
             self.trailer_count += 1
             if self.trailer_count > self.limits.header_count:
-                self.refusal = _framing_too_large()
-                raise ValueError  # the parser stops, and data_received refuses
-
-    def on_chunk_header(self) -> None:
-        """The size of a chunk is there."""
-        self.framing_size -= _CHUNK_FRAMING
+                raise _framing_too_large()
 
     def on_headers_complete(self) -> None:
-        """The head is there: serve the request, behind those before it."""
-        if self.replaying:
-            self.replaying = False
+        """The head is complete: serve the request, after those that came before it."""
+        if self.upgrading:
+            self.upgrading = False
             return
+        headers, url, parser, limits = self.headers, self.url, self.parser, self.limits
+        # A head that came in one small read is small: only others are measured.
+        if len(headers) > limits.header_count or (
+            (self.overhead or self.read_size > limits.header_size)
+            and len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.header_size
+        ):
+            raise _head_too_large()
         self.in_head = False
-        self.framing_size = self.trailer_count = 0
-        self._check_head()
-        parser, url = self.parser, self.url
+        self.deadline = inf
+        self.overhead = self.trailer_count = 0
         self.upgrading = parser.should_upgrade()
         version = parser.get_http_version()
         if url == b"/mcp":
@@ -233,7 +261,6 @@ class Connection(HttpToolsProtocol):
             parsed = httptools.parse_url(url)
             raw_path = parsed.path or b"/"
             path, query = unquote(raw_path.decode("ascii")), parsed.query or b""
-        method = parser.get_method().decode("ascii")
         scope = {
             "type": "http",
             "asgi": _ASGI,
@@ -242,261 +269,219 @@ class Connection(HttpToolsProtocol):
             "client": self.client,
             "scheme": self.scheme,
             "root_path": "",
-            "headers": self.headers,
-            "method": method,
+            "headers": headers,
+            "method": parser.get_method().decode("ascii"),
             "path": path,
             "raw_path": raw_path,
             "query_string": query,
         }
-        exchange = Exchange(self, scope, version != "1.0" and parser.should_keep_alive(), method == "HEAD")
-        before, self.reading = self.serving, exchange
-        if before is None or before.complete:
-            self.start(exchange)
-        else:
-            self.flow.pause_reading()
-            self.waiting.append(exchange)
-            if len(self.waiting) > PIPELINED:
-                raise ValueError  # the parser stops, and data_received refuses
+        self.reading = exchange = Exchange(self, scope, version != "1.0" and parser.should_keep_alive())
+        if self.serving is None:
+            self.serve(exchange)
+            return
+        self.pause_reading()
+        self.waiting.append(exchange)
+        if len(self.waiting) > PIPELINED:
+            raise InvalidRequest("Too many requests were sent before the answers to earlier ones.")
 
-    def _check_head(self) -> None:
-        limits = self.limits
-        # A head that came in one small chunk is small: only others are measured.
-        if len(self.headers) > limits.header_count or (
-            (self.head_size or self.chunk_size > limits.header_size)
-            and len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.headers) > limits.header_size
-        ):
-            self.refusal = _head_too_large()
-            raise ValueError  # the parser stops, and data_received refuses
-
-    def start(self, exchange: Exchange) -> None:
+    def serve(self, exchange: Exchange) -> None:
         """Run the application for this request."""
         self.serving = exchange
-        exchange.paused = self.flow.write_paused
-        exchange.task = task = self.loop.create_task(exchange.run(self.app))
-        self.tasks.add(task)
+        self.connections.running.add(exchange)
+        exchange.task = self.connections.loop.create_task(exchange.run())
+
+    def on_chunk_header(self) -> None:
+        """The size of a chunk is there."""
+        self.overhead -= _CHUNK_HEAD
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body of the request that was read last."""
-        self.framing_size -= len(body)
+        """A part of a body; what nobody will receive is dropped."""
+        self.overhead -= len(body)
         exchange = self.reading
-        if exchange is not None and exchange.body is not None and not exchange.complete:
-            if exchange.body:
-                exchange.hold(body)
-            else:
-                exchange.body = body
-            if len(exchange.body) > HIGH_WATER_LIMIT:
-                self.flow.pause_reading()
-            exchange.wake()
+        if exchange is None or exchange.complete:
+            return
+        if not exchange.body:
+            exchange.body = body
+        else:
+            if isinstance(exchange.body, bytes):  # a thousand tiny parts cost no more than a large one
+                exchange.body = bytearray(exchange.body)
+            exchange.body += body
+        if len(exchange.body) > _BUFFERED:
+            self.pause_reading()
+        exchange.wake()
 
     def on_message_complete(self) -> None:
-        """The body is there."""
-        exchange = self.reading
-        if exchange is not None and not self.upgrading:
-            exchange.more_body = False
-            exchange.wake()
+        """The body is complete."""
+        if self.reading is not None and not self.upgrading:
+            self.reading.more_body = False
+            self.reading.wake()
+
+    def pause_reading(self) -> None:
+        """Let what the client sends wait in the system's buffers."""
+        if not self.reading_paused:
+            self.reading_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        if self.reading_paused:
+            self.reading_paused = False
+            self.transport.resume_reading()
 
     # -- writing
 
-    def on_response_complete(self) -> None:
-        """An answer is written: the next request, or an idle connection."""
-        self.server_state.total_requests += 1
-        transport = self.transport
-        if transport.is_closing():
+    def pause_writing(self) -> None:
+        """The client takes no bytes at the moment."""
+        self.write_deadline = self.connections.now + self.limits.stalled_time
+        self.drained = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        """It takes them again."""
+        self.write_deadline = inf
+        if self.drained is not None:
+            self.drained.set()
+            self.drained = None
+
+    def finish(self, exchange: Exchange) -> None:
+        """Go on after an answer: with the next request, or as an idle connection."""
+        self.serving = None
+        if self.transport.is_closing():
             return
-        exchange = self.serving
-        if exchange is not None and not exchange.keep_alive:
+        if not exchange.keep_alive:
             self.hang_up(exchange.more_body)
             return
-        self.idle_since = self.clock.now
         if self.waiting:
-            self.start(self.waiting.pop(0))
+            self.serve(self.waiting.pop(0))
+        elif not self.in_head:
+            self.deadline = self.connections.now + self.limits.keep_alive
         if not self.waiting:
-            self.flow.resume_reading()
+            self.resume_reading()
 
     def hang_up(self, unread: bool) -> None:
-        """Close; where the client is still sending, after it had the time to read our answer."""
+        """Close; if the client is still sending, after it has had the time to read our answer."""
         if unread and self.transport.can_write_eof():
             self.transport.write_eof()
-            self.lingering_since = self.clock.now
-            self.flow.resume_reading()
+            self.lingering = True
+            self.deadline = self.connections.now + LINGER
+            self.resume_reading()
         else:
             self.transport.close()
 
     def refuse(self, error: ProtocolError) -> None:
         """Answer what cannot be a request, and close. Nothing that the client sent is repeated."""
-        if self.lingering_since or self.transport.is_closing():
+        if self.lingering or self.transport.is_closing():
             return
         exchange = self.serving
-        if exchange is not None and not exchange.complete:
+        if exchange is not None:
             if exchange.started or exchange is not self.reading:
                 self.transport.close()  # the answer to something else is on its way: this connection is lost
                 return
-            exchange.leave()
-        elif exchange is not None and exchange is self.reading and exchange.more_body:
+            exchange.disconnected = True
+            exchange.wake()
+        elif self.reading is not None and self.reading.more_body:
             self.hang_up(unread=True)  # it is answered already: a second answer would belong to nothing
             return
         body = encode_error(None, error)
         self.transport.write(
             b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-            % (STATUS_LINE[error.http_status], self.clock.date, len(body), body)
+            % (_STATUS_LINES[error.http_status], self.connections.date, len(body), body)
         )
         self.hang_up(unread=True)
 
-    def shutdown(self) -> None:
-        """The server ends: this connection takes no further request."""
+    def shut_down(self) -> None:
+        """Take no further request, as the server ends."""
         self.waiting.clear()
-        if self.serving is None or self.serving.complete:
+        if self.serving is None:
             self.transport.close()
         else:
             self.serving.keep_alive = False
 
-    def pause_writing(self) -> None:
-        """The client takes no bytes at the moment."""
-        self.stalled_since = self.clock.now
-        super().pause_writing()
-        if self.serving is not None:
-            self.serving.paused = True
-
-    def resume_writing(self) -> None:
-        """It does again."""
-        self.stalled_since = 0.0
-        super().resume_writing()
-        if self.serving is not None:
-            self.serving.paused = False
-
-    def sweep(self, now: float) -> None:
-        """Close what is over one of its times."""
-        limits = self.limits
-        if self.lingering_since:
-            if self.lingering_since < now - _LINGER:
-                self.transport.abort()
-        elif self.stalled_since and self.stalled_since < now - limits.stalled_time:
+    def check_deadlines(self, now: float) -> None:
+        """Close if the client takes bytes or sends something too late."""
+        if self.write_deadline < now or (self.lingering and self.deadline < now):
             self.transport.abort()
-        elif self.in_head:
-            if self.head_since < now - limits.header_time:
-                self.refuse(
-                    InvalidRequest("The headers did not arrive in time (--limit header_time).", http_status=408)
-                )
-        elif (self.serving is None or self.serving.complete) and self.idle_since < now - (
-            limits.header_time if self.first else limits.keep_alive
-        ):
-            self.transport.close()
+        elif self.deadline < now:
+            if self.in_head:
+                message = "The headers did not arrive in time (--limit header_time)."
+                self.refuse(InvalidRequest(message, http_status=408))
+            else:
+                self.transport.close()
 
 
 class Exchange:
-    """One request and its answer: the `receive` and `send` of one ASGI call."""
+    """One request and its answer. Its `receive` and the exchange itself, as `send`, are those of one ASGI call.
 
-    __slots__ = (
-        "body",
-        "chunked",
-        "complete",
-        "connection",
-        "disconnected",
-        "head",
-        "head_only",
-        "keep_alive",
-        "more_body",
-        "paused",
-        "scope",
-        "started",
-        "task",
-        "transport",
-        "waiter",
-    )
+    Only this package's application is called, so what it sends is taken to be in order.
+    """
 
-    def __init__(self, connection: Connection, scope: Any, keep_alive: bool, head_only: bool) -> None:
+    def __init__(self, connection: Connection, scope: dict[str, Any], keep_alive: bool) -> None:
         self.connection = connection
-        self.transport = connection.transport
-        self.paused = False
-        """The client takes no bytes at the moment. Kept here since a notice to ten thousand then looks at less."""
         self.scope = scope
         self.keep_alive = keep_alive
-        self.head_only = head_only
+        self.head_only = scope["method"] == "HEAD"
         self.body: bytes | bytearray | None = b""
-        """What has arrived and was not received yet; None when everything was."""
+        """What has arrived and was not received yet; None when all was received."""
         self.more_body = True
         self.waiter: asyncio.Future[None] | None = None
         self.task: asyncio.Task[None] | None = None
         self.head = b""
+        """The head of an answer until the body goes with it."""
+        self.continued = False
+        """The client was told to send the body, if it had asked (RFC 9110 §10.1.1)."""
         self.started = self.chunked = self.complete = self.disconnected = False
 
-    async def run(self, app: Any) -> None:
+    async def run(self) -> None:
         """Call the application; an answer that it does not finish costs the connection."""
-        connection = self.connection
+        connections = self.connection.connections
         try:
-            await app(self.scope, self.receive, self)
+            await connections.app(self.scope, self.receive, self)
         except asyncio.CancelledError:
             pass
         except BaseException:
             log.exception("The HTTP application failed")
         finally:
-            if self.task is not None:
-                connection.tasks.discard(self.task)
-                self.task = None
+            connections.running.discard(self)
             if not self.complete and not self.disconnected:
                 self.complete = True
-                connection.transport.close()
-
-    def hold(self, body: bytes) -> None:
-        """Keep a part of the body until it is received; a thousand tiny parts cost no more than a large one."""
-        if not isinstance(self.body, bytearray):
-            self.body = bytearray(self.body or b"")
-        self.body += body
+                self.connection.transport.close()
 
     def wake(self) -> None:
         """There is something to receive."""
-        waiter = self.waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def leave(self) -> None:
-        """The client is gone."""
-        if not self.complete:
-            self.disconnected = True
-        self.wake()
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
     async def receive(self) -> dict[str, Any]:
         """ASGI's receive: the body in parts, then the end."""
         connection = self.connection
         while not self.disconnected and not self.complete:
-            body = self.body
-            if body is not None and (body or not self.more_body):
-                more = self.more_body
+            body, more = self.body, self.more_body
+            if body is not None and (body or not more):
                 self.body = b"" if more else None
                 if more:
-                    connection.flow.resume_reading()
-                return {"type": "http.request", "body": body if type(body) is bytes else bytes(body), "more_body": more}
-            if connection.expect_100_continue and body is not None and not self.started:
-                connection.expect_100_continue = False
-                connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            connection.flow.resume_reading()
-            self.waiter = connection.loop.create_future()
+                    connection.resume_reading()
+                return {"type": "http.request", "body": bytes(body), "more_body": more}
+            if not (self.continued or self.started):
+                self.continued = True
+                if any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.scope["headers"]):
+                    connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            connection.resume_reading()
+            self.waiter = connection.connections.loop.create_future()
             await self.waiter
         return {"type": "http.disconnect"}
 
-    def write_at_once(self, body: bytes) -> bool:
-        """Send a part of a stream that has begun; False if the connection takes nothing now and `send` would wait."""
-        if self.disconnected or self.complete:
-            return True
-        if self.paused:
-            return False
-        self.transport.write(b"%x\r\n%b\r\n" % (len(body), body) if self.chunked else body)
-        return True
-
     async def __call__(self, message: dict[str, Any]) -> None:
-        """ASGI's send. Only this package's application is served here, and what it sends is in order."""
+        """ASGI's send."""
         connection = self.connection
-        if connection.flow.write_paused and not self.disconnected:
-            await connection.flow.drain()
+        if connection.drained is not None and not self.disconnected:
+            await connection.drained.wait()
         if self.disconnected and STOPS in message:
             raise ClientGone
         if self.disconnected or self.complete:
             return
         if not self.started:
-            self._start(message)
+            self._start(message["status"], message["headers"])
             return
         body, more = message["body"], message.get("more_body", False)
-        transport = connection.transport
         if self.head_only:
             body = b""
         elif self.chunked:
@@ -506,37 +491,60 @@ class Exchange:
         if self.head:  # one write for a head and its body
             body, self.head = self.head + body, b""
         if body:
-            transport.write(body)
+            connection.transport.write(body)
         if not more:
             self.complete = True
             self.wake()
-            connection.on_response_complete()
+            connection.finish(self)
 
-    def _start(self, message: dict[str, Any]) -> None:
-        self.started = True
-        connection = self.connection
-        lines = [STATUS_LINE[message["status"]], connection.clock.date]
-        streamed = message["status"] != 204
-        for name, value in message["headers"]:
+    def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        lines = [_STATUS_LINES[status], self.connection.connections.date]
+        streamed = status != 204
+        for name, value in headers:
             if name == b"connection":
                 self.keep_alive = False
                 continue
             if name == b"content-length":
                 streamed = False
             lines.append(b"%b: %b\r\n" % (name, value))
-        if streamed:
-            self.chunked = self.scope["http_version"] != "1.0"
-            if self.chunked:
-                lines.append(b"transfer-encoding: chunked\r\n")
-            else:
-                self.keep_alive = False  # the end of the connection is the end of the body
+        if streamed and self.scope["http_version"] != "1.0":
+            self.chunked = True
+            lines.append(b"transfer-encoding: chunked\r\n")
+        elif streamed:
+            self.keep_alive = False  # the end of the connection is the end of the body
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
         lines.append(b"\r\n")
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
+            raise ValueError("A header of the answer contains a line end.")
+        self.started = True
         if streamed:
-            connection.transport.write(b"".join(lines))
+            self.connection.transport.write(head)
         else:
-            self.head = b"".join(lines)
+            self.head = head
+
+    def write_at_once(self, body: bytes) -> bool:
+        """Send a part of a stream that has begun; False if the connection takes nothing now and `send` would wait."""
+        if self.disconnected or self.complete:
+            return True
+        connection = self.connection
+        if connection.drained is not None:
+            return False
+        connection.transport.write(b"%x\r\n%b\r\n" % (len(body), body) if self.chunked else body)
+        return True
+
+
+def _new_parser(connection: Connection) -> Any:
+    parser = httptools.HttpRequestParser(connection)
+    # Else a request after one with `Connection: close` would be an error, and cost that one its answer.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
+def _address(transport: asyncio.Transport, name: str) -> tuple[str, int] | None:
+    address = transport.get_extra_info(name)
+    return (address[0], address[1]) if isinstance(address, tuple) else None
 
 
 def _framing_too_large() -> ProtocolError:

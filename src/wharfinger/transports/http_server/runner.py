@@ -1,4 +1,4 @@
-"""Our own run of uvicorn's server: binding, signals, one sweeper for deadlines, and an end that comes in time."""
+"""Serves an `HttpApp` on a port: binding, signals, one sweeper for deadlines, and an end that comes in time."""
 
 from __future__ import annotations
 
@@ -9,25 +9,20 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
-from collections import deque
+import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
-from email.utils import formatdate
-from time import time
 from typing import Any
-
-from uvicorn.config import Config
-from uvicorn.server import Server as UvicornServer
 
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.http.host_origin import is_loopback
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.interfaces import Service, Verify
-from wharfinger.protocol.shares import Crowd
 from wharfinger.transports.accepting import Exhaustion
 from wharfinger.transports.http_server.app import Contents, HttpApp, Page
 from wharfinger.transports.http_server.garbage_collection import Collector
-from wharfinger.transports.http_server.http_connection import Connection
+from wharfinger.transports.http_server.http_connection import Connection, Connections
 
 __all__ = ["AddressInUse", "CannotListen", "UnsafeBind", "run_http", "serve_http"]
 
@@ -40,8 +35,6 @@ _SPARE = 128
 """Descriptors that are not used for connections: files that are read, a database, watches, the search index."""
 GOODBYE = 0.5
 """Seconds in which TLS clients may answer our goodbye at the end; many never do, with nothing left to be sent."""
-SLICE = 100
-"""Endings of connections in one turn of the loop: some 4 ms, where ten thousand at once would take half a second."""
 
 
 class CannotListen(WharfingerError):
@@ -135,102 +128,67 @@ def find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-class HttpServer(UvicornServer):
-    """uvicorn's server: one sweeper for every connection's deadlines, and an end within `limits.drain`."""
+class HttpServer:
+    """Listens, sweeps its connections once a second, and ends within `limits.drain`."""
 
     def __init__(self, app: HttpApp, host: str, port: int, limits: HttpLimits, tls_cert: str, tls_key: str) -> None:
-        super().__init__(
-            Config(
-                app,
-                host=host,
-                port=port,
-                http=Connection,
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                loop="none",
-                log_config=None,
-                proxy_headers=False,  # a header must not choose the address that streams are counted by
-                server_header=False,
-                ssl_certfile=tls_cert or None,
-                ssl_keyfile=tls_key or None,
-            )
-        )
         self.app = app
+        self.host = host
+        self.port = port
         self.limits = limits
-        self.now = 0.0
-        """The loop's time at the last tick."""
-        self.date = b""
-        """The Date header as a line."""
-        self.crowd: Crowd[Connection] = Crowd()
-        self.most_connections = limits.connections
-        """At a time, as far as there are descriptors for them."""
-        self.stopped: asyncio.Future[signal.Signals | None] = asyncio.get_running_loop().create_future()
+        self.tls = (tls_cert, tls_key or None) if tls_cert else None
+        self.loop = asyncio.get_running_loop()
+        self.connections = Connections(app, limits, min(limits.connections, most_sockets()))
+        self.stopped: asyncio.Future[signal.Signals | None] = self.loop.create_future()
         self.forced = asyncio.Event()
         self.collector = Collector()
-        self._ending: deque[Callable[[], object]] = deque()
-        self._ticking: asyncio.TimerHandle | None = None
+        self._server: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
         """The base URL of this server, with its real port."""
-        host = self.config.host
-        port = self.servers[0].sockets[0].getsockname()[1]
-        return f"{'https' if self.config.is_ssl else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = self._server.sockets[0].getsockname()[1] if self._server is not None else self.port
+        return f"{'https' if self.tls else 'http'}://{host}:{port}"
 
     async def listen(self) -> None:
         """Bind and accept. Raises AddressInUse or CannotListen."""
-        config = self.config
-        where = f"{config.host or '*'}:{config.port}"
-        try:
-            config.load()
-        except OSError as error:
-            raise CannotListen(f"The certificate or its key cannot be read: {_unreadable(error)}.") from None
-        self.most_connections = min(self.limits.connections, most_sockets())
-        self.tick()
-        loop = asyncio.get_running_loop()
+        where = f"{self.host or '*'}:{self.port}"
+        context = None
+        if self.tls is not None:
+            try:
+                context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+                context.load_cert_chain(*self.tls)
+            except OSError as error:
+                raise CannotListen(f"The certificate or its key cannot be read: {_unreadable(error)}.") from None
         try:
             # asyncio tries to accept so many at a time, and without descriptors so often in vain.
-            server = await loop.create_server(
-                self.connection, config.host or None, config.port, ssl=config.ssl, backlog=_ACCEPTED
+            server = await self.loop.create_server(
+                self._accept, self.host or None, self.port, ssl=context, backlog=_ACCEPTED
             )
             for listener in server.sockets:
                 _listen(listener.fileno(), self.limits.backlog)
         except OSError as error:
-            self.untick()
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUse(f"Something listens on {where} already: choose another port.") from None
             raise CannotListen(f"Cannot listen on {where}: {_reason(error)}.") from None
-        self.servers = [server]
-        self.started = True
-        self.exhaustion = Exhaustion(loop)
+        self._server = server
+        self.exhaustion = Exhaustion(self.loop)
+        self._tick()
 
-    def connection(self) -> Connection:
+    def _accept(self) -> Connection:
         """The protocol of one new connection."""
         self.collector.grew(self.lasting)
-        return Connection(self.config, self.server_state, self, self.limits)
-
-    def soon(self, callback: Callable[[], object]) -> None:
-        """Call this in one of the next turns of the loop, after others of its kind."""
-        if not self._ending:
-            asyncio.get_running_loop().call_soon(self._end_some)
-        self._ending.append(callback)
-
-    def _end_some(self) -> None:
-        ending = [self._ending.popleft() for _ in range(min(SLICE, len(self._ending)))]
-        if self._ending:
-            asyncio.get_running_loop().call_soon(self._end_some)
-        for callback in ending:
-            callback()
+        return Connection(self.connections)
 
     @property
     def lasting(self) -> int:
         """Connections and sessions that are there."""
-        return len(self.server_state.connections) + len(self.app.sessions)
+        return len(self.connections.open) + len(self.app.sessions)
 
     async def run_until_signal(self, on_ready: Callable[[str], None] | None = None) -> signal.Signals | None:
         """Wait for SIGINT or SIGTERM; whoever is told that the server is ready may send one."""
-        with self.capture_signals(), contextlib.ExitStack() as until_the_end:
+        with self._signals_handled(), contextlib.ExitStack() as until_the_end:
             # Now and not with the first request: who runs a server is told what is wrong with it.
             starting = asyncio.ensure_future(self.app.start())
             try:
@@ -247,12 +205,11 @@ class HttpServer(UvicornServer):
                 await self.end()
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
+    def _signals_handled(self) -> Generator[None, None, None]:
         """Take the signals from the loop, and give back what was there before."""
-        loop = asyncio.get_running_loop()
-        signals = [s for s in (signal.SIGINT, signal.SIGTERM) if _can_handle(s)]
-        before = {s: signal.getsignal(s) for s in signals}
-        for number in signals:
+        loop = self.loop
+        before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM) if _can_handle(s)}
+        for number in before:
             try:
                 loop.add_signal_handler(number, self.stop, number)
             except NotImplementedError:  # Windows
@@ -274,51 +231,38 @@ class HttpServer(UvicornServer):
 
     async def end(self) -> None:
         """Refuse what is new, end streams with a final result, let requests finish, and cut what is left."""
-        if not self.started:
+        if self._server is None:
             return
-        self.started = False
+        self._server.close()
+        self._server = None
         self.exhaustion.stop()
-        for server in self.servers:
-            server.close()
-        loop = asyncio.get_running_loop()
+        loop, connections = self.loop, self.connections
         deadline = loop.time() + self.limits.drain
-        connections = self.server_state.connections
         closing = loop.create_task(self.app.drain(self.limits.drain * 0.8))
-        for connection in list(connections):
-            connection.shutdown()
+        for connection in list(connections.open):
+            connection.shut_down()
         # Connections close one by one, and none of them signals the last.
-        while (connections or not closing.done()) and loop.time() < deadline and not self.forced.is_set():
+        while (connections.open or not closing.done()) and loop.time() < deadline and not self.forced.is_set():
             await asyncio.sleep(0.005)
-            if closing.done() and self.config.is_ssl:
+            if closing.done() and self.tls:
                 deadline = min(deadline, loop.time() + GOODBYE)
-        for connection in list(connections):
+        for connection in list(connections.open):
             connection.transport.abort()
-        for task in list(self.server_state.tasks):
-            task.cancel()
+        for exchange in list(connections.running):
+            if exchange.task is not None:
+                exchange.task.cancel()
         closing.cancel()
-        await self._close_app()
-        self.untick()
-
-    async def _close_app(self) -> None:
-        closing = asyncio.get_running_loop().create_task(self.app.aclose(0))
+        closing = loop.create_task(self.app.aclose(0))
         await asyncio.wait({closing}, timeout=0 if self.forced.is_set() else None)
+        self._ticking.cancel()
 
-    def tick(self) -> None:
-        """Look at every connection's deadlines, and keep the Date header right."""
-        loop = asyncio.get_running_loop()
-        self.now = loop.time()
-        self.date = b"date: %b\r\n" % formatdate(time(), usegmt=True).encode()
-        for connection in list(self.server_state.connections):
-            connection.sweep(self.now)  # type: ignore[union-attr]
+    def _tick(self) -> None:
+        """Keep deadlines once a second, and see to what else lasts."""
+        self.connections.sweep()
         self.collector.tick(self.lasting)
-        if self.started:
+        if self._server is not None:
             self.exhaustion.look()
-        self._ticking = loop.call_later(self.limits.sweep_time, self.tick)
-
-    def untick(self) -> None:
-        """Stop the sweeper."""
-        if self._ticking is not None:
-            self._ticking.cancel()
+        self._ticking = self.loop.call_later(self.limits.sweep_time, self._tick)
 
 
 def _listen(descriptor: int, backlog: int) -> None:
@@ -339,17 +283,13 @@ def most_sockets() -> int:
 
 def _can_handle(number: signal.Signals) -> bool:
     """Only the main thread may; and where somebody else ignores a signal (nohup), it stays ignored."""
-    import threading
-
     return threading.current_thread() is threading.main_thread() and signal.getsignal(number) is not signal.SIG_IGN
 
 
 def _unreadable(error: OSError) -> str:
     """What OpenSSL says of a file that is none of its own tells nobody anything."""
-    from ssl import SSLError
-
     wrong = "they are not PEM files that belong together"
-    return wrong if isinstance(error, SSLError) else error.strerror or str(error)
+    return wrong if isinstance(error, ssl.SSLError) else error.strerror or str(error)
 
 
 def _reason(error: OSError) -> str:
