@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import uvicorn
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
@@ -258,6 +259,34 @@ class Quay:
         self.thread.join(20)
         assert not self.thread.is_alive()
         assert self.error is None, self.error
+
+    def wire(self) -> Wire:
+        return Wire(self.port)
+
+
+class Uvicorn:
+    """An application behind uvicorn as it comes: its httptools protocol, and no option but those given."""
+
+    def __init__(self, app: HttpApp, **options: Any) -> None:
+        self.server = uvicorn.Server(
+            uvicorn.Config(app, **{"log_config": None, "http": "httptools", "ws": "none"} | options)
+        )
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.listener.getsockname()[1]
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.listener])), daemon=True)
+
+    def __enter__(self) -> Uvicorn:
+        self.thread.start()
+        return self
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = self.server.force_exit = True
+        self.thread.join(20)
+        self.listener.close()
+        assert not self.thread.is_alive()
 
     def wire(self) -> Wire:
         return Wire(self.port)

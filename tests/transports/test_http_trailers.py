@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
-import uvicorn
 
 from tests.security.places import FIXTURE, MIB, Http
-from tests.transports.http_support import META, Harbour, Quay, Wire
+from tests.transports.http_support import META, Harbour, Quay, Uvicorn, Wire
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.transports.http_server.app import HttpApp, HttpOptions
 
@@ -42,21 +39,6 @@ IDENTITY = b"X-Forwarded-User: admin\r\n"
 def name_user(headers: Any) -> str:
     """The `verify` of a server behind a proxy that signs people in."""
     return bytes(headers.get(b"x-forwarded-user", b"nobody")).decode()
-
-
-@contextmanager
-def stock_uvicorn(http: str, **options: Any) -> Iterator[int]:
-    """The port of an application that plain uvicorn serves."""
-    app = HttpApp(Harbour(), verify=name_user, **options)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, http=http, ws="none"))  # type: ignore[arg-type]
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join(20)
 
 
 @pytest.fixture(scope="module")
@@ -182,20 +164,22 @@ def test_trailers_of_76_mib_are_not_kept() -> None:
 @pytest.mark.parametrize("http", ["httptools", "h11"])
 @pytest.mark.parametrize("path", [b"/mcp", b"/healthz", b"/sse"])
 def test_another_server_gets_no_chunked_body_past(http: str, path: bytes) -> None:
-    with stock_uvicorn(http) as port, Wire(port) as wire:
+    app = HttpApp(Harbour(), verify=name_user)
+    with Uvicorn(app, http=http) as server, server.wire() as wire:
         wire.write(HEAD.replace(b"/mcp", path) + HOST + CHUNKED + b"\r\n" + CONTENT + IDENTITY + b"\r\n")
         reply = wire.reply()
         assert (reply.status, reply.error) == (411, -32600)
         assert "separates_trailers=True" in reply.json["error"]["message"]
         assert wire.closed()
-        with Wire(port) as other:
+        with server.wire() as other:
             other.write(HEAD + HOST + b"Content-Length: %d\r\n\r\n%b" % (len(BODY), BODY))
             assert other.reply().text == "nobody"
 
 
 def test_a_server_that_separates_trailers_may_say_so() -> None:
     """h11 keeps them apart; with httptools the word would be false."""
-    with stock_uvicorn("h11", separates_trailers=True) as port, Wire(port) as wire:
+    app = HttpApp(Harbour(), verify=name_user, separates_trailers=True)
+    with Uvicorn(app, http="h11") as server, server.wire() as wire:
         wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + IDENTITY + b"\r\n")
         assert wire.reply().text == "nobody"
 

@@ -16,7 +16,7 @@ from wharfinger import Server
 from wharfinger.transports.http_server.app import garbage_collection, http_connection, runner
 from wharfinger.transports.http_server.asgi_response import EventStream
 from wharfinger.transports.http_server.garbage_collection import STEP, THRESHOLDS, Collector
-from wharfinger.transports.http_server.http_connection import Connection, Exchange
+from wharfinger.transports.http_server.http_connection import Exchange, HttpConnection
 from wharfinger.transports.http_server.open_calls import Call
 
 FOUND = (701, 11, 12)
@@ -148,7 +148,7 @@ def test_our_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyP
             kind = runner.HttpServer
             assert not any(isinstance(thing, kind) for thing in gc.get_objects())
             if not sessions:
-                assert sum(isinstance(thing, Connection) for thing in gc.get_objects()) < 5
+                assert sum(isinstance(thing, HttpConnection) for thing in gc.get_objects()) < 5
         for wire in wires:
             wire.close()
 
@@ -212,7 +212,7 @@ def test_a_connection_that_ends_is_freed_without_the_collector(begin: Callable[[
     import socket
     import struct
 
-    kinds = (Connection, Exchange, Call, EventStream)
+    kinds = (HttpConnection, Exchange, Call, EventStream)
     with Quay() as quay:
         gc.disable()
         try:

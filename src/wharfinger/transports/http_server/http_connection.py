@@ -31,7 +31,7 @@ from wharfinger.protocol.jsonrpc import encode_error
 from wharfinger.protocol.shares import Crowd, name_owner
 from wharfinger.transports.http_server.asgi_response import STOPS, ClientGone
 
-__all__ = ["PIPELINED", "Connection", "Connections", "Exchange"]
+__all__ = ["PIPELINED", "Connections", "Exchange", "HttpConnection"]
 
 log = logging.getLogger("wharfinger.transports.http")
 
@@ -64,9 +64,9 @@ class Connections:
         self.limits = limits
         self.limit = limit
         """Connections that are served at a time."""
-        self.open: set[Connection] = set()
+        self.open: set[HttpConnection] = set()
         """Those that are served, and those that are being refused."""
-        self.served: Crowd[Connection] = Crowd()
+        self.served: Crowd[HttpConnection] = Crowd()
         self.running: set[Exchange] = set()
         self.loop = asyncio.get_running_loop()
         self._callbacks: deque[Callable[[], object]] = deque()
@@ -92,7 +92,7 @@ class Connections:
         for callback in callbacks:
             callback()
 
-    def find_room(self, connection: Connection) -> bool:
+    def find_room(self, connection: HttpConnection) -> bool:
         """Make this one of those that are served, in place of another if there are too many."""
         if self.served.shares.total >= self.limit:
             victim = self.served.find_victim(connection.owner, lambda other: other.busy)
@@ -104,7 +104,7 @@ class Connections:
         return True
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection of a client."""
 
     transport: asyncio.Transport
@@ -414,7 +414,7 @@ class Exchange:
     Only this package's application is called, so what it sends is taken to be in order.
     """
 
-    def __init__(self, connection: Connection, scope: dict[str, Any], keep_alive: bool) -> None:
+    def __init__(self, connection: HttpConnection, scope: dict[str, Any], keep_alive: bool) -> None:
         self.connection = connection
         self.scope = scope
         self.keep_alive = keep_alive
@@ -535,7 +535,7 @@ class Exchange:
         return True
 
 
-def _new_parser(connection: Connection) -> Any:
+def _new_parser(connection: HttpConnection) -> Any:
     parser = httptools.HttpRequestParser(connection)
     # Else a request after one with `Connection: close` would be an error, and cost that one its answer.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)

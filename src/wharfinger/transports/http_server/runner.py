@@ -22,7 +22,7 @@ from wharfinger.protocol.interfaces import Service, Verify
 from wharfinger.transports.accepting import Exhaustion
 from wharfinger.transports.http_server.app import Contents, HttpApp, Page
 from wharfinger.transports.http_server.garbage_collection import Collector
-from wharfinger.transports.http_server.http_connection import Connection, Connections
+from wharfinger.transports.http_server.http_connection import Connections, HttpConnection
 
 __all__ = ["AddressInUse", "CannotListen", "UnsafeBind", "run_http", "serve_http"]
 
@@ -176,10 +176,10 @@ class HttpServer:
         self.exhaustion = Exhaustion(self.loop)
         self._tick()
 
-    def _accept(self) -> Connection:
+    def _accept(self) -> HttpConnection:
         """The protocol of one new connection."""
         self.collector.grew(self.lasting)
-        return Connection(self.connections)
+        return HttpConnection(self.connections)
 
     @property
     def lasting(self) -> int:

@@ -1,0 +1,213 @@
+"""Why the connection is our own: the same bytes to uvicorn as it comes and to ours, over real sockets.
+
+Where uvicorn comes to do as ours does, its half of a test fails: then that part of our code can go.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from tests.transports.http_support import META, Harbour, Quay, Uvicorn, Wire, find_server
+from tests.transports.test_http_shares import wire_from
+from wharfinger.protocol.http.rules import HttpLimits, Refused
+from wharfinger.transports.http_server.app import HttpApp
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def read(name: str, *headers: bytes, version: bytes = b"1.1", chunked: bytes | None = None) -> bytes:
+    """A request that reads `test://name`; a chunked body is followed by the bytes given, else it has its length."""
+    params = {"uri": f"test://{name}", "_meta": META}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}).encode()
+    lines = [
+        b"POST /mcp HTTP/%b" % version,
+        b"Host: localhost",
+        b"Content-Type: application/json",
+        b"MCP-Protocol-Version: 2026-07-28",
+        b"Mcp-Method: resources/read",
+        b"Mcp-Name: test://%b" % name.encode(),
+        *headers,
+        b"Content-Length: %d" % len(body) if chunked is None else b"Transfer-Encoding: chunked",
+    ]
+    head = b"\r\n".join(lines) + b"\r\n\r\n"
+    return head + (body if chunked is None else b"%x\r\n%b\r\n0\r\n%b" % (len(body), body, chunked))
+
+
+@contextmanager
+def both(limits: HttpLimits | None = None, verify: Any = None, **options: Any) -> Iterator[tuple[Uvicorn, Quay]]:
+    """The same application behind uvicorn, with these options, and behind our own server."""
+    app = HttpApp(Harbour(), limits=limits, verify=verify, separates_trailers=True)
+    with Uvicorn(app, **options) as theirs, Quay(limits=limits, verify=verify) as ours:
+        yield theirs, ours
+
+
+def statuses(theirs: Uvicorn, ours: Quay, request: bytes) -> tuple[int, int]:
+    """What each answers."""
+    with theirs.wire() as their_wire, ours.wire() as our_wire:
+        their_wire.write(request)
+        our_wire.write(request)
+        return their_wire.reply().status, our_wire.reply().status
+
+
+def test_a_post_that_offers_http_2_keeps_its_body() -> None:
+    """Java's HTTP client offers it with its first request. uvicorn calls the application with an empty body."""
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA"
+    with both() as (theirs, ours):
+        assert statuses(theirs, ours, read("a", offer)) == (400, 200)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        read("a", b"X: " + b"y" * 2**20),
+        read("a", *(b"X-%d: y" % number for number in range(101))),
+        read("a", chunked=b"A: b\r\n" * 101 + b"\r\n"),
+        read("a", chunked=b"A: " + b"b" * 2**20 + b"\r\n\r\n"),
+    ],
+    ids=["size of a head", "headers", "trailers", "size of trailers"],
+)
+def test_heads_and_trailers_are_bounded(request_: bytes) -> None:
+    """uvicorn keeps a head, and adds trailers to it, without a bound."""
+    with both() as (theirs, ours):
+        assert statuses(theirs, ours, request_) == (200, 431)
+
+
+def test_a_trailer_is_no_header() -> None:
+    """uvicorn's application takes it for a header that a proxy has checked (RFC 9110 §6.5.1)."""
+    request = read("principal", chunked=b"X-User: admin\r\n\r\n")
+    with (
+        both(verify=lambda headers: headers.get(b"x-user", b"nobody").decode()) as (theirs, ours),
+        theirs.wire() as their_wire,
+        ours.wire() as our_wire,
+    ):
+        their_wire.write(request)
+        our_wire.write(request)
+        assert (their_wire.reply().text, our_wire.reply().text) == ("admin", "nobody")
+
+
+def is_silent(wire: Wire) -> bool:
+    """Whether nothing arrives, not even the end, for fifty times the time limit."""
+    return not select.select([wire.socket], [], [], 0.5)[0]
+
+
+@pytest.mark.parametrize("start", [b"", HEALTH[:-2]], ids=["silent", "half a head"])
+def test_a_request_has_to_come_in_time(start: bytes) -> None:
+    """uvicorn has a time limit between requests only."""
+    limits = HttpLimits(header_time=0.01, sweep_time=0.01)
+    with both(limits, timeout_keep_alive=0) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+        their_wire.write(start)
+        our_wire.write(start)
+        if start:
+            assert our_wire.reply().status == 408
+        assert our_wire.closed()
+        assert is_silent(their_wire)
+        their_wire.write(HEALTH[len(start) :])
+        assert their_wire.reply().status == 200
+
+
+def test_a_client_that_takes_no_bytes_is_cut() -> None:
+    """uvicorn keeps what it has for such a client, and its connection, for as long as the client likes."""
+    limits = HttpLimits(stalled_time=0.01, sweep_time=0.01)
+    with both(limits) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+        for _ in range(20):
+            their_wire.write(read("big"))
+            our_wire.write(read("big"))
+        server = find_server(ours)
+        while server.connections.open:
+            pass
+        with pytest.raises((EOFError, ConnectionResetError)):
+            read_answers(our_wire, 20)
+        assert read_answers(their_wire, 20) == [200] * 20
+
+
+def read_answers(wire: Wire, count: int) -> list[int]:
+    return [wire.reply().status for _ in range(count)]
+
+
+def test_a_client_that_sends_on_can_read_why_it_was_refused() -> None:
+    """uvicorn closes with unread bytes, which resets the connection."""
+    head = read("a").partition(b"Content-Length")[0] + b"Content-Length: 67108864\r\n\r\n"
+    with both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+        our_wire.write(head)
+        for _ in range(100):
+            our_wire.write(bytes(50_000))
+        assert our_wire.reply().status == 413
+        their_wire.write(head)
+        with pytest.raises(OSError):
+            for _ in range(1000):
+                their_wire.write(bytes(50_000))
+
+
+def test_what_is_pipelined_is_bounded() -> None:
+    """uvicorn takes any number of requests before it has answered the first."""
+    with both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+        their_wire.write(HEALTH * 1000)
+        our_wire.write(HEALTH * 1000)
+        assert read_answers(their_wire, 1000) == [200] * 1000
+        assert our_wire.closed()
+
+
+def test_one_address_does_not_keep_others_out() -> None:
+    """uvicorn has a limit of connections too, but then refuses everybody."""
+    with (
+        both(HttpLimits(connections=10), limit_concurrency=11) as (theirs, ours),
+        wires(theirs.port, 10),
+        wires(ours.port, 10),
+        wire_from(theirs.port) as their_wire,
+        wire_from(ours.port) as our_wire,
+    ):
+        their_wire.write(HEALTH)
+        our_wire.write(HEALTH)
+        assert (their_wire.reply().status, our_wire.reply().status) == (503, 200)
+
+
+@contextmanager
+def wires(port: int, count: int) -> Iterator[None]:
+    """So many connections of one address, each with half a head."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(Wire(port)).write(HEALTH[:-2])
+        yield
+
+
+def test_http_1_0_gets_no_chunks() -> None:
+    """RFC 9112 §6.1. uvicorn sends them."""
+    request = read("progress", b"Accept: application/json, text/event-stream", version=b"1.0")
+    with both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+        their_wire.write(request)
+        our_wire.write(request)
+        assert their_wire.head()[1].get("transfer-encoding") == "chunked"
+        assert "transfer-encoding" not in our_wire.head()[1]
+        while our_wire.more():
+            pass
+        assert b"data: " in our_wire.held
+
+
+def test_streams_get_their_result_when_the_server_ends() -> None:
+    """uvicorn says nothing of a signal to the application: it waits for the streams, or cuts them."""
+    with both(timeout_graceful_shutdown=0) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+        their_wire.listen("test://a")
+        our_wire.listen("test://a")
+        theirs.stop()
+        ours.stop()
+        assert our_wire.event()["result"]["resultType"] == "complete"
+        with pytest.raises((EOFError, ConnectionResetError)):
+            their_wire.event()
+
+
+def test_a_header_of_an_answer_has_no_line_end() -> None:
+    """Neither sends what a `verify` may have put together carelessly."""
+
+    def verify(headers: Any) -> str:
+        raise Refused(401, "No.", ((b"www-authenticate", b"Bearer\r\nSet-Cookie: a=b"),))
+
+    with both(verify=verify) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+        for wire in (their_wire, our_wire):
+            wire.write(read("a"))
+            assert wire.closed()
