@@ -219,6 +219,9 @@ def test_connections_are_shared_out() -> None:
         wires = [quay.wire() for _ in range(10)]
         for wire in wires:
             wire.write(b"POST /mcp HT")  # under way, as far as anybody can say
+        server = find_server(quay)
+        while quay.call(lambda: sum(connection.busy for connection in server.connections.open)) < 10:
+            pass
         with quay.wire() as one_more:
             assert one_more.reply().status == 503
         with wire_from(quay.port) as other:

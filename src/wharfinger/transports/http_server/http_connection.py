@@ -54,10 +54,7 @@ _STATUS_LINES = {n: f"HTTP/1.1 {n} {_PHRASES.get(n, '')}\r\n".encode() for n in 
 
 
 class Connections:
-    """The open connections of one server, and what they share.
-
-    Of owners with too many connections the idle ones give way to those of others (`protocol.shares`).
-    """
+    """The open connections of one server, and what they share: the application, limits, a clock."""
 
     def __init__(self, app: Callable[..., Awaitable[None]], limits: HttpLimits, limit: int) -> None:
         self.app = app
@@ -73,14 +70,14 @@ class Connections:
         self.sweep()
 
     def sweep(self) -> None:
-        """Read the clock, and close every connection that is over one of its deadlines."""
+        """Read the clock, and close each connection that has passed one of its deadlines."""
         self.now = self.loop.time()
         self.date = b"date: %b\r\n" % formatdate(time(), usegmt=True).encode()
         for connection in list(self.open):
             connection.check_deadlines(self.now)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call this in one of the next turns of the loop, a `SLICE` of them in each."""
+        """Call this in one of the next turns of the loop, at most `SLICE` callbacks in each."""
         if not self._callbacks:
             self.loop.call_soon(self._call_some)
         self._callbacks.append(callback)
@@ -93,7 +90,7 @@ class Connections:
             callback()
 
     def find_room(self, connection: HttpConnection) -> bool:
-        """Make this one of those that are served, in place of another if there are too many."""
+        """Serve a connection, in place of another if there are too many; return False if none gives way."""
         if self.served.shares.total >= self.limit:
             victim = self.served.find_victim(connection.owner, lambda other: other.busy)
             if victim is None:
@@ -121,7 +118,7 @@ class HttpConnection(asyncio.Protocol):
         self.waiting: list[Exchange] = []
         self.in_head = False
         self.upgrading = False
-        """From a head that offers an upgrade until a new parser has taken the place of the one that stopped there."""
+        """A head offered an upgrade: its parser stops there, and a new one has not yet taken over."""
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self.read_size = 0
@@ -129,14 +126,14 @@ class HttpConnection(asyncio.Protocol):
         self.trailer_count = 0
         self.reading_paused = False
         self.drained: asyncio.Event | None = None
-        """Set when the client takes bytes again; None while it does."""
+        """Set when the client takes bytes again; None while it takes them."""
         self.lingering = False
         self.deadline = connections.now + self.limits.header_time
-        """For what the client is to send: a head or the next request; or for the end of lingering."""
+        """When the head, the next request, or the end of what a refused client still sends must have arrived."""
         self.write_deadline = inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client is there; one too many is refused."""
+        """Serve a client, or refuse it if there are too many."""
         self.transport = transport
         self.server, self.client = (_address(transport, name) for name in ("sockname", "peername"))
         self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"
@@ -164,11 +161,11 @@ class HttpConnection(asyncio.Protocol):
         self.waiting.clear()
         if self.drained is not None:
             self.drained.set()
-        # Whatever refers back to this connection: its memory is freed now, not by the next run of the collector.
+        # These refer back to this connection. Without them its memory is freed now, not by the garbage collector.
         self.parser = self.serving = self.reading = None
 
     def eof_received(self) -> bool:
-        """The client sends no more: close, but not all that end at once in the same turn of the loop."""
+        """Close, since the client sends no more; if many do that at once, not all in one turn of the loop."""
         if self.scheme == "https":  # TLS has no half-closed connections: the transport closes
             return False
         self.connections.call_soon(self.transport.close)
@@ -200,7 +197,7 @@ class HttpConnection(asyncio.Protocol):
         if self.overhead > self.limits.header_size:
             self.refuse(_head_too_large() if self.in_head else _framing_too_large())
         elif self.overhead < 0:
-            self.overhead = 0  # bytes saved in one read are no credit for the next
+            self.overhead = 0  # this read began before the count did
 
     def _replace_parser(self) -> None:
         """Go on after a head that offered an upgrade: it is served without one (RFC 9110 §7.8).
@@ -227,10 +224,7 @@ class HttpConnection(asyncio.Protocol):
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A complete header; or a trailer, which is dropped: it could be an identity that no proxy has checked.
-
-        httptools reports both alike (RFC 9110 §6.5.1).
-        """
+        """Keep a header. Drop a trailer, which the parser reports alike: it must not pass for one (RFC 9110 §6.5.1)."""
         if self.in_head:
             self.headers.append((name.lower(), value))
         elif not self.upgrading:
@@ -239,12 +233,12 @@ class HttpConnection(asyncio.Protocol):
                 raise _framing_too_large()
 
     def on_headers_complete(self) -> None:
-        """The head is complete: serve the request, after those that came before it."""
+        """Serve the request, after those that came before it."""
         if self.upgrading:
             self.upgrading = False
             return
         headers, url, parser, limits = self.headers, self.url, self.parser, self.limits
-        # A head that came in one small read is small: only others are measured.
+        # A head that came in one small read is small, and is not measured.
         if len(headers) > limits.header_count or (
             (self.overhead or self.read_size > limits.header_size)
             and len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.header_size
@@ -295,7 +289,7 @@ class HttpConnection(asyncio.Protocol):
         self.overhead -= _CHUNK_HEAD
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body; what nobody will receive is dropped."""
+        """Keep a part of a body until it is received; drop it if the answer is complete."""
         self.overhead -= len(body)
         exchange = self.reading
         if exchange is None or exchange.complete:
@@ -303,7 +297,7 @@ class HttpConnection(asyncio.Protocol):
         if not exchange.body:
             exchange.body = body
         else:
-            if isinstance(exchange.body, bytes):  # a thousand tiny parts cost no more than a large one
+            if isinstance(exchange.body, bytes):  # appending to bytes would copy them for each part
                 exchange.body = bytearray(exchange.body)
             exchange.body += body
         if len(exchange.body) > _BUFFERED:
@@ -343,7 +337,7 @@ class HttpConnection(asyncio.Protocol):
             self.drained = None
 
     def finish(self, exchange: Exchange) -> None:
-        """Go on after an answer: with the next request, or as an idle connection."""
+        """Go on after an answer: serve the next request, or become idle."""
         self.serving = None
         if self.transport.is_closing():
             return
@@ -358,7 +352,7 @@ class HttpConnection(asyncio.Protocol):
             self.resume_reading()
 
     def hang_up(self, unread: bool) -> None:
-        """Close; if the client is still sending, after it has had the time to read our answer."""
+        """Close; if the client is still sending, give it time to read the answer."""
         if unread and self.transport.can_write_eof():
             self.transport.write_eof()
             self.lingering = True
@@ -374,12 +368,12 @@ class HttpConnection(asyncio.Protocol):
         exchange = self.serving
         if exchange is not None:
             if exchange.started or exchange is not self.reading:
-                self.transport.close()  # the answer to something else is on its way: this connection is lost
+                self.transport.close()  # the answer to another request is under way
                 return
             exchange.disconnected = True
             exchange.wake()
         elif self.reading is not None and self.reading.more_body:
-            self.hang_up(unread=True)  # it is answered already: a second answer would belong to nothing
+            self.hang_up(unread=True)  # that request was answered already
             return
         body = encode_error(None, error)
         self.transport.write(
@@ -397,7 +391,7 @@ class HttpConnection(asyncio.Protocol):
             self.serving.keep_alive = False
 
     def check_deadlines(self, now: float) -> None:
-        """Close if the client takes bytes or sends something too late."""
+        """Close if the client is late in taking bytes or in sending them."""
         if self.write_deadline < now or (self.lingering and self.deadline < now):
             self.transport.abort()
         elif self.deadline < now:
@@ -409,9 +403,9 @@ class HttpConnection(asyncio.Protocol):
 
 
 class Exchange:
-    """One request and its answer. Its `receive` and the exchange itself, as `send`, are those of one ASGI call.
+    """One request and its answer: calls the application with `receive` and with itself as `send`.
 
-    Only this package's application is called, so what it sends is taken to be in order.
+    The application is this package's own, so the order of what it sends is not checked.
     """
 
     def __init__(self, connection: HttpConnection, scope: dict[str, Any], keep_alive: bool) -> None:
@@ -420,18 +414,18 @@ class Exchange:
         self.keep_alive = keep_alive
         self.head_only = scope["method"] == "HEAD"
         self.body: bytes | bytearray | None = b""
-        """What has arrived and was not received yet; None when all was received."""
+        """What has arrived and was not received yet; None after all was received."""
         self.more_body = True
         self.waiter: asyncio.Future[None] | None = None
         self.task: asyncio.Task[None] | None = None
         self.head = b""
-        """The head of an answer until the body goes with it."""
+        """The head of the answer, until the first part of the body is written with it."""
         self.continued = False
-        """The client was told to send the body, if it had asked (RFC 9110 §10.1.1)."""
+        """`100 Continue` was sent, if the client expected it (RFC 9110 §10.1.1)."""
         self.started = self.chunked = self.complete = self.disconnected = False
 
     async def run(self) -> None:
-        """Call the application; an answer that it does not finish costs the connection."""
+        """Call the application. Close the connection if it does not finish the answer."""
         connections = self.connection.connections
         try:
             await connections.app(self.scope, self.receive, self)
@@ -446,7 +440,7 @@ class Exchange:
                 self.connection.transport.close()
 
     def wake(self) -> None:
-        """There is something to receive."""
+        """Let `receive` look again."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 

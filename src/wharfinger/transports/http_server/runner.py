@@ -1,4 +1,4 @@
-"""Serves an `HttpApp` on a port: binding, signals, one sweeper for deadlines, and an end that comes in time."""
+"""Serves an `HttpApp` on a port: binds, sweeps the connections once a second, and ends in time after a signal."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ __all__ = ["AddressInUse", "CannotListen", "UnsafeBind", "run_http", "serve_http
 
 log = logging.getLogger("wharfinger.transports.http")
 
-
 _ACCEPTED = 100
 """Connections that are accepted in one turn of the loop."""
 _SPARE = 128
-"""Descriptors that are not used for connections: files that are read, a database, watches, the search index."""
+"""Descriptors that connections leave to others: files that are read, a database, watches, the search index."""
 GOODBYE = 0.5
-"""Seconds in which TLS clients may answer our goodbye at the end; many never do, with nothing left to be sent."""
+"""Seconds at the end in which TLS clients may close their side too; many never do."""
 
 
 class CannotListen(WharfingerError):
@@ -48,7 +47,7 @@ class AddressInUse(CannotListen):
 
 
 class UnsafeBind(WharfingerError):
-    """Everybody who reaches this address could use the server, and nobody said that this is meant."""
+    """Other machines reach this address, and there is neither a `verify` nor `insecure`."""
 
     exit_code = 2
 
@@ -154,42 +153,43 @@ class HttpServer:
     async def listen(self) -> None:
         """Bind and accept. Raises AddressInUse or CannotListen."""
         where = f"{self.host or '*'}:{self.port}"
+        unreadable = "The certificate or its key cannot be read: {}."
         context = None
         if self.tls is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             try:
-                context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
                 context.load_cert_chain(*self.tls)
+            except ssl.SSLError:  # OpenSSL's own message helps nobody
+                raise CannotListen(unreadable.format("they are not PEM files that belong together")) from None
             except OSError as error:
-                raise CannotListen(f"The certificate or its key cannot be read: {_unreadable(error)}.") from None
+                raise CannotListen(unreadable.format(error.strerror or error)) from None
         try:
-            # asyncio tries to accept so many at a time, and without descriptors so often in vain.
+            # asyncio calls accept() as often as the backlog in each turn of the loop.
             server = await self.loop.create_server(
                 self._accept, self.host or None, self.port, ssl=context, backlog=_ACCEPTED
             )
             for listener in server.sockets:
-                _listen(listener.fileno(), self.limits.backlog)
+                _set_backlog(listener.fileno(), self.limits.backlog)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUse(f"Something listens on {where} already: choose another port.") from None
-            raise CannotListen(f"Cannot listen on {where}: {_reason(error)}.") from None
+            raise CannotListen(f"Cannot listen on {where}: {(error.strerror or str(error)).lower()}.") from None
         self._server = server
         self.exhaustion = Exhaustion(self.loop)
         self._tick()
 
     def _accept(self) -> HttpConnection:
-        """The protocol of one new connection."""
         self.collector.grew(self.lasting)
         return HttpConnection(self.connections)
 
     @property
     def lasting(self) -> int:
-        """Connections and sessions that are there."""
+        """The number of connections and sessions."""
         return len(self.connections.open) + len(self.app.sessions)
 
     async def run_until_signal(self, on_ready: Callable[[str], None] | None = None) -> signal.Signals | None:
-        """Wait for SIGINT or SIGTERM; whoever is told that the server is ready may send one."""
+        """Start the application, call `on_ready`, and serve until SIGINT or SIGTERM. Raises what starting raises."""
         with self._signals_handled(), contextlib.ExitStack() as until_the_end:
-            # Now and not with the first request: who runs a server is told what is wrong with it.
             starting = asyncio.ensure_future(self.app.start())
             try:
                 await asyncio.wait((starting, self.stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -201,14 +201,16 @@ class HttpServer:
                 return await asyncio.shield(self.stopped)
             finally:
                 starting.cancel()
-                # Signals are still ours until the streams have ended: the second one cuts it short.
+                # Still within `_signals_handled`, so that a second signal ends the wait.
                 await self.end()
 
     @contextlib.contextmanager
     def _signals_handled(self) -> Generator[None, None, None]:
-        """Take the signals from the loop, and give back what was there before."""
+        """Let signals call `stop`, and give them back. One that is ignored (nohup) stays ignored."""
         loop = self.loop
-        before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM) if _can_handle(s)}
+        handled = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        before = {number: signal.getsignal(number) for number in handled}
+        before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
         for number in before:
             try:
                 loop.add_signal_handler(number, self.stop, number)
@@ -223,7 +225,7 @@ class HttpServer:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def stop(self, number: signal.Signals | None = None) -> None:
-        """Begin to end; the second call ends at once."""
+        """Begin to end; a second call ends at once."""
         if not self.stopped.done():
             self.stopped.set_result(number)
         else:
@@ -241,7 +243,7 @@ class HttpServer:
         closing = loop.create_task(self.app.drain(self.limits.drain * 0.8))
         for connection in list(connections.open):
             connection.shut_down()
-        # Connections close one by one, and none of them signals the last.
+        # Nothing reports the end of the last connection.
         while (connections.open or not closing.done()) and loop.time() < deadline and not self.forced.is_set():
             await asyncio.sleep(0.005)
             if closing.done() and self.tls:
@@ -257,7 +259,7 @@ class HttpServer:
         self._ticking.cancel()
 
     def _tick(self) -> None:
-        """Keep deadlines once a second, and see to what else lasts."""
+        """Do what is due once a second."""
         self.connections.sweep()
         self.collector.tick(self.lasting)
         if self._server is not None:
@@ -265,32 +267,17 @@ class HttpServer:
         self._ticking = self.loop.call_later(self.limits.sweep_time, self._tick)
 
 
-def _listen(descriptor: int, backlog: int) -> None:
-    """Let so many connections wait to be accepted on a socket that listens already."""
+def _set_backlog(descriptor: int, backlog: int) -> None:
+    """Let `backlog` connections wait to be accepted on a socket that listens already."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as listener:  # not on Windows
         listener.listen(backlog)
 
 
 def most_sockets() -> int:
-    """How many sockets this process may have at most, beside the files that it needs otherwise."""
+    """Return how many sockets this process may open and still have descriptors for its files."""
     try:
         import resource
     except ImportError:  # Windows
         return sys.maxsize
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if most == resource.RLIM_INFINITY else max(most - min(_SPARE, most // 2), 1)
-
-
-def _can_handle(number: signal.Signals) -> bool:
-    """Only the main thread may; and where somebody else ignores a signal (nohup), it stays ignored."""
-    return threading.current_thread() is threading.main_thread() and signal.getsignal(number) is not signal.SIG_IGN
-
-
-def _unreadable(error: OSError) -> str:
-    """What OpenSSL says of a file that is none of its own tells nobody anything."""
-    wrong = "they are not PEM files that belong together"
-    return wrong if isinstance(error, ssl.SSLError) else error.strerror or str(error)
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
