@@ -381,6 +381,15 @@ def test_bound_of_a_schema_is_exact(fits: dict[str, Any], beyond: dict[str, Any]
         ({"properties": {"a": {"$ref": "#"}}}, 3),
         ({"const": {"not": {}}, "enum": [{"not": {}}], "default": {"not": {}}}, 1),
         ({"$defs": {"heavy": {"not": {"not": {}}}}}, 3),
+        ({"title": "#", "description": "#/not", "not": {}}, 2),
+        (
+            {
+                "$id": "https://a.test/",
+                "$defs": {"a": {"not": {"not": {}}}, "b": {"$id": "x/$defs/a"}},
+                "properties": {"c": {"$ref": "x/$defs/a"}},
+            },
+            3,
+        ),
     ],
 )
 def test_weight_is_how_many_schemas_one_value_may_pass(schema: dict[str, Any], weight: int) -> None:
@@ -416,6 +425,36 @@ def test_alternatives_are_explained_for_up_to_10000_members_times_schemas() -> N
         assert explained is (sum(size_of(item) for item in value) + 1 <= 5000)
 
 
+@pytest.mark.parametrize("kind", ["members", "items"])
+@pytest.mark.parametrize("end", [1, "x", {}, []])
+@pytest.mark.parametrize("levels", [0, 1, 2, 3])
+def test_only_schemas_that_a_value_is_deep_enough_for_are_counted(kind: str, end: Any, levels: int) -> None:
+    """An object or an array is one level, also an empty one."""
+    heavy = [{"$ref": "#/$defs/a"}] * 999 + [{}]
+    inner: dict[str, Any] = {"allOf": heavy, "anyOf": [{}]}
+    value = end
+    for _ in range(2):
+        inner = {"properties": {"a": inner}} if kind == "members" else {"items": inner}
+    for _ in range(levels):
+        value = {"a": value} if kind == "members" else [value]
+    depth = levels + (end in ({}, []))
+    schema = given({"$defs": {"a": {}}, "not": {}} | inner)
+    told = "has a form that is not allowed here" if depth < 2 else "do not fit the schema"
+    assert schema.faults(value) == [f"arguments: {told}"]
+
+
+def test_value_too_deep_for_its_schemas_to_be_counted_is_told_without_alternatives() -> None:
+    chain: dict[str, Any] = {f"s{n}": {"$ref": f"#/$defs/s{n + 1}"} for n in range(100)}
+    last = {"type": "array", "items": {"$ref": "#/$defs/s0"}}
+    value: Any = 3
+    for _ in range(60):
+        value = [value]
+    plain = given({"$defs": chain | {"s100": last}, "$ref": "#/$defs/s0"})
+    assert plain.faults(value) == ["[0]" * 60 + ": expected an array"]
+    several = given({"$defs": chain | {"s100": last}, "$ref": "#/$defs/s0", "anyOf": [{}]})
+    assert several.faults(value) == ["arguments: do not fit the schema"]
+
+
 def size_of(value: Any) -> int:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return 1 + sum(map(size_of, inner))
@@ -424,6 +463,7 @@ def size_of(value: Any) -> int:
 @pytest.mark.parametrize("shape", ["text", "list", "name"])
 def test_texts_are_searched_up_to_the_square_of_10000(shape: str) -> None:
     schema = given({"pattern": "(?!x)b", "patternProperties": {"(?!x)b": {}}, "items": {"pattern": "(?!x)b"}})
+    assert schema.faults(["a" * 10_000, 1, None, True]) != schema.faults("a" * 10_001)
     for last, searched in ((0, True), (1, False)):
         value: Any = {
             "text": "a" * (10_000 + last),

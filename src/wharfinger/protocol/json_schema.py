@@ -347,9 +347,9 @@ def _at_pointer(root: Any, reference: str) -> dict[str, Any] | None:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(node, dict):
             node = cast("dict[str, Any]", node).get(name)
-        elif isinstance(node, list) and name.isascii() and name.isdigit() and len(name) < 7:  # of at most 256 KiB
+        elif isinstance(node, list) and name.isascii() and name.isdigit():
             items = cast("list[object]", node)
-            node = items[int(name)] if int(name) < len(items) else None
+            node = items[int(name)] if len(name) <= len(str(len(items))) and int(name) < len(items) else None
         else:
             return None
     return cast("dict[str, Any]", node) if isinstance(node, dict) else None
