@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,3 +60,36 @@ def test_a_line_in_many_chunks_is_joined_once() -> None:
     assert len(buffer._chunks) == 1000
     assert [len(line) for line in buffer.feed(b"\n")] == [1_000_000]
     assert not buffer._chunks
+
+
+@pytest.mark.parametrize(
+    ("chunks", "lines"),
+    [
+        ([b"abcd\n"], [b"abcd"]),
+        ([b"abcde\n"], [OVERLONG]),
+        ([b"abcd", b"\n"], [b"abcd"]),
+        ([b"abcde", b"\n"], [OVERLONG]),
+        ([b"ab", b"cd\n"], [b"abcd"]),
+        ([b"ab", b"cde\n"], [OVERLONG]),
+        ([b"ab", b"cd", b"\n"], [b"abcd"]),
+        ([b"ab", b"cd", b"e", b"\n"], [OVERLONG]),
+        ([b"a\nabcd\nabcde\nb\n"], [b"a", b"abcd", OVERLONG, b"b"]),
+        ([b"a\nabcd", b"\nabcd", b"\n"], [b"a", b"abcd", b"abcd"]),
+        ([b"abcdefgh", b"ijklmnop", b"qrstuvwx", b"\nabcd", b"\nabcde", b"\nab\n"],
+         [OVERLONG, b"abcd", OVERLONG, b"ab"]),
+        ([b"abcde\nabcde"], [OVERLONG, OVERLONG]),
+        ([b"ab", b"c\nabcd", b"\n"], [b"abc", b"abcd"]),
+    ],
+)  # fmt: skip
+def test_limit_of_a_line_is_exact(chunks: list[bytes], lines: list[object]) -> None:
+    buffer = LineBuffer(4)
+    assert [line for chunk in chunks for line in buffer.feed(chunk)] == lines
+
+
+def test_line_is_unfinished_until_its_end_also_while_it_is_thrown_away() -> None:
+    buffer = LineBuffer(4)
+    seen = []
+    for chunk in (b"", b"a", b"\n", b"abcde", b"f", b"g\n", b"\n", b"a\nb", b"\n"):
+        buffer.feed(chunk)
+        seen.append(buffer.unfinished)
+    assert seen == [False, True, False, True, True, False, False, True, False]

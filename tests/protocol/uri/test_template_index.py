@@ -175,3 +175,93 @@ def test_what_stands_before_a_query_tells_templates_apart_only_where_it_differs(
     assert index.find("x://h/a-one") == (1, {"v": "a"})
     with pytest.raises(AmbiguousTemplate):
         index.add("x://h/{u}-two{?z}", 3)
+
+
+def test_nothing_is_left_of_templates_that_are_removed() -> None:
+    index: TemplateIndex[int] = TemplateIndex()
+    texts = ["a/{x}/b", "a/{x}", "a/b/{x}", "a/b/{+x}", "{x}/c", "a/{x}-c", "lone", ""]
+    for number, text in enumerate(texts):
+        index.add(text, number)
+    assert index.remove("a/b/{x}") == 2
+    assert index.find("a/b/c") == (3, {"x": "c"})
+    assert index.find("a/1/b") == (0, {"x": "1"})
+    assert index._lengths == sorted({len(prefix) for prefix in index._by_prefix}, reverse=True) == [4, 2, 0]
+    for text in texts:
+        if text != "a/b/{x}":
+            index.remove(text)
+    assert (len(index), index._by_prefix, index._lengths) == (0, {}, [])
+    assert (index._root.children, index._root.entries) == ({}, {})
+
+
+def test_what_others_share_stays_when_one_is_removed() -> None:
+    index: TemplateIndex[int] = TemplateIndex()
+    index.add("a/{x}/b{?p}", 1)
+    index.add("a/{x}/b{?p,q,r}", 2, allow_ambiguous=True)
+    index.add("a/{x}/b{?p,s}", 3, allow_ambiguous=True)
+    index.remove("a/{x}/b{?p,q,r}")
+    assert index.find("a/1/b?s=2") == (3, {"x": "1", "s": "2"})
+    assert index.find("a/1/b?p=2") == (1, {"x": "1", "p": "2"})
+    assert index._root.children["a"].children[None].entries
+
+
+def test_template_without_anything_matches_nothing_but_itself() -> None:
+    index: TemplateIndex[int] = TemplateIndex()
+    index.add("", 1)
+    index.add("{+x}", 2)
+    assert index.find("") == (1, {})
+    assert index.find("a") == (2, {"x": "a"})
+
+
+MANY = [
+    ("a/{v}/n%d", "a/v/n3", {"v": "v"}),
+    ("a/{+v}/n%d", "a/v/w/n3", {"v": "v/w"}),
+    ("a{/v}/n%d", "a/v/n3", {"v": "v"}),
+    ("a{/v}/n%d", "a/n3", {}),
+    ("a{/v*}/n%d", "a/v/w/n3", {"v": ["v", "w"]}),
+    ("/{v}/n%d", "/v/n3", {"v": "v"}),
+    ("{v}/n%d", "v/n3", {"v": "v"}),
+    ("//{v}/n%d", "//v/n3", {"v": "v"}),
+    ("a/{v}n%d", "a/vn3", {"v": "v"}),
+    ("a/{v}/n%d/", "a/v/n3/", {"v": "v"}),
+    ("a/{v}-x/n%d{?q}", "a/v-x/n3?q=/", {"v": "v", "q": "/"}),
+]
+
+
+@pytest.mark.parametrize("number", [1, FEW, FEW + 1, 3 * FEW])
+@pytest.mark.parametrize(("build", "uri", "values"), MANY)
+def test_one_of_few_or_of_many_is_found(build: str, uri: str, values: dict[str, str], number: int) -> None:
+    index: TemplateIndex[int] = TemplateIndex()
+    for n in range(3, 3 + number):
+        index.add(build % n, n)
+    assert index.find(uri) == (3, values)
+    assert index.find(uri.replace("n3", "n2")) is None
+    assert index.find(uri.replace("n3", "m3")) is None
+
+
+def test_shorter_beginning_is_found_beside_many_longer_ones() -> None:
+    index: TemplateIndex[str] = TemplateIndex()
+    for number in range(FEW + 1):
+        index.add(f"a/b/{{v}}/n{number}", f"n{number}")
+    index.add("a/{v}/{w}/x", "x")
+    index.add("a/{v}/{w}{/rest*}", "rest")
+    assert index.find("a/b/c/x") == ("x", {"v": "b", "w": "c"})
+    assert index.find("a/b/c/n99") == ("rest", {"v": "b", "w": "c", "rest": ["n99"]})
+    assert index.find("a/b/c/n1") == ("n1", {"v": "c"})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x/{v}-{+w}one{?q}", "x/{v}{+w}-one{?q}"),
+        ("x/{v}-one{w}", "x/{v}-two{w}"),
+        ("x/h{a}{+c}/b", "x/h{a}/b{+c}"),
+    ],
+)
+def test_templates_that_look_different_but_match_one_uri_are_refused(one: str, other: str) -> None:
+    for first, second in ((one, other), (other, one)):
+        index: TemplateIndex[int] = TemplateIndex()
+        index.add(first, 1)
+        with pytest.raises(AmbiguousTemplate):
+            index.add(second, 2)
+        index.add(second, 2, allow_ambiguous=True)
+        assert len(index) == 2

@@ -1,0 +1,61 @@
+"""The methods that every service answers alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from wharfinger import types as t
+from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.jsonrpc import decode
+from wharfinger.protocol.lifecycle import handlers
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.request import Request, open_request
+from wharfinger.protocol.revisions import SUPPORTED, Revision
+
+STATELESS = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+class Quay:
+    """What a service says of itself."""
+
+    info = t.Implementation(name="quay", version="1")
+
+    def __init__(self, instructions: str = "") -> None:
+        self.instructions = instructions
+
+    def capabilities(self, rules: Revision) -> t.ServerCapabilities:
+        return t.ServerCapabilities(experimental={rules.name: {}})
+
+
+def answer(service: Any, method: str, params: dict[str, Any], session: Session | None) -> Any:
+    data = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    request: Request = open_request(decode(data, Limits()), session)
+    return asyncio.run(handlers(service)[method](request))
+
+
+@pytest.mark.parametrize("instructions", ["", "Ask for a berth."])
+def test_service_says_who_it_is_and_what_it_can(instructions: str) -> None:
+    shown = instructions or t.UNSET
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    opened = answer(Quay(instructions), "initialize", params, Session())
+    assert (opened.protocol_version, opened.server_info, opened.instructions) == ("2025-06-18", Quay.info, shown)
+    assert opened.capabilities.experimental == {"2025-06-18": {}}
+    found = answer(Quay(instructions), "server/discover", {"_meta": STATELESS}, None)
+    assert (found.supported_versions, found.instructions) == (list(SUPPORTED), shown)
+    assert found.capabilities.experimental == {"2026-07-28": {}}
+
+
+def test_session_keeps_the_level_that_its_client_asked_for() -> None:
+    session = Session()
+    session.advance("initialize")
+    assert session.log_level is None
+    assert type(answer(Quay(), "logging/setLevel", {"level": "warning"}, session)) is t.EmptyResult
+    assert session.log_level == "warning"
+    assert type(answer(Quay(), "ping", {}, session)) is t.EmptyResult

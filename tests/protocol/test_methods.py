@@ -1,0 +1,108 @@
+"""The table of methods: what its rows say, and which rows an extension may add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from wharfinger import types as t
+from wharfinger.protocol.methods import CORE, EXTENSIONS_FROM, METHODS, Method, add_method
+from wharfinger.protocol.revisions import REVISIONS
+
+ALL = list(REVISIONS)
+
+
+class Ferry(t.RequestParams):
+    quay: str
+
+
+class Crossing(t.EmptyResult):
+    minutes: int
+
+
+def row(name: str = "x.test/ferry", **options: Any) -> Method:
+    return Method(name, "client", Ferry, Crossing, **options)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [("2025-03-26", "2025-11-25"), ("2024-11-05", "2026-07-28"), ("2025-06-18", "2025-06-18")]
+)
+def test_method_is_within_its_first_and_last_revision(first: str, last: str) -> None:
+    method = row(first=first, last=last)
+    assert [name for name in ALL if method.within(REVISIONS[name])] == [name for name in ALL if first <= name <= last]
+
+
+def test_notification_is_what_has_no_result() -> None:
+    assert {name for name, method in METHODS.items() if method.notification and name in CORE} == {
+        name for name in CORE if name.startswith("notifications/")
+    }
+
+
+@pytest.mark.parametrize(
+    ("named_by", "routed"), [("", b""), ("uri", b'"uri"'), ("name", b'"name"'), ("task_id", b'"taskId"')]
+)
+def test_member_that_is_routed_on_is_told_as_it_stands_in_the_bytes(named_by: Any, routed: bytes) -> None:
+    assert row(named_by=named_by).routed == routed
+
+
+def test_params_and_results_are_checked_each_time() -> None:
+    method = row()
+    for _ in range(2):
+        assert method.decode_params(b'{"quay":"a"}').quay == "a"
+        assert method.decode_result(b'{"minutes":3}').minutes == 3
+        with pytest.raises(msgspec.ValidationError):
+            method.decode_params(b'{"quay":1}')
+        with pytest.raises(msgspec.ValidationError):
+            method.decode_result(b'{"minutes":"x"}')
+    assert type(Method("notifications/x.test/ferry", "client", Ferry).decode_result(b"{}")) is t.EmptyResult
+
+
+def test_methods_of_the_protocol_are_not_for_extensions() -> None:
+    for name in CORE:
+        with pytest.raises(ValueError, match="is a method of the protocol: choose another name"):
+            add_method(row(name))
+        assert METHODS[name].params is not Ferry
+
+
+def test_method_is_added_once() -> None:
+    first = row("x.test/added", named_by="name")
+    try:
+        assert add_method(first) is first
+        assert METHODS["x.test/added"] is first
+        assert add_method(first) is first
+        assert add_method(row("x.test/added", named_by="name")) is first
+        with pytest.raises(ValueError, match="is known already, with other params, result or options"):
+            add_method(row("x.test/added"))
+        assert METHODS["x.test/added"] is first
+    finally:
+        METHODS.pop("x.test/added", None)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Method("x.test/f", "server", Ferry, Crossing),
+        Method("x.test/f", "client", t.RequestParams, Crossing),
+        Method("x.test/f", "client", Ferry, t.EmptyResult),
+        Method("x.test/f", "client", Ferry, Crossing, first="2025-03-26"),
+        Method("x.test/f", "client", Ferry, Crossing, last="2025-11-25"),
+        Method("x.test/f", "client", Ferry, Crossing, named_by="uri"),
+        Method("x.test/f", "client", Ferry, Crossing, kept=True),
+        Method("x.test/f", "client", Ferry, Crossing, long=True),
+    ],
+)
+def test_rows_differ_in_every_fact(other: Method) -> None:
+    assert other.facts != row("x.test/f").facts == row("x.test/f", capability="not on the wire").facts
+
+
+def test_extensions_begin_with_the_first_revision_that_has_them() -> None:
+    assert EXTENSIONS_FROM == "2025-11-25"
+
+
+def test_revisions_are_in_their_order_in_time() -> None:
+    assert [rules.order for rules in REVISIONS.values()] == [1, 2, 3, 4, 5]
+    assert {rules.resource_not_found for name, rules in REVISIONS.items() if name < "2026"} == {-32002}
+    newest = REVISIONS["2026-07-28"]
+    assert (newest.resource_not_found, newest.missing_capability) == (-32602, -32021)
