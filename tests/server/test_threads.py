@@ -328,3 +328,138 @@ async def test_a_call_that_was_cancelled_while_it_waited_never_runs() -> None:
         await after
         assert waiting.cancelled()
         assert ran == ["after"]
+
+
+# -- each bound at its value and one beyond
+
+
+@looped
+async def test_as_many_calls_run_at_once_as_there_are_threads() -> None:
+    async with gated(size=3, share=3, each=3, patience=20) as (pool, gate):
+        held = start(pool, "a", gate, 3)
+        await gate.hold(3)
+        late = start(pool, "b", gate)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not gate.blocked.acquire(blocking=False)
+        gate.open.set()
+        assert await asyncio.gather(*held, *late) == ["through"] * 4
+
+
+@pytest.mark.parametrize(("share", "each", "most"), [(2, 9, 2), (9, 1, 1), (3, 2, 2)])
+@looped
+async def test_a_member_runs_as_many_as_its_own_part_and_its_groups(share: int, each: int, most: int) -> None:
+    async with gated(size=9, share=share, each=each, patience=20) as (pool, gate):
+        calls = start(pool, f"ann{MEMBER}one", gate, most + 1)
+        await gate.hold(most)
+        assert await pool.run("bob", lambda: "served") == "served"
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not gate.blocked.acquire(blocking=False)
+        gate.open.set()
+        assert await asyncio.gather(*calls) == ["through"] * (most + 1)
+
+
+@looped
+async def test_who_has_no_members_has_the_share_of_its_group() -> None:
+    async with gated(size=9, share=3, each=1, patience=20) as (pool, gate):
+        calls = start(pool, "ann", gate, 4)
+        await gate.hold(3)
+        gate.open.set()
+        assert await asyncio.gather(*calls) == ["through"] * 4
+
+
+@looped
+async def test_threads_are_used_again() -> None:
+    async with gated(size=8) as (pool, _):
+        names = {await pool.run("", lambda: threading.current_thread().name) for _ in range(20)}
+        assert len(names) == 1
+        assert all(name.startswith("wharfinger-") for name in names)
+
+
+async def lose(pool: Pool, owner: str, gate: Gate, number: int) -> None:
+    """Give up so many calls that go on blocking."""
+    for _ in range(number):
+        (call,) = start(pool, owner, gate)
+        await gate.hold(1)
+        call.cancel()
+        await asyncio.wait((call,))
+
+
+async def refused(pool: Pool, owner: str) -> bool:
+    try:
+        await pool.run(owner, lambda: None)
+    except Overloaded as error:
+        assert "were given up and have not returned" in str(error)
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("lost", "bounded", "free"),
+    [
+        ({f"ann{MEMBER}one": 3}, [], [f"ann{MEMBER}one", "bob"]),
+        ({f"ann{MEMBER}one": 4}, [f"ann{MEMBER}one"], [f"ann{MEMBER}two", "bob"]),
+        ({f"ann{MEMBER}one": 3, f"ann{MEMBER}two": 2}, [], [f"ann{MEMBER}three", "bob"]),
+        ({f"ann{MEMBER}one": 3, f"ann{MEMBER}two": 3}, [f"ann{MEMBER}three"], ["bob"]),
+        ({f"ann{MEMBER}one": 3, f"ann{MEMBER}two": 2, "bob": 2}, [], ["eve"]),
+        ({f"ann{MEMBER}one": 3, f"ann{MEMBER}two": 2, "bob": 3}, ["eve", "bob"], []),
+    ],
+)
+@looped
+async def test_what_may_be_lost_of_all_of_a_group_and_of_one_is_bounded(
+    lost: dict[str, int], bounded: list[str], free: list[str]
+) -> None:
+    async with gated(size=9, share=9, each=9, lost=8, patience=20) as (pool, gate):
+        for owner, number in lost.items():
+            await lose(pool, owner, gate, number)
+        assert [await refused(pool, owner) for owner in bounded] == [True] * len(bounded)
+        assert [await refused(pool, owner) for owner in free] == [False] * len(free)
+        gate.open.set()
+        while await refused(pool, (*bounded, *free)[0]):
+            await asyncio.sleep(0)
+
+
+@looped
+async def test_a_queue_of_one_group_is_not_anothers() -> None:
+    async with gated(size=1, queue=1, patience=20) as (pool, gate):
+        held = start(pool, "ann", gate)
+        await gate.hold(1)
+        waiting = start(pool, "ann", gate) + start(pool, "bob", gate)
+        for _ in range(2):
+            await asyncio.sleep(0)
+        for owner in ("ann", "bob", f"ann{MEMBER}other"):
+            with pytest.raises(Overloaded, match="of this caller are waiting"):
+                await pool.run(owner, gate.wait)
+        gate.open.set()
+        assert await asyncio.gather(*held, *waiting) == ["through"] * 3
+
+
+@looped
+async def test_a_closed_pool_refuses_what_waits_in_words_and_begins_anew() -> None:
+    async with gated(size=1, patience=0.05) as (pool, gate):
+        held = start(pool, "ann", gate)
+        await gate.hold(1)
+        waiting = start(pool, "ann", gate, 2)
+        await asyncio.sleep(0)
+        pool.close()
+        for call in waiting:
+            with pytest.raises(Overloaded, match="The server ends"):
+                await call
+        assert await pool.run("ann", lambda: "again") == "again"
+        gate.open.set()
+        assert await asyncio.gather(*held) == ["through"]
+        assert await pool.run("ann", lambda: "and again") == "and again"
+        running = start(pool, "ann", gate)
+        assert await asyncio.gather(*running) == ["through"]
+
+
+@looped
+async def test_a_call_that_waited_in_vain_is_told_so() -> None:
+    async with gated(size=1, patience=0.01) as (pool, gate):
+        held = start(pool, "", gate)
+        await gate.hold(1)
+        with pytest.raises(Overloaded, match="No thread became free for this blocking call: try again later"):
+            await pool.run("", lambda: "never")
+        gate.open.set()
+        await asyncio.gather(*held)

@@ -151,3 +151,84 @@ def test_a_disabled_fallback_gives_way_too() -> None:
     some.add("search", Named("own"))
     assert names(some) == ["own"]
     assert not some.is_disabled("search")
+
+
+class Follower:
+    """What it was told; it refuses what it is told to refuse."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused = refused
+        self.told: list[str] = []
+
+    def added(self, key: str, feature: Named, fallback: bool) -> None:
+        if key in self.refused:
+            raise ValueError(key)
+        self.told.append(f"+{key}{'?' if fallback else ''}")
+
+    def removed(self, key: str) -> None:
+        self.told.append(f"-{key}")
+
+    def disabled(self, key: str) -> None:
+        self.told.append(f"off {key}")
+
+    def enabled(self, key: str) -> None:
+        self.told.append(f"on {key}")
+
+
+def test_who_follows_is_told_of_each_change_once() -> None:
+    some, changes = features()
+    follower = Follower()
+    some.onlookers.append(follower)
+    some.add("a", Named("a"))
+    some.disable("a")
+    some.disable("a")
+    some.enable("a")
+    some.enable("a")
+    some.remove("a")
+    some.add("b", Named("b"), fallback=True)
+    some.add("b", Named("c"))
+    some.add("b", Named("d"), fallback=True)
+    assert follower.told == ["+a", "off a", "on a", "-a", "+b?", "-b", "+b"]
+    assert (len(changes), some.version) == (6, 6)
+
+
+def test_what_one_refuses_is_taken_back_everywhere() -> None:
+    some, changes = features()
+    first, second, third = Follower(), Follower("b"), Follower()
+    some.onlookers += [first, second, third]
+    some.add("a", Named("a"))
+    with pytest.raises(ValueError, match="b"):
+        some.add("b", Named("b"))
+    assert (names(some), some.has("b"), len(changes)) == (["a"], False, 1)
+    assert (first.told, second.told, third.told) == (["+a", "+b", "-b"], ["+a"], ["+a"])
+    some.onlookers.remove(second)
+    some.add("b", Named("b"))
+    assert names(some) == ["a", "b"]
+
+
+def test_everything_is_told_in_order_with_what_is_out_of_sight() -> None:
+    some, _ = features()
+    for name in "abc":
+        some.add(name, Named(name), fallback=name == "b")
+    some.disable("a")
+    assert [(key, fallback) for key, _, fallback in some.everything()] == [("a", False), ("b", True), ("c", False)]
+    assert [some.is_disabled(name) for name in "abx"] == [True, False, False]
+    assert [some.has(name) for name in "abx"] == [True, True, False]
+    for change in (some.disable, some.enable, some.remove):
+        with pytest.raises(KeyError, match="no thing 'x'"):
+            change("x")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_a_page_ends_where_the_next_begins_and_the_last_says_so(limit: int) -> None:
+    some, _ = features()
+    for name in "abcd":
+        some.add(name, Named(name))
+    pages: list[list[str]] = []
+    after: int | None = 0
+    while after is not None:
+        page, after = some.page(after, limit)
+        pages.append([feature.definition for feature in page])
+    assert [name for page in pages for name in page] == list("abcd")
+    assert len(pages) == -(-4 // limit)
+    assert some.page(0, 0) == ([], None)

@@ -1111,16 +1111,20 @@ def test_groups_in_groups_are_told_in_their_order() -> None:
 
 
 def test_what_another_server_refused_is_not_repeated_as_our_own() -> None:
-    from wharfinger.errors import RemoteInvalidParams
+    from wharfinger.errors import RemoteResourceNotFound
 
     async def raises() -> None:
-        raise RemoteInvalidParams(-32602, "secret of another")
+        raise RemoteResourceNotFound(-32602, "secret of another")
 
-    server = Server("s")
-    server.add_tool(raises)
-    answer = asyncio.run(ask(server, "tools/call", {"name": "raises"}))
+    async def run() -> Any:
+        server = Server("s")
+        server.add_tool(raises)
+        async with Wire(server) as wire:
+            return await wire.ask("tools/call", {"name": "raises"})
+
+    answer = asyncio.run(run())
     assert "secret of another" not in str(answer)
-    assert "result" not in answer or answer["result"]["isError"]
+    assert "reference" in str(answer)
 
 
 @pytest.mark.parametrize(
