@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, hello, looped, read
+from tests.server.driving import ALL, ERAS, META, STATELESS, Wire, ask, hello, looped, read
 from wharfinger import types as t
 from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.source import Source
+from wharfinger.types.task_extension import TASKS
 
 
 class Events(list[str]):
@@ -356,3 +357,99 @@ def test_a_run_that_cannot_be_is_refused(options: dict[str, Any], error: type[Ex
 def test_what_is_neither_a_server_nor_a_source_is_not_included() -> None:
     with pytest.raises(TypeError, match="takes a Server or a source, such as files"):
         Server("s").include("charts")  # type: ignore[arg-type]
+
+
+@looped
+async def test_seconds_of_the_server_are_told_in_milliseconds() -> None:
+    server = Server("s", ttl=5.0)
+    server.add_tool(lambda: "x", name="x")
+    assert (await ask(server, "tools/list"))["result"]["ttlMs"] == 5000
+
+
+@looped
+async def test_a_list_that_there_is_not_is_refused_and_any_other_is_told() -> None:
+    server = Server("s")
+    server.add_tool(lambda: "x", name="x")
+    server.add_prompt(lambda: "x", name="x")
+    server.add_resource("a:b", lambda: "x")
+    with pytest.raises(ValueError, match="There is no list 'roots': write resources, tools or prompts"):
+        server.list_changed("roots")  # type: ignore[arg-type]
+    await server.start()
+    async with Wire(server) as wire:
+        await wire.watch(lists=("tools", "prompts", "resources"))
+        for number, name in enumerate(("tools", "prompts", "resources"), 2):
+            server.list_changed(name)
+            await wire.notice(number)
+            assert wire.notices[-1]["method"] == f"notifications/{name}/list_changed"
+    await server.close()
+
+
+@looped
+async def test_a_server_with_nothing_but_unlisted_templates_reads_them() -> None:
+    server = Server("s")
+    server.read_resource("a:{x}")(lambda x: x)
+    assert (await ask(server, "resources/read", {"uri": "a:y"}))["result"]["contents"][0]["text"] == "y"
+    assert (await ask(server, "resources/list"))["result"]["resources"] == []
+
+
+def test_a_watcher_without_a_scheme_is_refused() -> None:
+    async def follows(uri: str) -> None: ...
+
+    with pytest.raises(ValueError, match="has no scheme"):
+        Server("s").watcher("notes/{x}")(follows)
+    with pytest.raises(ValueError, match="has no scheme"):
+        Server("s").read_resource("notes/{x}")(lambda x: x)
+
+
+def test_http_and_a_socket_at_once_are_refused() -> None:
+    with pytest.raises(TypeError, match="http and unix exclude each other"):
+        Server("s").run(http="127.0.0.1:0", unix="/nowhere/at/all")
+
+
+@looped
+async def test_a_server_that_drains_takes_no_new_task() -> None:
+    server = Server("s")
+    server.add_tool(lambda: "x", name="x", task=True)
+    await server.start()
+    server.drain()
+    capabilities = {"extensions": {TASKS: {}}}
+    params = {"name": "x", "_meta": {f"{META}clientCapabilities": capabilities}}
+    assert (await ask(server, "tools/call", params))["error"]["message"] == "The server is stopping."
+    await server.close()
+
+
+@looped
+async def test_methods_and_extensions_that_come_later_are_the_wholes_too() -> None:
+    part, whole = Server("part"), Server("whole")
+    whole.include(part)
+    part.extension("example.test/tides", {"deep": True})
+    assert whole.extensions == {"example.test/tides": {"deep": True}}
+
+    @part.method("tides/forecast", extension="example.test/more")
+    async def forecast() -> dict[str, Any]:
+        return {"height": 3}
+
+    heard: list[Any] = []
+
+    @part.notification("notifications/tides/turned")
+    def turned(params: t.NotificationParams) -> None:
+        heard.append(params)
+
+    assert "example.test/more" in whole.extensions
+    assert "notifications/tides/turned" in whole.notified
+    assert (await ask(whole, "tides/forecast"))["result"]["height"] == 3
+    with pytest.raises(ValueError, match="is taken already"):
+        part.notification("notifications/tides/turned")(turned)
+    with pytest.raises(ValueError, match="is served already"):
+        part.add_method("tides/forecast", forecast)
+
+
+def test_a_method_of_what_is_no_extension_leaves_nothing() -> None:
+    server = Server("s")
+
+    async def forecast() -> dict[str, Any]:
+        return {}
+
+    with pytest.raises(ValueError, match="identifier"):
+        server.add_method("tides/forecast", forecast, extension="no identifier")
+    assert "tides/forecast" not in server.handlers

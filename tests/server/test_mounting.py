@@ -695,3 +695,114 @@ async def test_three_levels_add_at_most_three_calls(method: str, params: dict[st
         server = whole
     after = await crossed(server, method, params)
     assert 0 <= len(after) - len(before) <= 3, (before, after)
+
+
+@looped
+async def test_what_is_disabled_in_a_part_is_so_in_the_whole_until_it_is_enabled() -> None:
+    part = tides()
+    part.disable_tool("height")
+    part.disable_prompt("report")
+    part.resources.disable("tide://now")
+    server = harbour((part, "tides"))
+    assert await names(server, "tools") == ["tides_whose"]
+    assert await names(server, "prompts") == []
+    assert await listed(server) == []
+    assert await call(server, "tides_height", place="mary") == "Unknown tool: tides_height"
+    part.enable_tool("height")
+    part.enable_prompt("report")
+    part.resources.enable("tide://now")
+    assert await names(server, "tools") == ["tides_height", "tides_whose"]
+    assert await names(server, "prompts") == ["tides_report"]
+    assert len(await listed(server)) == 1
+
+
+@looped
+async def test_two_parts_complete_each_their_own() -> None:
+    def part(name: str) -> Server:
+        server = Server(name)
+
+        @server.prompt
+        def own(place: Annotated[str, Complete([name])]) -> str:
+            return place
+
+        @server.resource(f"{name}://{{place}}")
+        async def at(place: Annotated[str, Complete([name])]) -> str:
+            return place
+
+        return server
+
+    server = harbour((part("one"), "one"), (part("two"), "two"))
+
+    @server.prompt
+    def mine(place: Annotated[str, Complete(["own"])]) -> str:
+        return place
+
+    @server.resource("mine://{place}")
+    async def at(place: Annotated[str, Complete(["own"])]) -> str:
+        return place
+
+    async def values(ref: dict[str, str]) -> list[str]:
+        params = {"ref": ref, "argument": {"name": "place", "value": ""}}
+        return (await ask(server, "completion/complete", params))["result"]["completion"]["values"]  # type: ignore[no-any-return]
+
+    for name, expected in (("one_own", "one"), ("two_own", "two"), ("mine", "own")):
+        assert await values({"type": "ref/prompt", "name": name}) == [expected]
+    for scheme, expected in (("one", "one"), ("two", "two"), ("mine", "own")):
+        assert await values({"type": "ref/resource", "uri": f"{scheme}://{{place}}"}) == [expected]
+
+
+def test_a_server_that_runs_on_another_thread_takes_no_part() -> None:
+    server, part = Server("whole"), tides()
+    asyncio.run(server.start())
+    with pytest.raises(RuntimeError):
+        server.include(part)
+    assert (server.mounts, part.part_of, list(server.tools.features)) == ([], [], [])
+
+
+def test_circles_are_told_with_the_names_in_their_order() -> None:
+    one, two = Server("one"), Server("two")
+    one.include(two)
+    with pytest.raises(ValueError, match=r"^'two' cannot include 'one', which is itself, or has it inside"):
+        two.include(one)
+    with pytest.raises(ValueError, match=r"^'one' cannot include 'one', which is itself"):
+        one.include(one)
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "a" * 64, "A-1_b.c"])
+def test_a_prefix_has_up_to_64_signs(prefix: str) -> None:
+    Server("whole").include(tides(), prefix=prefix)
+
+
+@pytest.mark.parametrize("prefix", ["a" * 65, "a b", "a/b", "é", "a\n"])
+def test_a_longer_or_odd_prefix_is_refused(prefix: str) -> None:
+    server = Server("whole")
+    with pytest.raises(ValueError, match="prefix"):
+        server.include(tides(), prefix=prefix)
+    assert server.mounts == []
+
+
+@looped
+async def test_who_watches_is_told_that_a_part_came_with_its_lists() -> None:
+    server = Server("whole")
+    server.add_tool(lambda: "x", name="x")
+    await server.start()
+    async with Wire(server) as wire:
+        await wire.watch(lists=("tools",))
+        server.include(tides(), prefix="tides")
+        await wire.notice(2)
+        assert wire.notices[1]["method"] == "notifications/tools/list_changed"
+    await server.close()
+    assert await names(server, "tools") == ["x", "tides_height", "tides_whose"]
+
+
+@looped
+async def test_after_the_end_nothing_of_a_part_is_watched() -> None:
+    part = tides()
+    part.include(Rows())
+    server = harbour((part, "tides"))
+    await server.start()
+    async with Wire(server) as wire:
+        await wire.watch("row://1", lists=("resources",))
+        assert part.watching.watched() == ["row://1"]
+        await server.close()
+        assert part.watching.watched() == []

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal, TypedDict
 
 import msgspec
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,8 @@ from wharfinger import types as t
 from wharfinger.errors import MissingClientCapability, NoAnswer, URLElicitationRequired
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import InputNeeded
+from wharfinger.server.input import round_trips as rounds
+from wharfinger.server.input.input_requests import ElicitUrl
 
 FORMS = ("2025-06-18", "2025-11-25", STATELESS)
 """The revisions that have elicitation."""
@@ -1231,3 +1234,176 @@ def test_a_state_brings_everything_back_and_opens_for_nobody_else(
                 assert ("result" in reply) == same
 
     asyncio.run(run())
+
+
+# -- each bound and each refusal
+
+
+def test_a_url_is_more_than_a_scheme_and_a_model_needs_a_token() -> None:
+    for url in ("", "https", "https:"):
+        with pytest.raises(ValueError, match="is no URL that a user could open"):
+            ElicitUrl("Sign in", url)
+    ElicitUrl("Sign in", "mailto:x")
+    with pytest.raises(ValueError, match="max_tokens is 0: a model needs at least one"):
+        Sample("?", max_tokens=0)
+    Sample("?", max_tokens=1)
+
+
+def test_results_of_tools_that_do_not_fit_are_told_by_their_ids() -> None:
+    question = t.SamplingMessage(role="user", content=t.TextContent(text="?"))
+
+    def uses(*ids: str) -> t.SamplingMessage:
+        return t.SamplingMessage(role="assistant", content=[t.ToolUseContent(id=id, name="x", input={}) for id in ids])
+
+    def results(*ids: str, role: Any = "user") -> t.SamplingMessage:
+        return t.SamplingMessage(role=role, content=[t.ToolResultContent(tool_use_id=id, content=[]) for id in ids])
+
+    Sample([question, uses("a", "b"), results("b", "a"), question], tools=[])
+    for messages, fault in (
+        ([question, uses("a", "b"), results("a")], "otherwise: b."),
+        ([question, uses("a"), results("a", "c")], "otherwise: c."),
+        ([question, uses("a"), results("a", "a")], "otherwise: twice the same."),
+        ([question, uses("a"), question], "otherwise: a."),
+        ([question, uses("b", "a")], "in the very next message: a, b."),
+        ([question, uses("a"), results("a", role="assistant")], "are the user's messages"),
+    ):
+        with pytest.raises(ValueError, match=fault):
+            Sample(messages, tools=[])
+
+
+@pytest.mark.parametrize("revision", FORMS)
+@looped
+async def test_an_answer_with_another_action_is_none(revision: str) -> None:
+    actions = ["perhaps", "accept"]
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        return await ctx.elicit("?", str)
+
+    async with Desk(server, revision, lambda question: {"action": actions.pop(0), "content": {"value": "x"}}) as desk:
+        said = await desk.text("it")
+    if revision == STATELESS:  # it is asked again
+        assert (said, len(desk.questions)) == ("x", 2)
+    else:
+        assert "action: must be one of accept, decline, cancel" in said
+
+
+class Model(pydantic.BaseModel):
+    full_name: str
+
+
+@looped
+async def test_models_are_kept_and_come_back_as_models_and_what_json_cannot_say_as_json() -> None:
+    seen: list[Any] = []
+
+    def model() -> Model:
+        return Model(full_name="Ann")
+
+    def odd() -> Callable[[], int]:
+        return {"a": [1]}  # type: ignore[return-value]
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        seen.append([await ctx.once("a", model), await ctx.once("b", odd), await ctx.once("c", lambda: [1, "x"])])
+        await ctx.elicit("?", str)
+        return ""
+
+    async with Desk(server, STATELESS, filled) as desk:
+        await desk.call("it")
+    assert seen == [[Model(full_name="Ann"), {"a": [1]}, [1, "x"]]] * 2
+
+
+@looped
+async def test_urls_that_wait_to_be_done_are_bounded_and_the_oldest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "MOST_URLS", 2)
+    server = Server("s")
+
+    @server.tool
+    async def it(id: str) -> str:
+        raise URLElicitationRequired("Sign in.", "https://example.test/in", elicitation_id=id)
+
+    async with Desk(server, "2025-11-25") as desk:
+        for id in "abc":
+            await desk.call("it", id=id)
+        assert [server.elicitation_complete(id) for id in "abc"] == [False, True, True]
+    assert server.open_urls == {}
+    async with Desk(server, STATELESS, lambda question: {"action": "decline"}) as desk:
+        await desk.call("it", id="d")
+    assert server.open_urls == {}
+
+
+class Half:
+    """A channel that takes one question and no more."""
+
+    shared = False
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def send(self, request: Any, message: bytes) -> bool:
+        return True
+
+    def ask(self, request: Any, method: str, params: Any) -> Any:
+        self.taken += 1
+        return None
+
+
+@looped
+async def test_where_replay_cannot_ask_it_is_an_error() -> None:
+    @tool(replay=True)
+    async def server(ctx: Context) -> str:
+        return await ctx.elicit("?", str)
+
+    request = opened(server, "tools/call", {"name": "it"}, "2025-11-25", channel=Half())
+    request.caller = msgspec.structs.replace(
+        request.caller, capabilities=msgspec.convert(EVERYTHING, t.ClientCapabilities)
+    )
+    with pytest.raises(NoAnswer, match="its connection takes no questions"):
+        await server.handlers["tools/call"](request)
+
+
+@looped
+async def test_a_replayed_run_is_told_of_each_answer_that_is_an_error_or_a_refusal() -> None:
+    @tool(replay=True)
+    async def server(ctx: Context) -> str:
+        said = []
+        for number in range(3):
+            try:
+                said.append(await ctx.elicit(f"{number}?", str))
+            except NoAnswer as error:
+                said.append(f"{type(error).__name__}: {error}")
+        return "; ".join(said)
+
+    def answer(question: Any) -> Any:
+        number = question["params"]["message"][0]
+        if number == "0":
+            raise Rejected(-32603, "broken")
+        return {"action": "decline"} if number == "1" else accepted(value="x")
+
+    async with Desk(server, "2025-11-25", answer) as desk:
+        assert await desk.text("it") == (
+            "NoAnswer: The client answered with an error: broken (error -32603); Declined: The user declined: 1?; x"
+        )
+        assert len(desk.questions) == 3
+
+
+@looped
+async def test_names_of_questions_never_meet() -> None:
+    seen: list[str] = []
+
+    @tool()
+    async def server(ctx: Context) -> str:
+        for key in ("form-2", None, None, "a", "a", "a-2", "a-2", "a"):
+            await ctx.elicit("?", str, key=key)
+        return "done"
+
+    def answer(question: Any) -> Any:
+        seen.append(question["key"])
+        return accepted(value="x")
+
+    async with Desk(server, STATELESS, answer) as desk:
+        assert await desk.text("it") == "done"
+    assert len(set(seen)) == len(seen) == 8
+    assert seen[0] == "form-2" and seen[3] == "a" and seen[4] == "a-2"
