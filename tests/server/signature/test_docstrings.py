@@ -1,0 +1,103 @@
+"""What a docstring says of each parameter, in three styles, and where each of its sections ends."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from wharfinger.server.signature.docstrings import described, summary_of
+
+
+def of(text: str | None) -> tuple[str, dict[str, str]]:
+    def function() -> None: ...
+
+    function.__doc__ = text
+    return described(function)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Args:\n    a: One.\n    b: Two.", {"a": "One.", "b": "Two."}),
+        ("Args:\n    a (int): One,\n        and more.\n    *b: Two.", {"a": "One, and more.", "b": "Two."}),
+        ("Args:\n    a:\n        Below.", {"a": "Below."}),
+        ("Args:\n\n    a: One.\n\n    b: Two.", {"a": "One.", "b": "Two."}),
+        ("Args:\n    a: One.\nReturns:\n    c: no.", {"a": "One."}),
+        ("Args:\n    a: One.\n\nMore text: of it.", {"a": "One."}),
+        ("Args:\n    no colon\n    a: One.", {"a": "One."}),
+        ("Args:\n    a: One.\n        b: not one.", {"a": "One. b: not one."}),
+        ("Raises:\n    a: no.\n\nArgs:\n    a: One.", {"a": "One."}),
+        ("Returns:\n    x\nArgs:\n    a: One.", {"a": "One."}),
+        ("Raises:\nArgs:\n    a: One.", {"a": "One."}),
+        ("Keyword Args :\n    a: One.", {"a": "One."}),
+        ("Args: text\n    a: One.", {}),
+        ("Others:\n    a: One.", {}),
+        ("Args", {}),
+        ("Args:", {}),
+    ],
+)
+def test_sections_of_google_are_read_to_their_end(text: str, found: dict[str, str]) -> None:
+    assert of(f"Do it.\n\n{text}") == ("Do it." if found or not text.startswith(("Args: text", "Others", "Args"))
+                                       or text == "Args:" else f"Do it.\n\n{text}", found)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Parameters\n----------\na : int\n    One,\n    and more.\nb\n    Two.", {"a": "One, and more.", "b": "Two."}),
+        ("Parameters\n---\na\n    One.", {"a": "One."}),
+        ("Parameters\n---\na, b : int\n    Both.", {"a": "Both.", "b": "Both."}),
+        ("Parameters\n---\na\n    One.\nReturns\n-------\nb\n    No.", {"a": "One."}),
+        ("Parameters\n---\na\n\n    One.\n\n*rest\n    Two.", {"a": "One.", "rest": "Two."}),
+        ("Parameters\n---\na\n    One.\n(odd) line\n    No.", {"a": "One."}),
+        ("Parameters\n---\nx\n    X.\na\n    One.", {"x": "X.", "a": "One."}),
+        ("Parameters\n---\n", {}),
+        ("Returns\n-------\nb\n    No.\n\nParameters\n----------\na\n    One.", {"a": "One."}),
+    ],
+)
+def test_sections_of_numpy_are_read_to_their_end(text: str, found: dict[str, str]) -> None:
+    assert of(f"Do it.\n\n{text}") == ("Do it.", found)
+
+
+@pytest.mark.parametrize("line", ["--", "-", "", "- -", "-=-", "==="])
+def test_a_word_is_a_section_only_above_three_dashes(line: str) -> None:
+    text = f"Do it.\n\nParameters\n{line}\na\n    One."
+    assert of(text) == (text, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (":param a: One.\n:param int b: Two.", {"a": "One.", "b": "Two."}),
+        (":param a: One,\n    and more.\n:returns: no.", {"a": "One, and more."}),
+        (":param a:\n    Below.\n    More.", {"a": "Below. More."}),
+        (":type a: int\n:param a: One.", {"a": "One."}),
+        (":raises ValueError: no.\n    more: of it.\n:key a: One.", {"a": "One."}),
+        (":param a: One.\n x\nb: not one.", {"a": "One. x"}),
+        (":param a: One.\n\n  b: not one.", {"a": "One."}),
+    ],
+)
+def test_fields_of_sphinx_are_read_to_their_end(text: str, found: dict[str, str]) -> None:
+    assert of(f"Do it.\n\n{text}") == ("Do it.", found)
+
+
+def test_without_sections_all_is_text_and_partials_say_what_their_function_does() -> None:
+    def function(a: int) -> None:
+        """Do it: now.
+
+        More.
+        """
+
+    class Object:
+        """Of a class."""
+
+        def __call__(self) -> None: ...
+
+    assert described(functools.partial(functools.partial(function), 1)) == ("Do it: now.\n\nMore.", {})
+    assert summary_of(function) == "Do it: now.\n\nMore."
+    assert of(None) == of("") == ("", {})
+    assert summary_of(Object()) == "Of a class."
+    last: Any = of("Do it.\n\nNotes")
+    assert last == ("Do it.\n\nNotes", {})

@@ -1,0 +1,176 @@
+"""Constraints that stand beside a type, and types that msgspec does not know: models and paths."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+import annotated_types
+import msgspec
+import pydantic
+import pytest
+
+from tests.server.driving import ask
+from wharfinger.server.app import Server
+
+
+def schema_of(annotation: Any, default: Any = ...) -> Any:
+    """How a tool shows its one argument."""
+
+    def it(a) -> str:  # type: ignore[no-untyped-def]
+        return f"{type(a).__name__} {a}"
+
+    it.__annotations__["a"] = annotation
+    if default is not ...:
+        it.__defaults__ = (default,)
+    server = Server("s")
+    server.add_tool(it)
+    return asyncio.run(ask(server, "tools/list"))["result"]["tools"][0]["inputSchema"]
+
+
+def said(annotation: Any, value: Any) -> str:
+    """What the tool says when it is called with this."""
+
+    async def it(a) -> str:  # type: ignore[no-untyped-def]
+        return f"{type(a).__name__} {a}"
+
+    it.__annotations__["a"] = annotation
+    server = Server("s")
+    server.add_tool(it)
+    answer = asyncio.run(ask(server, "tools/call", {"name": "it", "arguments": {"a": value}}))
+    return str(answer["result"]["content"][0]["text"])
+
+
+@pytest.mark.parametrize(
+    ("marker", "kind", "expected"),
+    [
+        (pydantic.Field(ge=1, le=5), int, {"type": "integer", "minimum": 1, "maximum": 5}),
+        (pydantic.Field(gt=1, lt=5), int, {"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 5}),
+        (pydantic.Field(multiple_of=2), int, {"type": "integer", "multipleOf": 2}),
+        (pydantic.Field(min_length=1, max_length=2), str, {"type": "string", "minLength": 1, "maxLength": 2}),
+        (pydantic.Field(pattern="^x$"), str, {"type": "string", "pattern": "^x$"}),
+        (pydantic.Field(title="T", description="D"), str, {"type": "string", "title": "T", "description": "D"}),
+        (pydantic.Field(examples=["x"]), str, {"type": "string", "examples": ["x"]}),
+        (pydantic.Field(json_schema_extra={"format": "uri"}), str, {"type": "string", "format": "uri"}),
+        (annotated_types.Ge(3), int, {"type": "integer", "minimum": 3}),
+        (annotated_types.MinLen(3), str, {"type": "string", "minLength": 3}),
+        (annotated_types.Predicate(bool), str, {"type": "string"}),
+    ],
+)
+def test_a_marker_beside_a_type_is_shown_and_so_is_one_inside(marker: Any, kind: Any, expected: dict[str, Any]) -> None:
+    assert schema_of(Annotated[kind, marker])["properties"]["a"] == expected
+    if "description" not in expected:
+        inside = schema_of(list[Annotated[kind, marker]])["properties"]["a"]
+        assert inside == {"type": "array", "items": expected}
+
+
+def test_markers_of_several_kinds_hold_together_inside_of_a_type() -> None:
+    inner = Annotated[int, msgspec.Meta(le=9), annotated_types.Ge(1), "text"]
+    shown = schema_of(dict[str, inner])["properties"]["a"]
+    assert shown["additionalProperties"] == {"type": "integer", "minimum": 1, "maximum": 9}
+    assert said(list[inner], [1, 9]) == "list [1, 9]"
+    assert said(list[inner], [0]).startswith("Invalid arguments")
+    assert said(list[inner], [10]).startswith("Invalid arguments")
+    union = schema_of(list[Annotated[int, annotated_types.Ge(1)] | None])["properties"]["a"]["items"]
+    assert {"type": "integer", "minimum": 1} in union["anyOf"]
+    assert schema_of(list[Literal["x"]])["properties"]["a"]["items"] == {"enum": ["x"]}
+    assert schema_of(list[object])["properties"]["a"] == {"type": "array"}
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        pydantic.Field(alias="b"),
+        pydantic.Field(validation_alias="b"),
+        pydantic.Field(validation_alias="b", alias="c"),
+    ],
+)
+def test_an_alias_is_refused(marker: Any) -> None:
+    with pytest.raises(TypeError, match="a parameter cannot have an alias"):
+        schema_of(Annotated[int, marker])
+    with pytest.raises(TypeError, match="a parameter cannot have an alias"):
+        schema_of(list[Annotated[int, marker]])
+
+
+def test_a_default_in_a_marker_is_one() -> None:
+    assert "required" not in schema_of(Annotated[int, pydantic.Field(default=3)])
+    assert "required" not in schema_of(Annotated[list[int], pydantic.Field(default_factory=list)])
+    assert schema_of(Annotated[int, pydantic.Field()])["required"] == ["a"]
+
+
+def test_paths_are_texts_and_come_as_paths() -> None:
+    assert schema_of(PurePosixPath)["properties"]["a"]["type"] == "string"
+    assert said(PurePosixPath, "x/y") == "PurePosixPath x/y"
+    assert said(list[PurePosixPath], ["x"]) == "list [PurePosixPath('x')]"
+    assert "expected a string" in said(list[PurePosixPath], [5])
+
+
+class Crew(pydantic.BaseModel):
+    name: str
+    age: Annotated[int, pydantic.Field(ge=18)]
+    mates: list["Crew"] = []  # noqa: UP037 RUF012
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def not_bob(cls, name: str) -> str:
+        assert name != "Abe", "Not Abe"
+        if name == "Bob":
+            raise ValueError("Not Bob")
+        return name
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ({"name": "Ann"}, "a.age: missing"),
+        ({"name": 5, "age": 20}, "a.name: expected a string"),
+        ({"name": "Ann", "age": "20"}, "a.age: expected an integer"),
+        ({"name": "Ann", "age": 17}, "a.age: input should be greater than or equal to 18"),
+        ({"name": "Bob", "age": 20}, "a.name: Not Bob"),
+        ({"name": "Abe", "age": 20}, "a.name: Not Abe"),
+        ({"name": "Ann", "age": 20, "mates": [{"name": "x", "age": 1}]}, "a.mates[0].age: "),
+        ({"name": "Ann", "age": 20, "mates": {}}, "a.mates: expected an array"),
+        ({"name": "Ann", "age": 20, "mates": [5]}, "a.mates[0]: expected an object"),
+    ],
+)
+def test_a_model_says_what_is_wrong_and_where(value: Any, fault: str) -> None:
+    assert said(Crew, value).startswith(f"Invalid arguments:\n{fault}")
+
+
+def test_a_model_is_shown_with_all_that_it_refers_to() -> None:
+    schema = schema_of(list[Crew])
+    assert schema["properties"]["a"]["items"] == {"$ref": "#/$defs/Crew"} or "properties" in str(schema["$defs"])
+    assert set(schema["$defs"]["Crew"]["properties"]) == {"name", "age", "mates"}
+    assert said(Crew, {"name": "Ann", "age": 20}).startswith("Crew name='Ann' age=20")
+
+
+def test_two_types_of_one_name_are_refused() -> None:
+    class Own(pydantic.BaseModel):
+        crew: Crew
+
+    def other() -> Any:
+        class Crew(pydantic.BaseModel):
+            size: int
+
+        class Holder(pydantic.BaseModel):
+            crew: Crew
+
+        return Holder
+
+    with pytest.raises(TypeError, match="two different types are called 'Crew'"):
+        schema_of(tuple[Own, other()])
+
+
+def test_what_json_does_not_have_is_no_result() -> None:
+    server = Server("s")
+    server.add_tool(lambda: {"a": Path("x/y")}, name="path")
+    server.add_tool(lambda: {"a": Crew(name="Ann", age=20)}, name="crew")
+    server.add_tool(lambda: {"a": object()}, name="odd")
+
+    def result(name: str) -> Any:
+        return asyncio.run(ask(server, "tools/call", {"name": name}))["result"]
+
+    assert result("path")["structuredContent"] == {"a": str(Path("x/y"))}
+    assert result("crew")["structuredContent"] == {"a": {"name": "Ann", "age": 20, "mates": []}}
+    assert result("odd")["isError"] is True
