@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import examples
-from tests.server.asking.asked import EVERYTHING, ROOTS, Desk, Rejected, accepted, said
 from tests.server.driving import ALL, META, STATELESS, looped, opened
+from tests.server.input.asked import EVERYTHING, ROOTS, Desk, Rejected, accepted, said
 from wharfinger import Cancelled, Context, Declined, Elicit, Roots, Sample, Server
 from wharfinger import types as t
 from wharfinger.errors import MissingClientCapability, NoAnswer, URLElicitationRequired

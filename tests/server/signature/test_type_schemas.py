@@ -109,7 +109,7 @@ def test_paths_are_texts_and_come_as_paths() -> None:
 class Crew(pydantic.BaseModel):
     name: str
     age: Annotated[int, pydantic.Field(ge=18)]
-    mates: list["Crew"] = []  # noqa: UP037 RUF012
+    mates: list["Crew"] = []  # noqa: UP037
 
     @pydantic.field_validator("name")
     @classmethod

@@ -11,9 +11,9 @@ import pytest
 from tests.server.driving import Wire, ask, listed, looped
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded
-from wharfinger.server import pages
 from wharfinger.server.app import Server
-from wharfinger.server.source import Source
+from wharfinger.server.features import pages
+from wharfinger.source import Source
 
 
 class Rows(Source):

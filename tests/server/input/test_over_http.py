@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.asking.asked import EVERYTHING, accepted
+from tests.server.input.asked import EVERYTHING, accepted
 from tests.transports.http_support import INITIALIZE, META, STATELESS, Quay, Reply, Wire
 from wharfinger import Context, Server
 
