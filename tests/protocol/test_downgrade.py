@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import Raw
+
 from wharfinger import types as t
-from wharfinger.protocol.downgrade import without_unknown_blocks
+from wharfinger.protocol.downgrade import is_object, without_unknown_blocks
 from wharfinger.protocol.revisions import REVISIONS
 
 SOUND = t.AudioContent(data=b"abc", mime_type="audio/wav", annotations=t.Annotations(priority=1.0))
@@ -37,3 +39,44 @@ def test_what_has_none_is_the_same_object() -> None:
         t.ListToolsResult(tools=[]),
     ):
         assert without_unknown_blocks(result, everything) is result
+
+
+def test_blocks_of_a_prompt_are_replaced_one_by_one() -> None:
+    result = t.GetPromptResult(
+        description="d",
+        messages=[
+            t.PromptMessage(role="user", content=SOUND),
+            t.PromptMessage(role="assistant", content=TEXT),
+            t.PromptMessage(role="user", content=LINK),
+        ],
+    )
+    told = without_unknown_blocks(result, frozenset(("audio",)))
+    assert [message.role for message in told.messages] == ["user", "assistant", "user"]
+    assert [message.content for message in told.messages[1:]] == [TEXT, LINK]
+    assert isinstance(told.messages[0].content, t.TextContent)
+    assert told.description == "d"
+    assert result.messages[0].content is SOUND
+
+
+def test_link_is_told_by_its_title_and_description() -> None:
+    for link, text in (
+        (t.ResourceLink(uri="a:b", name="n"), "[n](a:b)"),
+        (t.ResourceLink(uri="a:b", name="n", title="T"), "[T](a:b)"),
+        (t.ResourceLink(uri="a:b", name="n", description="D"), "[n](a:b): D"),
+    ):
+        (block,) = without_unknown_blocks(t.CallToolResult(content=[link]), frozenset(("resource_link",))).content
+        assert block == t.TextContent(text=text)
+
+
+def test_object_is_what_json_calls_one() -> None:
+    for structured, expected in (
+        ({}, True),
+        ({"a": 1}, True),
+        (Raw(b'{"a":1}'), True),
+        (TEXT, True),
+        ([], False),
+        (None, False),
+        ("{", False),
+        (Raw(b"[]"), False),
+    ):
+        assert is_object(structured) is expected

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from wharfinger.protocol.shares import Shares, name_owner
+from wharfinger.protocol.shares import Crowd, Shares, name_owner
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,110 @@ def test_ten_thousand_owners_are_no_slower_to_look_through() -> None:
     assert shares.find_largest() == "large"
     shares.add("large", -8)
     assert shares[shares.find_largest()] == 3
+
+
+def test_customer_of_ipv6_has_64_bits() -> None:
+    assert name_owner("", "2001:db8::1") == name_owner("", "2001:db8::ffff:0:0:1") == "address 2001:db8::/64"
+    assert name_owner("", "2001:db8:0:1::") == "address 2001:db8:0:1::/64"
+
+
+def test_what_is_not_full_has_room_also_beyond_an_equal_part() -> None:
+    shares = Shares()
+    shares.add("large", 8)
+    shares.add("small", 1)
+    assert shares.has_room("large", 10)
+    assert not shares.has_room("large", 10, 2)
+    assert shares.has_room("small", 10, 4)
+    assert not shares.has_room("small", 10, 5)
+    assert shares.has_room("third", 10, 3)
+    assert not shares.has_room("third", 10, 4)
+
+
+def test_largest_is_looked_for_among_64_of_about_the_same_size() -> None:
+    for before, found in ((63, True), (64, False)):
+        shares = Shares()
+        for number in range(before):
+            shares.add(f"owner {number}", 4)
+        shares.add("largest", 7)
+        assert (shares.find_largest() == "largest") is found
+
+
+def crowd(**owned: str) -> Crowd[str]:
+    """Owners with their members, a letter each."""
+    made: Crowd[str] = Crowd()
+    for owner, members in owned.items():
+        for member in members:
+            made.add(owner, member)
+    return made
+
+
+def nobody(member: str) -> bool:
+    return False
+
+
+def test_members_are_counted_by_owner() -> None:
+    some = crowd(a="xy", b="z")
+    assert (some.shares["a"], some.shares["b"], some.shares.total) == (2, 1, 3)
+    some.discard("a", "z")
+    some.discard("c", "x")
+    assert some.shares.total == 3
+    some.discard("a", "x")
+    some.discard("a", "x")
+    assert (some.shares["a"], some.shares.total) == (1, 2)
+    some.discard("a", "y")
+    some.discard("b", "z")
+    assert (len(some.shares), some.shares.total, some._owned) == (0, 0, {})
+
+
+def test_old_members_are_those_used_least_recently() -> None:
+    some = crowd(a="xyz", b="uvw")
+    old = {"x", "y", "u", "w"}
+    assert some.unused(old.__contains__) == ["x", "y", "u"]
+    some.use("a", "x")
+    assert some.unused(old.__contains__) == ["y", "u"]
+
+
+@pytest.mark.parametrize(
+    ("owned", "busy", "victim"),
+    [
+        ({}, "", None),
+        ({"a": "xyz"}, "", "x"),
+        ({"a": "xyz"}, "x", "y"),
+        ({"a": "xyz", "b": "u"}, "x", "y"),
+        ({"a": "xyz", "b": "u"}, "xyz", "x"),
+        ({"a": "xyz", "b": "uv"}, "xyz", "u"),
+        ({"a": "xyz", "b": "uv"}, "xyzu", "v"),
+        ({"a": "xyz", "b": "uv"}, "xyzuv", None),
+        ({"a": "wxyz", "b": "uv"}, "wxyz", "w"),
+        ({"a": "xy", "b": "uv"}, "", "u"),
+        ({"a": "xy", "b": "uv"}, "uv", None),
+        ({"a": "x", "b": "uv"}, "u", "v"),
+        ({"a": "x"}, "x", None),
+        ({"b": "u"}, "", "u"),
+    ],
+)
+def test_full_table_loses_an_idle_member_of_who_has_most(owned: dict[str, str], busy: str, victim: str | None) -> None:
+    assert crowd(**owned).find_victim("b", busy.__contains__) == victim
+
+
+def test_member_used_last_goes_last() -> None:
+    some = crowd(a="xyz")
+    some.use("a", "x")
+    assert some.find_victim("b", nobody) == "y"
+    assert crowd(a="xyz").find_victim("a", "x".__contains__) == "y"
+
+
+def test_owner_who_asks_again_and_again_looks_at_64_members_each_time() -> None:
+    some: Crowd[int] = Crowd()
+    for number in range(65):
+        some.add("a", number)
+    looked: list[int] = []
+
+    def busy(number: int) -> bool:
+        looked.append(number)
+        return number != 64
+
+    assert some.find_victim("a", busy) is None
+    assert looked == list(range(64))
+    assert some.find_victim("a", busy) == 64
+    assert looked[64:] == [64]

@@ -160,3 +160,78 @@ def test_stream_is_dead_only_where_comments_have_come_and_cease() -> None:
     quick = Pulse()
     quick.beat(0, b":\n")
     assert quick.beat(1, b":\n") == 1 + Pulse.LEAST
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ([b"ab\r"], b"ab\n"),
+        ([b"ab\r", b"\ncd"], b"ab\ncd"),
+        ([b"ab\r", b"cd"], b"ab\ncd"),
+        ([b"ab\r", b"\r", b"\n"], b"ab\n\n"),
+        ([b"ab\r", b"", b"\ncd"], b"ab\ncd"),
+        ([], b""),
+    ],
+)
+def test_line_end_cut_between_pieces_is_one_line_end(pieces: list[bytes], expected: bytes) -> None:
+    async def written() -> bytes:
+        async def arriving() -> AsyncIterator[bytes]:
+            for piece in pieces:
+                yield piece
+
+        return b"".join([part async for part in encode_pieces(arriving())])
+
+    assert data(asyncio.run(written())) == [expected]
+
+
+def test_empty_chunk_changes_nothing() -> None:
+    assert data(b"", b"data: a\r", b"", b"\n", b"", b"\n") == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "fits"),
+    [
+        ([b"data: abcd"], True),
+        ([b"data: abcde"], False),
+        ([b"data: abcd\n"], True),
+        ([b"data: abcde\n"], False),
+        ([b"data: ", b"abcd"], True),
+        ([b"data: ", b"abcde"], False),
+        ([b"data: abcd\ndata:"], True),  # four bytes of data and a line end are held
+        ([b"data: abcd\ndata:x"], False),
+        ([b"data\ndata\ndata\ndata\ndata\ndata\ndata:\n"], False),
+        ([b"data\ndata\ndata\ndata\ndata\ndata\ndata\n"], True),
+        ([b"data: abcd\n\ndata: abcd\n\n:234567890\n:234567890\n"], True),
+        ([b"data: abcd\n\n:2345678901\n"], False),
+        ([b":234567890\nid: 123456\nevent: abc\nretry: 123\n"], True),
+        ([b"id: 1234567"], False),
+    ],
+)
+def test_event_of_as_many_bytes_as_the_limit_is_read(chunks: list[bytes], fits: bool) -> None:
+    if fits:
+        read(*chunks, limit=10)
+    else:
+        with pytest.raises(EventTooLarge, match="larger than 10 bytes"):
+            read(*chunks, limit=10)
+
+
+@pytest.mark.parametrize(("line", "expected"), [(b"9" * 9, 999_999_999), (b"9" * 10, None), (b"\xb2", None)])
+def test_retry_has_nine_digits_at_most(line: bytes, expected: int | None) -> None:
+    decoder = EventDecoder(LIMIT)
+    decoder.feed(b"retry: " + line + b"\n")
+    assert decoder.retry == expected
+
+
+def test_fields_are_written_only_where_they_say_something() -> None:
+    assert encode_event(b"x") == b"event: message\ndata: x\n\n"
+    assert encode_event(b"x", event="tide", retry=0) == b"event: tide\nretry: 0\ndata: x\n\n"
+    assert encode_event(b"a\r\nb\rc\nd") == b"event: message\ndata: a\ndata: b\ndata: c\ndata: d\n\n"
+
+
+def test_quiet_stream_is_given_half_a_minute_and_three_comments() -> None:
+    for gap, patience in ((1, 30), (10, 30), (11, 33)):
+        pulse = Pulse()
+        assert pulse.beat(100, b":\n\n") is None
+        assert pulse.beat(100, b":\n\n") is None  # no time between them
+        assert pulse.beat(100 + gap, b":\n\n") == 100 + gap + patience
+        assert pulse.beat(100 + gap, b"") == 100 + gap + patience
