@@ -6,8 +6,8 @@ import pytest
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidRequest
-from wharfinger.protocol.handshake import TRANSITIONS, Phase, Session
-from wharfinger.protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, SUPPORTED
+from wharfinger.protocol.handshake import TRANSITIONS, Caller, Phase, Session
+from wharfinger.protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, REVISIONS, SUPPORTED
 
 
 def test_every_phase_says_something_to_every_kind_of_method() -> None:
@@ -74,3 +74,33 @@ def test_closing_calls_everyone_who_asked_once() -> None:
 def test_revisions_are_newest_first() -> None:
     assert list(SUPPORTED) == sorted(SUPPORTED, reverse=True)
     assert len(SUPPORTED) == 5
+
+
+def test_client_is_asked_what_it_declares_for_an_extension() -> None:
+    capabilities = t.ClientCapabilities(extensions={"a.test/x": {"b": 1}, "a.test/y": {}})
+    caller = Caller(REVISIONS[LATEST_HANDSHAKE], None, capabilities)
+    assert (caller.extension("a.test/x"), caller.extension("a.test/y")) == ({"b": 1}, {})
+    assert caller.extension("a.test/z") is None
+    assert Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities()).extension("a.test/x") is None
+
+
+def test_session_without_a_stream_sends_nothing() -> None:
+    session = Session()
+    session.phase = Phase.OPEN
+    assert not session.send(b"x")
+    session.outlet = lambda message: False
+    assert not session.send(b"x")
+
+
+def test_closing_leaves_neither_stream_nor_phase() -> None:
+    session = Session(outlet=lambda message: True)
+    session.close()
+    assert (session.phase, session.outlet) == (Phase.CLOSED, None)
+
+
+@pytest.mark.parametrize("method", ["initialize", "ping", "tools/list", ""])
+def test_closed_session_admits_nobody(method: str) -> None:
+    session = Session()
+    session.close()
+    with pytest.raises(InvalidRequest, match="closed"):
+        session.admit(method)

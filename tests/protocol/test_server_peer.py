@@ -588,3 +588,79 @@ def test_a_line_of_nothing_but_blanks_is_ignored(blank: bytes) -> None:
     """Security: J03."""
     assert opened().receive(blank) is None
     assert error(opened().receive(blank + b"\x0b")) == (None, -32700)
+
+
+# -- what HTTP says with a refusal, and what is asked
+
+
+def status(event: Any) -> int:
+    assert isinstance(event, Refusal)
+    return event.status
+
+
+def test_refusal_has_the_status_of_its_error() -> None:
+    one = opened(in_flight=1)
+    one.report = lambda fault: InternalError()
+    no_bytes: Any = 5
+    assert status(one.receive(no_bytes)) == 500
+    assert status(one.receive(request(1, "x.test/explosive", FULL))) == 500
+    assert status(one.receive(b"{")) == 400
+    assert status(one.receive(OVERLONG)) == 400
+    assert status(one.receive(request(2, "resources/read", {"uri": 5}))) == 200
+    taken(one.receive(request(3, "ping")))
+    assert status(one.receive(request(4, "ping"))) == 503
+
+
+def test_peer_that_refuses_begins_nothing_new() -> None:
+    one = opened()
+    first = taken(one.receive(request(1, "ping")))
+    one.refusing = True
+    refused = one.receive(request(2, "ping"))
+    assert error(refused) == (2, -32603)
+    assert status(refused) == 503
+    assert isinstance(one.receive(notice("notifications/cancelled", {"requestId": 1})), Cancelled)
+    one.refusing = False
+    assert taken(one.receive(request(2, "ping"))).id != first.id
+
+
+def test_overlong_line_is_told_the_limit() -> None:
+    refused = peer(message=1234).receive(OVERLONG)
+    assert isinstance(refused, Refusal)
+    assert "1234 bytes" in json.loads(refused.data)["error"]["message"]
+
+
+def test_questions_are_numbered_from_one() -> None:
+    one = opened()
+    for number in (1, 2, 3):
+        id, data = one.ask("roots/list", {}, number)
+        assert (id, json.loads(data)["id"]) == (number, number)
+
+
+def test_question_that_has_no_encoding_takes_no_id() -> None:
+    one = opened()
+    with pytest.raises(TypeError):
+        one.ask("roots/list", {"a": object()}, "bad")
+    assert one.ask("roots/list", {}, "good")[0] == 1
+    assert one.forget_all() == ["good"]
+
+
+def test_answer_that_is_forgotten_is_not_awaited() -> None:
+    one = opened()
+    first, _ = one.ask("roots/list", {}, "first")
+    second, _ = one.ask("roots/list", {}, "second")
+    assert one.forget(first)
+    assert not one.forget(first)
+    assert not one.forget(99)
+    assert one.receive(json.dumps({"jsonrpc": "2.0", "id": first, "result": {}}).encode()) is None
+    assert one.forget_all() == ["second"]
+    assert one.forget_all() == []
+    assert not one.forget(second)
+
+
+def test_closing_leaves_the_questions_of_the_rest_to_be_forgotten() -> None:
+    one = opened()
+    one.ask("roots/list", {}, "asked")
+    taken(one.receive(request(1, "ping")))
+    assert [event.id for event in one.close()] == [1]
+    assert one.close() == []
+    assert one.forget_all() == ["asked"]

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger.errors import HeaderMismatch
 from wharfinger.protocol.http.headers import (
     HeaderParam,
     InvalidHeaderAnnotation,
+    check_arguments,
     check_params,
     decode_value,
     encode_value,
@@ -147,3 +149,73 @@ def test_server_accepts_headers_like_their_arguments(headers: dict[bytes, bytes]
 def test_server_refuses_headers_unlike_their_arguments(headers: dict[bytes, bytes], arguments: dict[str, Any]) -> None:
     with pytest.raises(HeaderMismatch):
         check_params(MIRRORS, headers, arguments)
+
+
+def test_smallest_encoded_value_is_empty() -> None:
+    assert decode_value(b"=?base64??=") == ""
+    assert decode_value(b"\t =?base64?YQ==?= \t") == "a"
+    assert decode_value(" é\t".encode()) == "é"
+
+
+@pytest.mark.parametrize(("size", "header"), [(2**53 - 1, b"9007199254740991"), (1 - 2**53, b"-9007199254740991")])
+def test_integers_that_every_reader_has_exactly_are_sent(size: int, header: bytes) -> None:
+    assert param_headers(MIRRORS, {"page": {"size": size}}) == [(b"mcp-param-size", header)]
+    for beyond in (size + (1 if size > 0 else -1), float(size + (1 if size > 0 else -1))):
+        with pytest.raises(ValueError, match="within"):
+            param_headers(MIRRORS, {"page": {"size": beyond}})
+
+
+@pytest.mark.parametrize(("value", "header"), [(1.5, b"1.5"), (True, b"true"), (False, b"false"), (0, b"0")])
+def test_values_are_written_as_json_has_them(value: object, header: bytes) -> None:
+    assert param_headers(MIRRORS, {"region": value}) == [(b"mcp-param-region", header)]
+
+
+@pytest.mark.parametrize(("header", "same"), [(b"1." + b"0" * 30, True), (b"1." + b"0" * 31, False), (b"1e0", True)])
+def test_number_in_a_header_has_32_characters_at_most(header: bytes, same: bool) -> None:
+    def check() -> None:
+        check_params(MIRRORS, {b"mcp-param-size": header}, {"page": {"size": 1}})
+
+    if same:
+        check()
+    else:
+        with pytest.raises(HeaderMismatch, match="differ"):
+            check()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "same"),
+    [
+        (Raw(b'{"region":"eu"}'), True),
+        (Raw(b'{"region":"us"}'), False),
+        (Raw(b"{}"), False),
+        (Raw(b"[]"), False),
+        (Raw(b"null"), False),
+        (Raw(b'{"region":"\\ud800"}'), False),
+        (UNSET, False),
+    ],
+)
+def test_arguments_are_compared_as_they_came(arguments: Raw | UnsetType, same: bool) -> None:
+    headers = {b"mcp-param-region": b"eu"}
+    check_arguments((), headers, arguments)
+    if same:
+        check_arguments(MIRRORS, headers, arguments)
+    else:
+        with pytest.raises(HeaderMismatch):
+            check_arguments(MIRRORS, headers, arguments)
+    if arguments is UNSET or bytes(arguments) in (b"{}", b"[]", b"null"):
+        check_arguments(MIRRORS, {}, arguments)
+
+
+def test_annotation_must_be_on_the_way_through_properties() -> None:
+    annotated = {"type": "string", "x-mcp-header": "A"}
+    for schema in (
+        annotated,
+        {"$defs": {"properties": {"a": annotated}}},
+        {"items": [{"properties": {"a": annotated}}]},
+        {"properties": {"a": {"items": {"properties": {"b": annotated}}}}},
+        {"properties": [annotated]},
+    ):
+        with pytest.raises(InvalidHeaderAnnotation, match="reachable through properties"):
+            find_header_params(schema)
+    for word in ("const", "enum", "default", "examples"):
+        assert find_header_params({"properties": {"a": {word: [annotated]}}}) == ()

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from wharfinger.errors import HeaderMismatch, InvalidParams, ProtocolError, UnsupportedVersion
 from wharfinger.protocol.http.rules import (
@@ -15,6 +16,7 @@ from wharfinger.protocol.http.rules import (
     TAKES_EVENTS,
     TAKES_JSON,
     VERSION,
+    Refused,
     check_header_params,
     check_post,
     check_session_version,
@@ -273,3 +275,96 @@ def test_many_headers_of_one_name_are_joined_in_linear_time() -> None:
     began = time.process_time()
     assert len(read_headers(pairs)[b"x-many"]) == 7 * len(pairs) - 2
     assert time.process_time() - began < 1
+
+
+# --- bounds
+
+
+def test_accept_is_read_up_to_4096_bytes() -> None:
+    for size, expected in ((4096, TAKES_JSON), (4097, 0)):
+        accept = b"text/html," + b" " * (size - 26) + b"application/json"
+        assert len(accept) == size
+        assert takes(accept) == expected
+
+
+def test_content_types_are_told_by_one_and_two() -> None:
+    assert (takes(b"application/json"), takes(b"text/event-stream"), takes(None)) == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "taken"), [(b"q=0", 0), (b"q=0.000", 0), (b"Q=0", 0), (b"q=0.001", 1), (b"x=0", 1), (b"q=1", 1)]
+)
+def test_quality_of_nothing_refuses(parameter: bytes, taken: int) -> None:
+    assert takes(b"application/json; " + parameter) == taken
+
+
+@pytest.mark.parametrize(
+    ("length", "limit", "fits"),
+    [
+        (b"100", 100, True),
+        (b"101", 100, False),
+        (b"0", 0, True),
+        (b"9" * 18, 10**18, True),
+        (b"1" + b"0" * 18, 10**19, False),
+        (b"0" * 15 + b"100", 100, True),
+    ],
+)
+def test_length_of_a_body_is_bounded(length: bytes, limit: int, fits: bool) -> None:
+    headers = POST | {b"content-length": length}
+    if fits:
+        assert check_post(headers, limit) == 3
+    else:
+        assert str(limit) in refused(413, check_post, headers, limit).message
+
+
+@pytest.mark.parametrize("length", [b"", b"-1", b"1.0", b"0x1", b" 1"])
+def test_length_that_is_no_number_is_refused(length: bytes) -> None:
+    refused(400, check_post, POST | {b"content-length": length}, 100)
+
+
+def test_request_without_params_names_no_version() -> None:
+    bare = Message("2.0", 1, "initialize")
+    assert find_era({}, bare) == "opening"
+    assert find_era({SESSION: b"s"}, bare) == "session"
+
+
+@pytest.mark.parametrize(
+    ("params", "era"),
+    [
+        (b'{"_meta":{"io.modelcontextprotocol/protocolVersion":null}}', "stateless"),
+        (b'{"_meta":{"io.modelcontextprotocol/protocolVersion":5}}', "stateless"),
+        (b'{"_meta":null,"protocolVersion":1}', "session"),
+        (b'{"_meta":5,"protocolVersion":1}', "session"),
+        (b'{"protocolVersion":1}', "session"),
+        (b'{"_meta":{},"protocolVersion":1}', "session"),
+    ],
+)
+def test_version_in_meta_decides_whatever_it_is(params: bytes, era: str) -> None:
+    assert find_era({SESSION: b"s"}, Message("2.0", 1, "a/b", Raw(params))) == era
+
+
+def test_refusal_goes_with_its_headers() -> None:
+    error = refused(415, check_post, POST | {b"content-encoding": b"gzip"}, 100)
+    assert isinstance(error, Refused)
+    assert error.headers == ((b"connection", b"close"), (b"accept-encoding", b"identity"))
+    assert error.message == str(error) == "The body must not be compressed."
+    assert Refused(401, "no").headers == ()
+
+
+@pytest.mark.parametrize(
+    "name", [b"last-event-id", b"content-encoding", b"transfer-encoding", b"content-type", b"host", b"origin"]
+)
+def test_every_header_that_decides_closes_the_connection_if_it_repeats(name: bytes) -> None:
+    error = refused(400, read_headers, [(b"a", b"b"), (name, b"x"), (name, b"y")])
+    assert isinstance(error, Refused)
+    assert error.headers == ((b"connection", b"close"),)
+    assert name.decode() in error.message
+
+
+def test_error_of_a_message_without_a_method_is_told_as_it_is() -> None:
+    shape = InvalidParams("Invalid params: uri")
+    assert rank({}, Message("2.0", 1), shape) is shape
+    assert rank({}, message(), shape).code == -32020
+    unsupported = UnsupportedVersion("2099-01-01", ["2026-07-28"])
+    assert rank({VERSION: b" 2099-01-01 "}, message(), unsupported) is unsupported
+    assert rank({}, message(), unsupported).code == -32020
