@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import examples
 from wharfinger.protocol.uri.matcher import Matcher
-from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate, canonical_uri
+from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate, canonical_uri, is_unsafe
 
 VALUES: dict[str, Any] = {
     "count": ["one", "two", "three"],
@@ -641,3 +641,119 @@ def test_long_templates_are_parsed_in_linear_time() -> None:
         with contextlib.suppress(InvalidTemplate):
             UriTemplate(text)
         assert time.perf_counter() - start < 1
+
+
+# --- where templates and URIs are at the edge of what they may be
+
+
+@pytest.mark.parametrize(
+    ("uri", "canonical"),
+    [
+        ("a:b/%c3%bc", "a:b/%C3%BC"),
+        ("a:b/ü x", "a:b/%C3%BC%20x"),
+        ("", ""),
+        ("a%2", None),
+        ("50%", None),
+        ("%zz", None),
+        ("%FF", None),
+        ("%C3x", None),
+        ("%ED%A0%80", None),
+        ("\ud800", None),
+        ("ü%zz", None),
+        ('"<>', "%22%3C%3E"),
+    ],
+)
+def test_uri_has_one_canonical_form_or_none(uri: str, canonical: str | None) -> None:
+    assert canonical_uri(uri) == canonical
+
+
+@pytest.mark.parametrize("value", [None, [], [None], {}, {"k": None}, ()])
+@pytest.mark.parametrize("text", [f"{{{operator}{name}}}" for operator in ["", *"+#./;?&"] for name in ("a", "a*")])
+def test_undefined_values_leave_nothing(text: str, value: object) -> None:
+    """RFC 6570 §2.3."""
+    assert UriTemplate(text).expand({"a": value}) == ""
+    assert UriTemplate(text).expand({}) == ""
+
+
+@pytest.mark.parametrize("value", [["x"], [], {"k": "x"}, {}])
+@pytest.mark.parametrize("text", ["{a:3}", "{?a:3}", "{/a:1}"])
+def test_prefix_is_taken_of_text_only(text: str, value: object) -> None:
+    with pytest.raises(TypeError, match="prefix"):
+        UriTemplate(text).expand({"a": value})
+
+
+def test_prefix_counts_characters() -> None:
+    assert UriTemplate("{a:1}").expand({"a": "üx"}) == "%C3%BC"
+    assert UriTemplate("{a:2}").expand({"a": "üxy"}) == "%C3%BCx"
+    assert UriTemplate("{a:9999}").expand({"a": "x" * 10_000}) == "x" * 9999
+    assert UriTemplate("{a:2}").expand({"a": 123}) == "12"
+
+
+EDGES: list[tuple[str, str, dict[str, Any] | None]] = [
+    ("{/a:2,b}", "/abc", {"b": "abc"}),
+    ("{/a:2,b}", "/ab/c", {"a": "ab", "b": "c"}),
+    ("{.a:2,b}", ".abc", {"b": "abc"}),
+    ("{/a,b*}", "/x/y/z", {"a": "x", "b": ["y", "z"]}),
+    ("{/a*,b*}", "/x/y", {"a": ["x"], "b": ["y"]}),
+    ("{x*,y,z}", "a", {"y": "a"}),
+    ("{x*,y,z}", "a,b", {"y": "a", "z": "b"}),
+    ("{x*,y,z}", "a,b,c,d", {"x": ["a", "b"], "y": "c", "z": "d"}),
+    ("{x,y*,z}", "a,b", {"x": "a", "z": "b"}),
+    ("{x*,y*,z}", "a,b,c", {"x": ["a", "b"], "z": "c"}),
+    ("{x,y}", "a,b,c", None),
+    ("{x:1,y}", "ab,c", None),
+    ("{x:1,y}", "a,bc", {"x": "a", "y": "bc"}),
+    ("{+x,y}", "", {}),
+    ("{#x,y}", "#", {"x": ""}),
+    ("{#x,y}", "#a,b", {"x": "a", "y": "b"}),
+    ("x{?a:2}", "x?a=abc", None),
+    ("x{?a:2}", "x?a=%C3%BCb", {"a": "üb"}),
+    ("x{;a,b*}", "x;a=1;b=2;b=3", {"a": "1", "b": ["2", "3"]}),
+    ("x{;b*}", "x;c=2;b=3", None),
+    ("x{;a*,b*}", "x;c=2;a=3", {"a": ["3"], "b": {"c": "2"}}),
+    ("x{?a*,b*}", "x?c=2", {"a": {"c": "2"}}),
+    ("x{?a*}", "x?", {}),
+    ("x{&a}", "x&", {}),
+    ("x{?a}y", "x?a=1y", {"a": "1"}),
+    ("x{?a}&b=1", "x?a=2&b=1", {"a": "2"}),
+    ("x{?a}{&b}{&c}", "x?c=1&a=2&b=3", {"a": "2", "b": "3", "c": "1"}),
+    ("x{;a}{;b}", "x;b=1;a=2", {"a": "2", "b": "1"}),
+    ("x{&a}{&b}", "x&b=1&a=2", {"a": "2", "b": "1"}),
+    ("x{?a}{?b}", "x?a=1?b=2", {"a": "1", "b": "2"}),
+    ("x{#f}{?q}", "x#f?q=1", {"f": "f", "q": "1"}),
+    ("{v}{#f}", "a?b#c", None),
+    ("{+v}{#f}", "a?b#c", {"v": "a?b", "f": "c"}),
+    ("{+v}#c", "a?b#c", {"v": "a?b"}),
+    ("{+v}?{w}", "a?b", {"v": "a", "w": "b"}),
+    ("{+v}?{w}", "a?b?c", None),
+    ("{a}{a}", "xx", {"a": "x"}),
+    ("{a}{a}", "xyz", None),
+    ("{a}/{?a}", "x/?a=x", {"a": "x"}),
+    ("{a}/{?a}", "x/", {"a": "x"}),
+    ("/{h:1}/{h:2}/{h}", "/a/ab/abc", {"h": "abc"}),
+    ("/{h:1}/{h:2}", "/a/bc", None),
+    ("/{h:3}/{h:3}", "/abc/abd", None),
+]
+
+
+@pytest.mark.parametrize(("text", "uri", "values"), EDGES)
+def test_matches_at_the_edge(text: str, uri: str, values: dict[str, Any] | None) -> None:
+    assert UriTemplate(text).match(uri) == values
+
+
+def test_templates_differ_from_their_text() -> None:
+    assert UriTemplate("{a}") != "{a}"
+    assert repr(UriTemplate("{a}")) == "UriTemplate('{a}')"
+
+
+@pytest.mark.parametrize(
+    ("value", "part", "path"),
+    [
+        ("", False, False), ("a", False, False), (".", True, True), ("..", True, True), ("...", False, False),
+        ("a/b", True, False), ("/a", True, True), ("a/", True, False), ("a/..", True, True), ("./a", True, True),
+        ("a\\b", True, True), ("\x1f", True, True), (" ", False, False), ("\x7f", True, True), ("C:a", False, True),
+        ("CC:a", False, False), ("a/.b/c..", True, False), ("..\n", True, True),
+    ],
+)  # fmt: skip
+def test_what_leads_out_is_unsafe(value: str, part: bool, path: bool) -> None:
+    assert (is_unsafe(value), is_unsafe(value, path=True)) == (part, path)
