@@ -106,3 +106,51 @@ def test_much_is_judged_quickly() -> None:
     began = time.monotonic()
     assert decode(data) is not None
     assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("ab cdefg", True),
+        ("ab cdef", False),
+        ("ab\ncdefg", True),
+        ("abcdefgh", False),
+        ("ab cdef\x01", False),
+        ("ab cdef\x7f", False),
+        ("abcd 12345", True),
+        ("abc 123456", False),
+        ("abcd ef中gh"[:10], True),
+        ("abcd e中中gh"[:10], False),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_known_from_eight_characters_nearly_all_latin(
+    text: str, known: bool, encoding: str
+) -> None:
+    assert (decode(text.encode(encoding)) is not None) is known
+    assert encoding_of(text.encode(encoding), False) == (encoding if known else "")
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("aaaé", True),
+        ("aaé", False),
+        ("aaéaaéaa", True),
+        ("aaéaaéa", False),
+        ("aéa aéa aéa aéab", True),
+        ("aéa aéa aéa aéa", False),
+    ],
+)
+def test_a_short_western_text_needs_three_plain_letters_for_each_accent(text: str, known: bool) -> None:
+    assert (decode(text.encode("latin-1")) is not None) is known
+
+
+def test_a_longer_western_text_needs_three_plain_letters_for_two_accents() -> None:
+    assert decode(("aéabéa " * 3).encode("latin-1")) is not None
+    assert decode(("éaé " * 6).encode("latin-1")) is None
+
+
+def test_one_odd_byte_in_a_hundred_accents_may_be() -> None:
+    assert decode(("fährt " * 99 + "1ä1").encode("latin-1")) is not None
+    assert decode(("fährt " * 98 + "1ä1").encode("latin-1")) is None

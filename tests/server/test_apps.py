@@ -138,3 +138,36 @@ def test_what_is_no_page_or_no_uri_of_one_is_refused() -> None:
         Server("harbour").tool(app="berths")(lambda: "x")
     with pytest.raises(ValueError, match="write"):
         Server("harbour").tool(visibility=["user"])(lambda: "x")  # type: ignore[list-item]
+
+
+@looped
+async def test_a_page_says_what_was_said_of_it_and_how_long_it_is_kept() -> None:
+    server = Server("harbour", ttl=2.0, cache_scope="public")
+    server.add_app(URI, HTML, description="All berths.", ttl=7.0, cache_scope="private")
+    server.add_app("ui://harbour/plain", HTML)
+    shown = {one["uri"]: one for one in await listed(server)}
+    assert shown[URI]["description"] == "All berths."
+    assert "description" not in shown["ui://harbour/plain"]
+    for uri, hints in ((URI, (7000, "private")), ("ui://harbour/plain", (2000, "public"))):
+        result = (await ask(server, "resources/read", {"uri": uri}))["result"]
+        assert (result["ttlMs"], result["cacheScope"]) == hints
+
+
+@pytest.mark.parametrize("visibility", [["model"], ["app"], ["model", "app"], ("app",)])
+@looped
+async def test_a_tool_is_there_for_whom_it_says(visibility: Any) -> None:
+    server = server_of()
+    server.add_tool(lambda: "x", name="x", app=URI, visibility=visibility)
+    (shown,) = (await ask(server, "tools/list"))["result"]["tools"]
+    assert shown["_meta"]["ui"] == {"resourceUri": URI, "visibility": list(visibility)}
+
+
+@pytest.mark.parametrize("visibility", [[], ["model", "others"], ["others"]])
+def test_a_tool_is_there_for_nobody_else(visibility: Any) -> None:
+    with pytest.raises(ValueError, match="visibility="):
+        server_of().add_tool(lambda: "x", name="x", app=URI, visibility=visibility)
+
+
+def test_text_that_is_no_page_is_told_in_part() -> None:
+    with pytest.raises(TypeError, match=f"^{'x' * 80!r} is no HTML"):
+        server_of("x" * 100)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import examples
 from wharfinger.errors import InvalidParams
-from wharfinger.server.cursors import Keys
+from wharfinger.server.cursors import CURSOR, Keys
 from wharfinger.server.features.resource import LONGEST_URI
 
 KEYS = Keys("secret")
@@ -62,3 +62,17 @@ def test_a_cursor_may_hold_the_longest_uri_and_no_more_is_looked_at() -> None:
         KEYS.open("list", KEYS.seal("list", "x" * 100_000))
     with pytest.raises(InvalidParams):
         KEYS.open("list", "A" * 4_000_000)
+
+
+def test_a_sealed_text_is_looked_at_up_to_its_length_and_no_further() -> None:
+    keys = Keys("secret")
+    kind = CURSOR._replace(longest=len(keys.seal("list", "x" * 30)))
+    assert keys.open("list", keys.seal("list", "x" * 30, kind), kind) == "x" * 30
+    with pytest.raises(InvalidParams):
+        keys.open("list", keys.seal("list", "x" * 33, kind), kind)
+
+
+@pytest.mark.parametrize("sealed", ["é", "", "=", "a", "*" * 20, "A" * 40])
+def test_what_was_never_sealed_does_not_open(sealed: str) -> None:
+    with pytest.raises(InvalidParams, match="This cursor is not valid here"):
+        Keys("secret").open("list", sealed)

@@ -301,3 +301,65 @@ def test_two_parts_with_the_same_method_are_told_and_nothing_is_included() -> No
     with pytest.raises(ValueError, match="datum='LAT'"):
         settled.include(other)
     assert settled.mounts == []
+
+
+@looped
+async def test_results_say_in_part_how_long_they_are_kept() -> None:
+    server = Server("harbour")
+    given: dict[str, Any] = {}
+
+    @server.method("tides/forecast", extension=TIDES, kept=True, ttl=5, cache_scope="public")
+    async def forecast(params: ForecastParams) -> Forecast:
+        return Forecast(port="x", high_water=[], **given)
+
+    for own, expected in (
+        ({}, (5000, "public")),
+        ({"ttl_ms": 7}, (7, "public")),
+        ({"cache_scope": "private"}, (5000, "private")),
+        ({"ttl_ms": 7, "cache_scope": "private"}, (7, "private")),
+    ):
+        given.clear()
+        given.update(own)
+        result = (await ask(server, "tides/forecast", {"port": "x"}))["result"]
+        assert (result["ttlMs"], result["cacheScope"]) == expected
+        older = (await ask(server, "tides/forecast", {"port": "x"}, "2025-11-25"))["result"]
+        assert set(older) == {"port", "highWater"}
+
+
+@looped
+async def test_a_model_and_raw_json_are_results_and_what_a_revision_adds_is_not_theirs() -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    class Model(pydantic.BaseModel):  # type: ignore[misc,name-defined]
+        port: str
+
+    server = Server("harbour")
+    results: list[Any] = [
+        Model(port="Hull"),
+        msgspec.Raw(b'{"port":"Hull"}'),
+        {"port": "Hull"},
+        types.Result(),
+        {"resultType": "x"},
+        [1],
+        "text",
+    ]
+
+    @server.method("tides/anything")
+    async def forecast(params: ForecastParams) -> Any:
+        return results.pop(0)
+
+    for _ in range(3):
+        assert (await ask(server, "tides/anything", {"port": "x"}))["result"]["port"] == "Hull"
+    assert "result" in await ask(server, "tides/anything", {"port": "x"})
+    for _ in range(3):
+        assert (await ask(server, "tides/anything", {"port": "x"}))["error"]["code"] == -32603
+
+
+def test_names_of_notifications_are_names() -> None:
+    for name, said in (
+        ("no name", "is no name of a method"),
+        ("tools/list", "is a method of the protocol"),
+        ("tides/turned", "begin with 'notifications/'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Server("s").notification(name)(nothing)

@@ -146,3 +146,64 @@ async def test_a_prompts_blocks_are_text_too_where_a_revision_does_not_know_them
 
     first, second = (await ask(server, "prompts/get", {"name": "look"}, "2025-03-26"))["result"]["messages"]
     assert first["content"]["type"] == second["content"]["type"] == "text"
+
+
+@pytest.mark.parametrize(
+    ("made", "mime_type"),
+    [
+        (lambda: Image(data=PNG, format=".PNG"), "image/png"),
+        (lambda: Image(data=PNG, format="image/x-own"), "image/x-own"),
+        (lambda: Image(data=PNG, format="svg"), "image/svg+xml"),
+        (lambda: Image(data=PNG, format="tif"), "image/tiff"),
+        (lambda: Audio(data=WAV, format="m4a"), "audio/mp4"),
+        (lambda: Image(data=PNG, format="png", mime_type="image/own"), "image/own"),
+        (lambda: File(data=b"\xff", format="pdf"), "application/pdf"),
+        (lambda: File(data=b"\xff", format="own"), "application/own"),
+        (lambda: File(data=b"\xff", format="font/ttf"), "font/ttf"),
+        (lambda: File(data=b"\xff", mime_type="a/b"), "a/b"),
+    ],
+)
+@looped
+async def test_a_format_is_short_or_a_whole_type(made: Any, mime_type: str) -> None:
+    (block,) = await content(made())
+    assert (block.get("mimeType") or block["resource"]["mimeType"]) == mime_type
+
+
+@looped
+async def test_media_may_have_as_many_bytes_as_the_limit(tmp_path: Path) -> None:
+    for size, fits in ((20, True), (21, False)):
+        (tmp_path / "x.png").write_bytes(b"x" * size)
+        for made in (Image(tmp_path / "x.png"), Image(data=b"x" * size, format="png")):
+            shown = await content(made, limits=Limits(content=20))
+            assert (shown[0]["type"] == "image") is fits
+
+
+@looped
+async def test_a_file_has_its_own_name_hints_and_metadata(tmp_path: Path) -> None:
+    (tmp_path / "a b.txt").write_text("calm", encoding="utf-8")
+    hints = t.Annotations(priority=0.5)
+    (block,) = await content(File(tmp_path / "a b.txt", annotations=hints, meta={"k": 1}))
+    assert block == {
+        "type": "resource",
+        "resource": {"uri": "file:///a%20b.txt", "mimeType": "text/plain", "text": "calm"},
+        "annotations": {"priority": 0.5},
+        "_meta": {"k": 1},
+    }
+    for made, uri in (
+        (File(data=b"x", name="n.txt"), "file:///n.txt"),
+        (File(data=b"x", format="txt"), "file:///file.txt"),
+        (File(data=b"x"), "file:///file"),
+        (File(data=b"x", uri="a:b"), "a:b"),
+    ):
+        assert (await content(made))[0]["resource"]["uri"] == uri
+    (image,) = await content(Image(data=PNG, annotations=hints, meta={"k": 1}))
+    assert (image["annotations"], image["_meta"]) == ({"priority": 0.5}, {"k": 1})
+
+
+def test_media_are_of_a_path_or_of_bytes() -> None:
+    for wrong in (lambda: Image(), lambda: Image("x", data=b"x"), lambda: Image(b"x", data=b"y")):
+        with pytest.raises(TypeError, match=r"Image\(\) takes either a path or data"):
+            wrong()
+    with pytest.raises(TypeError, match="takes bytes, not text"):
+        Image(data="text")  # type: ignore[arg-type]
+    assert Image(bytearray(b"x")).data == Image(memoryview(b"x")).data == b"x"

@@ -12,7 +12,7 @@ from tests.server.driving import Wire, ask, listed, looped
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.server.app import Server
-from wharfinger.server.features import pages
+from wharfinger.server.features.feature_set import pages
 from wharfinger.source import Source
 
 
@@ -217,7 +217,7 @@ async def test_what_a_catalogue_yields_beyond_a_page_is_not_asked_for() -> None:
         ("abcdef", "xabcdef", "cd"),
         ("abcdef", "acdef", "cd"),
         ("abcdef", "bcdef", "cd"),
-        ("abcdef", "xycdef", "de"[:0] + "de"),
+        ("abcdef", "xycdef", "xy"),
         ("abcdef", "cdab", ""),
         ("abcdef", "ab", ""),
     ],
@@ -236,7 +236,4 @@ async def test_a_catalogue_goes_on_behind_what_was_shown_last(before: str, after
     assert [one["name"] for one in first["resources"]] == list(before[:2])
     names = after
     second = (await ask(server, "resources/list", {"cursor": first["nextCursor"]}))["result"]
-    if after == "xycdef":  # nothing of what was shown is there: as many are passed over
-        assert len(second["resources"]) == 2
-    else:
-        assert [one["name"] for one in second["resources"]] == list(shown)
+    assert [one["name"] for one in second["resources"]] == list(shown)

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from tests.server.driving import ALL, Wire, hello, line, looped
+from tests.server.driving import ALL, Wire, hello, line, looped, opened
 from wharfinger import Complete, Context, Image, Server, ToolError
 from wharfinger import types as t
 
@@ -463,3 +463,110 @@ def test_in_development_a_blocked_event_loop_is_reported_with_its_line(tmp_path:
         assert json.loads(done.stdout)["result"]["content"][0]["text"] == ""
         said = f"tools/call 'slow' blocks the event loop, and all other calls, at {file}:7, in slow"
         assert (said in done.stderr.decode()) is expected
+
+
+# -- where a value is that cannot be sent
+
+
+def unsent(value: Any, function: Any = None) -> str:
+    """What the log says of a tool that returned this."""
+
+    async def run() -> str:
+        server = Server("s")
+        server.add_tool(function or (lambda: value), name="it")
+        request = opened(server, "tools/call", {"name": "it"})
+        try:
+            await server.handlers["tools/call"](request)
+        except TypeError as error:
+            return str(error)
+        return ""
+
+    return asyncio.run(run())
+
+
+class Half:
+    pass
+
+
+@dataclasses.dataclass
+class Record:
+    inner: Any
+
+
+def nested(depth: int, inside: Any) -> Any:
+    for _ in range(depth):
+        inside = [inside]
+    return inside
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"a": [1, Half()]}, "the result['a'][1] is of type Half, which has no form in JSON."),
+        ({"a": Record(Half())}, "the result['a'].inner is of type Half, which has no form in JSON."),
+        ({"a": Record}, "the result['a'] is of type type, which has no form in JSON."),
+        ({Half: 1}, "the result has the key <class 'tests.server.test_faults.Half'> of type type: keys are text."),
+        ({"a": "x\ud800"}, "the result['a'] has half of a surrogate pair, which UTF-8 does not have."),
+        (["é", "\udcff"], "the result[1] has half of a surrogate pair"),
+        ([{"fine": None, "b": float("nan")}], "the result[0]['b'] is nan, which JSON does not have"),
+        ([Record(1), Record("x"), Record(float("inf"))], "the result[2].inner is inf"),
+        (nested(99, Half()), "is of type Half"),
+        (nested(101, Half()), "is nested too deeply."),
+    ],
+)
+def test_the_place_and_the_problem_of_a_value_are_told(value: Any, said: str) -> None:
+    assert said in unsent(value)
+
+
+def test_what_can_be_sent_is_not_blamed() -> None:
+    fine = {1: "a", 2.5: ["é", None, True], "b": (1, {"x"}), "c": Record({"d": 1})}
+    assert unsent(fine) == ""
+    assert "the result['z']" in unsent({**fine, "z": Half()})
+
+
+class Harbour:
+    def bad(self) -> Any:
+        return Half()
+
+    def __call__(self) -> Any:
+        return Half()
+
+    @staticmethod
+    def still() -> Any:
+        return Half()
+
+
+def test_the_line_of_every_kind_of_function_is_told() -> None:
+    import functools
+
+    line_of_bad = Harbour.bad.__code__.co_firstlineno
+    line_of_call = Harbour.__call__.__code__.co_firstlineno
+    assert f"bad() ({__file__}:{line_of_bad}) returned" in unsent(None, Harbour().bad)
+    assert f"bad() ({__file__}:{line_of_bad}) returned" in unsent(None, functools.partial(Harbour().bad))
+    assert f"Harbour() ({__file__}:{line_of_call}) returned" in unsent(None, Harbour())
+
+    @functools.wraps(Harbour.still)
+    def wrapper() -> Any:
+        return Harbour.still()
+
+    assert f"still() ({__file__}:{Harbour.still.__code__.co_firstlineno}) returned" in unsent(None, wrapper)
+
+
+def test_the_text_of_a_coroutine_is_refused_only_of_who_made_it() -> None:
+    waiting = tide()
+    formatted = repr(waiting)
+    waiting.close()
+
+    def inside() -> str:
+        def deeper() -> str:
+            return f"It is {formatted}." if tide else ""
+
+        return deeper()
+
+    def quotes() -> str:
+        return f"The log says {formatted}."
+
+    assert "await tide(…)" in unsent(None, inside)
+    assert "await tide(…)" in unsent(formatted)
+    assert unsent(None, quotes) == ""
+    assert "returned a TextContent whose text is int" in unsent([t.TextContent(text=5)])  # type: ignore[arg-type]

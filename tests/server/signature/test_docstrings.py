@@ -32,15 +32,16 @@ def of(text: str | None) -> tuple[str, dict[str, str]]:
         ("Returns:\n    x\nArgs:\n    a: One.", {"a": "One."}),
         ("Raises:\nArgs:\n    a: One.", {"a": "One."}),
         ("Keyword Args :\n    a: One.", {"a": "One."}),
-        ("Args: text\n    a: One.", {}),
-        ("Others:\n    a: One.", {}),
-        ("Args", {}),
         ("Args:", {}),
     ],
 )
 def test_sections_of_google_are_read_to_their_end(text: str, found: dict[str, str]) -> None:
-    assert of(f"Do it.\n\n{text}") == ("Do it." if found or not text.startswith(("Args: text", "Others", "Args"))
-                                       or text == "Args:" else f"Do it.\n\n{text}", found)  # fmt: skip
+    assert of(f"Do it.\n\n{text}") == ("Do it.", found)
+
+
+@pytest.mark.parametrize("text", ["Args: text\n    a: One.", "Others:\n    a: One.", "Args"])
+def test_what_begins_no_section_is_text(text: str) -> None:
+    assert of(f"Do it.\n\n{text}") == (f"Do it.\n\n{text}", {})
 
 
 @pytest.mark.parametrize(
