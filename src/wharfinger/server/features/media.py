@@ -45,10 +45,10 @@ class Media:
         annotations: t.Annotations | None = None,
         meta: dict[str, Any] | None = None,
     ) -> None:
-        if isinstance(path, (bytes, bytearray, memoryview)):
-            path, data = None, path if data is None else data
         if (path is None) == (data is None):
             raise TypeError(f"{type(self).__name__}() takes either a path or data.")
+        if isinstance(path, (bytes, bytearray, memoryview)):
+            path, data = None, path
         if isinstance(data, str):
             raise TypeError(f"{type(self).__name__}(data=…) takes bytes, not text: encode or base64-decode it first.")
         self.path = None if path is None else Path(path)
