@@ -336,3 +336,85 @@ def test_a_time_that_nothing_can_keep_is_told_at_registration(timeout: float) ->
     for register in (server.add_tool, server.add_prompt, functools.partial(server.add_resource, "a:b")):
         with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
             register(it, timeout=timeout)
+
+
+@pytest.mark.parametrize(("length", "same"), [(64, True), (63, False)])
+def test_clients_of_one_address_are_told_apart_by_64_signs_of_their_names(length: int, same: bool) -> None:
+    owners = []
+    for ending in ("one", "two"):
+        request = opened(Server("s"), "server/discover")
+        request.peer = "192.0.2.1"
+        info = t.Implementation(name="x" * length + ending, version="1")
+        request.caller = msgspec.structs.replace(request.caller, info=info)
+        owners.append(owner_of(request))
+    assert (owners[0] == owners[1]) is same
+
+
+@pytest.mark.parametrize("question", ["elicit", "elicit_url", "sample", "roots", "ask", "once"])
+def test_a_plain_function_that_asks_is_refused_however_it_does(question: str) -> None:
+    scope: dict[str, Any] = {"Context": Context}
+    for number, body in enumerate(
+        (
+            f"return ctx.{question}('x')",
+            f"other = 1; return str(other) + str(ctx.{question}('x'))",
+            f"return [ctx.{question}(x) for x in 'ab']",
+            f"return (lambda: ctx.{question}('x'))()",
+        )
+    ):
+        exec(f"def asks{number}(ctx: Context):\n    {body}\n", scope)
+        with pytest.raises(TypeError, match=rf"asks{number}\(\) calls ctx.{question}\(\), for which it must be async"):
+            Server("s").add_tool(scope[f"asks{number}"])
+
+
+def test_a_plain_function_that_asks_nothing_of_its_context_is_fine() -> None:
+    import random
+
+    def other(ctx: Context) -> str:
+        return str(random.sample([1], 1)) + ctx.server.info.name
+
+    def inside(ctx: Context) -> str:
+        async def later() -> Any:
+            return await ctx.elicit("?", str)
+
+        return later.__name__
+
+    async def asks(ctx: Context) -> str:
+        return str(await ctx.elicit("?", str))
+
+    server = Server("s")
+    for function in (other, inside, asks):
+        server.add_tool(function)
+    assert len(server.tools.features) == 3
+
+
+@looped
+async def test_bounds_and_texts_beside_a_variables_type_hold() -> None:
+    server = Server("s")
+
+    @server.resource("a:{number}")
+    def bounded(number: Annotated[int, msgspec.Meta(ge=2)]) -> str:
+        return f"{number!r}"
+
+    @server.resource("b:{word}")
+    def word(word: Annotated[str, msgspec.Meta(max_length=2)]) -> str:
+        return f"{word!r}"
+
+    @server.resource("c:{share}")
+    def share(share: Annotated[float, "A share"]) -> str:
+        return f"{share!r}"
+
+    @server.resource("d:{path}")
+    def path(path: Annotated[str, "Any"], size: int = 3) -> str:
+        return f"{path!r} {size}"
+
+    for uri, text in (("a:2", "2"), ("b:xy", "'xy'"), ("c:1.5", "1.5"), ("d:x", "'x' 3")):
+        assert (await read(server, uri))[0]["text"] == text
+    for uri in ("a:1", "a:x", "b:xyz", "c:inf", "c:nan", "c:x"):
+        assert (await read(server, uri))["code"] == -32602
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -0.5])
+def test_no_time_at_all_is_refused_and_hardly_any_is_not(timeout: float) -> None:
+    with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
+        Server("s").add_resource("a:b", coroutine, timeout=timeout)
+    Server("s").add_resource("a:b", coroutine, timeout=0.001)

@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, PermissionDenied, ToolError
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.server.middleware.chain import Call, Next, Result
+from wharfinger.server.middleware.chain import Call, Next, Result, transparent
 
 
 def seeing(server: Server, *methods: str, name: str = "hook") -> list[str]:
@@ -309,3 +309,59 @@ def test_a_hook_that_takes_too_little_is_told_at_registration() -> None:
     register: Any = Server("s").add_hook
     with pytest.raises(TypeError, match=r"async def alone\(call, next\)"):
         register(alone)
+
+
+@looped
+async def test_the_outermost_hook_comes_first_whenever_it_was_added() -> None:
+    server = made()
+    seen: list[str] = []
+
+    def named(name: str) -> Any:
+        async def hook(call: Call, next: Next) -> Result:
+            seen.append(name)
+            return await next(call)
+
+        return hook
+
+    for name in "ab":
+        server.add_hook(named(name))
+    server.handlers.add_hook(named("first"), outermost=True)
+    await ask(server, "tools/list")
+    assert seen == ["first", "a", "b"]
+
+
+def test_a_hook_that_only_passes_on_leaves_what_is_stored_where_it_is() -> None:
+    async def passes(call: Call, next: Next) -> Result:
+        return await next(call)
+
+    for hook, takes in ((passes, False), (transparent(functools.partial(passes)), True)):
+        server = made()
+        server.add_hook(hook)
+        assert server.handlers.may_differ("tools/list") is not takes
+        request = opened(server, "resources/read", {"uri": "a:b"})
+        request.takes_stored = True
+        asyncio.run(_served(server, request))
+        assert request.takes_stored is takes
+
+
+async def _served(server: Server, request: Any) -> None:
+    await server.handlers["resources/read"](request)
+
+
+def test_what_is_around_a_methods_hooks_is_there_only_with_hooks() -> None:
+    server = made()
+    handlers = server.handlers
+    plain = handlers["tools/call"]
+    assert not handlers.hooked("tools/call")
+    assert handlers.plain["tools/call"] is plain
+    changes: list[int] = []
+    handlers.onlookers.append(lambda: changes.append(1))
+    seeing(server, "tools/list")
+    assert handlers["tools/call"] is plain
+    assert handlers.hooked("tools/list") and not handlers.hooked("tools/call")
+    assert handlers.may_differ("tools/list") and not handlers.may_differ("tools/call")
+    assert changes == [1]
+    del handlers["tools/list"]
+    assert "tools/list" not in handlers and "tools/list" not in handlers.plain
+    again = handlers.setdefault("tools/call", handlers["resources/list"])
+    assert again is plain

@@ -921,3 +921,95 @@ async def test_stopping_ends_the_slices_that_wait_and_starting_again_begins_anew
     await asyncio.sleep(watching.COALESCE * 5)
     assert [what for _, what in hall.heard] == ["a:"] * 4
     hall.watching.stop()
+
+
+# -- each bound at its value and one beyond
+
+
+@looped
+async def test_a_listen_watches_as_many_as_the_limit_and_not_one_more() -> None:
+    server = notes(limits=Limits(watched=3, listens=2))
+    await server.start()
+    async with Wire(server) as wire:
+        await wire.watch("note://a", "note://b", "page://1")
+        over = {"notifications": {"resourceSubscriptions": ["note://a", "note://b", "page://1", "page://2"]}}
+        refused = await wire.ask("subscriptions/listen", over)
+        assert refused["error"]["message"] == "One listen may watch 3 resources: split it."
+        twice = {"notifications": {"resourceSubscriptions": ["note://a", "note://a", "note://a", "note://a"]}}
+        wire.put("subscriptions/listen", twice)
+        await wire.notice(2)
+        refused = await wire.ask("subscriptions/listen", {"notifications": {}})
+        assert refused["error"]["message"] == "2 listens are open on this connection: cancel some."
+    async with Wire(server, "2025-11-25") as wire:
+        answers = await wire.watch("note://a", "note://b", "page://1", "page://2")
+        assert ["result" in answer for answer in answers] == [True, True, True, False]
+        assert answers[3]["error"]["message"] == "A session may watch 3 resources: unsubscribe from some."
+        await wire.ask("resources/unsubscribe", {"uri": "note://a"})
+        assert "result" in (await wire.watch("page://2"))[0]
+    await server.close()
+
+
+@looped
+async def test_what_is_far_too_much_is_refused_before_anything_is_looked_at() -> None:
+    server = notes(limits=Limits(watched_total=2))
+    looked: list[str] = []
+
+    @server.resource("seen://{x}")
+    async def seen(x: str) -> str:
+        looked.append(x)
+        return x
+
+    await server.start()
+    async with Wire(server) as wire:
+        many = {"notifications": {"resourceSubscriptions": ["seen://a", "seen://b", "seen://c"]}}
+        refused = await wire.ask("subscriptions/listen", many)
+        assert refused["error"]["message"].startswith("Too many resources are watched")
+        assert looked == []
+        await wire.watch("seen://a", "seen://b")
+        assert looked == ["a", "b"]
+    assert server.listening.open == {}
+    await server.close()
+
+
+@looped
+async def test_what_was_dropped_counts_no_more_and_comes_back_as_new() -> None:
+    attached: list[Any] = []
+    watched = Watching(lambda uri: attached.append(uri), lambda uri: attached.append(f"-{uri}"))
+    one, other = SessionWatcher(Session("")), SessionWatcher(Session(""))
+    watched.watch(one, "a:b", "ann")
+    watched.watch(one, "a:c", "bob")
+    watched.watch(other, "a:b", "bob")
+    assert [watched.count(one), watched.count(other), watched.shares["ann"], watched.shares["bob"]] == [2, 1, 2, 1]
+    watched.unwatch(one, "a:b")
+    assert (watched.count(one), watched.knows(one)) == (1, True)
+    watched.unwatch(one, "a:b")
+    assert watched.count(one) == 1
+    watched.watch_list(one, "resources")
+    watched.drop(one)
+    assert (watched.count(one), watched.knows(one), watched.shares["ann"]) == (0, False, 0)
+    watched.watch(one, "a:b", "bob")
+    assert (watched.shares["ann"], watched.shares["bob"]) == (0, 2)
+    assert attached == ["a:b", "a:c", None, "-a:c", "-None"]
+    assert one == SessionWatcher(one.session) and one != other and one != "watcher"
+    listing = SessionWatcher(Session(""))
+    assert not watched.knows(listing)
+    watched.watch_list(listing, "tools")
+    assert watched.knows(listing)
+    watched.drop(listing)
+    assert not watched.knows(listing)
+    assert attached[5:] == []
+
+
+@looped
+async def test_who_watches_again_after_it_left_is_told_once() -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server, "2025-11-25") as wire:
+        for _ in range(3):
+            await wire.watch("note://a", "note://end")
+            await wire.ask("resources/unsubscribe", {"uri": "note://a"})
+        await wire.watch("note://a")
+        server.resource_updated("note://a")
+        assert await after(server, wire) == [("resources/updated", "note://a")]
+    assert server.watching.watched() == []
+    await server.close()

@@ -1,0 +1,145 @@
+"""Skills of sources: listed across all that have some, found by their URI, and their directories read in pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.server.driving import ask, looped
+from wharfinger import types as t
+from wharfinger.errors import ResourceNotFound
+from wharfinger.server.app import Server
+from wharfinger.server.skills import serve_skills
+from wharfinger.source import Source
+from wharfinger.types.skills import Skill
+
+
+class Shelf(Source):
+    """Directories, and nothing else."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def claims(self, uri: str) -> bool:
+        return uri.startswith(f"{self.name}:")
+
+    def children(self, uri: str, after: Any = None, limit: int = 1000) -> Any:
+        if uri != f"{self.name}:":
+            raise ResourceNotFound(uri)
+        start = after or 0
+        rows = [t.Resource(uri=f"{self.name}:{n}", name=str(n)) for n in range(3)]
+        return rows[start : start + limit], start + limit if start + limit < 3 else None
+
+
+class Skilled(Shelf):
+    """Skills by number, in pages of at most `most`."""
+
+    def __init__(self, name: str, number: int, most: int = 99) -> None:
+        super().__init__(name)
+        self.number, self.most = number, most
+        self.asked: list[tuple[Any, int]] = []
+
+    def made(self, number: int) -> Any:
+        uri = f"{self.name}:{number}/SKILL.md"
+        return Skill(uri=uri, frontmatter={"name": f"{self.name}{number}"}, resources="dynamic")
+
+    def skills(self, after: Any, limit: int) -> Any:
+        self.asked.append((after, limit))
+        start = after or 0
+        end = start + min(limit, self.most)
+        return [self.made(n) for n in range(start, min(end, self.number))], end if end < self.number else None
+
+    def skill(self, uri: str) -> Any:
+        for n in range(self.number):
+            if self.made(n).uri == uri:
+                return self.made(n)
+        raise ResourceNotFound(uri)
+
+
+def server_of(*sources: Source, page_size: int = 2) -> Server:
+    server = Server("s")
+    for source in sources:
+        server.include(source)
+    serve_skills(server, page_size=page_size)
+    serve_skills(server)
+    return server
+
+
+async def pages(server: Server, method: str = "skills/list", **params: Any) -> list[list[str]]:
+    found: list[list[str]] = []
+    while True:
+        result = (await ask(server, method, params))["result"]
+        found.append([one["uri"] for one in result.get("skills", result.get("resources"))])
+        if "nextCursor" not in result:
+            return found
+        params = {**params, "cursor": result["nextCursor"]}
+
+
+def uris(name: str, *numbers: int) -> list[str]:
+    return [f"{name}:{n}/SKILL.md" for n in numbers]
+
+
+@looped
+async def test_pages_of_skills_are_full_across_sources_and_leave_out_those_without() -> None:
+    one, none, two = Skilled("one", 3), Shelf("none"), Skilled("two", 2)
+    server = server_of(one, none, two)
+    assert await pages(server) == [uris("one", 0, 1), [*uris("one", 2), *uris("two", 0)], uris("two", 1)]
+    assert one.asked == [(None, 2), (2, 2)]
+    assert two.asked == [(None, 1), (1, 2)]
+
+
+@looped
+async def test_a_source_may_end_its_page_early_and_the_last_page_says_so() -> None:
+    assert await pages(server_of(Skilled("one", 3, most=1))) == [uris("one", 0), uris("one", 1), uris("one", 2)]
+    assert await pages(server_of(Skilled("one", 2))) == [uris("one", 0, 1)]
+    assert await pages(server_of(Skilled("one", 2), Shelf("none"))) == [uris("one", 0, 1), []]
+    assert await pages(server_of(Shelf("none"))) == [[]]
+
+
+@looped
+async def test_a_page_with_nothing_of_a_source_goes_on_with_it() -> None:
+    class Hollow(Skilled):
+        """Its first page has nothing."""
+
+        def skills(self, after: Any, limit: int) -> Any:
+            return ([], 0) if after is None else super().skills(after, limit)
+
+    assert await pages(server_of(Hollow("one", 2))) == [uris("one", 0, 1)]
+
+
+@looped
+async def test_a_skill_is_found_by_its_uri_in_the_source_that_has_it() -> None:
+    server = server_of(Shelf("none"), Skilled("one", 2))
+    found = (await ask(server, "skills/get", {"uri": "one:1/SKILL.md"}))["result"]["skill"]
+    assert found == {"uri": "one:1/SKILL.md", "frontmatter": {"name": "one1"}, "resources": "dynamic"}
+    for uri in ("one:2/SKILL.md", "none:1/SKILL.md", "other:1/SKILL.md"):
+        assert (await ask(server, "skills/get", {"uri": uri}))["error"] == {
+            "code": -32602,
+            "message": "No skill is served at this URI: skills/list has those that are.",
+            "data": {"uri": uri},
+        }
+
+
+@looped
+async def test_a_directory_is_read_in_pages_whose_cursors_are_its_own() -> None:
+    server = server_of(Shelf("one"), Shelf("two"))
+    method = "resources/directory/read"
+    assert await pages(server, method, uri="one:") == [["one:0", "one:1"], ["one:2"]]
+    cursor = (await ask(server, method, {"uri": "one:"}))["result"]["nextCursor"]
+    assert (await ask(server, method, {"uri": "two:", "cursor": cursor}))["error"]["code"] == -32602
+    for uri in ("one:x", "other:"):
+        error = (await ask(server, method, {"uri": uri}))["error"]
+        assert error == {"code": -32602, "message": "This URI is not that of a directory here.", "data": {"uri": uri}}
+
+
+@looped
+async def test_skills_of_parts_are_the_wholes_whichever_serves_them_first() -> None:
+    part = server_of(Skilled("one", 1))
+    early, late = Server("early"), Server("late")
+    early.include(part)
+    assert await pages(early) == [uris("one", 0)]
+    inner = Server("inner")
+    inner.include(Skilled("two", 1))
+    late.include(inner)
+    serve_skills(inner)
+    assert await pages(late) == [uris("two", 0)]
+    assert late.extensions["io.modelcontextprotocol/skills"] == {"directoryRead": True}
