@@ -1,0 +1,661 @@
+"""What a client makes of answers: contents, typed data, checks against schemas and manifests, and what it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from tests.client.scripted import HANDSHAKE, STATELESS, TASKS_ERA, Refusal, Script, now, run, settle, text
+from wharfinger.client import Cache, Retry
+from wharfinger.errors import ConnectionFailed, InvalidResponse, NotVerified, RemoteError, WharfingerError
+from wharfinger.protocol.json_schema import CompiledSchema
+from wharfinger.types.skills import Skill, SkillResource
+
+MIB = 1024 * 1024
+
+
+# Contents of resources.
+
+
+def reading(*contents: Any) -> Any:
+    """What a client gets for these contents."""
+    found: list[Any] = []
+
+    async def test() -> None:
+        whole = [{"uri": "a:b", **content} for content in contents]
+        async with Script(resources__read={"contents": whole}) as server, server.client() as client:
+            found.append(await client.read_resource("a:b"))
+
+    run(test())
+    return found[0]
+
+
+def blob(data: bytes) -> dict[str, str]:
+    return {"blob": base64.b64encode(data).decode()}
+
+
+def test_content_is_given_as_text_bytes_and_json() -> None:
+    read = reading({"text": '{"é": 1}', "mimeType": "application/json"})
+    assert (read.text, read.bytes, read.mime_type) == ('{"é": 1}', '{"é": 1}'.encode(), "application/json")
+    assert (read.json(), read.json(dict[str, int])) == ({"é": 1}, {"é": 1})
+    with pytest.raises(ValueError, match="a:b is not the JSON that was asked for"):
+        read.json(list[int])
+    read = reading(blob(b"[1]"))
+    assert (read.text, read.bytes, read.mime_type, read.json()) == ("[1]", b"[1]", None, [1])
+    read = reading(blob(b"\xff"))
+    assert read.bytes == b"\xff"
+    with pytest.raises(ValueError, match=r"a:b is not text in UTF-8: use \.bytes"):
+        _ = read.text
+    with pytest.raises(ValueError, match="is not the JSON"):
+        read.json()
+    assert repr(read) == "<ReadResult 'a:b': 1 contents>"
+
+
+def test_content_that_is_only_about_the_others_does_not_count_unless_it_is_alone() -> None:
+    summary = {"text": "more", "_meta": {"wharfinger/summary": True}}
+    other = {"text": "calm", "_meta": {"wharfinger/summary": False}}
+    assert reading(summary, other).text == "calm"
+    assert reading({"text": "calm"}, summary).text == "calm"
+    assert reading(summary).text == "more"
+    for contents, count in (((), 0), ((other, other), 2), ((summary, summary), 0)):
+        with pytest.raises(ValueError, match=rf"a:b has {count} contents: use \.contents"):
+            _ = reading(*contents).text
+
+
+# Data of tools.
+
+
+def called(result: Any, **options: Any) -> Any:
+    """What a call gives whose result is this."""
+    found: list[Any] = []
+
+    async def test() -> None:
+        async with Script(tools__call={"content": [], **result}) as server, server.client() as client:
+            found.append(await client.call_tool("x", **options))
+
+    run(test())
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("result", "data"),
+    [
+        (text("aye"), "aye"),
+        ({"content": [*text("aye")["content"], {"type": "text", "text": "no"}]}, "aye\nno"),
+        ({}, ""),
+        ({"structuredContent": {"a": 1}}, {"a": 1}),
+        ({"structuredContent": None}, None),
+        ({"structuredContent": [1]}, [1]),
+        ({"structuredContent": {"result": 3}, **text("3")}, 3),
+        ({"structuredContent": {"result": "x"}, **text("x")}, "x"),
+        ({"structuredContent": {"result": "x"}, **text('"x"')}, "x"),
+        ({"structuredContent": {"result": "x"}, **text("y")}, {"result": "x"}),
+        ({"structuredContent": {"result": [1]}, **text("[1]")}, [1]),
+        ({"structuredContent": {"result": 3}, **text("4")}, {"result": 3}),
+        ({"structuredContent": {"result": 3, "more": 1}, **text("3")}, {"result": 3, "more": 1}),
+        ({"structuredContent": {"result": 3}, **text("4"), "_meta": {"fastmcp": {"wrap_result": True}}}, 3),
+        ({"structuredContent": {"result": 3}, "_meta": {"fastmcp": {"wrap_result": False}}}, {"result": 3}),
+        ({"structuredContent": {"result": 3}, "_meta": {"fastmcp": True}}, {"result": 3}),
+        ({"structuredContent": {"result": 3}, "_meta": {"other": 1}}, {"result": 3}),
+    ],
+)
+def test_data_of_a_tool_is_what_it_has_structured_or_said(result: Any, data: Any) -> None:
+    assert called(result).data == data
+
+
+def test_data_of_a_tool_is_the_type_that_is_asked_for() -> None:
+    assert called({"structuredContent": {"result": 3}}, returns=int).data == 3
+    assert called({"structuredContent": {"result": 3}}, returns=dict[str, int]).data == {"result": 3}
+    assert called(text("3"), returns=int).data == 3
+    assert called(text("3"), returns=str).data == "3"
+    whole = called({"structuredContent": {"a": 1}, **text("aye")}, returns=dict[str, int])
+    assert (whole.data, whole.structured, whole.text, len(whole.content)) == ({"a": 1}, {"a": 1}, "aye", 1)
+    assert repr(whole) == "<ToolResult {'a': 1}>"
+    for result in (text("aye"), {"structuredContent": {"a": 1}}, {"structuredContent": {"result": "x"}}, text("1.5")):
+        with pytest.raises(InvalidResponse, match="The tool's result is no int"):
+            called(result, returns=int)
+
+
+def checked(schema: Any, value: Any, **settings: Any) -> bool:
+    """Whether a result of a tool with this output schema is accepted."""
+    found: list[bool] = []
+
+    async def test() -> None:
+        tool = {"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}
+        script = Script(tools__list={"tools": [tool]}, tools__call={"content": [], "structuredContent": value})
+        async with script as server, server.client(**settings) as client:
+            await client.list_tools()
+            try:
+                await client.call_tool("x")
+                found.append(True)
+            except InvalidResponse as error:
+                assert "is not what its output schema says" in str(error)
+                found.append(False)
+
+    run(test())
+    return found[0]
+
+
+def test_result_is_checked_up_to_a_size() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    for size, accepted in ((4 * MIB, False), (4 * MIB + 1, True)):
+        assert checked(schema, {"a": "x" * (size - len('{"a":""}'))}) is accepted
+
+
+def test_result_is_checked_up_to_a_length_that_patterns_are_tried_on() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^b"}}}
+    for size, accepted in ((MIB, False), (MIB + 1, True)):
+        assert checked(schema, {"a": "x" * (size - len('{"a":""}'))}) is accepted
+
+
+def test_result_is_checked_up_to_an_amount_of_work() -> None:
+    def padded(size: int) -> Any:
+        return {"type": "array", "items": {"type": "integer"}, "description": "x" * size}
+
+    def work(schema: Any) -> int:
+        weight = CompiledSchema(schema, "x", trusted=False).weight
+        return int(weight + len(json.dumps(schema, separators=(",", ":"))) // 16)
+
+    size = 16 * 15_000
+    while work(padded(size)) > 15_000:
+        size -= 16
+    assert work(padded(size)) == 15_000
+    # 200 values: the list, what it begins with, and a comma for each further member
+    assert checked(padded(size), ["x"] * 199) is False
+    assert checked(padded(size), ["x"] * 200) is True
+
+
+def test_only_the_first_four_faults_are_named() -> None:
+    async def test() -> None:
+        schema = {"type": "object", "properties": {name: {"type": "integer"} for name in "abcdef"}}
+        tool = {"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}
+        result = {"content": [], "structuredContent": dict.fromkeys("abcdef", "no")}
+        async with Script(tools__list={"tools": [tool]}, tools__call=result) as server, server.client() as client:
+            await client.list_tools()
+            with pytest.raises(InvalidResponse) as caught:
+                await client.call_tool("x")
+            assert str(caught.value).count("; ") == 3
+
+    run(test())
+
+
+def test_schema_counts_as_it_was_listed_last() -> None:
+    async def test() -> None:
+        bad = {"type": "object", "required": ["a"]}
+        tool: dict[str, Any] = {"name": "x", "inputSchema": {"type": "object"}}
+        result = {"content": [], "structuredContent": {}}
+        async with Script(tools__call=result) as server, server.client() as client:
+            for schema, fine in ((bad, False), (None, True), (bad, False), ({"type": "object"}, True), (bad, False)):
+                more = {} if schema is None else {"outputSchema": schema}
+                server.answers["tools/list"] = {"tools": [{**tool, **more}]}
+                await client.list_tools()
+                for _ in range(2):
+                    if fine:
+                        await client.call_tool("x")
+                    else:
+                        with pytest.raises(InvalidResponse, match="output schema says"):
+                            await client.call_tool("x")
+            server.answers["tools/call"] = text("aye")
+            with pytest.raises(InvalidResponse, match="gave no structured content"):
+                await client.call_tool("x")
+
+    run(test())
+
+
+def test_schemas_are_remembered_up_to_a_number_of_tools() -> None:
+    async def test() -> None:
+        schema = {"type": "object", "required": ["a"]}
+        tools = [{"name": f"n{n}", "inputSchema": {"type": "object"}, "outputSchema": schema} for n in range(10_001)]
+        result = {"content": [], "structuredContent": {}}
+        async with Script(tools__list={"tools": tools}, tools__call=result) as server, server.client() as client:
+            await client.list_tools()
+            with pytest.raises(InvalidResponse, match="output schema says"):
+                await client.call_tool("n9999")
+            await client.call_tool("n10000")
+
+    run(test())
+
+
+# Files of skills.
+
+
+MANUAL = b"---\nname: knots\nmasts: 3\ndeep:\n  list: [1, true]\n---\nText.\n"
+FRONT: dict[str, Any] = {"name": "knots", "masts": 3, "deep": {"list": [1, True]}}
+
+
+def loading(contents: list[bytes], skill: Skill, uri: str = "") -> Any:
+    """Read a file of a skill whose server gives these contents; the result, or the error."""
+    found: list[Any] = []
+
+    async def test() -> None:
+        whole = [{"uri": uri or skill.uri, **blob(data)} for data in contents]
+        async with Script(resources__read={"contents": whole}) as server, server.client() as client:
+            try:
+                found.append((await client.read_skill_file(skill, uri)).bytes)
+            except NotVerified as error:
+                found.append(str(error))
+            found.append(server.params("resources/read"))
+
+    run(test())
+    return found
+
+
+def skill_of(*files: tuple[str, bytes], front: Any = FRONT) -> Skill:
+    listed = [
+        SkillResource(uri=uri, digest=f"sha256:{sha256(data).hexdigest()}", size=len(data)) for uri, data in files
+    ]
+    return Skill(uri="skill://knots/SKILL.md", frontmatter=front, resources=listed or "dynamic")
+
+
+MAIN = ("skill://knots/SKILL.md", MANUAL)
+ROPE = ("skill://knots/rope.md", b"Hemp.")
+
+
+def test_file_of_a_skill_is_what_the_manifest_says() -> None:
+    skill = skill_of(ROPE, MAIN)
+    assert loading([MANUAL], skill) == [MANUAL, [{"uri": MAIN[0]}]]
+    assert loading([b"Hemp."], skill, ROPE[0]) == [b"Hemp.", [{"uri": ROPE[0]}]]
+    assert "is no file of the skill" in loading([b"Hemp."], skill, "skill://knots/other.md")[0]
+    assert loading([b"Hemp."], skill, "skill://knots/other.md")[1] == []
+    assert "has 6 bytes, and its manifest says 5" in loading([b"Hemp.."], skill, ROPE[0])[0]
+    assert "has not the digest" in loading([b"Jute."], skill, ROPE[0])[0]
+    assert "has 2 contents" in loading([b"Hemp.", b""], skill, ROPE[0])[0]
+    assert "has 0 contents" in loading([], skill, ROPE[0])[0]
+    assert loading([b"Anything."], skill_of(), ROPE[0])[0] == b"Anything."
+    assert loading([MANUAL], skill_of())[0] == MANUAL
+
+
+@pytest.mark.parametrize(
+    ("front", "differs"),
+    [
+        ({**FRONT, "masts": 3.0}, None),
+        ({**FRONT, "masts": 4}, "masts"),
+        ({**FRONT, "masts": "3"}, "masts"),
+        ({**FRONT, "more": 1}, "more"),
+        ({"name": "knots", "masts": 3}, "deep"),
+        ({**FRONT, "deep": {"list": [1, 1]}}, "deep"),
+        ({**FRONT, "deep": {"list": [True, True]}}, "deep"),
+        ({**FRONT, "deep": {"list": [1]}}, "deep"),
+        ({**FRONT, "deep": {"list": [1, True], "x": 1}}, "deep"),
+        ({**FRONT, "deep": [1]}, "deep"),
+        ({**FRONT, "deep": {"list": {"0": 1}}}, "deep"),
+    ],
+)
+def test_manual_of_a_skill_says_what_its_entry_does(front: Any, differs: str | None) -> None:
+    (said, _) = loading([MANUAL], skill_of(MAIN, front=front))
+    if differs is None:
+        assert said == MANUAL
+    else:
+        assert f"says something else than its entry on: {differs}." in said
+
+
+def test_manual_that_cannot_be_read_is_refused_and_an_error_names_no_more_than_200_characters() -> None:
+    assert "cannot be compared with its entry" in loading([b"no frontmatter"], skill_of())[0]
+    (said, _) = loading([MANUAL], skill_of(front={**FRONT, "x" * 300: 1}))
+    assert said.endswith(f"on: {'x' * 200}.")
+
+
+# Many at once.
+
+
+@pytest.mark.parametrize(("options", "most"), [({}, 32), ({"at_once": 1}, 1), ({"at_once": 3}, 3)])
+def test_so_many_resources_are_asked_for_at_once(options: Any, most: int) -> None:
+    async def test() -> None:
+        under_way = [0]
+        highest = [0]
+
+        async def read(message: Any) -> Any:
+            under_way[0] += 1
+            highest[0] = max(highest[0], under_way[0])
+            await asyncio.sleep(1)
+            under_way[0] -= 1
+            return {"contents": [{"uri": "x", "text": message["params"]["uri"]}]}
+
+        async with Script(resources__read=read) as server, server.client() as client:
+            uris = [f"a:{n}" for n in range(40)]
+            assert [each.text for each in await client.read_many(uris, **options)] == uris
+            assert highest == [most]
+            assert now() == pytest.approx(-(-40 // most))
+
+    run(test())
+
+
+def test_reading_many_ends_with_the_first_error_or_gives_them_in_their_places() -> None:
+    async def test() -> None:
+        async def read(message: Any) -> Any:
+            number = int(message["params"]["uri"][2:])
+            await asyncio.sleep(number)
+            return Refusal(-32002, "gone") if number in (2, 3) else {"contents": []}
+
+        async with Script(resources__read=read) as server, server.client() as client:
+            uris = [f"a:{n}" for n in (5, 1, 2, 3)]
+            with pytest.raises(RemoteError, match="gone"):
+                await client.read_many(uris)
+            assert now() == pytest.approx(2)
+            await settle()
+            assert server.count("notifications/cancelled") == 2
+            errors = await client.read_many(uris, errors="return")
+            assert [isinstance(each, WharfingerError) for each in errors] == [False, False, True, True]
+            assert await client.read_many([]) == []
+            for at_once in (0, -1):
+                with pytest.raises(ValueError, match=f"at_once must be positive, not {at_once}"):
+                    await client.read_many(uris, at_once=at_once)
+            call = asyncio.ensure_future(client.read_many(uris, at_once=2))
+            await asyncio.sleep(0.5)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await settle()
+            assert server.count("notifications/cancelled") == 4
+
+    run(test())
+
+
+# What is kept.
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Kept(Script):
+    """Answers each read by its number, to be kept for `ttl` milliseconds."""
+
+    def __init__(self, ttl: int = 60_000, scope: str = "private") -> None:
+        super().__init__(STATELESS, resources__read=self.read)
+        self.ttl, self.scope = ttl, scope
+
+    def read(self, message: Any) -> Any:
+        content = {"uri": message["params"]["uri"][:20], "text": f"{self.count('resources/read'):03}"}
+        return {"contents": [content], "ttlMs": self.ttl, "cacheScope": self.scope}
+
+
+async def numbers(client: Any, *uris: str, **options: Any) -> list[int]:
+    return [int((await client.read_resource(uri, **options)).text) for uri in uris]
+
+
+def test_answer_is_kept_until_its_time_and_not_at_it() -> None:
+    async def test() -> None:
+        clock = Clock()
+        async with Kept() as server, server.client(cache=Cache(clock=clock)) as client:
+            for at, number in ((0, 1), (59.999, 1), (60, 2), (119.999, 2), (120, 3)):
+                clock.now = at
+                assert await numbers(client, "a:b") == [number]
+        for settings, longest in (({}, 86_400), ({"longest": 5}, 5)):
+            clock.now = 0
+            async with Kept(ttl=10**12) as server, server.client(cache=Cache(clock=clock, **settings)) as client:
+                for at, number in ((0, 1), (longest - 0.001, 1), (longest, 2)):
+                    clock.now = at
+                    assert await numbers(client, "a:b") == [number]
+
+    run(test())
+
+
+def test_time_of_an_answer_may_be_as_short_as_a_millisecond() -> None:
+    async def test() -> None:
+        clock = Clock()
+        for ttl, kept in ((1, True), (0, False), (-1, False)):
+            async with Kept(ttl=ttl) as server, server.client(cache=Cache(clock=clock)) as client:
+                assert await numbers(client, "a:b", "a:b") == [1, 1 if kept else 2]
+
+    run(test())
+
+
+def test_stale_answer_is_given_for_so_long_when_the_server_is_gone() -> None:
+    async def test() -> None:
+        clock = Clock()
+        cache = Cache(clock=clock, stale_if_error=10)
+        async with Kept() as server, server.client(cache=cache, retry=Retry(attempts=1)) as client:
+            assert await numbers(client, "a:b") == [1]
+            clock.now = 65
+            server.answers["resources/read"] = Refusal(-32603)
+            with pytest.raises(RemoteError):  # what a server says counts
+                await numbers(client, "a:b")
+            server.answers["resources/read"] = server.read
+            assert await numbers(client, "a:b", "a:b") == [3, 3]
+            await server.leave()
+            for at, fresh, fine in ((134.999, True, False), (134.999, False, True), (135, False, False)):
+                clock.now = at
+                if fine:
+                    assert await numbers(client, "a:b") == [3]
+                else:
+                    with pytest.raises(ConnectionFailed):
+                        await numbers(client, "a:b", fresh=fresh)
+
+    run(test())
+
+
+def test_as_many_answers_are_kept_as_wanted_and_what_was_not_used_for_longest_goes_first() -> None:
+    async def test() -> None:
+        async with Kept() as server, server.client(cache=Cache(entries=2)) as client:
+            assert await numbers(client, "a:1", "a:2", "a:1", "a:3", "a:1", "a:3", "a:2", "a:3", "a:1") == [
+                1, 2, 1, 3, 1, 3, 4, 3, 5,
+            ]  # fmt: skip
+        async with Kept() as server, server.client(cache=Cache(entries=0)) as client:
+            assert await numbers(client, "a:1", "a:1") == [1, 2]
+        cache = Cache()
+        async with Kept() as server, server.client(cache=cache) as client:
+            uris = [f"a:{n}" for n in range(1025)]
+            await numbers(client, *uris)
+            assert len(cache) == 1024
+            assert await numbers(client, *uris[1:3]) == [2, 3]
+
+    run(test())
+
+
+def test_answers_are_kept_up_to_a_number_of_bytes() -> None:
+    async def test() -> None:
+        cache = Cache()
+        async with Kept() as server, server.client(cache=cache) as client:
+            await numbers(client, "a:1")
+            each = cache.size
+            answer = len(json.dumps({"resultType": "complete", **server.read({"params": {"uri": "a:1"}})}))
+            assert each == answer + 512 + len("a:1")
+            await numbers(client, "a:2")
+            assert cache.size == 2 * each
+            cache.clear()
+            assert (cache.size, len(cache)) == (0, 0)
+            assert repr(cache) == "<Cache: 0 answers, 0 bytes>"
+        for size, kept in ((2 * each, 2), (2 * each - 1, 1), (each, 1), (each - 1, 0)):
+            cache = Cache(size=size)
+            async with Kept() as server, server.client(cache=cache) as client:
+                await numbers(client, "a:1", "a:2")
+                assert len(cache) == kept
+                assert cache.size == kept * each
+
+    run(test())
+
+
+def test_answer_of_a_long_uri_is_kept_up_to_a_length() -> None:
+    async def test() -> None:
+        for length, kept in ((8192, True), (8193, False)):
+            async with Kept() as server, server.client() as client:
+                assert await numbers(client, "a" * length, "a" * length) == [1, 1 if kept else 2]
+
+    run(test())
+
+
+def test_bounds_of_a_cache_are_not_negative() -> None:
+    for name in ("entries", "size", "longest", "stale_if_error"):
+        Cache(**{name: 0})
+        with pytest.raises(ValueError, match="cannot be negative"):
+            Cache(**{name: -1})
+
+
+@pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"])
+def test_lists_are_kept_by_time_and_what_has_changed_is_asked_for_again(method: str) -> None:
+    member = {"resources/templates/list": "resourceTemplates"}.get(method, method.partition("/")[0])
+    kind = method.partition("/")[0]
+
+    def listen(server: Script) -> Any:
+        def answer(message: Any) -> Any:
+            server.tell(
+                "notifications/subscriptions/acknowledged",
+                notifications=message["params"]["notifications"],
+                _meta={"io.modelcontextprotocol/subscriptionId": message["id"]},
+            )
+            return asyncio.get_running_loop().create_future()
+
+        return answer
+
+    async def test() -> None:
+        answer = {member: [], "ttlMs": 60_000, "cacheScope": "private"}
+        async with Script(**{method.replace("/", "__"): answer}) as server, server.client() as client:
+            server.answers["subscriptions/listen"] = listen(server)
+            calls = {
+                "tools/list": client.list_tools,
+                "prompts/list": client.list_prompts,
+                "resources/list": client.list_resources,
+                "resources/templates/list": client.list_resource_templates,
+            }
+            call: Any = calls[method]
+            async with client.watch_lists() as changes:
+                for _ in range(2):
+                    await call()
+                assert server.count(method) == 1
+                listens = [each["id"] for each in server.asked if each["method"] == "subscriptions/listen"]
+                tag = {"io.modelcontextprotocol/subscriptionId": listens[0]}
+                for name in ("tools", "prompts", "resources"):
+                    server.tell(f"notifications/{name}/list_changed", _meta=tag)
+                    await anext(changes)
+                    await call()
+                    asked = 2 if name == kind or server.count(method) == 2 else 1
+                    assert server.count(method) == asked
+                assert server.count(method) == 2
+            await call(fresh=True)
+            assert server.count(method) == 3
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "kept"),
+    [({"tools": {"listChanged": True}}, True), ({"tools": {"listChanged": False}}, False), ({"tools": {}}, False)],
+)
+def test_list_of_a_session_is_kept_while_its_changes_are_heard(capabilities: Any, kept: bool) -> None:
+    async def test() -> None:
+        for revision in (HANDSHAKE, TASKS_ERA):
+            script = Script(revision, capabilities=capabilities, tools__list={"tools": []})
+            async with script as server, server.client() as client:
+                for _ in range(2):
+                    await client.list_tools()
+                assert server.count("tools/list") == 2
+                async with client.watch_lists() as changes:
+                    for _ in range(2):
+                        await client.list_tools()
+                    assert server.count("tools/list") == (3 if kept else 4)
+                    server.tell("notifications/tools/list_changed")
+                    await anext(changes)
+                    before = server.count("tools/list")
+                    await client.list_tools()
+                    assert server.count("tools/list") == before + 1
+                before = server.count("tools/list")
+                await client.list_tools()
+                assert server.count("tools/list") == before + 1
+
+    run(test())
+
+
+def test_pages_of_a_list_are_forgotten_when_one_of_their_cursors_is_refused() -> None:
+    async def test() -> None:
+        def page(message: Any) -> Any:
+            cursor = message["params"].get("cursor")
+            if cursor == "3":
+                raise Refusal(-32602, "no such cursor")
+            following = {None: "1", "1": "2", "2": "3"}[cursor]
+            tool = {"name": f"n{cursor}", "inputSchema": {"type": "object"}}
+            return {"tools": [tool], "nextCursor": following, "ttlMs": 60_000, "cacheScope": "public"}
+
+        other = {"prompts": [], "ttlMs": 60_000, "cacheScope": "private"}
+        async with Script(tools__list=page, prompts__list=other) as server, server.client() as client:
+            await client.list_prompts()
+            listing = client.list_tools()
+            for cursor in ("1", "2"):
+                await listing.page(cursor)
+                await listing.page(cursor)
+            assert server.count("tools/list") == 2
+            with pytest.raises(RemoteError, match="no such cursor"):
+                await listing.page("3")
+            await listing.page("1")
+            assert server.count("tools/list") == 4
+            await client.list_prompts()
+            assert server.count("prompts/list") == 1
+
+    run(test())
+
+
+def test_equal_reads_share_a_request_and_each_waits_as_long_as_it_wants() -> None:
+    async def test() -> None:
+        async with Kept() as server, server.client() as client:
+
+            async def late(message: Any) -> Any:
+                await asyncio.sleep(10)
+                return server.read(message)
+
+            server.answers["resources/read"] = late
+            first = asyncio.ensure_future(client.read_resource("a:b"))
+            await settle()
+            second = asyncio.ensure_future(client.read_resource("a:b"))
+            hasty = asyncio.ensure_future(client.read_resource("a:b", timeout=3))
+            with pytest.raises(WharfingerError):
+                await hasty
+            assert now() == pytest.approx(3)
+            await settle()
+            assert server.count("resources/read") == 1
+            fresh = asyncio.ensure_future(client.read_resource("a:b", fresh=True))
+            await settle()
+            assert server.count("resources/read") == 2
+            assert [(await each).text for each in (first, second, fresh)] == ["002", "002", "002"]
+            assert now() == pytest.approx(13)
+
+    run(test())
+
+
+def test_error_of_one_reader_is_not_that_of_the_others() -> None:
+    async def test() -> None:
+        async with Kept() as server, server.client() as client:
+
+            async def late(message: Any) -> Any:
+                count = server.count("resources/read")
+                await asyncio.sleep(10)
+                return Refusal(-32603, "sunk") if count == 1 else server.read(message)
+
+            server.answers["resources/read"] = late
+            reads = [asyncio.ensure_future(client.read_resource("a:b")) for _ in range(3)]
+            done = await asyncio.gather(*reads, return_exceptions=True)
+            assert [isinstance(each, RemoteError) for each in done] == [True, False, False]
+            assert server.count("resources/read") == 3
+            assert now() == pytest.approx(20)
+
+    run(test())
+
+
+def test_reader_of_what_is_for_one_only_does_not_wait_for_others() -> None:
+    async def test() -> None:
+        async with Kept(ttl=0) as server, server.client() as client:
+
+            async def late(message: Any) -> Any:
+                await asyncio.sleep(10)
+                return server.read(message)
+
+            server.answers["resources/read"] = late
+            await client.read_resource("a:b")
+            await asyncio.gather(*(client.read_resource("a:b") for _ in range(3)))
+            assert now() == pytest.approx(20)
+            assert server.count("resources/read") == 4
+            server.ttl = 60_000
+            await client.read_resource("a:b")
+            await client.read_resource("a:b")
+            await client.read_resource("a:b")
+            assert server.count("resources/read") == 6
+
+    run(test())
