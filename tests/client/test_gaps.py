@@ -60,6 +60,59 @@ def test_call_waits_for_so_many_openings_and_longer_each_time(retry: Retry, long
     run(test())
 
 
+@pytest.mark.parametrize(("stable", "waits"), [(0, [10, 10, 10, 10]), (1e9, [10, 20, 40, 80])])
+def test_connection_that_has_lasted_begins_the_counting_anew(stable: float, waits: list[float]) -> None:
+    async def test() -> None:
+        retry = Retry(first=10, most=1000, stable=stable)
+        async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
+            for wait, chance in zip(waits, chances(4), strict=True):
+                server.hang_up()
+                await settle()
+                begun = now()
+                await client.ping()
+                assert now() - begun == pytest.approx(wait * chance)
+
+    run(test())
+
+
+@pytest.mark.parametrize(("stable", "waits"), [(0, [10, 10, 10, 10]), (1e9, [10, 20, 40, 80])])
+def test_watch_that_has_lasted_begins_the_counting_anew(stable: float, waits: list[float]) -> None:
+    async def test() -> None:
+        retry = Retry(first=10, most=1000, stable=stable, watching=4)
+        async with watchable(STATELESS) as server, server.client(retry=retry) as client, client.watch("a:b") as changes:
+            for wait, chance in zip(waits, chances(4), strict=True):
+                begun = now()
+                listens = [each for each in server.asked if each["method"] == "subscriptions/listen"]
+                server.say(id=listens[-1]["id"], result={"resultType": "complete"})
+                assert (await anext(changes)).missed
+                assert now() - begun == pytest.approx(wait * chance)
+            listens = [each for each in server.asked if each["method"] == "subscriptions/listen"]
+            server.say(id=listens[-1]["id"], result={"resultType": "complete"})
+            if stable:
+                with pytest.raises(ConnectionLost, match="has ended the watch"):
+                    await anext(changes)
+            else:
+                assert (await anext(changes)).missed
+
+    run(test())
+
+
+@pytest.mark.parametrize(("stable", "times"), [(0, 3), (1e9, 1)])
+def test_era_is_found_out_anew_not_more_often_than_connections_are_taken_for_good(stable: float, times: int) -> None:
+    async def test() -> None:
+        from tests.client.test_eras import stateless
+
+        async with Fake() as fake, Client(fake.url, retry=Retry(stable=stable)) as client:
+            fake.heard()
+            fake.speaks = lambda m: stateless(m) if m["method"] == "server/discover" else (404, "<html>")
+            for _ in range(3):
+                with pytest.raises(ConnectionFailed, match="404"):
+                    await client.list_tools()
+            assert fake.heard().count("server/discover") == times
+
+    run(test())
+
+
 def test_nothing_is_opened_again_without_attempts() -> None:
     async def test() -> None:
         for retry in (NEVER, Retry(attempts=0)):
