@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 FOLDER = ROOT / "docs" / "reference"
+REMEDY = "correct PAGES in tools/reference.py, then run `make reference`"
 WIDTH = 100
 """Characters of a signature; a longer one has a line for each parameter."""
 ALL: tuple[str, ...] = ()
@@ -43,10 +45,7 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "wharfinger.sources.windows.window": ("parse", "read_content", "split_query"),
     },
     "auth": {"wharfinger.auth": ALL, "wharfinger.auth.urls": ("is_public",)},
-    "transports": {
-        "wharfinger.transports.http_server.app": ALL,
-        "wharfinger.transports.http_server.sessions": ("HttpLimits",),
-    },
+    "transports": {"wharfinger.transports.http_server.app": ALL, "wharfinger.protocol.http.rules": ("HttpLimits",)},
     "testing": {"wharfinger.testing": ALL},
     "errors": {"wharfinger.errors": ALL},
     "types": {"wharfinger.types": ALL, "wharfinger.types.apps": ALL},
@@ -97,7 +96,7 @@ def statements(module: str) -> tuple[ast.stmt, ...]:
     """
     file = file_of(module)
     if file is None:
-        raise LookupError(f"There is no module {module}: correct PAGES in tools/reference.py")
+        raise LookupError(f"There is no module {module}: {REMEDY}")
     return tuple(flat(ast.parse(file.read_text(encoding="utf-8")).body))
 
 
@@ -168,7 +167,7 @@ def find(module: str, name: str) -> Definition | None:
                     if file_of(origin):
                         return find(origin, alias.name)
                     return Definition(origin, alias.name, (), None)
-    raise LookupError(f"{module} does not define {name}: correct its __all__, or PAGES in tools/reference.py")
+    raise LookupError(f"{module} does not define {name}: correct its __all__, or {REMEDY}")
 
 
 def imported_from(module: str, statement: ast.ImportFrom) -> str:
@@ -498,4 +497,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LookupError as error:  # something was renamed
+        sys.exit(str(error))

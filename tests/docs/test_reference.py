@@ -18,20 +18,28 @@ from tests.docs.test_code_blocks import ROOT
 
 TOOL = runpy.run_path(str(ROOT / "tools" / "reference.py"))
 FOLDER: Path = TOOL["FOLDER"]
-PUBLIC = [entry for page in TOOL["PAGES"] for entry in TOOL["entries"](page)]
-IMPORTED = sorted(
-    {
+Entry = tuple[str, str, Any]
+"""A public name: its module, the name, and its definition."""
+
+
+@pytest.fixture(scope="module")
+def public() -> list[Entry]:
+    return [entry for page in TOOL["PAGES"] for entry in TOOL["entries"](page)]
+
+
+def imported() -> set[tuple[str, str]]:
+    """What the documents import, which is therefore public."""
+    return {
         (node.module, alias.name)
         for page in DOCUMENTS
+        if page.parent != FOLDER
         for block in blocks_of(page)
-        if block.language == "python" and "signature" not in block.options.get("norun", "")
+        if block.language == "python"
         for node in ast.walk(ast.parse(block.text))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("wharfinger")
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("wharfinger")
         for alias in node.names
-        if hasattr(importlib.import_module(node.module or ""), alias.name)  # a page shows what a wrong one does
+        if hasattr(importlib.import_module(node.module), alias.name)  # a page shows what a wrong one does
     }
-)
-"""What the documents import, which is therefore public."""
 
 
 def test_pages_are_what_the_source_says_now() -> None:
@@ -46,23 +54,22 @@ def test_every_public_name_has_a_docstring() -> None:
     assert not missing, f"write docstrings, then run `make reference`: {', '.join(missing)}"
 
 
-@pytest.mark.parametrize(("module", "name"), IMPORTED, ids=lambda part: part)
-def test_what_the_documents_import_is_in_the_reference(module: str, name: str) -> None:
-    listed = {(origin, entry) for origin, entry, _ in PUBLIC}
-    assert (module, name) in listed, "add it to PAGES in tools/reference.py, then run `make reference`"
+def test_what_the_documents_import_is_in_the_reference(public: list[Entry]) -> None:
+    missing = sorted(imported() - {(module, name) for module, name, _ in public})
+    assert not missing, f"add them to PAGES in tools/reference.py, then run `make reference`: {missing}"
 
 
-def test_every_name_in_all_of_the_public_packages_is_in_the_reference() -> None:
-    listed = {(module, name) for module, name, _ in PUBLIC}
+def test_every_name_in_all_of_the_public_packages_is_in_the_reference(public: list[Entry]) -> None:
+    listed = {(module, name) for module, name, _ in public}
     for module in ("", ".auth", ".client", ".errors", ".server", ".sources", ".testing", ".types"):
         package = importlib.import_module(f"wharfinger{module}")
         assert {(package.__name__, name) for name in package.__all__} - listed == set()
 
 
-def test_every_public_member_of_a_class_is_in_the_reference() -> None:
+def test_every_public_member_of_a_class_is_in_the_reference(public: list[Entry]) -> None:
     """The tool reads the source; Python itself says here which members there are."""
     absent: list[str] = []
-    for module, name, definition in PUBLIC:
+    for module, name, definition in public:
         found = getattr(importlib.import_module(module), name)
         if definition is None or not definition.nodes or not isinstance(definition.node, ast.ClassDef):
             continue
