@@ -15,7 +15,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.message import Message
 from importlib.util import find_spec
 from pathlib import Path
@@ -211,7 +211,11 @@ def served(command: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess
                 return
         pytest.fail(f"no URL was printed: {''.join(lines)}")
     finally:
-        process.kill()
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            with suppress(ProcessLookupError):  # it has ended, and with it the server
+                os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
