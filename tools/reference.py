@@ -370,7 +370,7 @@ def anchor(name: str) -> str:
 def homes() -> dict[tuple[str, str], tuple[str, str]]:
     """For each definition the page that documents it, and the name that it has there."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
-    for page in [*(page for page in PAGES if page != "wharfinger"), "wharfinger"]:
+    for page in sorted(PAGES, key=lambda page: page == "wharfinger"):  # the package itself comes last
         for _, name, definition in entries(page):
             if definition is not None:
                 found.setdefault((definition.module, definition.name), (page, name))

@@ -124,6 +124,36 @@ def test_sections_of_a_docstring_become_lists() -> None:
     )
 
 
+def test_name_without_a_docstring_is_reported(tmp_path: Path) -> None:
+    """Of a module, of a class, and of what a class inherits; not of what overrides something described."""
+    folder = tmp_path / "docks"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "from docks.quays import WIDTH, Quay, Dock\n__all__ = ['WIDTH', 'Quay', 'Dock']\n"
+    )
+    (folder / "quays.py").write_text(
+        "WIDTH = 3\n\n"
+        "class Base:\n"
+        "    def moor(self, ship: str) -> None:\n        'Tie up.'\n\n"
+        "    def leave(self) -> None: ...\n\n"
+        "class Quay(Base):\n    'A place.'\n\n"
+        "    length: int = 1\n    'Metres.'\n\n"
+        "    def moor(self, ship: str) -> None: ...\n\n"
+        "    @property\n    def free(self) -> bool: ...\n\n"
+        "class Dock: ...\n"
+    )
+    tool = runpy.run_path(str(ROOT / "tools" / "reference.py"))
+    settings = tool["pages"].__globals__
+    settings["SOURCE"] = tmp_path
+    settings["PAGES"] = {"docks": {"docks": ()}}
+    assert tool["undocumented"]() == ["docks.WIDTH", "docks.Quay.free", "docks.Quay.leave", "docks.Dock"]
+    page = tool["written"]("docks")
+    assert "- `length: int = 1`: Metres." in page
+    assert (
+        '### Quay.moor\n\n```python norun="a signature"\ndef moor(self, ship: str) -> None: ...\n```\n\nTie up.' in page
+    )
+
+
 def test_name_that_is_nowhere_is_reported_with_the_place_to_correct() -> None:
     with pytest.raises(LookupError, match=r"does not define Nothing.*tools/reference\.py"):
         TOOL["find"]("wharfinger.client", "Nothing")
