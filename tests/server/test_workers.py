@@ -31,29 +31,3 @@ def test_one_worker_needs_no_secret(monkeypatch: pytest.MonkeyPatch, workers: st
     if workers is not None:
         monkeypatch.setenv("WEB_CONCURRENCY", workers)
     Server("s").asgi()
-
-
-@pytest.mark.parametrize(
-    ("words", "number"),
-    [
-        (["-w", "3"], 3),
-        (["-w3"], 3),
-        (["--workers", "3"], 3),
-        (["--workers=3"], 3),
-        (["--workers=3", "-w", "5"], 5),
-        (["-w"], 1),
-        (["-x9", "9"], 1),
-        (["9"], 1),
-        (["-wx"], 1),
-        (["--workers"], 1),
-    ],
-)
-def test_every_way_to_write_the_number_is_read_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, words: list[str], number: int
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/uvicorn", *words])
-    assert workers() == number
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/other", *words])
-    assert workers() == 1
-    monkeypatch.setenv("GUNICORN_CMD_ARGS", " ".join(words))
-    assert workers() == number
