@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -11,9 +11,6 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import ResourceNotFound, WharfingerError
-
-if TYPE_CHECKING:
-    from wharfinger.server.app import Server
 
 __all__ = ["VERSION", "Changed", "Document", "Hit", "Hits", "Source", "UnusableSource", "document_of", "version_of"]
 
@@ -161,10 +158,6 @@ class Source:
 
     async def close(self) -> None:
         """The server ends."""
-
-    def include_into(self, server: Server) -> None:
-        """Add this source to a server; `server.include(source)` calls it."""
-        server.add_source(self)
 
 
 def version_of(resource: t.Resource) -> str:

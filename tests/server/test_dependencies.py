@@ -17,7 +17,7 @@ from wharfinger.protocol.request import InputNeeded
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.dependencies import Depends
-from wharfinger.server.features.completion import Complete
+from wharfinger.server.signature.complete import Complete
 from wharfinger.server.threads import Pool
 
 HAPPENED: list[str] = []

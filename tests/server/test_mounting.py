@@ -20,8 +20,8 @@ from wharfinger.protocol.request import InputNeeded
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.dependencies import Depends
-from wharfinger.server.features.completion import Complete
 from wharfinger.server.middleware.chain import Call, Next, Result
+from wharfinger.server.signature.complete import Complete
 from wharfinger.server.signature.header_params import Header
 from wharfinger.source import Changed, Hit, Source
 from wharfinger.types.task_extension import TASKS

@@ -245,7 +245,7 @@ def test_completions_are_passed_on() -> None:
     async def test() -> None:
         from typing import Annotated
 
-        from wharfinger.server.features.completion import Complete
+        from wharfinger.server.signature.complete import Complete
 
         server = Server("log")
 

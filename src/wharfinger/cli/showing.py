@@ -69,7 +69,7 @@ class _Look:
 
 def _most_alive(made: PreparedSource) -> Rank | None:
     """What is most likely to change: a log, else the text that changed last, else any."""
-    from wharfinger.server.features.handler_function import is_async
+    from wharfinger.server.threads import is_async
 
     source, still = made.source, made.asked.kind.still
     if is_async(source.page):

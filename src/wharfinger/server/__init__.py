@@ -3,8 +3,8 @@
 from wharfinger.server.app import Includable, Server
 from wharfinger.server.context import Context
 from wharfinger.server.dependencies import Depends
-from wharfinger.server.features.completion import Complete
 from wharfinger.server.features.resources import Content
+from wharfinger.server.signature.complete import Complete
 from wharfinger.server.threads import Pool
 from wharfinger.source import Hit, Hits, Source
 

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import os
 import shlex
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
 from wharfinger.protocol import lifecycle
-from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Handler, Notified, Store
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import ResultMeta
 from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.uri.template import UriTemplate
+from wharfinger.server.context import Context
 from wharfinger.server.cursors import Keys
 from wharfinger.server.dependencies import Overrides
 from wharfinger.server.features.completion import Completions
-from wharfinger.server.features.handler_function import is_async
 from wharfinger.server.features.prompts import Prompts
 from wharfinger.server.features.resource import check_scheme, is_uri, make_resource, unlisted_feature_of
 from wharfinger.server.features.resources import Resources
 from wharfinger.server.features.tools import Tools, telling
-from wharfinger.server.lifespan import Running
+from wharfinger.server.lifespan import ServerLifespan, explained
 from wharfinger.server.middleware.chain import Handlers, Hook
+from wharfinger.server.services import Services
 from wharfinger.server.subscriptions.listening import Listening
-from wharfinger.server.subscriptions.source_watches import Feeds
+from wharfinger.server.subscriptions.source_watches import SourceWatches
 from wharfinger.server.subscriptions.watching import Watching
-from wharfinger.server.threads import Pool
+from wharfinger.server.threads import Pool, is_async
 from wharfinger.source import Source
 from wharfinger.types.task_extension import TASKS
 
@@ -111,35 +112,45 @@ class Server:
             icons=UNSET if icons is None else list(icons),
         )
         self.instructions = instructions
-        self.limits = limits or Limits()
         self.stamps = ResultMeta(self.info)
-        self.keys = Keys(secret)
-        self.pool = pool or Pool()
-        self.replay = replay
-        """Whether handlers that ask run again in every revision, and never wait in place."""
-        self.open_urls: dict[str, Session] = {}
-        """Who waits for what happens at a URL, by the elicitation's id (2025-11-25)."""
-        self.ttl_ms = round(ttl * 1000)
-        self.cache_scope = cache_scope
-        self.state: Any = None
-        self.feeds = Feeds(self)
-        self.watching = Watching(self.feeds.attach, self.feeds.detach)
-        self.listening = Listening(self, self.watching)
-        self.resources = Resources(self, page_size)
-        self.decode_json_strings = decode_json_strings
-        self.tools = Tools(self, page_size)
-        self.mirrors = self.tools.mirrors
-        """Which arguments of which tools HTTP headers repeat."""
-        self.prompts = Prompts(self, page_size)
-        self.completions = Completions(self)
         self.handlers = Handlers(lifecycle.handlers(self))
         self.handlers.around["tools/call"] = telling
+        self.pool = pool or Pool()
+        self.watching = Watching(self._watched, self._unwatched)
+        self.overrides = Overrides()
+        """Stands in for dependencies, for tests: `server.overrides[database] = fake`; see `override`."""
+        self.services: Services = Services(
+            name=name,
+            limits=limits or Limits(),
+            pool=self.pool,
+            keys=Keys(secret),
+            handlers=self.handlers,
+            notify=self.watching,
+            context=lambda request: Context(self, request),
+            ttl_ms=round(ttl * 1000),
+            cache_scope=cache_scope,
+            decode_json_strings=decode_json_strings,
+            replay=replay,
+            overrides=self.overrides,
+        )
+        """What the features of this server share."""
+        self.state: Any = None
+        self.mounts: list[Mount] = []
+        """The servers that are parts of this one, in the order in which they were included."""
+        self.part_of: list[Mount] = []
+        """Where this server is a part of another."""
+        self.resources = Resources(self.services, page_size, self.mounts)
+        self.source_watches: SourceWatches = SourceWatches(self.services, self.resources, self.mounts)
+        self.tools = Tools(self.services, page_size, self.serve_tasks)
+        self.mirrors = self.tools.mirrors
+        """Which arguments of which tools HTTP headers repeat."""
+        self.prompts = Prompts(self.services, page_size)
+        self.completions = Completions(self.services, self.prompts, self.resources, self.mounts)
+        self.listening = Listening(self.services, self.resources, lambda: self.tasks)
         self.handlers["subscriptions/listen"] = self.listening.listen
         self.notified: dict[str, Notified] = {"notifications/initialized": self.listening.initialized}
         self.extensions: dict[str, dict[str, Any]] = {}
         """What is declared beyond the core protocol: settings by identifier; `extension` adds to it."""
-        self.overrides = Overrides()
-        """Stands in for dependencies, for tests: `server.overrides[database] = fake`; see `override`."""
         self.tasks: Tasks | None = None
         """What runs and is kept of tasks; None where no tool can become one."""
         self.own_tasks: Tasks | None = None
@@ -147,12 +158,8 @@ class Server:
         self._task_options = (_store(task_store), task_ttl, task_poll)
         self.served: set[ListName] = set()
         """What there are handlers for."""
-        self.mounts: list[Mount] = []
-        """The servers that are parts of this one, in the order in which they were included."""
-        self.part_of: list[Mount] = []
-        """Where this server is a part of another."""
         self.lifespan = lifespan
-        self.running = Running(self)
+        self.running = ServerLifespan(self._serving)
         """True from the start to the end."""
 
     # -- resources
@@ -225,7 +232,7 @@ class Server:
         """
         self.resources.add(
             make_resource(
-                self,
+                self.services,
                 uri,
                 function,
                 name=name,
@@ -292,7 +299,7 @@ class Server:
         """
 
         def register(function: Function) -> Function:
-            feature = unlisted_feature_of(self, template, function, allow_traversal=allow_traversal)
+            feature = unlisted_feature_of(self.services, template, function, allow_traversal=allow_traversal)
             self.resources.add(feature, listed=False)
             self.serve("resources")
             return function
@@ -310,12 +317,12 @@ class Server:
             if not is_async(function):
                 raise TypeError(f"{getattr(function, '__name__', function)}() must be an async function.")
             check_scheme(template, function)
-            self.feeds.followers.add(UriTemplate(template), function)
+            self.source_watches.followers.add(UriTemplate(template), function)
             return function
 
         return register
 
-    def include(self, thing: Includable | Server, *, prefix: str = "") -> None:
+    def include(self, thing: Includable | Source | Server, *, prefix: str = "") -> None:
         """Add a source, anything else that knows how to add itself, or another server as a part of this one.
 
         Another server's tools and prompts are then called `prefix_name` here, its URIs stay as they are, and what it
@@ -333,12 +340,14 @@ class Server:
             include(self, thing, prefix)
         elif prefix:
             raise TypeError("Only a server takes a prefix=: the URIs of anything else are its own.")
-        elif not hasattr(thing, "include_into"):
+        elif hasattr(thing, "include_into"):
+            thing.include_into(self)
+        elif isinstance(thing, Source):
+            self.add_source(thing)
+        else:
             raise TypeError(
                 f"include() takes a Server or a source, such as files(path), and no {type(thing).__name__}."
             )
-        else:
-            thing.include_into(self)
 
     def add_source(self, source: Source) -> None:
         """Add a source's resources behind everything that is there.
@@ -349,7 +358,7 @@ class Server:
             RuntimeError: the server runs, and this is not its event loop's thread.
         """
         if self.running:
-            self.feeds.join(source)
+            self.source_watches.join(source)
         self.resources.add_source(source)
         self.serve("resources")
 
@@ -380,15 +389,15 @@ class Server:
         """
         from wharfinger.server.input.round_trips import complete
 
-        return complete(self, elicitation_id)
+        return complete(self.services, elicitation_id)
 
     def _asks(self, handler: Handler) -> Handler:
         """The handler itself, unless it shall run again wherever it asks."""
-        if not self.replay:
+        if not self.services.replay:
             return handler
         from wharfinger.server.input.round_trips import rerunning
 
-        return rerunning(self, handler)
+        return rerunning(self.services, handler)
 
     def serve(self, name: ListName) -> None:
         """Have handlers for what there is now, here and in the servers that this one is a part of."""
@@ -574,7 +583,8 @@ class Server:
         Raises:
             ValueError: `id` is no identifier, or a setting is declared already with another value.
         """
-        from wharfinger.server.extensions import declare, pass_on
+        from wharfinger.server.extensions import declare
+        from wharfinger.server.mounting import pass_on
 
         declare(self.extensions, id, settings)
         for mount in self.part_of:
@@ -618,13 +628,14 @@ class Server:
             TypeError: the function or its params do not fit.
             ValueError: the name is none, the protocol's own, taken, or known with other params or options.
         """
-        from wharfinger.server.extensions import check_id, method_of, pass_on
+        from wharfinger.server.extensions import check_id, method_of
+        from wharfinger.server.mounting import pass_on
 
         if name in self.handlers:
             raise ValueError(f"The method {name!r} is served already.")
         if extension:
             check_id(extension)
-        self.handlers[name] = method_of(self, name, function, extension=extension, **options)
+        self.handlers[name] = method_of(self.services, name, function, extension=extension, **options)
         if extension:
             self.extension(extension)
         for mount in self.part_of:
@@ -642,7 +653,8 @@ class Server:
             TypeError: the function or its params do not fit.
             ValueError: the name is none, the protocol's own, taken, or known with other params.
         """
-        from wharfinger.server.extensions import notification_of, pass_on
+        from wharfinger.server.extensions import notification_of
+        from wharfinger.server.mounting import pass_on
 
         def register(function: Function) -> Function:
             if name in self.notified:
@@ -677,7 +689,7 @@ class Server:
         """
         from wharfinger.server.apps import EXTENSION, view
 
-        self.resources.add(view(self, uri, page, **options))
+        self.resources.add(view(self.services, uri, page, **options))
         self.serve("resources")
         self.extension(EXTENSION)
 
@@ -731,7 +743,7 @@ class Server:
         from wharfinger.store import open_store
 
         store, ttl, poll = self._task_options
-        self.own_tasks = Tasks(self, store or open_store(), ttl=ttl, poll=poll)
+        self.own_tasks = Tasks(self.services, store or open_store(), ttl=ttl, poll=poll)
         return self.take_tasks(self.own_tasks)
 
     def take_tasks(self, tasks: Tasks) -> Tasks:
@@ -764,18 +776,54 @@ class Server:
         declared = self.extensions if rules.extensions else {}
         return declared | {TASKS: {}} if rules.tasks and self.tasks is not None else declared
 
-    def adapt(self, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        """A source's method as something to await: `(owner, *arguments)`; plain functions run in the pool."""
-        if is_async(method):
+    @property
+    def limits(self) -> Limits:
+        """The bounds of everything that clients can make this server do or keep."""
+        return self.services.limits
 
-            async def called(owner: str, *arguments: Any) -> Any:
-                return await method(*arguments)
-        else:
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self.services.limits = limits
 
-            async def called(owner: str, *arguments: Any) -> Any:
-                return await self.pool.run(owner, method, *arguments)
+    @asynccontextmanager
+    async def _serving(self) -> AsyncGenerator[None]:
+        """The time from the start to the end: the lifespan, the sources, the parts and the tasks, in this order."""
+        try:
+            async with AsyncExitStack() as stack:
+                if self.lifespan is not None:
+                    self.state = await stack.enter_async_context(explained(self.info.name, self.lifespan, self))
+                stack.push_async_callback(self.source_watches.end)
+                for source in self.resources.sources:
+                    await source.start()
+                if self.resources.index is not None:
+                    await self.resources.index.start()
+                stack.push_async_callback(self._close_parts)
+                for mount in self.mounts:
+                    await mount.start()
+                if self.own_tasks is not None:
+                    await self.own_tasks.begin_serving()
+                self.watching.start(asyncio.get_running_loop())
+                yield
+                self.drain()
+                if self.own_tasks is not None:
+                    await self.own_tasks.end()
+                self.watching.stop()
+        finally:
+            self.pool.close()
 
-        return called
+    def _watched(self, uri: str | None) -> None:
+        self.source_watches.attach(uri)
+
+    def _unwatched(self, uri: str | None) -> None:
+        self.source_watches.detach(uri)
+
+    async def _close_parts(self) -> None:
+        """Close the parts, the last one first, then the index, whatever one of them raises; they may have come late."""
+        async with AsyncExitStack() as stack:
+            if self.resources.index is not None:
+                stack.push_async_callback(self.resources.index.close)
+            for mount in self.mounts:
+                stack.push_async_callback(mount.close)
 
     async def start(self, holder: object = None) -> None:
         """Enter the lifespan and start the sources; whoever comes second waits for the first.
@@ -858,7 +906,7 @@ class Server:
         from wharfinger.server.workers import check_secret
         from wharfinger.transports.http_server.app import HttpApp
 
-        check_secret(self.keys)
+        check_secret(self.services.keys)
         return HttpApp(self, **options)
 
 

@@ -31,7 +31,7 @@ from wharfinger.types.apps import (
 )
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
 
 __all__ = ["EXTENSION", "Page", "PageOptions", "shows_apps", "tool_meta", "view"]
 
@@ -61,7 +61,7 @@ class PageOptions(TypedDict, total=False):
 
 
 def view(
-    server: Server,
+    services: Services,
     uri: str,
     page: Page,
     *,
@@ -97,9 +97,9 @@ def view(
     )
     return ResourceFeature(
         definition,
-        _View(server, function, meta, inline=inline, timeout=timeout),
-        ttl_ms=server.ttl_ms if ttl is None else round(ttl * 1000),
-        cache_scope=cache_scope or server.cache_scope,
+        _View(services, function, meta, inline=inline, timeout=timeout),
+        ttl_ms=services.ttl_ms if ttl is None else round(ttl * 1000),
+        cache_scope=cache_scope or services.cache_scope,
     )
 
 
@@ -128,8 +128,8 @@ class _View(HandlerFunction):
 
     __slots__ = ("_meta",)
 
-    def __init__(self, server: Server, function: Callable[..., Any], meta: dict[str, Any], **options: Any) -> None:
-        super().__init__(server, function, **options)
+    def __init__(self, services: Services, function: Callable[..., Any], meta: dict[str, Any], **options: Any) -> None:
+        super().__init__(services, function, **options)
         self._meta = meta
         self.direct = False
 

@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
-import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import PermissionDenied, ResourceNotFound
-from wharfinger.protocol.jsonrpc import Id, Message, encode_notification
-from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.jsonrpc import Id, encode_notification
 from wharfinger.protocol.request import Caller, Request
 from wharfinger.server.input.request_state import transcript_of
+from wharfinger.server.nested_requests import read_request
+from wharfinger.server.signature.annotations import RequestContext
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -31,7 +31,7 @@ else:
 
 T = TypeVar("T")
 
-__all__ = ["Context", "reading"]
+__all__ = ["Context"]
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Syslog severities, least first (RFC 5424)."""
@@ -49,19 +49,20 @@ class _Done:
 DONE = _Done()
 
 
-class Context(Generic[State]):
+class Context(RequestContext, Generic[State]):
     """The request being served. Annotate a parameter with `Context` or `Context[YourState]` to get it.
 
     `Context[S]` types `state`, which is what the server's `lifespan` yielded.
     """
 
-    __slots__ = ("_loop", "_thread", "request", "server")
+    __slots__ = ("_loop", "_services", "_thread", "request", "server")
 
     def __init__(self, server: Server, request: Request) -> None:
         self.server = server
+        self._services = server.services
         self.request = request
         if getattr(request.params, "request_state", UNSET) is not UNSET:
-            transcript_of(server, request)  # refuses what is not ours before anything runs
+            transcript_of(server.services, request)  # refuses what is not ours before anything runs
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
@@ -112,7 +113,7 @@ class Context(Generic[State]):
         least = self._least_level()
         if least is None or LEVELS.index(level) < LEVELS.index(least):
             return DONE
-        if not transcript_of(self.server, self.request).tells():
+        if not transcript_of(self._services, self.request).tells():
             return DONE
         params = t.LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)
         self._notify("notifications/message", params)
@@ -142,7 +143,7 @@ class Context(Generic[State]):
         meta = self.request.params.meta
         if meta is UNSET or meta.progress_token is UNSET:
             return DONE
-        if not transcript_of(self.server, self.request).grows(done):
+        if not transcript_of(self._services, self.request).grows(done):
             return DONE
         params = t.ProgressNotificationParams(
             progress_token=meta.progress_token,
@@ -252,7 +253,7 @@ class Context(Generic[State]):
 
         question = ElicitUrl(message, url, elicitation_id=elicitation_id, or_none=or_none)
         if self.request.caller.rules.url_required:
-            remember(self.server, self.request, elicitation_id)
+            remember(self._services, self.request, elicitation_id)
         agreed: bool | None = await self._ask(key, question)
         return agreed
 
@@ -319,13 +320,13 @@ class Context(Generic[State]):
         """
         from wharfinger.server.input.round_trips import ask
 
-        answers = await ask(self.server, self.request, list(questions.items()))
+        answers = await ask(self._services, self.request, list(questions.items()))
         return dict(zip(questions, answers, strict=True))
 
     async def _ask(self, key: str | None, question: Question) -> Any:
         from wharfinger.server.input.round_trips import ask
 
-        (answer,) = await ask(self.server, self.request, [(key, question)])
+        (answer,) = await ask(self._services, self.request, [(key, question)])
         return answer
 
     @overload
@@ -344,7 +345,7 @@ class Context(Generic[State]):
         """
         from wharfinger.server.input.round_trips import once
 
-        return await once(self.server, self.request, key, function, kind)
+        return await once(self._services, self.request, key, function, kind)
 
     # -- using the server's own features, as this caller
 
@@ -356,7 +357,7 @@ class Context(Generic[State]):
         """
         try:
             handler = self.server.handlers.get("resources/read") or self.server.resources.read
-            result: t.ReadResourceResult = await handler(reading(self.request, uri))
+            result: t.ReadResourceResult = await handler(read_request(self.request, uri))
             return result
         except PermissionDenied:
             raise ResourceNotFound(uri) from None
@@ -378,45 +379,7 @@ class Context(Generic[State]):
         from wharfinger.server.search import Wanted, search
 
         wanted = Wanted(query=query, limit=limit, source=source, type=type, path=path)
-        return await search(self.server, self.request, wanted, self._indexed)
+        return await search(self._services, self.server.resources, self.request, wanted, self._indexed)
 
     def _indexed(self, documents: float, message: str) -> None:
         self.report_progress(documents, message=message)
-
-
-def reading(request: Request, uri: str) -> Request:
-    """A `resources/read` on behalf of another request: the same caller and stream, but no progress of its own."""
-    meta = request.params.meta
-    params = t.ReadResourceRequestParams(
-        uri=uri, meta=meta if meta is UNSET else msgspec.structs.replace(meta, progress_token=UNSET)
-    )
-    return msgspec.structs.replace(
-        request,
-        method="resources/read",
-        row=METHODS["resources/read"],
-        params=params,
-        channel=_Stream(request),
-        takes_stored=False,
-    )
-
-
-class _Stream:
-    """The stream of the request that a nested one works for, the `outer` one: a transport knows no other."""
-
-    __slots__ = ("outer",)
-
-    def __init__(self, request: Request) -> None:
-        self.outer = request
-
-    @property
-    def shared(self) -> bool:
-        return self.outer.channel.shared
-
-    def send(self, request: Request, message: bytes) -> bool:
-        return self.outer.channel.send(self.outer, message)
-
-    def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
-        return self.outer.channel.ask(self.outer, method, params)
-
-    def release(self, request: Request, retry: int) -> bool:
-        return self.outer.channel.release(self.outer, retry)

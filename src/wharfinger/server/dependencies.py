@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_orig
 
 from wharfinger.errors import Overloaded
 from wharfinger.protocol.request import Request
-from wharfinger.server.context import Context
-from wharfinger.server.features.handler_function import is_async, owner_of, refuse_questions
+from wharfinger.server.owners import owner_of
+from wharfinger.server.signature.annotations import RequestContext
+from wharfinger.server.signature.plain_functions import refuse_questions
+from wharfinger.server.threads import is_async
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
 
 __all__ = ["Depends", "Needs", "Opened", "Overrides", "depends_of", "needs_of", "plan", "refuse_default"]
 
@@ -125,7 +127,7 @@ def needs_of(function: Callable[..., Any]) -> tuple[str | None, dict[str, Need]]
 def _look_at(
     function: Callable[..., Any], path: tuple[Callable[..., Any], ...], *, strict: bool = True
 ) -> tuple[str | None, dict[str, Need]]:
-    from wharfinger.server.signature.arguments import annotations_of, is_context  # which knows `Depends`
+    from wharfinger.server.signature.annotations import annotations_of, is_context  # which knows `Depends`
 
     context: str | None = None
     needs: dict[str, Need] = {}
@@ -228,10 +230,10 @@ class Opened:
     raises another error replaces it.
     """
 
-    __slots__ = ("_context", "_made", "_request", "_server", "_stack")
+    __slots__ = ("_context", "_made", "_request", "_services", "_stack")
 
-    def __init__(self, server: Server, request: Request, context: Context[Any] | None = None) -> None:
-        self._server = server
+    def __init__(self, services: Services, request: Request, context: RequestContext | None = None) -> None:
+        self._services = services
         self._request = request
         self._context = context
         self._made: dict[Callable[..., Any], Any] = {}
@@ -252,12 +254,12 @@ class Opened:
         function = need.depends.function
         if need.depends.cache and function in self._made:
             return self._made[function]
-        overrides = self._server.overrides
+        overrides = self._services.overrides
         provider = overrides.providers.get(function, need.provider) if overrides else need.provider
         arguments: dict[str, Any] = {}
         if provider.context is not None:
             if self._context is None:
-                self._context = Context(self._server, self._request)
+                self._context = self._services.context(self._request)
             arguments[provider.context] = self._context
         await self.fill(provider.needs, arguments)
         value = await self._make(provider, arguments, need.depends.inline)
@@ -274,10 +276,10 @@ class Opened:
                 return await self._stack.enter_async_context(manager)
             if inline:
                 return self._stack.enter_context(manager)
-            return await self._stack.enter_async_context(_InThreads(self._server, self._request, manager))
+            return await self._stack.enter_async_context(_InThreads(self._services, self._request, manager))
         if inline:
             return provider.call(**arguments)
-        return await self._server.pool.run(owner_of(self._request), functools.partial(provider.call, **arguments))
+        return await self._services.pool.run(owner_of(self._request), functools.partial(provider.call, **arguments))
 
 
 class _InThreads:
@@ -285,8 +287,8 @@ class _InThreads:
 
     __slots__ = ("_entered", "_gone", "_leaving", "_lock", "_manager", "_owner", "_pool")
 
-    def __init__(self, server: Server, request: Request, manager: AbstractContextManager[Any]) -> None:
-        self._pool = server.pool
+    def __init__(self, services: Services, request: Request, manager: AbstractContextManager[Any]) -> None:
+        self._pool = services.pool
         self._owner = owner_of(request)
         self._manager = manager
         self._lock = threading.Lock()

@@ -18,13 +18,14 @@ from wharfinger.errors import MissingClientCapability
 from wharfinger.protocol.interfaces import Handler, Notified
 from wharfinger.protocol.methods import CORE, EXTENSIONS_FROM, Method, add_method
 from wharfinger.protocol.request import Request
-from wharfinger.server.features.handler_function import HandlerFunction, is_async
+from wharfinger.server.features.handler_function import HandlerFunction
+from wharfinger.server.threads import is_async
 
 if TYPE_CHECKING:
     from wharfinger.protocol.handshake import Session
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
 
-__all__ = ["OF_THE_WHOLE", "check_id", "check_part", "declare", "method_of", "notification_of", "pass_on", "require"]
+__all__ = ["check_id", "declare", "method_of", "notification_of", "require"]
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -32,10 +33,6 @@ _ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z
 _METHOD = re.compile(r"(?!rpc\.)[A-Za-z][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)+")
 _STAMPED = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
 """Members of a result that only a struct of `types` may set, since each revision has them its own way."""
-
-
-OF_THE_WHOLE: dict[str, Callable[[Server], None]] = {}
-"""Methods whose answer is made of all parts of a server, each with what serves it in the whole."""
 
 
 def check_id(id: str) -> str:
@@ -75,49 +72,8 @@ def require(request: Request, id: str) -> dict[str, Any]:
     return settings
 
 
-def check_part(parent: Server, other: Server) -> None:
-    """Accept `other` as a part of `parent`, as far as extensions go.
-
-    Raises:
-        ValueError: both serve the same method, or declare an extension with different settings.
-    """
-    for name in _own(other.handlers):
-        if name in parent.handlers and name not in OF_THE_WHOLE:
-            raise ValueError(f"{parent.info.name!r} and {other.info.name!r} both serve the method {name!r}.")
-    for id, settings in other.extensions.items():
-        declare({id: dict(parent.extensions.get(id, {}))}, id, settings)
-
-
-def pass_on(parent: Server, other: Server) -> None:
-    """Serve in `parent` what `other`, a part of it, serves beyond the protocol, and declare what it declares."""
-    for name in _own(other.handlers):
-        if name in OF_THE_WHOLE:
-            OF_THE_WHOLE[name](parent)
-        elif name not in parent.handlers:
-            parent.handlers[name] = _of_part(other, name)
-    for name in _own(other.notified):
-        parent.notified.setdefault(name, other.notified[name])
-    for id, settings in other.extensions.items():
-        declare(parent.extensions, id, settings)
-    for mount in parent.part_of:
-        pass_on(mount.parent, parent)
-
-
-def _own(table: Mapping[str, Any]) -> list[str]:
-    return [name for name in table if name not in CORE]
-
-
-def _of_part(other: Server, name: str) -> Handler:
-    """`other`'s handler, with the hooks that it has when it is called."""
-
-    async def serve(request: Request) -> Any:
-        return await other.handlers[name](request)
-
-    return serve
-
-
 def method_of(
-    server: Server,
+    services: Services,
     name: str,
     function: Callable[..., Any],
     *,
@@ -153,10 +109,10 @@ def method_of(
         )
     )
     call = HandlerFunction(
-        server, function, variables=(parameter,) if parameter else (), inline=inline, timeout=timeout
+        services, function, variables=(parameter,) if parameter else (), inline=inline, timeout=timeout
     )
-    ttl_ms = server.ttl_ms if ttl is None else round(ttl * 1000)
-    scope = cache_scope or server.cache_scope
+    ttl_ms = services.ttl_ms if ttl is None else round(ttl * 1000)
+    scope = cache_scope or services.cache_scope
     if required and not extension:
         raise ValueError(f"{row.name}: required=True needs the extension that the client must declare.")
 
@@ -204,7 +160,7 @@ def _check_name(name: str) -> None:
 def _signature(function: Callable[..., Any]) -> tuple[str, Any, Any]:
     """The name and annotation of the parameter that takes the params (empty: it takes none), and what is returned."""
     from wharfinger.server.dependencies import depends_of
-    from wharfinger.server.signature.arguments import annotations_of, is_context
+    from wharfinger.server.signature.annotations import annotations_of, is_context
 
     hints = annotations_of(function)
     for parameter in inspect.signature(function).parameters.values():

@@ -1,117 +1,100 @@
-"""How a server starts and ends, in which order, and for whom it goes on; knows no request and no transport."""
+"""When a server starts and ends, and for whom it goes on.
+
+A server may have several owners: a transport each, and every server that it is a part of. The first one starts it, the
+others wait for that, and it ends when the last one has closed it. What a lifespan opens may have to be closed by the
+task that opened it (task groups, cancel scopes), and an owner who goes away during the start must not take the others
+with it: so everything is opened and closed in one task of its own, whoever starts and ends the server.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 from wharfinger.protocol.request import described
-from wharfinger.server.life import Life
 
-if TYPE_CHECKING:
-    from wharfinger.server.app import Server
-
-__all__ = ["Running"]
+__all__ = ["ServerLifespan", "explained"]
 
 log = logging.getLogger("wharfinger.server")
 
 
-class Running:
-    """The time in which one server runs: from the first start until it was closed for all who hold it."""
+class ServerLifespan:
+    """Enters the context manager that `serving` makes for the first owner, and leaves it after the last one."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._life: Life | None = None
-        self._holders: set[object] = set()
+    def __init__(self, serving: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+        self._serving = serving
+        self._run: _Run | None = None
+        self._owners: set[object] = set()
 
     def __bool__(self) -> bool:
-        return self._life is not None
+        """Whether it has been started and not ended."""
+        return self._run is not None
 
-    async def begin(self, holder: object) -> None:
-        """Start, or wait for who started first; raises what starting raised."""
-        self._holders.add(holder)
-        if self._life is None:
-            self._life = Life(self._live())
-        life = self._life
+    async def begin(self, owner: object) -> None:
+        """Start, or wait for the start that is under way; raises what entering raised."""
+        self._owners.add(owner)
+        if self._run is None:
+            self._run = _Run(self._serving())
+        run = self._run
         try:
-            await life.begun()
+            await asyncio.shield(run.begun)
         except BaseException:
-            if life.failed and self._life is life:
-                self._life = None
-                self._holders.clear()
+            if run.begun.done() and run.begun.exception() is not None and self._run is run:
+                self._run = None  # so that it can be tried again
+                self._owners.clear()
             raise
 
-    async def end(self, holder: object) -> None:
-        """End, unless others hold it; raises what ending raised."""
-        self._holders.discard(holder)
-        if self._holders:
+    async def end(self, owner: object) -> None:
+        """End, unless there is another owner; raises what leaving raised. A start under way is cancelled."""
+        self._owners.discard(owner)
+        if self._owners or self._run is None:
             return
-        life, self._life = self._life, None
-        if life is None:
-            return
-        server = self._server
-        server.drain()
-        if server.own_tasks is not None:
-            await server.own_tasks.end()
-        server.watching.stop()
+        run, self._run = self._run, None
+        run.ending.set()
+        if not run.begun.done():
+            run.task.cancel()
+        await asyncio.shield(run.task)
+
+
+class _Run:
+    """A context manager, entered and left in one task."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[None]) -> None:
+        loop = asyncio.get_running_loop()
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self.ending = asyncio.Event()
+        self.task = loop.create_task(self._live(manager))
+
+    async def _live(self, manager: AbstractAsyncContextManager[None]) -> None:
         try:
-            await life.end()
-        finally:
-            server.pool.close()
-
-    @asynccontextmanager
-    async def _live(self) -> AsyncGenerator[None]:
-        server = self._server
-        async with AsyncExitStack() as stack:
-            if server.lifespan is not None:
-                server.state = await stack.enter_async_context(_explaining(server))
-            stack.push_async_callback(server.feeds.end)
-            for source in server.resources.sources:
-                await source.start()
-            if server.resources.index is not None:
-                await server.resources.index.start()
-            stack.push_async_callback(self._close_index)
-            stack.push_async_callback(self._close_parts)
-            for mount in server.mounts:
-                await mount.start()
-            if server.own_tasks is not None:
-                await server.own_tasks.begin_serving()
-            server.watching.start(asyncio.get_running_loop())
-            yield
-
-    async def _close_index(self) -> None:
-        """Close the index, which may have come when the server ran already."""
-        if self._server.resources.index is not None:
-            await self._server.resources.index.close()
-
-    async def _close_parts(self) -> None:
-        """Close the servers that are parts of this one, the last one first, whatever one of them raises."""
-        async with AsyncExitStack() as stack:
-            for mount in self._server.mounts:
-                stack.push_async_callback(mount.close)
+            async with manager:
+                self.begun.set_result(None)
+                await self.ending.wait()
+        except BaseException as error:
+            if self.begun.done():
+                raise
+            if isinstance(error, asyncio.CancelledError):  # none of the waiting owners was cancelled
+                error = RuntimeError("The server was ended before it had started.")
+            self.begun.set_exception(error)
+            self.begun.exception()  # marks it as retrieved: perhaps no owner waits for it
 
 
 @asynccontextmanager
-async def _explaining(server: Server) -> AsyncGenerator[Any]:
-    """Enter the server's lifespan; the log has the file and line at which it fails."""
-    assert server.lifespan is not None
-    try:
-        async with _manager(server.lifespan(server)) as state:
-            yield state
-    except Exception as error:
-        log.error("%s", described(f"The lifespan of the server {server.info.name!r}", error))
-        raise
-
-
-def _manager(made: object) -> Any:
-    """What a lifespan made, if it can be entered.
+async def explained(name: str, lifespan: Callable[[Any], object], server: Any) -> AsyncGenerator[Any]:
+    """Enter the author's lifespan; if it fails, the log has the file and line.
 
     Raises:
-        TypeError: it is none of what `@asynccontextmanager` makes.
+        TypeError: it makes no asynchronous context manager.
     """
-    if not hasattr(type(made), "__aenter__"):
-        raise TypeError("lifespan= takes an async context manager: put @contextlib.asynccontextmanager before it.")
-    return made
+    try:
+        manager: Any = lifespan(server)
+        if not hasattr(type(manager), "__aenter__"):
+            raise TypeError("lifespan= takes an async context manager: put @contextlib.asynccontextmanager before it.")
+        async with manager as state:
+            yield state
+    except Exception as error:
+        log.error("%s", described(f"The lifespan of the server {name!r}", error))
+        raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -15,7 +15,7 @@ from wharfinger.protocol import subscriptions
 from wharfinger.protocol.interfaces import Handler
 from wharfinger.protocol.methods import CORE
 from wharfinger.protocol.request import Request
-from wharfinger.server.extensions import check_part, pass_on
+from wharfinger.server.extensions import declare
 from wharfinger.server.features.feature_set import Features
 from wharfinger.server.features.prompts import Prompt
 from wharfinger.server.features.resource import ResourceFeature
@@ -23,8 +23,9 @@ from wharfinger.server.features.tools import Tool
 
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
+    from wharfinger.server.features.resources import Resources
 
-__all__ = ["Mount", "include"]
+__all__ = ["OF_THE_WHOLE", "Mount", "include", "pass_on"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _PREFIX = re.compile(r"[A-Za-z0-9_.\-]{0,64}")
@@ -45,8 +46,8 @@ def include(parent: Server, other: Server, prefix: str) -> None:
     mount = Mount(parent, other, prefix)
     parent.mounts.append(mount)
     other.part_of.append(mount)
-    if other.keys.random:  # what it seals is to be opened by every process that serves the whole
-        other.keys = parent.keys
+    if other.services.keys.random:  # what it seals is to be opened by every process that serves the whole
+        other.services.keys = parent.services.keys
     if other.tasks is not None:
         other.own_tasks = None
         parent.take_tasks(parent.serve_tasks())
@@ -57,7 +58,7 @@ def include(parent: Server, other: Server, prefix: str) -> None:
     if speaks_more:
         pass_on(parent, other)
     if parent.running:
-        parent.feeds.join_server(mount)
+        parent.source_watches.join_part(mount)
 
 
 class Mount:
@@ -84,6 +85,14 @@ class Mount:
         self._watcher = _Quiet()
         self._list_watcher = _Quiet()
         self._fill()
+
+    @property
+    def name(self) -> str:
+        return self.other.info.name
+
+    @property
+    def resources(self) -> Resources:
+        return self.other.resources
 
     def _make_mirrors(self) -> list[tuple[Features[Any], _Mirror]]:
         parent, other = self.parent, self.other
@@ -157,7 +166,7 @@ class Mount:
         """Find out what of `other` has something around it; hooks may come at any time."""
         handlers = self.other.handlers
         for method in ("tools/call", "prompts/get", "resources/read", "completion/complete"):
-            wrapped = handlers.hooked(method) or self.other.replay
+            wrapped = handlers.hooked(method) or self.other.services.replay
             self.through[method] = handlers.get(method) if wrapped else None
         for _, tool, _ in self.parent.tools.features.everything():
             view: Any = tool
@@ -411,3 +420,48 @@ class _Quiet:
 
     def tell(self, message: Any) -> bool:
         return False
+
+
+OF_THE_WHOLE: dict[str, Callable[[Server], None]] = {}
+"""Methods whose answer is made of all parts of a server, each with what serves it in the whole."""
+
+
+def check_part(parent: Server, other: Server) -> None:
+    """Accept `other` as a part of `parent`, as far as extensions go.
+
+    Raises:
+        ValueError: both serve the same method, or declare an extension with different settings.
+    """
+    for name in _own(other.handlers):
+        if name in parent.handlers and name not in OF_THE_WHOLE:
+            raise ValueError(f"{parent.info.name!r} and {other.info.name!r} both serve the method {name!r}.")
+    for id, settings in other.extensions.items():
+        declare({id: dict(parent.extensions.get(id, {}))}, id, settings)
+
+
+def pass_on(parent: Server, other: Server) -> None:
+    """Serve in `parent` what `other`, a part of it, serves beyond the protocol, and declare what it declares."""
+    for name in _own(other.handlers):
+        if name in OF_THE_WHOLE:
+            OF_THE_WHOLE[name](parent)
+        elif name not in parent.handlers:
+            parent.handlers[name] = _of_part(other, name)
+    for name in _own(other.notified):
+        parent.notified.setdefault(name, other.notified[name])
+    for id, settings in other.extensions.items():
+        declare(parent.extensions, id, settings)
+    for mount in parent.part_of:
+        pass_on(mount.parent, parent)
+
+
+def _own(table: Mapping[str, Any]) -> list[str]:
+    return [name for name in table if name not in CORE]
+
+
+def _of_part(other: Server, name: str) -> Handler:
+    """`other`'s handler, with the hooks that it has when it is called."""
+
+    async def serve(request: Request) -> Any:
+        return await other.handlers[name](request)
+
+    return serve

@@ -24,13 +24,14 @@ from wharfinger.errors import (
     ResourceNotFound,
 )
 from wharfinger.protocol.request import Request
-from wharfinger.server.context import reading
-from wharfinger.server.features.handler_function import owner_of
 from wharfinger.server.input.request_state import CannotAsk
+from wharfinger.server.nested_requests import read_request
+from wharfinger.server.owners import owner_of
 from wharfinger.source import Hit, Hits, Source
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.features.resources import Resources
+    from wharfinger.server.services import Services
 
 __all__ = ["Index", "Wanted", "not_searched", "search", "source_name"]
 
@@ -111,7 +112,9 @@ class Index(Protocol):
         ...
 
 
-async def search(server: Server, request: Request, wanted: Wanted, told: Callable[[float, str], object]) -> Hits:
+async def search(
+    services: Services, resources: Resources, request: Request, wanted: Wanted, told: Callable[[float, str], object]
+) -> Hits:
     """The best hits; `truncated` says why there may be more.
 
     Raises:
@@ -121,14 +124,14 @@ async def search(server: Server, request: Request, wanted: Wanted, told: Callabl
         raise InvalidArgument(
             f"Search for at most {LONGEST_QUERY:,} characters, with a path of at most {LONGEST_PATTERN:,}."
         )
-    sources = [source for source in server.resources.every_source() if wanted.takes(source)]
+    sources = [source for source in resources.every_source() if wanted.takes(source)]
     if wanted.source and not sources:
-        names = sorted({source_name(source) for source in server.resources.every_source()})
+        names = sorted({source_name(source) for source in resources.every_source()})
         raise InvalidArgument(f"There is no source {wanted.source!r}: there are {', '.join(names) or 'none'}.")
-    hits = Hits() if wanted.source else Hits(hit for hit in _registered(server, wanted.query) if wanted.fits(hit))
+    hits = Hits() if wanted.source else Hits(hit for hit in _registered(resources, wanted.query) if wanted.fits(hit))
     owner = owner_of(request)
-    if server.resources.index is not None:
-        found, sources = await server.resources.index.search(owner, wanted, told)
+    if resources.index is not None:
+        found, sources = await resources.index.search(owner, wanted, told)
         hits += found
         hits.truncated = found.truncated
     left = wanted.limit - len(hits)
@@ -136,7 +139,8 @@ async def search(server: Server, request: Request, wanted: Wanted, told: Callabl
         most = left * WIDER if wanted.type or wanted.path else left
         known = {hit.uri for hit in hits}
         asked = {
-            source: asyncio.ensure_future(server.adapt(source.search)(owner, wanted.query, most)) for source in sources
+            source: asyncio.ensure_future(services.pool.adapt(source.search)(owner, wanted.query, most))
+            for source in sources
         }
         await _settled(asked.values())
         away = [source for source, answer in asked.items() if _is_away(answer)]
@@ -145,8 +149,8 @@ async def search(server: Server, request: Request, wanted: Wanted, told: Callabl
                 hits += [hit for hit in answer.result() if hit.uri not in known and wanted.fits(hit)]
                 hits.truncated = hits.truncated or getattr(answer.result(), "truncated", "")
         hits.truncated = not_searched(away) if away else hits.truncated
-    if any(one.handlers.may_differ("resources/read") for one in _servers(server)):
-        hits = await _readable(server, request, wanted.query, hits)
+    if resources.may_differ():
+        hits = await _readable(services, request, wanted.query, hits)
     del hits[wanted.limit :]
     return hits
 
@@ -189,46 +193,39 @@ def _names(source: Source) -> set[str]:
     return {name.casefold() for name in (source.name, source.uri) if name}
 
 
-def _servers(server: Server) -> Iterator[Server]:
-    yield server
-    for mount in server.mounts:
-        yield from _servers(mount.other)
-
-
-def _registered(server: Server, query: str) -> Iterator[Hit]:
+def _registered(resources: Resources, query: str) -> Iterator[Hit]:
     """Registered resources whose name, title, description or URI holds the words."""
     words = query.casefold().split()[:WORDS]
-    for feature in server.resources.static:
+    for feature in resources.static:
         shown: Any = feature.definition
         text = " ".join(filter(None, (shown.name, shown.title or "", shown.description or "", shown.uri))).casefold()
         if words and all(word in text for word in words):
             yield Hit(uri=shown.uri, title=shown.title or shown.name, resource=shown)
 
 
-async def _readable(server: Server, request: Request, query: str, hits: Hits) -> Hits:
+async def _readable(services: Services, request: Request, query: str, hits: Hits) -> Hits:
     """Those hits that the caller can read, with nothing said of them but what the caller reads."""
     kept = Hits()
     kept.truncated = hits.truncated
     words = query.replace('"', " ").casefold().split()
     owner = owner_of(request)
     for hit in hits:
-        text = await _read(server, request, hit.uri)
+        text = await _read(services, request, hit.uri)
         if text is None:
             continue
         name = f"{hit.title}\n{hit.uri}".casefold()
         rest = [word for word in words if word not in name]
         if not hit.snippet:
             kept.append(hit)
-        elif (line := await server.pool.run(owner, _line_of, text, rest)) is not None:
+        elif (line := await services.pool.run(owner, _line_of, text, rest)) is not None:
             kept.append(msgspec.structs.replace(hit, snippet=line))
     return kept
 
 
-async def _read(server: Server, request: Request, uri: str) -> str | None:
+async def _read(services: Services, request: Request, uri: str) -> str | None:
     """What the caller reads there, its texts joined; None where nothing."""
-    handler = server.handlers.get("resources/read") or server.resources.read
     try:
-        contents = (await handler(reading(request, uri))).contents
+        contents = (await services.handlers["resources/read"](read_request(request, uri))).contents
     except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
         return None
     except CannotAsk:  # it would ask its reader, so it is there

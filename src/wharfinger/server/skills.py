@@ -13,8 +13,8 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, ResourceNotFound
 from wharfinger.server.context import Context
-from wharfinger.server.extensions import OF_THE_WHOLE
-from wharfinger.server.features.handler_function import owner_of
+from wharfinger.server.mounting import OF_THE_WHOLE
+from wharfinger.server.owners import owner_of
 from wharfinger.source import Source
 from wharfinger.types.skills import (
     EXTENSION,
@@ -61,7 +61,7 @@ def serve_skills(server: Server, *, page_size: int = 500) -> None:
                 break
         if number >= len(sources):
             return ListSkillsResult(skills=shown)
-        return ListSkillsResult(skills=shown, next_cursor=server.keys.seal("skills", [number, key]))
+        return ListSkillsResult(skills=shown, next_cursor=server.services.keys.seal("skills", [number, key]))
 
     async def get_skill(params: GetSkillRequestParams, ctx: Context) -> GetSkillResult:
         source = _source_of(server, params.uri)
@@ -81,7 +81,7 @@ def serve_skills(server: Server, *, page_size: int = 500) -> None:
         try:
             if children is not None:
                 shown, key = await _adapted(ctx, children)(params.uri, key, page_size)
-                cursor = UNSET if key is None else server.keys.seal(purpose, key)
+                cursor = UNSET if key is None else server.services.keys.seal(purpose, key)
                 return ReadResourceDirectoryResult(resources=shown, next_cursor=cursor)
         except ResourceNotFound:
             pass
@@ -104,10 +104,10 @@ def _source_of(server: Server, uri: str) -> Source | None:
 
 def _position(server: Server, purpose: str, cursor: Any) -> Any:
     """What a cursor holds; None for none."""
-    return None if cursor is UNSET else server.keys.open(purpose, cursor)
+    return None if cursor is UNSET else server.services.keys.open(purpose, cursor)
 
 
 def _adapted(ctx: Context, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     """A source's method on behalf of the caller, in the caller's share of the threads."""
-    call = ctx.server.adapt(method)
+    call = ctx.server.pool.adapt(method)
     return lambda *arguments: call(owner_of(ctx.request), *arguments)

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
+import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from wharfinger.errors import Overloaded
 
-__all__ = ["MEMBER", "Pool"]
+__all__ = ["MEMBER", "Pool", "is_async"]
 
 MEMBER = "\n"
 """In the name of an owner: what stands before the last one is the group whose share it uses, a principal or an address;
 what stands after it is a member of that group, such as one session."""
 T = TypeVar("T")
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives something to await: a coroutine function, also behind partial or as `__call__`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(type(function), "__call__", None)  # noqa: B004  # the class decides, not the attribute
+    )
 
 
 class Job:
@@ -99,6 +110,19 @@ class Pool:
                 self._lost.add(job)
                 self._next()
             raise
+
+    def adapt(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        """A function as something to await, `(owner, *arguments)`: an async one as it is, a plain one in a thread."""
+        if is_async(function):
+
+            async def adapted(owner: str, *arguments: Any) -> Any:
+                return await function(*arguments)
+        else:
+
+            async def adapted(owner: str, *arguments: Any) -> Any:
+                return await self.run(owner, function, *arguments)
+
+        return adapted
 
     def _may_start(self, job: Job) -> bool:
         busy = self._busy

@@ -151,7 +151,7 @@ class Skills(Folder):
             if wider.matches(narrower._inside):
                 wider._apart.append(narrower)
         serve_skills(server)
-        super().include_into(server)
+        server.add_source(self)
 
     def matches(self, uri: str) -> bool:
         """Whether this URI is of these skills, existing or not, and not of others below the same prefix."""

@@ -17,9 +17,10 @@ from tests.server.driving import ERAS, Wire, ask, looped, opened, read
 from wharfinger import types as t
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.server.features.completion import Complete
-from wharfinger.server.features.handler_function import HandlerFunction, is_async, owner_of, share_of
-from wharfinger.server.threads import MEMBER, Job
+from wharfinger.server.features.handler_function import HandlerFunction
+from wharfinger.server.owners import owner_of, share_of
+from wharfinger.server.signature.complete import Complete
+from wharfinger.server.threads import MEMBER, Job, is_async
 
 
 async def coroutine() -> str:

@@ -18,8 +18,8 @@ from wharfinger.protocol.request import Caller, Request
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.server.features.completion import Complete
 from wharfinger.server.features.prompts import Prompts
+from wharfinger.server.signature.complete import Complete
 from wharfinger.source import Source
 
 

@@ -27,6 +27,7 @@ from wharfinger.server.context import Context
 from wharfinger.server.features.completion import Complete
 from wharfinger.server.features.resource import ResourceFeature
 from wharfinger.server.features.resources import Content
+from wharfinger.server.signature.complete import Complete
 from wharfinger.source import Hit, Source
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0"

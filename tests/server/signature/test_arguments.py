@@ -19,8 +19,9 @@ import pydantic
 import pytest
 
 from wharfinger.server.context import Context
-from wharfinger.server.features.completion import Complete
-from wharfinger.server.signature.arguments import BadArguments, Signature, described, signature_of
+from wharfinger.server.signature.arguments import BadArguments, Signature, signature_of
+from wharfinger.server.signature.complete import Complete
+from wharfinger.server.signature.docstrings import described
 from wharfinger.server.signature.header_params import Header
 
 if TYPE_CHECKING:

@@ -6,64 +6,26 @@ import functools
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from types import CodeType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import msgspec
 
 from wharfinger.errors import HandlerFailed, ResourceNotFound, URLElicitationRequired
 from wharfinger.protocol.request import Request
-from wharfinger.protocol.shares import name_owner
-from wharfinger.server.context import Context
+from wharfinger.server.owners import owner_of
+from wharfinger.server.signature.plain_functions import refuse_questions
 from wharfinger.server.signature.remembered import remembered
-from wharfinger.server.threads import MEMBER
+from wharfinger.server.threads import is_async
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
     from wharfinger.server.dependencies import Need
-    from wharfinger.server.features.completion import Complete
+    from wharfinger.server.services import Services
+    from wharfinger.server.signature.complete import Complete
 
-__all__ = ["HandlerFunction", "is_async", "owner_of", "refuse_questions", "share_of"]
+__all__ = ["HandlerFunction"]
 
 Finish = Callable[[Request, Any], Awaitable[Any]]
 """Takes the request and what the function returned; gives what is returned instead."""
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives something to await: a coroutine function, also behind partial or as `__call__`."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)  # noqa: B004  # the class decides, not the attribute
-    )
-
-
-def share_of(request: Request) -> str:
-    """Whose share a request uses: the principal's, else its address's, else that of its connection.
-
-    All callers over HTTP without an address are one: each of their calls may have a connection of its own.
-    """
-    principal = request.caller.principal
-    if principal or request.peer or request.headers is not None:
-        return name_owner(principal, request.peer)
-    return f"connection {id(request.session or request.channel)}"
-
-
-def owner_of(request: Request) -> str:
-    """Whose threads a request uses: `share_of`, and in that of a principal or an address one session.
-
-    Requests without a session have their client's name in its place: HTTP/1.1 needs a connection for each call that is
-    under way, so that connections say nothing of which application it is.
-    """
-    share = share_of(request)
-    if share.startswith("connection"):
-        return share
-    client = request.caller.info
-    if request.session is not None:
-        member = f"session {id(request.session)}"
-    else:
-        member = client.name[:64].replace(MEMBER, " ") if client else ""
-    return f"{share}{MEMBER}{member}"
 
 
 class HandlerFunction:
@@ -83,7 +45,7 @@ class HandlerFunction:
         "_converted",
         "_inline",
         "_needs",
-        "_server",
+        "_services",
         "_timeout",
         "completers",
         "direct",
@@ -94,7 +56,7 @@ class HandlerFunction:
 
     def __init__(
         self,
-        server: Server,
+        services: Services,
         function: Callable[..., Any],
         *,
         variables: tuple[str, ...] = (),
@@ -103,7 +65,7 @@ class HandlerFunction:
         known: dict[Any, Any] | None = None,
     ) -> None:
         self.function = function
-        self._server = server
+        self._services = services
         if timeout is not None and timeout <= 0:
             raise ValueError(f"timeout={timeout}: write more than 0 seconds, or None.")
         self._timeout = timeout
@@ -133,7 +95,7 @@ class HandlerFunction:
         """Settle what each parameter gets; the name of the one that takes the context, if there is one."""
         # Which know completers and dependencies, which need `owner_of`.
         from wharfinger.server.dependencies import depends_of, plan, refuse_default
-        from wharfinger.server.signature.arguments import annotations_of, is_context
+        from wharfinger.server.signature.annotations import annotations_of, is_context
 
         context: str | None = None
         name = getattr(self.function, "__name__", repr(self.function))
@@ -198,7 +160,7 @@ class HandlerFunction:
     async def invoke(self, request: Request, arguments: dict[str, Any]) -> Any:
         """Call the function with these arguments and its context, where it belongs, within its time."""
         if self._context is not None:
-            arguments[self._context] = Context(self._server, request)
+            arguments[self._context] = self._services.context(request)
         try:
             if self._needs:
                 running: Awaitable[Any] = self._with_needs(request, arguments)
@@ -207,7 +169,7 @@ class HandlerFunction:
             elif self._inline:
                 return self.function(**arguments)
             else:
-                running = self._server.pool.run(owner_of(request), functools.partial(self.function, **arguments))
+                running = self._services.pool.run(owner_of(request), functools.partial(self.function, **arguments))
             return await (running if self._timeout is None else self._timed(running, self._timeout))
         except URLElicitationRequired as error:
             raise self.needs_url(request, error) from None
@@ -216,7 +178,7 @@ class HandlerFunction:
         """What to raise where the function says that its user must open a URL first."""
         from wharfinger.server.input.round_trips import required_url  # few servers raise it
 
-        return required_url(self._server, request, error)
+        return required_url(self._services, request, error)
 
     async def _timed(self, running: Awaitable[Any], seconds: float) -> Any:
         """The result within the function's own time, which stands still while a question waits for its answer."""
@@ -235,53 +197,15 @@ class HandlerFunction:
         """Call the function with what it depends on, which stays open until its result has been read."""
         from wharfinger.server.dependencies import Opened
 
-        async with Opened(self._server, request, arguments.get(self._context or "")) as opened:
+        async with Opened(self._services, request, arguments.get(self._context or "")) as opened:
             await opened.fill(self._needs, arguments)
             if self.runs_async:
                 value = await self.function(**arguments)
             elif self._inline:
                 value = self.function(**arguments)
             else:
-                value = await self._server.pool.run(owner_of(request), functools.partial(self.function, **arguments))
+                value = await self._services.pool.run(owner_of(request), functools.partial(self.function, **arguments))
             return value if self.finish is None else await self.finish(request, value)
-
-
-_ASKS = frozenset(("ask", "elicit", "elicit_url", "once", "roots", "sample"))
-"""What only an async function can await of its context."""
-
-
-def refuse_questions(function: Callable[..., Any], context: str) -> None:
-    """Raise TypeError where a plain function asks by its context: it could not await the answer."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    asked = None if code is None else _question_in(code, context)
-    if asked is not None:
-        name = getattr(function, "__name__", repr(function))
-        raise TypeError(
-            f"{name}() calls {context}.{asked}(), for which it must be async: "
-            f"async def {name}(…), and await {context}.{asked}(…)."
-        )
-
-
-def _question_in(code: CodeType, context: str) -> str | None:
-    """The question that a code asks by this name, also in a comprehension or lambda, but not in an async function."""
-    if _ASKS.intersection(code.co_names):
-        import dis  # such a name may be of something else, such as random.sample: only bytecode tells
-
-        earlier: Any = None
-        for step in dis.get_instructions(code):
-            if step.argval in _ASKS and step.opname in ("LOAD_ATTR", "LOAD_METHOD") and _loads(earlier, context):
-                return str(step.argval)
-            earlier = step
-    inner = [part for part in code.co_consts if isinstance(part, CodeType) and context in part.co_freevars]
-    found = (_question_in(part, context) for part in inner if not part.co_flags & inspect.CO_COROUTINE)
-    return next((asked for asked in found if asked is not None), None)
-
-
-def _loads(step: Any, name: str) -> bool:
-    """Whether an instruction puts a local name on the stack, alone or after another one (3.13 joins some of them)."""
-    if step is None or not ("LOAD_FAST" in step.opname or "LOAD_DEREF" in step.opname):
-        return False
-    return bool(step.argval == name or (isinstance(step.argval, tuple) and step.argval[-1:] == (name,)))
 
 
 def _is_bounded(annotation: Any) -> bool:

@@ -12,7 +12,7 @@ from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.request import Request
 from wharfinger.server.cursors import Keys
 from wharfinger.server.features.feature_set import Feature, Features
-from wharfinger.server.features.handler_function import owner_of
+from wharfinger.server.owners import owner_of
 
 __all__ = ["PAGE", "PAGE_BYTES", "Listing", "Provider"]
 

@@ -14,7 +14,6 @@ from typing import Any, cast
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.server.features.listing import Provider
-from wharfinger.server.search import source_name
 from wharfinger.source import Source
 
 __all__ = ["pages_of_catalogue", "pages_of_source", "templates_of_source"]
@@ -45,7 +44,7 @@ def pages_of_source(source: Source, ask: Provider, come: Callable[[], None], alo
         except (InternalError, OSError) as error:
             if key is not None or isinstance(error, Overloaded):  # a page that may be asked for again
                 raise
-            name = source_name(source)
+            name = source.name or source.uri
             why = " ".join(str(error).split()) if isinstance(error, InternalError) else f"{name} cannot be read now."
             if not down:
                 log.warning("%s is not listed: %s", name, why)

@@ -11,7 +11,6 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.request import Request
-from wharfinger.server.features.completion import Complete
 from wharfinger.server.features.feature_set import Features
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import Listing
@@ -20,9 +19,10 @@ from wharfinger.server.features.result_errors import check_texts, unusable
 from wharfinger.server.features.tool_results import BLOCKS, with_media_read
 from wharfinger.server.features.tools import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.signature.arguments import BadArguments, Parameter, printable, signature_of
+from wharfinger.server.signature.complete import Complete
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
 
 __all__ = ["Prompt", "Prompts"]
 
@@ -35,7 +35,7 @@ class Prompt:
         ValueError: the name is empty.
     """
 
-    __slots__ = ("_call", "_server", "completers", "definition", "name", "signature")
+    __slots__ = ("_call", "_services", "completers", "definition", "name", "signature")
 
     definition: t.Prompt
     completers: Mapping[str, Complete]
@@ -43,7 +43,7 @@ class Prompt:
 
     def __init__(
         self,
-        server: Server,
+        services: Services,
         function: Callable[..., Any],
         *,
         name: str | None = None,
@@ -61,9 +61,9 @@ class Prompt:
         self.name = feature_name(function, name)
         if not self.name:
             raise ValueError("A prompt needs a name.")
-        self._server = server
+        self._services = services
         self._call = HandlerFunction(
-            server, function, variables=tuple(self.signature.parameters), inline=inline, timeout=timeout
+            services, function, variables=tuple(self.signature.parameters), inline=inline, timeout=timeout
         )
         self._call.finish = self._result
         arguments = [_argument(parameter) for parameter in self.signature.parameters.values()]
@@ -91,12 +91,12 @@ class Prompt:
 
     async def _result(self, request: Request, value: Any) -> t.GetPromptResult:
         if isinstance(value, t.GetPromptResult):
-            messages = await with_media_read(self._server, request, value.messages)
+            messages = await with_media_read(self._services, request, value.messages)
             return value if messages is value.messages else msgspec.structs.replace(value, messages=messages)
         items: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
         function = self._call.function
         try:
-            messages = await with_media_read(self._server, request, [_message(item) for item in items])
+            messages = await with_media_read(self._services, request, [_message(item) for item in items])
         except (TypeError, ValueError, OSError) as error:
             raise unusable(function, value, error) from error
         check_texts(function, [message.content for message in messages])
@@ -106,11 +106,11 @@ class Prompt:
 class Prompts:
     """Everything of one server that can be chosen and filled in."""
 
-    def __init__(self, server: Server, size: int | None) -> None:
-        self._server = server
-        self.features: Features[Prompt] = Features("prompt", lambda: server.list_changed("prompts"))
-        self.listing = Listing("prompts", self.features, server.keys, size, _prompts_result)
-        self.listing.ttl_ms, self.listing.cache_scope = server.ttl_ms, server.cache_scope
+    def __init__(self, services: Services, size: int | None) -> None:
+        self._services = services
+        self.features: Features[Prompt] = Features("prompt", lambda: services.notify.list_changed("prompts"))
+        self.listing = Listing("prompts", self.features, services.keys, size, _prompts_result)
+        self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
 
     def add(self, function: Callable[..., Any], *, fallback: bool = False, **options: Any) -> Prompt:
         """Add a prompt; `options` are those of `Prompt`. A fallback gives way to another prompt of the same name.
@@ -120,7 +120,7 @@ class Prompts:
             ValueError: the name is taken or empty.
         """
         check_options("prompt", function, options, (), Prompt)
-        prompt = Prompt(self._server, function, **options)
+        prompt = Prompt(self._services, function, **options)
         self.features.add(prompt.name, prompt, fallback=fallback)
         return prompt
 

@@ -18,7 +18,7 @@ from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.result_errors import place_of
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
 
 __all__ = [
     "LONGEST_URI",
@@ -77,7 +77,7 @@ class ResourceFeature:
 
 
 def make_resource(
-    server: Server,
+    services: Services,
     uri: str,
     function: Callable[..., Any],
     *,
@@ -128,26 +128,26 @@ def make_resource(
     variables = template.variables if template else ()
     return ResourceFeature(
         definition,
-        HandlerFunction(server, function, variables=variables, inline=inline, timeout=timeout),
+        HandlerFunction(services, function, variables=variables, inline=inline, timeout=timeout),
         template=template,
         annotate=annotations if callable(annotations) else None,
-        ttl_ms=server.ttl_ms if ttl is None else round(ttl * 1000),
-        cache_scope=cache_scope or server.cache_scope,
+        ttl_ms=services.ttl_ms if ttl is None else round(ttl * 1000),
+        cache_scope=cache_scope or services.cache_scope,
     )
 
 
 def unlisted_feature_of(
-    server: Server, template: str, function: Callable[..., Any], *, allow_traversal: bool
+    services: Services, template: str, function: Callable[..., Any], *, allow_traversal: bool
 ) -> ResourceFeature:
     """A function that reads every URI of a template which no list shows. See `Server.read_resource`."""
     check_scheme(template, function)
     parsed = _template_of(template, allow_traversal)
     return ResourceFeature(
         t.ResourceTemplate(uri_template=template, name=getattr(function, "__name__", template)),
-        HandlerFunction(server, function, variables=parsed.variables),
+        HandlerFunction(services, function, variables=parsed.variables),
         template=parsed,
-        ttl_ms=server.ttl_ms,
-        cache_scope=server.cache_scope,
+        ttl_ms=services.ttl_ms,
+        cache_scope=services.cache_scope,
     )
 
 

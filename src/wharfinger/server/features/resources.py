@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -25,20 +25,21 @@ from wharfinger.errors import (
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
-from wharfinger.server.context import reading
 from wharfinger.server.features.feature_set import Features
-from wharfinger.server.features.handler_function import owner_of
 from wharfinger.server.features.listing import Listing
 from wharfinger.server.features.pages import pages_of_catalogue, pages_of_source, templates_of_source
 from wharfinger.server.features.resource import ResourceFeature, check_uri
 from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable
 from wharfinger.server.features.tool_results import to_wire
 from wharfinger.server.input.request_state import CannotAsk
+from wharfinger.server.nested_requests import read_request
+from wharfinger.server.owners import owner_of
 from wharfinger.server.search import Index, Wanted, search
 from wharfinger.source import Hits, Source
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.part import Part
+    from wharfinger.server.services import Services
 
 __all__ = ["Content", "Resources"]
 
@@ -70,11 +71,12 @@ class Content:
 class Resources:
     """Everything of one server that can be read by URI."""
 
-    def __init__(self, server: Server, size: int | None) -> None:
-        self._server = server
-        self.static: Features[ResourceFeature] = Features("resource", lambda: server.list_changed("resources"))
+    def __init__(self, services: Services, size: int | None, parts: Sequence[Part]) -> None:
+        self._services = services
+        self._parts = parts
+        self.static: Features[ResourceFeature] = Features("resource", lambda: services.notify.list_changed("resources"))
         self.templates: Features[ResourceFeature] = Features(
-            "resource template", lambda: server.list_changed("resources")
+            "resource template", lambda: services.notify.list_changed("resources")
         )
         self.unlisted: Features[ResourceFeature] = Features("resource template", lambda: None)
         """Templates that are read by, but not shown."""
@@ -82,11 +84,11 @@ class Resources:
         self.index: Index | None = None
         """What searches are answered by, as far as it covers the sources."""
         self._index: TemplateIndex[ResourceFeature] = TemplateIndex()
-        self.listing = Listing("resources", self.static, server.keys, size, _resources_result)
-        self.templates_listing = Listing("templates", self.templates, server.keys, size, _templates_result)
+        self.listing = Listing("resources", self.static, services.keys, size, _resources_result)
+        self.templates_listing = Listing("templates", self.templates, services.keys, size, _templates_result)
         for listing in (self.listing, self.templates_listing):
             listing.shown = ResourceFeature.shown
-            listing.ttl_ms, listing.cache_scope = server.ttl_ms, server.cache_scope
+            listing.ttl_ms, listing.cache_scope = services.ttl_ms, services.cache_scope
 
     # -- registering
 
@@ -164,20 +166,20 @@ class Resources:
         self.sources.append(source)
         pages = pages_of_source(
             source,
-            self._server.adapt(source.page),
-            come=lambda: self._server.list_changed("resources"),
+            self._services.pool.adapt(source.page),
+            come=lambda: self._services.notify.list_changed("resources"),
             alone=lambda: len(self.sources) == 1,
         )
         self.listing.add_provider(pages)
         self.templates_listing.add_provider(templates_of_source(source))
-        self._server.list_changed("resources")
+        self._services.notify.list_changed("resources")
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
         """List what an async generator yields behind everything that is there."""
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
         self.listing.add_provider(pages_of_catalogue(function))
-        self._server.list_changed("resources")
+        self._services.notify.list_changed("resources")
 
     # -- reading
 
@@ -216,16 +218,16 @@ class Resources:
         Raises:
             ResourceNotFound: none of them has it.
         """
-        request.ttl_ms, request.cache_scope = self._server.ttl_ms, self._server.cache_scope
+        request.ttl_ms, request.cache_scope = self._services.ttl_ms, self._services.cache_scope
         source = next((source for source in self.sources if source.matches(uri)), None)
         if source is None:
-            for mount in self._server.mounts:
-                if mount.other.resources.source_of(uri) is not None:
-                    found: t.ReadResourceResult = await mount.read(request)
+            for part in self._parts:
+                if part.resources.source_of(uri) is not None:
+                    found = await part.read(request)
                     self._scope(request)
                     return found
             raise ResourceNotFound(uri)
-        result: t.ReadResourceResult = await self._server.adapt(source.read)(owner_of(request), uri)
+        result: t.ReadResourceResult = await self._services.pool.adapt(source.read)(owner_of(request), uri)
         for content in result.contents:
             stored = t.stored_in(content)
             if stored is not None:
@@ -236,7 +238,7 @@ class Resources:
 
     def _scope(self, request: Request) -> None:
         """Let nothing be shared that another caller may be refused, or get otherwise."""
-        if request.caller.principal or self._server.handlers.may_differ("resources/read"):
+        if request.caller.principal or self._services.handlers.may_differ("resources/read"):
             request.cache_scope = "private"
 
     async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.Stored) -> None:
@@ -244,10 +246,10 @@ class Resources:
 
         That is hooks, and every line of stdio: once begun it cannot be taken back when reading fails.
         """
-        run = functools.partial(self._server.pool.run, owner_of(request))
+        run = functools.partial(self._services.pool.run, owner_of(request))
         if request.takes_stored:
             stored.run = run
-        elif len(stored) <= self._server.limits.content:
+        elif len(stored) <= self._services.limits.content:
             content.blob = await run(stored.read, 0, len(stored))
         else:
             raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
@@ -289,11 +291,11 @@ class Resources:
             return value
         if isinstance(value, Path):
             try:
-                value = await self._server.pool.run(owner_of(request), value.read_bytes)
+                value = await self._services.pool.run(owner_of(request), value.read_bytes)
             except FileNotFoundError:
                 raise ResourceNotFound(uri) from None
         elif hasattr(value, "__aiter__"):
-            value = await _joined(value, self._server.limits.content)
+            value = await _joined(value, self._services.limits.content)
         text, data, mime_type = _text_or_bytes(value, mime_type)
         return t.ResourceContents(uri=uri, mime_type=mime_type, text=text, blob=data, meta=meta)
 
@@ -303,14 +305,14 @@ class Resources:
         A template's function is called, and a resource's that looks at its request: nothing else can tell. Hooks around
         `resources/read` that may answer callers differently are asked as well.
         """
-        handlers = self._server.handlers
+        handlers = self._services.handlers
         try:
             if handlers.may_differ("resources/read"):
-                await handlers["resources/read"](reading(request, uri))
+                await handlers["resources/read"](read_request(request, uri))
                 source = self.source_of(uri)
                 if source is not None:  # where a source notes what its watcher has seen
                     with suppress(ResourceNotFound):
-                        await self._server.adapt(source.stat)(owner_of(request), uri)
+                        await self._services.pool.adapt(source.stat)(owner_of(request), uri)
                 return True
             feature, values = self.static.by_key.get(uri), {}
             if feature is None:
@@ -319,15 +321,15 @@ class Resources:
             elif not feature.call.takes_context:
                 return True
             if feature is not None:
-                await feature.call(reading(request, uri), values)
+                await feature.call(read_request(request, uri), values)
                 return True
             source = next((source for source in self.sources if source.matches(uri)), None)
             if source is not None:
-                await self._server.adapt(source.stat)(owner_of(request), uri)
+                await self._services.pool.adapt(source.stat)(owner_of(request), uri)
                 return True
-            for mount in self._server.mounts:
-                if mount.other.resources.source_of(uri) is not None:
-                    return await mount.other.resources.exists(request, uri)
+            for part in self._parts:
+                if part.resources.source_of(uri) is not None:
+                    return await part.resources.exists(request, uri)
         except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
             return False
         except CannotAsk:  # it would ask its reader, so it is there
@@ -341,8 +343,14 @@ class Resources:
     def every_source(self) -> Iterator[Source]:
         """The sources of this server, then those of servers that are parts of it."""
         yield from self.sources
-        for mount in self._server.mounts:
-            yield from mount.other.resources.every_source()
+        for part in self._parts:
+            yield from part.resources.every_source()
+
+    def may_differ(self) -> bool:
+        """Whether middleware, here or in a part, may let one caller read what another may not."""
+        return self._services.handlers.may_differ("resources/read") or any(
+            part.resources.may_differ() for part in self._parts
+        )
 
     def has_source_template(self, text: str) -> bool:
         """Whether a source shows this template."""
@@ -357,7 +365,9 @@ class Resources:
 
     async def search(self, request: Request, query: str, limit: int) -> Hits:
         """What `Context.search` finds everywhere, without telling how far an index is."""
-        return await search(self._server, request, Wanted(query=query, limit=limit), lambda documents, message: None)
+        return await search(
+            self._services, self, request, Wanted(query=query, limit=limit), lambda documents, message: None
+        )
 
 
 def _era_free(request: Request, result: t.ReadResourceResult) -> t.ReadResourceResult:

@@ -13,13 +13,13 @@ from msgspec import UNSET, Raw
 from wharfinger import types as t
 from wharfinger.protocol.downgrade import WRAPPED
 from wharfinger.protocol.request import Request
-from wharfinger.server.features.handler_function import owner_of
 from wharfinger.server.features.media import Media
+from wharfinger.server.owners import owner_of
 from wharfinger.server.signature.type_schemas import from_json, json_schema, to_json
 
 if TYPE_CHECKING:
     from wharfinger.protocol.json_schema import CompiledSchema
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
 
 __all__ = ["BLOCKS", "Output", "block_of", "is_content", "to_wire", "with_media_read"]
 
@@ -34,27 +34,27 @@ def is_content(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(isinstance(item, _SHOWN) for item in cast("list[Any]", value))
 
 
-async def with_media_read(server: Server, request: Request, value: Any) -> Any:
+async def with_media_read(services: Services, request: Request, value: Any) -> Any:
     """The same value with blocks of content for `Image`, `Audio` and `File`, read in a thread where they are files."""
     if isinstance(value, t.CallToolResult):
         blocks: Sequence[Any] = value.content
         if any(isinstance(item, Media) for item in blocks):
-            return msgspec.structs.replace(value, content=await with_media_read(server, request, blocks))
+            return msgspec.structs.replace(value, content=await with_media_read(services, request, blocks))
         return value
-    most = server.limits.content
+    most = services.limits.content
     if isinstance(value, Media):
         if value.path is None:
             return value.block(most)
-        return await server.pool.run(owner_of(request), value.block, most)
+        return await services.pool.run(owner_of(request), value.block, most)
     if isinstance(value, t.PromptMessage):
         said: Any = value.content
         if not isinstance(said, Media):
             return value
-        return msgspec.structs.replace(value, content=await with_media_read(server, request, said))
+        return msgspec.structs.replace(value, content=await with_media_read(services, request, said))
     if isinstance(value, (list, tuple)):
         items = cast("list[object]", value)
         if any(isinstance(item, (Media, t.PromptMessage)) for item in items):
-            return [await with_media_read(server, request, item) for item in items]
+            return [await with_media_read(services, request, item) for item in items]
         return items
     return value
 

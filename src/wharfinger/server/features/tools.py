@@ -6,7 +6,6 @@ import functools
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -33,8 +32,9 @@ from wharfinger.server.signature.header_params import mirrors_of
 
 if TYPE_CHECKING:
     from wharfinger.protocol.interfaces import Handler
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
     from wharfinger.server.signature.explicit_schema import ByHand
+    from wharfinger.server.tasks.task_extension import Tasks
 
 __all__ = ["BLOCKS", "Tool", "Tools", "feature_name", "is_content", "telling"]
 
@@ -62,7 +62,7 @@ class Tool:
         "_call",
         "_json_strings",
         "_output",
-        "_server",
+        "_services",
         "decode",
         "definition",
         "exact",
@@ -92,7 +92,7 @@ class Tool:
 
     def __init__(
         self,
-        server: Server,
+        services: Services,
         function: Callable[..., Any],
         *,
         name: str | None = None,
@@ -119,14 +119,16 @@ class Tool:
                 f"{printable(self.name)!r} is no name for a tool: "
                 "pass name= with 1 to 128 letters, digits, '_', '-', '.' and '/'."
             )
-        self._server = server
-        self._json_strings = server.decode_json_strings if decode_json_strings is None else decode_json_strings
+        self._services = services
+        self._json_strings = services.decode_json_strings if decode_json_strings is None else decode_json_strings
         self.signature: Signature | ByHand = (
             signature_of(function) if input_schema is None else _by_hand(function, input_schema, self.name)
         )
         self._output = self._output_of(output_schema)
         variables, known = tuple(self.signature.parameters), self.signature.derived
-        self._call = HandlerFunction(server, function, variables=variables, inline=inline, timeout=timeout, known=known)
+        self._call = HandlerFunction(
+            services, function, variables=variables, inline=inline, timeout=timeout, known=known
+        )
         self._call.finish = self.result
         self.mirrors = self._mirrors()
         self.function: Callable[..., Awaitable[Any]] = function
@@ -210,7 +212,7 @@ class Tool:
         """
         request.wraps = self.wraps
         try:
-            result = self._output.result(await with_media_read(self._server, request, value))
+            result = self._output.result(await with_media_read(self._services, request, value))
         except _UNUSABLE as error:
             raise unusable(self.function, value, error) from error
         check_texts(self.function, result.content)
@@ -220,11 +222,12 @@ class Tool:
 class Tools:
     """Everything of one server that can be called."""
 
-    def __init__(self, server: Server, size: int | None) -> None:
-        self._server = server
-        self.features: Features[Tool] = Features("tool", lambda: server.list_changed("tools"))
-        self.listing = Listing("tools", self.features, server.keys, size, _tools_result)
-        self.listing.ttl_ms, self.listing.cache_scope = server.ttl_ms, server.cache_scope
+    def __init__(self, services: Services, size: int | None, serve_tasks: Callable[[], Tasks]) -> None:
+        self._services = services
+        self._serve_tasks = serve_tasks
+        self.features: Features[Tool] = Features("tool", lambda: services.notify.list_changed("tools"))
+        self.listing = Listing("tools", self.features, services.keys, size, _tools_result)
+        self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
         self.listing.shown_in_full = _full_definition
         self.mirrors: dict[str, tuple[HeaderParam, ...]] = {}
         """The arguments that HTTP headers repeat, by the name of the tool; those without any are not in it."""
@@ -239,8 +242,12 @@ class Tools:
             ValueError: the name is taken, or is none.
         """
         check_options("tool", function, options, ("task_ttl",) if task else (), Tool)
-        kind = Tool if task is False else _task_tool(task)
-        tool = kind(self._server, function, **options)
+        if task is False:
+            tool = Tool(self._services, function, **options)
+        else:
+            from wharfinger.server.tasks.task_tool import TaskTool  # with the first one: most servers have none
+
+            tool = TaskTool(self._services, function, serve_tasks=self._serve_tasks, task=task, **options)
         self.put(tool.name, tool, fallback)
         return tool
 
@@ -328,12 +335,6 @@ def _hints(given: Any, *short: bool | None) -> Any:
     if not said:
         return UNSET if given is None else given
     return msgspec.structs.replace(given or t.ToolAnnotations(), **said)
-
-
-def _task_tool(task: Any) -> Callable[..., Tool]:
-    from wharfinger.server.tasks.task_tool import TaskTool  # with the first one: most servers have none
-
-    return partial(TaskTool, task=task)
 
 
 def unwrapped(function: Any) -> Callable[..., Any]:

@@ -170,7 +170,7 @@ def _default(value: Any, factory: Any, missing: Any) -> Any:
 
 
 def _from_record(kind: Any) -> Form:
-    from wharfinger.server.signature.arguments import described
+    from wharfinger.server.signature.docstrings import described
 
     try:
         members = list(_members(kind))

@@ -22,7 +22,7 @@ from wharfinger.server.cursors import STATE
 if TYPE_CHECKING:
     import asyncio
 
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
 
 __all__ = ["CannotAsk", "Transcript", "digest_of", "root_of", "transcript_of"]
 
@@ -68,7 +68,7 @@ class Transcript:
         "_missing",
         "_request",
         "_round",
-        "_server",
+        "_services",
         "_skipped",
         "_stop",
         "_used",
@@ -81,8 +81,8 @@ class Transcript:
         "said",
     )
 
-    def __init__(self, server: Server, request: Request, *, resumed: bool = True) -> None:
-        self._server = server
+    def __init__(self, services: Services, request: Request, *, resumed: bool = True) -> None:
+        self._services = services
         self._request = request
         self._round = 0
         self._fresh = True
@@ -96,7 +96,7 @@ class Transcript:
         self._waited = 0
         self._before = 0
         self._skipped: set[str] = set()
-        self.replay = server.replay
+        self.replay = services.replay
         """Whether nothing waits in place; it is what the server says that the client called, not a part of it."""
         self.failures: dict[str, Exception] = {}
         """Questions that were answered with an error, where the server asks for a handler that runs again."""
@@ -121,7 +121,7 @@ class Transcript:
         self._given = {} if answers is UNSET else answers
         if state is UNSET:
             return
-        opened: _State = self._server.keys.open(self._purpose(), state, STATE, _State)
+        opened: _State = self._services.keys.open(self._purpose(), state, STATE, _State)
         if opened.expires < time.time():
             raise InvalidParams("This requestState has expired: send the request again without it.")
         self._fresh = False
@@ -139,7 +139,7 @@ class Transcript:
         arguments: Any = getattr(request.params, "arguments", UNSET)
         if isinstance(arguments, Raw):
             arguments = msgspec.json.decode(arguments)
-        call: list[Any] = [self._server.info.name, request.caller.principal, request.method, named, arguments or {}]
+        call: list[Any] = [self._services.name, request.caller.principal, request.method, named, arguments or {}]
         return "state " + sha256(msgspec.json.encode(call, order="sorted")).hexdigest()
 
     # -- questions
@@ -182,7 +182,7 @@ class Transcript:
     def wait_for(self, count: int) -> None:
         """Count questions whose answers are waited for. Raises InternalError where these are too many for one call."""
         self._waited += count
-        limits = self._server.limits
+        limits = self._services.limits
         if self._waited > limits.questions:
             raise InternalError(
                 f"This call has asked {limits.questions} questions, which is the most (limits.questions)."
@@ -194,7 +194,7 @@ class Transcript:
         Raises:
             InternalError: the call has asked too often, or has too much to remember.
         """
-        limits = self._server.limits
+        limits = self._services.limits
         if self._round >= limits.rounds:
             raise InternalError(
                 f"This call has asked {self._round} times without an end, which is the most (limits.rounds)."
@@ -220,7 +220,7 @@ class Transcript:
         )
 
     def _sealed(self) -> str:
-        limits = self._server.limits
+        limits = self._services.limits
         state = _State(
             expires=int(time.time() + limits.state_time),
             round=self._round + 1,
@@ -230,7 +230,7 @@ class Transcript:
             progress=self.progress,
             logs=max(self.said, self._before),
         )
-        sealed = self._server.keys.seal(self._purpose(), state, STATE)
+        sealed = self._services.keys.seal(self._purpose(), state, STATE)
         if len(sealed) > limits.state:
             raise InternalError(
                 f"This call has to remember more than fits into {limits.state} characters (limits.state): "
@@ -270,7 +270,7 @@ def root_of(request: Request) -> Request:
     return request
 
 
-def transcript_of(server: Server, request: Request) -> Transcript:
+def transcript_of(services: Services, request: Request) -> Transcript:
     """The memory of the call that a request belongs to.
 
     Raises:
@@ -278,7 +278,7 @@ def transcript_of(server: Server, request: Request) -> Transcript:
     """
     request = root_of(request)
     if request.asked is None:
-        request.asked = Transcript(server, request)
+        request.asked = Transcript(services, request)
     found: Transcript = request.asked
     return found
 

@@ -27,7 +27,7 @@ from wharfinger.server.input.request_state import CannotAsk, Transcript, digest_
 
 if TYPE_CHECKING:
     from wharfinger.protocol.interfaces import Handler
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
 
 __all__ = ["answered", "ask", "complete", "once", "required_url", "rerunning"]
 
@@ -50,7 +50,7 @@ class _Open(NamedTuple):
     chosen: bool
 
 
-async def ask(server: Server, request: Request, questions: Sequence[tuple[str | None, Question]]) -> list[Any]:
+async def ask(services: Services, request: Request, questions: Sequence[tuple[str | None, Question]]) -> list[Any]:
     """The answers, in the order of the questions, which are put at once; a key is the author's, or None.
 
     Raises:
@@ -70,7 +70,7 @@ async def ask(server: Server, request: Request, questions: Sequence[tuple[str | 
     root.ttl_ms, root.cache_scope = 0, "private"  # what comes of answers is not for keeping (2026-07-28, caching)
     for _, question in questions:
         question.check(request.caller)
-    transcript = transcript_of(server, request)
+    transcript = transcript_of(services, request)
     put = [_opened(transcript, key, question, rules) for key, question in questions]
     answers: dict[str, Any] = {}
     for one in put:
@@ -191,24 +191,24 @@ def failure_of(raw: Raw | bytes) -> NoAnswer:
 # --- running again ----------------------------------------------------------------------------------------------------
 
 
-def rerunning(server: Server, handler: Handler) -> Handler:
+def rerunning(services: Services, handler: Handler) -> Handler:
     """A handler that runs again with the answers wherever it asks, in the handshake era too (`Server(replay=True)`)."""
 
     async def rerun(request: Request) -> Any:
         while True:
-            transcript_of(server, request)  # which parts of this server find, whatever they say themselves
+            transcript_of(services, request)  # which parts of this server find, whatever they say themselves
             try:
                 return await handler(request)
             except BaseException as error:
                 stop = input_needed(error)
                 if stop is None or request.caller.rules.asks_by_result:
                     raise
-            await answered(server, request, stop)
+            await answered(services, request, stop)
 
     return rerun
 
 
-async def answered(server: Server, request: Request, stop: InputNeeded) -> None:
+async def answered(services: Services, request: Request, stop: InputNeeded) -> None:
     """Put the questions of a run, and prepare the next one."""
     result: t.InputRequiredResult = stop.result
     asked: Any = result.input_requests
@@ -219,9 +219,9 @@ async def answered(server: Server, request: Request, stop: InputNeeded) -> None:
     ]
     if len(waits) < len(asked):
         raise NoAnswer(_NO_WAY)
-    earlier = transcript_of(server, request)
+    earlier = transcript_of(services, request)
     root = root_of(request)
-    transcript = root.asked = Transcript(server, root, resumed=False)  # the state that came with it may be old by now
+    transcript = root.asked = Transcript(services, root, resumed=False)  # the state that came with it may be old by now
     transcript.replay = earlier.replay
     transcript.failures = dict(earlier.failures)
     answers: dict[str, Raw] = {}
@@ -235,13 +235,13 @@ async def answered(server: Server, request: Request, stop: InputNeeded) -> None:
     transcript.resume(result.request_state, answers)
 
 
-async def once(server: Server, request: Request, key: str, function: Callable[[], Any], kind: Any) -> Any:
+async def once(services: Services, request: Request, key: str, function: Callable[[], Any], kind: Any) -> Any:
     """What `function` returned in the first run that came here; later ones do not call it.
 
     Raises:
         TypeError: what it returned has no form in JSON.
     """
-    transcript = transcript_of(server, request)
+    transcript = transcript_of(services, request)
     name = key if root_of(request) is request else f"{request.params.uri} {key}"
     while (busy := transcript.running.get(name)) is not None:
         await asyncio.wait((busy,))
@@ -272,7 +272,7 @@ def _encoded(key: str, value: Any) -> Raw:
 
 
 def _returned(function: Callable[..., Any]) -> Any:
-    from wharfinger.server.signature.arguments import annotations_of  # which needs much else
+    from wharfinger.server.signature.annotations import annotations_of  # which needs much else
 
     return annotations_of(function).get("return", Any)
 
@@ -293,7 +293,7 @@ def _decoded(raw: Raw, kind: Any) -> Any:
 MOST_URLS = 10_000
 
 
-def required_url(server: Server, request: Request, error: URLElicitationRequired) -> BaseException:
+def required_url(services: Services, request: Request, error: URLElicitationRequired) -> BaseException:
     """What to raise where an author says that the user must open a URL first: it depends on the revision."""
     rules = request.caller.rules
     question = ElicitUrl(error.message, error.url, elicitation_id=error.elicitation_id)
@@ -304,11 +304,11 @@ def required_url(server: Server, request: Request, error: URLElicitationRequired
                 from secrets import token_hex  # on use
 
                 error = URLElicitationRequired(error.message, error.url, elicitation_id=token_hex(16))
-            remember(server, request, error.elicitation_id)
+            remember(services, request, error.elicitation_id)
             return error
         if root_of(request).method not in ASKING:
             return CannotAsk(f"{root_of(request).method} cannot ask for a URL to be opened.")
-        transcript = transcript_of(server, request)
+        transcript = transcript_of(services, request)
         one = _opened(transcript, None, question, rules)
         found = _remembered(transcript, one)
         if isinstance(found, NoAnswer):
@@ -319,18 +319,18 @@ def required_url(server: Server, request: Request, error: URLElicitationRequired
         return lacking
 
 
-def remember(server: Server, request: Request, id: str | None) -> None:
+def remember(services: Services, request: Request, id: str | None) -> None:
     """Keep whom to tell when what a URL is for is done, where the revision has a notification for it."""
     if id is None or request.session is None:
         return
-    urls = server.open_urls
+    urls = services.open_urls
     while len(urls) >= MOST_URLS:
         urls.pop(next(iter(urls)), None)
     urls[id] = request.session
 
 
-def complete(server: Server, id: str) -> bool:
+def complete(services: Services, id: str) -> bool:
     """Tell the client that what a URL was for is done; False where it does not wait for it, or cannot be told."""
-    session = server.open_urls.pop(id, None)
+    session = services.open_urls.pop(id, None)
     params = t.ElicitationCompleteNotificationParams(elicitation_id=id)
     return session is not None and session.send(encode_notification("notifications/elicitation/complete", params))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from wharfinger.protocol.interfaces import Handler
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.request import Request
-from wharfinger.server.features.handler_function import is_async
+from wharfinger.server.threads import is_async
 
 __all__ = ["Call", "Handlers", "Hook", "Next", "Result", "is_transparent", "transparent"]
 

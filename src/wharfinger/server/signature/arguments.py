@@ -6,24 +6,23 @@ in one line for each, with its path, without the value and without words of any 
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 import re
-import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum
 from itertools import islice
-from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger.server.dependencies import depends_of, refuse_default
-from wharfinger.server.features.completion import Complete
 from wharfinger.server.features.result_errors import place_of
+from wharfinger.server.signature.annotations import annotations_of, is_context
 from wharfinger.server.signature.argument_errors import BadArguments, lines_of, members, printable
+from wharfinger.server.signature.complete import Complete
 from wharfinger.server.signature.docstrings import described, summary_of
 from wharfinger.server.signature.header_params import KEYWORD, Header
 from wharfinger.server.signature.remembered import remembered
@@ -33,9 +32,7 @@ __all__ = [
     "BadArguments",
     "Parameter",
     "Signature",
-    "annotations_of",
     "completer_of",
-    "described",
     "json_schema",
     "printable",
     "signature_of",
@@ -366,68 +363,7 @@ def refuse_unbound(function: Any) -> None:
         )
 
 
-# --- annotations ------------------------------------------------------------------------------------------------------
-
 # Patterns are text here: most processes never meet them, and compiling them costs time at import.
-_CONTEXT_TEXT = r"(?:\w+\.)*Context(?:\[.*\])?"
-
-
-def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The function's annotations with `Annotated` kept; one that cannot be resolved stays text.
-
-    Text that names `Context` counts as that class, since many import it for type checkers only.
-    """
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        function = type(function).__call__
-    try:
-        return get_type_hints(function, include_extras=True)
-    except (NameError, TypeError, AttributeError):
-        pass
-    innermost = inspect.unwrap(function)
-    scope = dict(getattr(innermost, "__globals__", {})) | _around(innermost)
-    closure = getattr(innermost, "__closure__", None) or ()
-    for name, cell in zip(getattr(getattr(innermost, "__code__", None), "co_freevars", ()), closure, strict=False):
-        try:
-            scope[name] = cell.cell_contents
-        except ValueError:  # not yet bound
-            continue
-    return {name: _resolve(value, scope) for name, value in getattr(innermost, "__annotations__", {}).items()}
-
-
-def _around(function: Callable[..., Any]) -> dict[str, Any]:
-    """The local names of the function in which this one is being defined, if that still runs."""
-    outer = getattr(function, "__qualname__", "").rpartition(".<locals>")[0]
-    frame = inspect.currentframe() if outer else None
-    while frame is not None:
-        if frame.f_code.co_qualname == outer:
-            return dict(frame.f_locals)
-        frame = frame.f_back
-    return {}
-
-
-def _resolve(annotation: Any, scope: dict[str, Any]) -> Any:
-    if not isinstance(annotation, str):
-        return annotation
-    holder = types.SimpleNamespace(__annotations__={"it": annotation})
-    try:
-        return get_type_hints(holder, globalns=scope, include_extras=True)["it"]
-    except (NameError, TypeError, AttributeError, SyntaxError):
-        if re.fullmatch(_CONTEXT_TEXT, annotation):
-            from wharfinger.server.context import Context
-
-            return Context
-        return annotation
-
-
-def is_context(annotation: Any) -> bool:
-    """Whether a parameter wants the `Context`, whatever its state is said to be."""
-    from wharfinger.server.context import Context
-
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    return any((get_origin(kind) or kind) is Context for kind in members(annotation) or (annotation,))
 
 
 def completer_of(annotation: Any) -> Complete | None:

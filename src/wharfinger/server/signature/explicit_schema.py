@@ -11,8 +11,9 @@ from msgspec import Raw, UnsetType
 
 from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
 from wharfinger.server.dependencies import depends_of
+from wharfinger.server.signature.annotations import annotations_of, is_context
 from wharfinger.server.signature.argument_errors import BadArguments, lines_of, printable
-from wharfinger.server.signature.arguments import Signature, annotations_of, is_context, refuse_unbound, signature_of
+from wharfinger.server.signature.arguments import Signature, refuse_unbound, signature_of
 from wharfinger.server.signature.docstrings import summary_of
 
 __all__ = ["ByHand"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Raw
@@ -14,12 +15,14 @@ from wharfinger.protocol import subscriptions
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode_notification
 from wharfinger.protocol.request import Channel, Request, notify
-from wharfinger.server.features.handler_function import share_of
 from wharfinger.server.features.resource import check_uri
-from wharfinger.server.subscriptions.watching import ListenWatcher, SessionWatcher, Watching
+from wharfinger.server.owners import share_of
+from wharfinger.server.subscriptions.watching import ListenWatcher, SessionWatcher
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.features.resources import Resources
+    from wharfinger.server.services import Services
+    from wharfinger.server.tasks.task_extension import Tasks
 
 __all__ = ["Listening"]
 
@@ -29,9 +32,11 @@ log = logging.getLogger("wharfinger.server.subscriptions.listening")
 class Listening:
     """`resources/subscribe`, `resources/unsubscribe` and `subscriptions/listen` of one server."""
 
-    def __init__(self, server: Server, watching: Watching) -> None:
-        self._server = server
-        self._watching = watching
+    def __init__(self, services: Services, resources: Resources, tasks: Callable[[], Tasks | None]) -> None:
+        self._services = services
+        self._watching = services.notify
+        self._resources = resources
+        self._tasks = tasks
         self.open: dict[Channel, set[asyncio.Future[None]]] = {}
         """What ends each open listen, by the stream that it came on."""
 
@@ -44,10 +49,11 @@ class Listening:
         """
         uri, watcher = request.params.uri, self._session_watcher(request)
         check_uri(uri)
-        if not await self._server.resources.exists(request, uri):
+        if not await self._resources.exists(request, uri):
             raise ResourceNotFound(uri)
-        if self._watching.count(watcher) >= self._server.limits.watched:
-            raise InvalidParams(f"A session may watch {self._server.limits.watched} resources: unsubscribe from some.")
+        if self._watching.count(watcher) >= self._services.limits.watched:
+            limit = self._services.limits.watched
+            raise InvalidParams(f"A session may watch {limit} resources: unsubscribe from some.")
         owner = share_of(request)
         self._check_total(owner, 1)
         self._end_with(watcher)
@@ -55,7 +61,7 @@ class Listening:
         return t.EmptyResult()
 
     def _check_total(self, owner: str, wanted: int) -> None:
-        if not self._watching.shares.has_room(owner, self._server.limits.watched_total, wanted):
+        if not self._watching.shares.has_room(owner, self._services.limits.watched_total, wanted):
             raise Overloaded("Too many resources are watched: unsubscribe from some, or try again later.")
 
     async def unsubscribe(self, request: Request) -> t.EmptyResult:
@@ -95,14 +101,14 @@ class Listening:
         ids = list(dict.fromkeys(wanted.task_ids or ()))
         wanted.resource_subscriptions = wanted.task_ids = UNSET
         request.raw_params = Raw(b"{}")
-        if len(uris) + len(ids) > self._server.limits.watched:
-            raise InvalidParams(f"One listen may watch {self._server.limits.watched} resources: split it.")
+        if len(uris) + len(ids) > self._services.limits.watched:
+            raise InvalidParams(f"One listen may watch {self._services.limits.watched} resources: split it.")
         owner = share_of(request)
         self._check_total(owner, len(uris))
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         open_here = self.open.setdefault(request.channel, set())
-        if len(open_here) >= self._server.limits.listens:
-            raise InvalidParams(f"{self._server.limits.listens} listens are open on this connection: cancel some.")
+        if len(open_here) >= self._services.limits.listens:
+            raise InvalidParams(f"{self._services.limits.listens} listens are open on this connection: cancel some.")
         open_here.add(ended)
         watcher = ListenWatcher(request)
         try:
@@ -114,7 +120,7 @@ class Listening:
                 self._watching.watch_list(watcher, name)
             for uri in honoured:
                 self._watching.watch(watcher, uri, owner)
-            tasks = self._server.tasks
+            tasks = self._tasks()
             ids = await tasks.watch(request, watcher, ids) if ids and tasks is not None else []
             granted = t.SubscriptionsAcknowledgedNotificationParams(
                 meta=subscriptions.tag(request.id), notifications=subscriptions.acknowledgement(lists, honoured, ids)
@@ -131,23 +137,23 @@ class Listening:
             return subscriptions.listen_result(request.id)
         finally:
             self._watching.drop(watcher)
-            if self._server.tasks is not None:
-                self._server.tasks.unwatch(watcher)
+            if (tasks := self._tasks()) is not None:
+                tasks.unwatch(watcher)
             open_here.discard(ended)
             if not open_here:
                 self.open.pop(request.channel, None)
 
     async def _may_watch(self, request: Request, uri: str) -> bool:
-        if "resources/read" not in self._server.handlers:
+        if "resources/read" not in self._services.handlers:
             return False
         try:
-            return await self._server.resources.exists(request, uri)
+            return await self._resources.exists(request, uri)
         except Exception:  # one of many, which fail for themselves
             log.exception("Cannot tell whether %s exists", uri)
             return False
 
     def _listed(self) -> list[str]:
-        return [name for name in subscriptions.LISTS if f"{name}/list" in self._server.handlers]
+        return [name for name in subscriptions.LISTS if f"{name}/list" in self._services.handlers]
 
     def drain(self) -> None:
         """End every open listen with its final result."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +13,22 @@ from wharfinger.server.subscriptions.watching import follow, quietly
 from wharfinger.source import Source
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
-    from wharfinger.server.mounting import Mount
+    from wharfinger.server.features.resources import Resources
+    from wharfinger.server.part import Part
+    from wharfinger.server.services import Services
 
-__all__ = ["Feeds"]
+__all__ = ["SourceWatches"]
 
 log = logging.getLogger("wharfinger.server.subscriptions.source_watches")
 
 
-class Feeds:
+class SourceWatches:
     """What is attached for each watched URI, and (None) for the list of resources."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, services: Services, resources: Resources, parts: Sequence[Part]) -> None:
+        self._services = services
+        self._resources = resources
+        self._parts = parts
         self.followers: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
         """Functions that run while something that their template matches is watched."""
         self._following: dict[str, asyncio.Task[None]] = {}
@@ -45,21 +48,21 @@ class Feeds:
         self._joining.add(joining)
         joining.add_done_callback(self._joining.discard)
 
-    def join_server(self, mount: Mount) -> None:
+    def join_part(self, part: Part) -> None:
         """Start a server that became a part when this one ran already.
 
         Raises:
             RuntimeError: this is not the server's event loop's thread.
         """
-        self._go(self._begin_server(mount))
+        self._go(self._begin_part(part))
 
-    async def _begin_server(self, mount: Mount) -> None:
+    async def _begin_part(self, part: Part) -> None:
         try:
-            await mount.start()
+            await part.start()
         except Exception:
-            log.exception("The server %r did not start", mount.other.info.name)
+            log.exception("The server %r did not start", part.name)
         for uri in self._attached:
-            quietly(mount.attach, uri)
+            quietly(part.attach, uri)
 
     async def _begin(self, source: Source) -> None:
         """Start a source that came late, and have it watched where the list already is."""
@@ -72,12 +75,11 @@ class Feeds:
             quietly(source.watch, None, self._changed)
 
     def attach(self, uri: str | None) -> None:
-        resources = self._server.resources
-        claimed = (source for source in resources.sources if uri is None or source.matches(uri))
+        claimed = (source for source in self._resources.sources if uri is None or source.matches(uri))
         sources = list(claimed) if uri is None else list(islice(claimed, 1))
         self._attached[uri] = sources
-        for mount in self._server.mounts:
-            quietly(mount.attach, uri)
+        for part in self._parts:
+            quietly(part.attach, uri)
         for source in sources:
             quietly(source.watch, uri, self._changed)
         if uri is not None and (found := self.followers.find(uri, check=False)):
@@ -86,16 +88,16 @@ class Feeds:
     def detach(self, uri: str | None) -> None:
         for source in self._attached.pop(uri, ()):
             quietly(source.unwatch, uri)
-        for mount in self._server.mounts:
-            quietly(mount.detach, uri)
+        for part in self._parts:
+            quietly(part.detach, uri)
         if uri is not None and (task := self._following.pop(uri, None)):
             task.cancel()
 
     def _changed(self, uri: str | None) -> None:
         if uri is None:
-            self._server.list_changed("resources")
+            self._services.notify.list_changed("resources")
         else:
-            self._server.resource_updated(uri)
+            self._services.notify.updated(uri)
 
     async def end(self) -> None:
         """Cancel what follows, and close the sources; one that fails keeps nobody from ending."""
@@ -104,8 +106,8 @@ class Feeds:
         for task in following:
             task.cancel()
         if following:
-            await asyncio.wait(following, timeout=self._server.limits.drain)
-        for source in self._server.resources.sources:
+            await asyncio.wait(following, timeout=self._services.limits.drain)
+        for source in self._resources.sources:
             try:
                 await source.close()
             except Exception:  # the others, and the lifespan, end all the same

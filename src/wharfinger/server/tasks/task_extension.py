@@ -28,12 +28,12 @@ from wharfinger.protocol.interfaces import Store
 from wharfinger.protocol.jsonrpc import encode, encode_error
 from wharfinger.protocol.request import Caller, Request, called, described, to_protocol_error, tool_failure
 from wharfinger.protocol.shares import Shares
-from wharfinger.server.features.handler_function import share_of
+from wharfinger.server.owners import share_of
 from wharfinger.server.tasks.task_channel import RunningTask, moment
 from wharfinger.types.task_extension import TASKS
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
 
 __all__ = ["Pending", "Tasks", "check_declared", "declares"]
 
@@ -117,7 +117,7 @@ class Tasks:
     `ttl` and `poll` are in seconds.
     """
 
-    def __init__(self, server: Server, store: Store, *, ttl: float | None = 3600.0, poll: float = 1.0) -> None:
+    def __init__(self, services: Services, store: Store, *, ttl: float | None = 3600.0, poll: float = 1.0) -> None:
         self.store = store
         self.ttl = ttl
         self.poll = poll
@@ -128,7 +128,7 @@ class Tasks:
         """By their keys in the store."""
         self.calls: dict[Request, Pending | RunningTask | None] = {}
         """What the functions that are called at the moment may become; None for those whose client knows no tasks."""
-        self._server = server
+        self._services = services
         self._shares = Shares()
         self._watchers: dict[str, dict[Watcher, None]] = {}
         self._watched: dict[Watcher, set[str]] = {}
@@ -148,7 +148,7 @@ class Tasks:
             Overloaded: too many run, or are kept.
             StoreUnusable: it cannot be stored.
         """
-        share, limits = share_of(request), self._server.limits
+        share, limits = share_of(request), self._services.limits
         if self._ending:
             raise Overloaded("The server is stopping.")
         if self._shares[share] >= limits.tasks_each or not self._shares.has_room(share, limits.tasks):
@@ -173,7 +173,7 @@ class Tasks:
 
     async def _check_room(self, folder: str, tasks: int, size: int) -> None:
         """Raise Overloaded where so much more would be too much for the store, or for one principal."""
-        limits = self._server.limits
+        limits = self._services.limits
         for prefix, part in ((_KEPT, 1), (folder, 2)):
             kept, bytes_kept = await self.store.usage(prefix)
             if tasks and (kept + tasks) * part > limits.tasks_kept:
@@ -237,7 +237,7 @@ class Tasks:
         """Keep a result; what is wrong with it."""
         try:
             body = _encoded(result)
-            limit = self._server.limits.task_result
+            limit = self._services.limits.task_result
             if len(body) > limit:
                 raise InternalError(f"The task's result has {len(body)} bytes, the limit is {limit}.")
             with suppress(StoreUnusable):  # which shows again when it is stored
@@ -503,7 +503,7 @@ class Tasks:
     async def end(self) -> None:
         """Let what runs finish within `Limits.drain` seconds, cancel the rest, and store how it ended."""
         self._ending = True
-        seconds = self._server.limits.drain
+        seconds = self._services.limits.drain
         for task in self.running.values():
             if task.questions:  # nobody will answer them in time
                 task.stop("end")

@@ -15,7 +15,7 @@ from wharfinger.server.tasks.task_channel import RunningTask
 from wharfinger.server.tasks.task_extension import Pending, Tasks, check_declared, declares, outcome
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.services import Services
 
 __all__ = ["TaskKind", "TaskTool"]
 
@@ -34,13 +34,14 @@ class TaskTool(Tool):
         ValueError: `task` is none of the kinds, or `task_ttl` is not more than 0.
     """
 
-    __slots__ = ("_kind", "_ttl")
+    __slots__ = ("_kind", "_serve_tasks", "_ttl")
 
     def __init__(
         self,
-        server: Server,
+        services: Services,
         function: Callable[..., Any],
         *,
+        serve_tasks: Callable[[], Tasks],
         task: TaskKind,
         task_ttl: float | None = _SERVERS,
         **options: Any,
@@ -49,9 +50,10 @@ class TaskTool(Tool):
             raise ValueError(f"task={task!r}: write True, 'required' or 'later'.")
         if task_ttl is not None and task_ttl <= 0 and task_ttl != _SERVERS:
             raise ValueError(f"task_ttl={task_ttl!r}: write more than 0 seconds, or None.")
-        super().__init__(server, function, **options)
+        super().__init__(services, function, **options)
         self.decode = None  # every call comes through `call`
-        server.serve_tasks()
+        serve_tasks()
+        self._serve_tasks = serve_tasks
         self._kind = task
         self._ttl = task_ttl
 
@@ -62,7 +64,7 @@ class TaskTool(Tool):
             MissingClientCapability: this tool is a task or nothing, and the request does not declare the extension.
             Overloaded: there are too many tasks.
         """
-        tasks = self._server.serve_tasks()  # the whole's, where the server has become a part of another
+        tasks = self._serve_tasks()  # the whole's, where the server has become a part of another
         if not declares(request.caller):
             if self._kind == "required":
                 check_declared(request.caller, f"The tool {self.name!r}")
@@ -96,7 +98,7 @@ class TaskTool(Tool):
                     answered,  # `Server(replay=True)`: nobody else sends it again
                 )
 
-                await answered(self._server, request, stop)
+                await answered(self._services, request, stop)
         finally:
             del tasks.calls[request]
 

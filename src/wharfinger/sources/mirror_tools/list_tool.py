@@ -12,7 +12,7 @@ from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidParams, ResourceNotFound, ToolError
 from wharfinger.server.context import Context
-from wharfinger.server.features.handler_function import owner_of
+from wharfinger.server.owners import owner_of
 from wharfinger.source import Source
 from wharfinger.sources.mirror_tools.tool_text import as_json, brief, clipped, read
 
@@ -65,7 +65,7 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
         found = [{"uri": each.uri, "mimeType": each.mime_type or ""} for each in contents if each.uri != uri]
         return as_json({"entries": found})
     try:
-        entries, key = await ctx.server.adapt(children)(owner_of(ctx.request), uri, cursor or None, PAGE)
+        entries, key = await ctx.server.pool.adapt(children)(owner_of(ctx.request), uri, cursor or None, PAGE)
     except (ResourceNotFound, InvalidParams):
         raise ToolError(f"{clipped(uri)} is no folder, or the cursor is not one of it.") from None
     return as_json({"entries": [brief(resource) for resource in entries], **_next(key)})

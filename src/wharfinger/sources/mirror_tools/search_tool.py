@@ -10,7 +10,7 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, ToolError
 from wharfinger.server.context import Context
-from wharfinger.server.features.handler_function import owner_of
+from wharfinger.server.owners import owner_of
 from wharfinger.server.search import source_name
 from wharfinger.source import Hit, Source
 from wharfinger.sources.mirror_tools.tool_text import as_json
@@ -70,7 +70,7 @@ async def query(statement: str, ctx: Context[Any], source: str = "") -> t.CallTo
         raise ToolError(f"Say which database, as `source`: {names}.")
     asked: Any = chosen[0]
     try:
-        answer: SearchAnswer = await ctx.server.adapt(partial(asked.query, limit=ROWS))(
+        answer: SearchAnswer = await ctx.server.pool.adapt(partial(asked.query, limit=ROWS))(
             owner_of(ctx.request), statement
         )
     except InvalidParams as error:

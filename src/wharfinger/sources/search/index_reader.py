@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from wharfinger.errors import InternalError, InvalidParams, PermissionDenied, ResourceNotFound
-from wharfinger.server.features.handler_function import is_async
+from wharfinger.server.threads import is_async
 from wharfinger.source import Document, Source, document_of
 
 __all__ = ["IndexReader", "Stopped", "keys_of"]

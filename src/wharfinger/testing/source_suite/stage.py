@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from wharfinger import types as t
 from wharfinger.client import Client
 from wharfinger.server import Server
-from wharfinger.server.features.handler_function import is_async
+from wharfinger.server.threads import is_async
 from wharfinger.source import Source
 
 __all__ = ["BOUND", "Broken", "Served", "Stage", "Told", "expect"]

@@ -1,0 +1,54 @@
+"""Requests that the server makes of itself on behalf of a caller."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.methods import METHODS
+from wharfinger.protocol.request import Request
+
+__all__ = ["read_request"]
+
+
+def read_request(request: Request, uri: str) -> Request:
+    """A `resources/read` on behalf of another request: the same caller and stream, but no progress of its own."""
+    meta = request.params.meta
+    params = t.ReadResourceRequestParams(
+        uri=uri, meta=meta if meta is UNSET else msgspec.structs.replace(meta, progress_token=UNSET)
+    )
+    return msgspec.structs.replace(
+        request,
+        method="resources/read",
+        row=METHODS["resources/read"],
+        params=params,
+        channel=_OuterStream(request),
+        takes_stored=False,
+    )
+
+
+class _OuterStream:
+    """The stream of the request that a nested one works for, the `outer` one: a transport knows no other."""
+
+    __slots__ = ("outer",)
+
+    def __init__(self, request: Request) -> None:
+        self.outer = request
+
+    @property
+    def shared(self) -> bool:
+        return self.outer.channel.shared
+
+    def send(self, request: Request, message: bytes) -> bool:
+        return self.outer.channel.send(self.outer, message)
+
+    def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
+        return self.outer.channel.ask(self.outer, method, params)
+
+    def release(self, request: Request, retry: int) -> bool:
+        return self.outer.channel.release(self.outer, retry)

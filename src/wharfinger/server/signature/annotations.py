@@ -1,0 +1,78 @@
+"""The annotations of a function, and what they say before any schema is made of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import types
+from collections.abc import Callable
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from wharfinger.server.signature.argument_errors import members
+
+__all__ = ["RequestContext", "annotations_of", "is_context"]
+
+
+class RequestContext:
+    """The base of `Context`, by which a signature knows the parameter that takes it."""
+
+    __slots__ = ()
+
+
+_CONTEXT_TEXT = r"(?:\w+\.)*Context(?:\[.*\])?"
+
+
+def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The function's annotations with `Annotated` kept; one that cannot be resolved stays text.
+
+    Text that names `Context` counts as that class, since many import it for type checkers only.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = type(function).__call__
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        pass
+    innermost = inspect.unwrap(function)
+    scope = dict(getattr(innermost, "__globals__", {})) | _around(innermost)
+    closure = getattr(innermost, "__closure__", None) or ()
+    for name, cell in zip(getattr(getattr(innermost, "__code__", None), "co_freevars", ()), closure, strict=False):
+        try:
+            scope[name] = cell.cell_contents
+        except ValueError:  # not yet bound
+            continue
+    return {name: _resolve(value, scope) for name, value in getattr(innermost, "__annotations__", {}).items()}
+
+
+def _around(function: Callable[..., Any]) -> dict[str, Any]:
+    """The local names of the function in which this one is being defined, if that still runs."""
+    outer = getattr(function, "__qualname__", "").rpartition(".<locals>")[0]
+    frame = inspect.currentframe() if outer else None
+    while frame is not None:
+        if frame.f_code.co_qualname == outer:
+            return dict(frame.f_locals)
+        frame = frame.f_back
+    return {}
+
+
+def _resolve(annotation: Any, scope: dict[str, Any]) -> Any:
+    if not isinstance(annotation, str):
+        return annotation
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        return get_type_hints(holder, globalns=scope, include_extras=True)["it"]
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        if re.fullmatch(_CONTEXT_TEXT, annotation):
+            return RequestContext
+        return annotation
+
+
+def is_context(annotation: Any) -> bool:
+    """Whether a parameter wants the `Context`, whatever its state is said to be."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    kinds = (get_origin(kind) or kind for kind in members(annotation) or (annotation,))
+    return any(isinstance(kind, type) and issubclass(kind, RequestContext) for kind in kinds)

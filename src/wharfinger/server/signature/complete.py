@@ -1,0 +1,48 @@
+"""The marker that names what completes a parameter."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from wharfinger.server.dependencies import Needs, needs_of
+
+__all__ = ["Complete"]
+
+
+Completer = Callable[..., Any]
+
+
+class Complete:
+    """Marks a parameter with what completes it: `vessel: Annotated[str, Complete(vessels)]`.
+
+    `values` is a function of what is typed so far, `(typed)` or `(typed, others)`, where `others` maps the other
+    arguments that are known to their text; it returns strings, best first, and may be async. It may take the `Context`
+    and dependencies besides. Or it is a fixed sequence of strings, of which those are shown that begin with what is
+    typed.
+    """
+
+    __slots__ = ("context", "needs", "takes_others", "values")
+
+    context: str | None
+    """The name of the parameter that wants the `Context`."""
+    needs: Needs
+    """What its dependencies fill."""
+
+    def __init__(self, values: Completer | Sequence[str]) -> None:
+        if isinstance(values, str) or not (callable(values) or isinstance(values, Sequence)):
+            raise TypeError("Complete() takes a function or a list of texts, such as Complete(vessels).")
+        self.values = values
+        self.context, self.needs = needs_of(values) if callable(values) else (None, {})
+        self.takes_others = callable(values) and _takes_two(values, {self.context, *self.needs})
+
+
+def _takes_two(function: Completer, filled: Collection[str | None]) -> bool:
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in filled]
+    wanted = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    if len(wanted) > 2 or not any(p.kind in (*positional, p.VAR_POSITIONAL) for p in parameters):
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(f"{name}() cannot complete: it must take (typed) or (typed, others).")
+    return len([p for p in parameters if p.kind in positional]) > 1
