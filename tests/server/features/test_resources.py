@@ -24,7 +24,6 @@ from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.protocol.uri.template_index import AmbiguousTemplate
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.server.features.completion import Complete
 from wharfinger.server.features.resource import ResourceFeature
 from wharfinger.server.features.resources import Content
 from wharfinger.server.signature.complete import Complete
