@@ -425,23 +425,23 @@ async def test_methods_and_extensions_that_come_later_are_the_wholes_too() -> No
     part.extension("example.test/tides", {"deep": True})
     assert whole.extensions == {"example.test/tides": {"deep": True}}
 
-    @part.method("tides/forecast", extension="example.test/more")
+    @part.method("quay/berths", extension="example.test/more")
     async def forecast() -> dict[str, Any]:
         return {"height": 3}
 
     heard: list[Any] = []
 
-    @part.notification("notifications/tides/turned")
+    @part.notification("notifications/quay/taken")
     def turned(params: t.NotificationParams) -> None:
         heard.append(params)
 
     assert "example.test/more" in whole.extensions
-    assert "notifications/tides/turned" in whole.notified
-    assert (await ask(whole, "tides/forecast"))["result"]["height"] == 3
+    assert "notifications/quay/taken" in whole.notified
+    assert (await ask(whole, "quay/berths"))["result"]["height"] == 3
     with pytest.raises(ValueError, match="is taken already"):
-        part.notification("notifications/tides/turned")(turned)
+        part.notification("notifications/quay/taken")(turned)
     with pytest.raises(ValueError, match="is served already"):
-        part.add_method("tides/forecast", forecast)
+        part.add_method("quay/berths", forecast)
 
 
 def test_a_method_of_what_is_no_extension_leaves_nothing() -> None:
@@ -451,5 +451,5 @@ def test_a_method_of_what_is_no_extension_leaves_nothing() -> None:
         return {}
 
     with pytest.raises(ValueError, match="identifier"):
-        server.add_method("tides/forecast", forecast, extension="no identifier")
-    assert "tides/forecast" not in server.handlers
+        server.add_method("quay/berths", forecast, extension="no identifier")
+    assert "quay/berths" not in server.handlers

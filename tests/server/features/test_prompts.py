@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from tests.server.driving import ask, looped
+from tests.server.driving import Wire, ask, looped
+from wharfinger import Image
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.methods import METHODS
@@ -273,3 +274,105 @@ async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
     assert error["code"] == -32602
     assert "k0: no such argument" in error["message"]
     assert len(error["message"]) < 1_000
+
+
+# -- what a prompt may return, and what it may not
+
+
+async def filled_with(value: Any, **options: Any) -> Any:
+    """The messages of a prompt that returns this, or the error."""
+    server = Server("s")
+    server.add_prompt(lambda: value, name="it", **options)
+    answer = await ask(server, "prompts/get", {"name": "it"})
+    return answer["result"]["messages"] if "result" in answer else answer["error"]
+
+
+PICTURE = Image(data=b"\x89PNG\r\n\x1a\n", format="png")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("x", [("user", "text")]),
+        (["x", "y"], [("user", "text"), ("user", "text")]),
+        (("x",), [("user", "text")]),
+        ([], []),
+        (PICTURE, [("user", "image")]),
+        (["x", PICTURE], [("user", "text"), ("user", "image")]),
+        ({"role": "assistant", "content": "x"}, [("assistant", "text")]),
+        ({"role": "user", "content": {"type": "text", "text": "x"}}, [("user", "text")]),
+        ([{"role": "assistant", "content": PICTURE}], [("assistant", "image")]),
+        (t.PromptMessage(role="assistant", content=PICTURE), [("assistant", "image")]),  # type: ignore[arg-type]
+        (t.PromptMessage(role="assistant", content=t.TextContent(text="x")), [("assistant", "text")]),
+        (
+            t.GetPromptResult(messages=[t.PromptMessage(role="user", content=t.TextContent(text="x"))]),
+            [("user", "text")],
+        ),
+        (
+            t.GetPromptResult(messages=[t.PromptMessage(role="user", content=PICTURE)]),  # type: ignore[arg-type]
+            [("user", "image")],
+        ),
+    ],
+)
+@looped
+async def test_what_a_prompt_returns_becomes_messages(value: Any, expected: list[tuple[str, str]]) -> None:
+    messages = await filled_with(value)
+    assert [(message["role"], message["content"]["type"]) for message in messages] == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        5,
+        {"role": "system", "content": "x"},
+        {"role": "user", "content": "x", "more": 1},
+        {"role": "user"},
+        {"role": "user", "content": {"type": "nothing"}},
+        {"role": "user", "content": 5},
+        ["x", 5],
+        "\ud800",
+        t.TextContent(text=5),  # type: ignore[arg-type]
+    ],
+)
+@looped
+async def test_what_is_no_message_is_an_internal_error(value: Any) -> None:
+    server = Server("s")
+    server.add_prompt(lambda: value, name="it")
+    async with Wire(server) as wire:
+        answer = await wire.ask("prompts/get", {"name": "it"})
+    assert answer["error"]["code"] == -32603
+
+
+@looped
+async def test_a_prompt_is_listed_with_what_was_said_and_nothing_else() -> None:
+    server = Server("s", ttl=3.0, cache_scope="public")
+
+    @server.prompt(title="T", description="D", meta={"k": 1}, icons=[t.Icon(src="https://a.test/i.png")])
+    def full(place: str, when: str = "now") -> str:
+        return place
+
+    @server.prompt
+    def bare() -> str:
+        return "x"
+
+    result = (await ask(server, "prompts/list"))["result"]
+    assert (result["ttlMs"], result["cacheScope"]) == (3000, "public")
+    assert result["prompts"] == [
+        {
+            "name": "full",
+            "title": "T",
+            "description": "D",
+            "arguments": [{"name": "place", "required": True}, {"name": "when"}],
+            "icons": [{"src": "https://a.test/i.png"}],
+            "_meta": {"k": 1},
+        },
+        {"name": "bare"},
+    ]
+    wrong = await ask(server, "prompts/get", {"name": "full", "arguments": {"other": "x"}})
+    assert wrong["error"] == {
+        "code": -32602,
+        "message": "Invalid arguments: place: missing; other: no such argument; the arguments are place, when",
+    }
+    with pytest.raises(ValueError, match="A prompt needs a name"):
+        server.add_prompt(lambda: "x", name="")

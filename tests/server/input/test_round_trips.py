@@ -1407,3 +1407,48 @@ async def test_names_of_questions_never_meet() -> None:
         assert await desk.text("it") == "done"
     assert len(set(seen)) == len(seen) == 8
     assert seen[0] == "form-2" and seen[3] == "a" and seen[4] == "a-2"
+
+
+@looped
+async def test_a_state_has_as_many_characters_as_the_limit_and_not_one_more() -> None:
+    async def asked(limit: int) -> Any:
+        @tool(limits=Limits(state=limit))
+        async def server(ctx: Context) -> str:
+            await ctx.once("x", lambda: "x" * 500)
+            return await ctx.elicit("?", str)
+
+        async with Desk(server, STATELESS, filled) as desk:
+            return await desk.raw("tools/call", {"name": "it", "arguments": {}})
+
+    size = len((await asked(100_000))["result"]["requestState"])
+    assert len((await asked(size))["result"]["requestState"]) == size
+    refused = (await asked(size - 1))["error"]
+    assert f"more than fits into {size - 1} characters (limits.state)" in refused["message"]
+
+
+@looped
+async def test_logs_are_sent_once_though_a_part_of_the_run_is_skipped() -> None:
+    @tool()
+    async def server(ctx: Context) -> str:
+        def work() -> int:
+            ctx.info("in once")
+            ctx.info("still in once")
+            return 1
+
+        ctx.info("before")
+        await ctx.once("x", work)
+        ctx.info("between")
+        await ctx.elicit("One?", str)
+        ctx.info("after one")
+        await ctx.once("x", work)
+        await ctx.elicit("Two?", str)
+        ctx.info("after two")
+        return "done"
+
+    async with Desk(server, STATELESS, filled) as desk:
+        result = await desk.request(
+            "tools/call", {"name": "it", "arguments": {}, "_meta": {f"{META}logLevel": "debug"}}
+        )
+        assert result["result"]["content"][0]["text"] == "done"
+        said = [note["params"]["data"] for note in desk.sent if note["method"] == "notifications/message"]
+        assert said == ["before", "in once", "still in once", "between", "after one", "after two"]
