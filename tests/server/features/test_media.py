@@ -207,3 +207,20 @@ def test_media_are_of_a_path_or_of_bytes() -> None:
     with pytest.raises(TypeError, match="takes bytes, not text"):
         Image(data="text")  # type: ignore[arg-type]
     assert Image(bytearray(b"x")).data == Image(memoryview(b"x")).data == b"x"
+
+
+@looped
+async def test_files_are_read_in_a_thread_and_bytes_are_not(tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(PNG)
+    in_main: list[bool] = []
+
+    class Seen(Image):
+        __slots__ = ()
+
+        def read(self, most: int) -> bytes:
+            in_main.append(threading.current_thread() is threading.main_thread())
+            return super().read(most)
+
+    await content([Seen(tmp_path / "x.png"), Seen(data=PNG)])
+    await content(Seen(tmp_path / "x.png"))
+    assert in_main == [False, True, False]

@@ -1013,3 +1013,40 @@ async def test_who_watches_again_after_it_left_is_told_once() -> None:
         assert await after(server, wire) == [("resources/updated", "note://a")]
     assert server.watching.watched() == []
     await server.close()
+
+
+@looped
+async def test_a_drained_listen_is_told_of_its_end_before_its_result() -> None:
+    server = notes()
+    await server.start()
+    async with Wire(server) as wire:
+        id = await wire.watch("note://a", id="own")
+        server.drain()
+        await wire.answer(id)
+        notice = wire.notices[-1]
+        assert (notice["method"], notice["params"]["requestId"]) == ("notifications/cancelled", "own")
+        assert notice["params"]["reason"] == "The server ends the subscription."
+    await server.close()
+
+
+@looped
+async def test_a_follower_ends_with_its_server_although_somebody_still_watches() -> None:
+    server = notes(limits=Limits(drain=20))
+    seen: list[str] = []
+
+    @server.watcher("page://{number}")
+    async def follow(uri: str) -> None:
+        seen.append(uri)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    await server.start()
+    async with Wire(server, "2025-11-25") as wire:
+        await wire.watch("page://1")
+        while not seen:
+            await asyncio.sleep(0)
+        await asyncio.wait_for(server.close(), 10)
+        assert seen == ["page://1", "cancelled"]
