@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.client.scripted import HANDSHAKE, SILENCE, STATELESS, TASKS_ERA, Script, now, run, settle, text
+from wharfinger import types as t
 from wharfinger.client import Client
 from wharfinger.errors import ConnectionFailed, RequestTimeout
 
@@ -212,3 +214,79 @@ def test_watch_that_nobody_acknowledges_fails_after_the_clients_time() -> None:
             assert await lasts(client.watch("a:b").start(), words="resources/subscribe") == pytest.approx(7)
 
     run(test())
+
+
+def test_calls_stand_still_until_the_last_question_is_answered() -> None:
+    """Also those that begin while one is open; and they run on with what was left."""
+
+    async def test() -> None:
+        form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+        async def works(message: Any) -> Any:
+            if message["params"]["name"] == "asks":
+                await asyncio.sleep(6)
+                for id, seconds in (("a", "20"), ("b", "50")):
+                    server.say(id=id, method="elicitation/create", params={**form, "message": seconds})
+            await asyncio.sleep(message["params"]["arguments"]["last"])
+            return text("done")
+
+        async def thinks(question: Any) -> Any:
+            await asyncio.sleep(float(question.message))
+            return {}
+
+        async with Script(HANDSHAKE, tools__call=works) as server, server.client(timeout=10, elicitation=thinks) as it:
+            for asks, other, fine in ((53, 47, True), (55, 59, False)):
+                first = asyncio.ensure_future(it.call_tool("asks", {"last": asks}))
+                await asyncio.sleep(7)
+                second = asyncio.ensure_future(it.call_tool("other", {"last": other}))
+                if fine:
+                    assert [(await each).text for each in (first, second)] == ["done"] * 2
+                else:
+                    assert await lasts(first) == pytest.approx(60 - 7)
+                    assert await lasts(second) == pytest.approx(59 - 53)
+                await asyncio.sleep(100)
+
+    run(test())
+
+
+def test_hook_may_change_how_long_a_call_may_take_or_answer_itself() -> None:
+    async def test() -> None:
+        seen: list[str] = []
+
+        async def hurries(call: Any, next: Any) -> Any:
+            seen.append(repr(call))
+            assert call.method == "tools/call"
+            call.timeout = 3
+            return await next(call)
+
+        class Answers:
+            async def __call__(self, call: Any, next: Any) -> Any:
+                return await next(call) if call.params.name == "x" else t.CallToolResult(content=[])
+
+        async def counts(number: int, call: Any, next: Any) -> Any:
+            seen.append(str(number))
+            return await next(call)
+
+        hooks = [hurries, Answers(), partial(counts, 5)]
+        async with Script(tools__call=SILENCE) as server, server.client(hooks=hooks) as client:
+            assert await lasts(client.call_tool("x"), words="within 3 s") == pytest.approx(3)
+            assert (await client.call_tool("y")).text == ""
+            assert seen == ["<Call tools/call>", "5", "<Call tools/call>"]
+            assert server.count("tools/call") == 1
+
+    run(test())
+
+
+def test_what_is_no_async_function_is_no_hook() -> None:
+    class Hook:
+        def __call__(self, call: Any, next: Any) -> Any:
+            return next(call)
+
+    for hook, name in (
+        (Hook(), "Hook"),
+        (lambda call, next: next(call), "<lambda>"),
+        (partial(print), "partial"),
+        (3, "int"),
+    ):
+        with pytest.raises(TypeError, match=f"{name}.* must be an async function"):
+            Client("unix:/x", hooks=[hook])
