@@ -284,7 +284,7 @@ def test_what_is_no_async_function_is_no_hook() -> None:
 
     for hook, name in (
         (Hook(), "Hook"),
-        (lambda call, next: next(call), "<lambda>"),
+        (print, "print"),
         (partial(print), "partial"),
         (3, "int"),
     ):
