@@ -11,7 +11,7 @@ import pytest
 
 from tests.client.scripted import HANDSHAKE, STATELESS, Refusal, Script, now, run, settle
 from tests.client.test_eras import Fake, handshake, stateless
-from tests.transports.client_servers import Asked, answer, result, serving
+from tests.transports.client_servers import Asked, answer, event, result, serving, stream
 from wharfinger.client import Client, Retry
 from wharfinger.client.auth_deadline import Patient
 from wharfinger.errors import ConnectionFailed, RequestTimeout, WharfingerError
@@ -229,5 +229,46 @@ def test_deadline_of_an_opening_stands_still_until_the_last_one_has_signed_in() 
             assert (deadline.when(), patient.idle.is_set()) == (pytest.approx(now() + 6), True)
             assert await patient.refused("50", 401, {}, {})
             assert deadline.when() == pytest.approx(now() + 6)
+
+    run(test())
+
+
+def test_older_transport_that_names_no_place_to_post_to_is_given_up() -> None:
+    async def refuses(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        seen.append(asked.verb)
+        if asked.verb == "POST":
+            answer(writer, b"no", "text/plain", "405 Method Not Allowed")
+
+    seen: list[str] = []
+
+    async def test() -> None:
+        async with serving(refuses) as base:
+            with pytest.raises(ConnectionFailed, match=r"405 Method Not Allowed.*Try"):
+                await Client(f"{base}/x", probe_timeout=5).open()
+            assert now() == pytest.approx(5)
+            assert seen == ["POST", "POST", "GET"]
+
+    run(test())
+
+
+def test_log_messages_of_a_call_are_told_beside_its_progress() -> None:
+    async def test() -> None:
+        told: list[Any] = []
+
+        async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+            if asked.message["method"] == "server/discover":
+                answer(writer, result(asked, supportedVersions=[STATELESS], capabilities={}, resultType="complete"))
+                return
+            stream(writer)
+            token = asked.message["params"]["_meta"]["progressToken"]
+            writer.write(event(method="notifications/message", params={"level": "info", "data": "hm"}))
+            writer.write(event(method="notifications/progress", params={"progressToken": token, "progress": 2}))
+            writer.write(event(id=asked.message["id"], result={"resultType": "complete", "content": []}))
+            await writer.drain()
+            writer.close()
+
+        async with serving(serve) as base, Client(f"{base}/mcp", log=lambda log: told.append(log.data)) as client:
+            await client.call_tool("x", progress=lambda done, *_: told.append(done))
+        assert told == ["hm", 2]
 
     run(test())

@@ -12,7 +12,16 @@ import pytest
 from tests.client.scripted import SILENCE, STATELESS, TASKS_ERA, Refusal, Script, now, run, settle, text
 from wharfinger import types as t
 from wharfinger.client.client import LIMITS
-from wharfinger.errors import Cancelled, Declined, InvalidResponse, RemoteError, RequestTimeout, WharfingerError
+from wharfinger.errors import (
+    Cancelled,
+    Declined,
+    InvalidParams,
+    InvalidResponse,
+    RemoteError,
+    RequestTimeout,
+    WharfingerError,
+    remote_error,
+)
 
 FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
 QUESTION = {"method": "elicitation/create", "params": FORM}
@@ -913,5 +922,49 @@ def test_questions_that_are_open_together_are_answered_as_they_are_done() -> Non
             await asyncio.sleep(10)
             ids = [each["id"] for each in server.asked if "result" in each]
             assert ids == ["b", "a"]
+
+    run(test())
+
+
+def test_words_of_another_server_are_not_repeated_to_the_one_that_asks() -> None:
+    other = remote_error(-32602, "a secret of another server", None)
+    error = answered({"sampling": giving(other)}, "sampling/createMessage", **SAMPLE)
+    assert error == {"code": -32603, "message": "This client could not answer."}
+    own = answered({"sampling": giving(InvalidParams("too long"))}, "sampling/createMessage", **SAMPLE)
+    assert (own["code"], "too long" in own["message"]) == (-32602, True)
+
+
+@pytest.mark.parametrize(
+    ("raised", "error", "words"),
+    [
+        (remote_error(-32602, "from afar", None), RemoteError, "from afar"),
+        (InvalidParams("too long"), InvalidResponse, "in a way that cannot be answered: .*too long"),
+        (TimeoutError("of the handler"), TimeoutError, "of the handler"),
+        (ValueError("of the handler"), ValueError, "of the handler"),
+    ],
+)
+def test_what_a_handler_raises_ends_the_call_that_was_asked_back(raised: Any, error: Any, words: str) -> None:
+    async def test() -> None:
+        asks = {"resultType": "input_required", "inputRequests": {"q": QUESTION}}
+        async with Script(tools__call=asks) as server, server.client(elicitation=giving(raised)) as client:
+            with pytest.raises(error, match=words) as caught:
+                await client.call_tool("x")
+            assert not isinstance(caught.value, RequestTimeout)
+            assert server.count("tools/call") == 1
+
+    run(test())
+
+
+def test_call_that_became_neither_a_task_nor_a_result_is_refused() -> None:
+    async def test() -> None:
+        async with Works(TASKS_ERA, "completed") as server, server.client() as client:
+            for answer in ({"x": 1}, {"task": 3}):
+                server.answers["tools/call"] = answer
+                with pytest.raises(InvalidResponse):
+                    await server.call(client)
+            server.answers["tools/call"] = {**text("it leaks"), "isError": True}
+            with pytest.raises(WharfingerError, match="it leaks"):
+                await server.call(client)
+            assert server.count("tasks/get") == 0
 
     run(test())

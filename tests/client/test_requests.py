@@ -541,3 +541,19 @@ def test_call_ends_after_its_progress_was_told() -> None:
             assert (told, now()) == ([0, 1, 2], 15)
 
     run(test())
+
+
+def test_template_shows_its_text_once_that_is_known_and_else_its_name() -> None:
+    async def test() -> None:
+        listed = {"name": "log", "uriTemplate": "log:{day}"}
+        async with (
+            Script(resources__templates__list={"resourceTemplates": [listed]}) as server,
+            server.client() as client,
+        ):
+            assert repr(client.template("log:{hour}")) == "<Template 'log:{hour}'>"
+            template = client.template("log")
+            assert repr(template) == "<Template 'log'>"
+            await template.uri(day=1)
+            assert repr(template) == "<Template 'log:{day}'>"
+
+    run(test())
