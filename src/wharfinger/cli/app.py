@@ -33,7 +33,7 @@ COMMANDS = {
     "prompt": Entry("wharfinger.cli.prompt", "prompt", "Fill in a prompt and print its messages."),
     "complete": Entry("wharfinger.cli.complete", "complete", "Complete an argument of a prompt or template."),
     "inspect": Entry("wharfinger.cli.inspect", "inspect", "Tell who a server is, what it can do, and how fast."),
-    "doctor": Entry("wharfinger.cli.doctor.command", "doctor", "Tell what a server lacks, and what it costs."),
+    "doctor": Entry("wharfinger.cli.doctor.command", "doctor", "Check a server and print what to change."),
     "add": Entry("wharfinger.cli.add", "add", "Add a server to a host."),
     "auth": Entry("wharfinger.cli.auth", "auth", "Sign in to a server, or tell why it does not work."),
     "completion": Entry("wharfinger.cli.completion", "completion", "Print the shell's completion script."),

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 ROUND_TRIPS = 5
-PROBE_SECONDS = 10.0
 
 
 @click.command(
@@ -48,7 +47,7 @@ def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_js
 
     from wharfinger.cli.causes import Stderr, located
     from wharfinger.cli.connecting import connecting, make, with_client
-    from wharfinger.cli.doctor.command import spoken
+    from wharfinger.cli.probe import PROBE_SECONDS, probe_revisions
 
     how = connecting(options)
     begun = time.perf_counter()
@@ -61,7 +60,7 @@ def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_js
         seen = await look(client, target, connected)
         if no_probe or how.revision is not None:
             return seen
-        yes, no = await spoken(client.revision, pinned)
+        yes, no = await probe_revisions(client.revision, pinned)
         return seen._replace(supported=yes, unsupported=no)
 
     said = Stderr()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -86,16 +88,16 @@ def test_problems_are_told_with_what_to_change_and_end_with_1(sick: Path) -> Non
         "Tools without a description: get",
         "Prompts without a description: briefing",
         "Resources cannot be read: tide://broken (Internal error",
-        "Resources have another size than is listed: tide://now (3 bytes, listed 7)",
+        "Resources have another size than the list says: tide://now (3 bytes, listed 7)",
         "Tools name a page that cannot be read: show_tide (ui://harbour/missing)",
-        "Names of tools say nothing: get",
+        "Names of tools do not say what they do: get",
         "Arguments without a type: get.what",
         "The server has no instructions.",
     ):
         assert line in shown, line
     assert shown.index("Problems: ") < shown.index("Tools without a description") < shown.index("Advice: ")
-    assert "for 2 tools, 0 for the instructions (an estimate, 4 characters each)" in shown
-    assert "  Claude Code " in shown
+    assert "Tokens of every conversation (4 characters each): " in shown
+    assert " for 2 tools, 0 for the instructions\n" in shown
     assert done.stderr == "" or "Traceback" not in done.stderr
 
 
@@ -118,8 +120,6 @@ def test_json_is_one_object_with_everything(sick: Path, capsys: pytest.CaptureFi
     assert checks["no-description"]["severity"] in ("problem", "advice")
     assert "unreadable" not in checks
     assert set(found["tokens"]["by_tool"]) == {"get", "show_tide"}
-    assert {row["host"] for row in found["hosts"]} >= {"Claude Code", "Cursor"}
-    assert set(found["hosts"][0]) == {"host", "tools", "resources", "templates", "prompts", "apps"}
 
 
 def test_a_folder_is_published_without_problems(charts_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,9 +162,40 @@ def test_a_server_of_one_revision_whose_list_fails_is_told(tmp_path: Path) -> No
     done = doctor("--", sys.executable, "old.py", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "Speaks 2025-06-18\n" in done.stdout
-    assert "The list of tools fails: " in done.stdout
+    assert "Lists fail: tools (" in done.stdout
     assert "does not speak 2026-07-28" in done.stdout
     assert "\x1b" not in done.stdout
+
+
+class StatelessServer(BaseHTTPRequestHandler):
+    """A server with a tool whose `x-mcp-header` is invalid."""
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        schema = {"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}}
+        result: dict[str, Any] = {
+            "server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}},
+            "tools/list": {"tools": [{"name": "berth", "inputSchema": schema}]},
+        }[message["method"]]
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"resultType": "complete", **result}})
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_tool_that_clients_must_leave_out_is_examined_too(tmp_path: Path) -> None:
+    """Over stateless HTTP the client itself does not list a tool with an invalid header."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), StatelessServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = doctor(f"http://127.0.0.1:{server.server_port}/mcp", "--no-probe", cwd=tmp_path)
+        server.shutdown()
+    assert "Tools have an invalid x-mcp-header: berth (" in done.stdout, done.stderr
+    assert "Offers 1 tool," in done.stdout
 
 
 def test_what_cannot_be_reached_ends_with_3_and_bad_usage_with_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.transports.http_support import Quay, Wire
 from wharfinger import Server
-from wharfinger.transports.http_server import garbage_collection, http_connection, runner
+from wharfinger.transports.http_server.app import garbage_collection, http_connection, runner
 from wharfinger.transports.http_server.asgi_response import EventStream
 from wharfinger.transports.http_server.garbage_collection import STEP, THRESHOLDS, Collector
 from wharfinger.transports.http_server.http_connection import Exchange, HttpConnection

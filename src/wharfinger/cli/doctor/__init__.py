@@ -1,1 +1,1 @@
-"""`wharfinger doctor`: what a server lacks, what it costs a model, and what each host will show of it."""
+"""`wharfinger doctor`: what to change about a server, and what it costs a model."""

@@ -1,17 +1,15 @@
-"""What is told of an offer: each check by one that has the fault, and one that has not."""
+"""Each check of `wharfinger doctor` finds a server that has the fault, and not one that has not."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.cli.doctor.checkup import check
-from wharfinger.cli.doctor.host_support import HOST_SUPPORT
-from wharfinger.cli.doctor.offer import Listed, Offer, Read, costs, tokens
+from wharfinger.cli.doctor.checks import CHECKS, check
+from wharfinger.cli.doctor.survey import SampleRead, Survey, SurveyedList, tokens, tool_costs
 from wharfinger.protocol.revisions import SUPPORTED
 
 GOOD_SCHEMA: dict[str, Any] = {
@@ -44,13 +42,13 @@ def prompt(name: str = "brief_captain", **options: Any) -> t.Prompt:
     return t.Prompt(name=name, **(fields | options))
 
 
-def offer(**options: Any) -> Offer:
+def survey(**options: Any) -> Survey:
     """A good server, with this or that changed."""
     lists: dict[str, Any] = {"tools": [tool()], "prompts": [], "resources": [resource()], "templates": []}
     for name in lists:
         lists[name] = options.pop(name, lists[name])
     listed = {
-        name: items if isinstance(items, Listed) else Listed(items=items, largest_page=len(items))
+        name: items if isinstance(items, SurveyedList) else SurveyedList(items=items, largest_page=len(items))
         for name, items in lists.items()
     }
     capabilities = t.ServerCapabilities(
@@ -63,17 +61,17 @@ def offer(**options: Any) -> Offer:
         "version": "1.0",
         "instructions": "Ships and berths.",
         "capabilities": capabilities,
-        "revisions": SUPPORTED,
+        "supported": SUPPORTED,
     }
-    return Offer(**(fields | listed | options))
+    return Survey(**(fields | listed | options))
 
 
-def found(changed: Offer) -> dict[str, Any]:
+def found(changed: Survey) -> dict[str, Any]:
     return {finding.check: finding for finding in check(changed)}
 
 
-def test_nothing_is_told_of_a_good_server() -> None:
-    assert check(offer(prompts=[prompt()], templates=[template()])) == []
+def test_a_good_server_has_no_findings() -> None:
+    assert check(survey(prompts=[prompt()], templates=[template()])) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +92,7 @@ def test_nothing_is_told_of_a_good_server() -> None:
         ("invalid-name", "problem", {"tools": [tool("assign berth")]}, "'assign berth'"),
         ("unportable-name", "advice", {"tools": [tool("berth.assign")]}, "berth.assign"),
         ("long-name", "problem", {"tools": [tool("b" * 65)]}, "b" * 65),
-        ("long-name-with-prefix", "advice", {"tools": [tool("b" * 60)]}, "b" * 60),
+        ("long-name-with-prefix", "advice", {"tools": [tool("b" * 60)]}, "mcp__harbour__" + "b" * 60),
         ("schema-not-object", "problem", {"tools": [tool(input_schema={"type": "array"})]}, "assign_berth"),
         ("schema-choice", "advice", {"tools": [tool(input_schema={"type": "object", "oneOf": []})]}, "assign_berth"),
         (
@@ -148,8 +146,8 @@ def test_nothing_is_told_of_a_good_server() -> None:
         ("app-of-another-type", "problem", {"resources": [resource("ui://a/b")]}, "ui://a/b (text/plain)"),
     ],
 )  # fmt: skip
-def test_a_fault_is_told_with_its_place(name: str, severity: str, changed: dict[str, Any], where: str) -> None:
-    finding = found(offer(**changed))[name]
+def test_a_fault_is_found_with_its_place(name: str, severity: str, changed: dict[str, Any], where: str) -> None:
+    finding = found(survey(**changed))[name]
     assert (finding.severity, finding.where) == (severity, (where,))
     assert finding.change
     assert finding.what
@@ -158,63 +156,110 @@ def test_a_fault_is_told_with_its_place(name: str, severity: str, changed: dict[
 @pytest.mark.parametrize("hints", [{"read_only_hint": False}, {"destructive_hint": True}, {"destructive_hint": False}])
 def test_a_tool_that_says_whether_it_destroys_says_whether_it_changes(hints: dict[str, bool]) -> None:
     """What `destructive=True` declares: what destroys is not read-only."""
-    assert "no-annotations" not in found(offer(tools=[tool(annotations=t.ToolAnnotations(**hints))]))
+    assert "no-annotations" not in found(survey(tools=[tool(annotations=t.ToolAnnotations(**hints))]))
 
 
 @pytest.mark.parametrize(
-    ("name", "changed", "what"),
+    ("name", "changed", "where"),
     [
-        ("no-instructions", {"instructions": " "}, "no instructions"),
-        ("long-instructions", {"instructions": "x" * 10_000}, "10,000 characters"),
-        ("no-version", {"version": "0"}, "'0'"),
-        ("no-version", {"version": ""}, "does not say"),
-        ("no-stateless", {"revisions": ("2025-11-25",), "unspoken": ("2026-07-28",)}, "2026-07-28"),
-        ("no-handshake", {"revisions": ("2026-07-28",), "unspoken": ("2025-11-25",)}, "2026-07-28 only"),
-        ("resources-only", {"tools": []}, "no tools"),
-        ("many-tools", {"tools": [tool(f"berth_{n}") for n in range(50)]}, "50 tools"),
-        ("many-tools", {"tools": [tool(f"berth_{n}") for n in range(150)]}, "150 tools"),
-        ("costly-tools", {"tools": [tool(input_schema={"$comment": "x" * 90_000})]}, "tokens of every conversation"),
-        ("many-resources", {"resources": [resource(f"a:{n}") for n in range(300)]}, "300 resources"),
-        ("no-pages", {"resources": Listed(items=[resource()], largest_page=2000)}, "a page of 2,000"),
-        ("list-fails", {"resources": Listed(error="Internal error")}, "list of resources fails: Internal error"),
-        ("invalid-template", {"templates": [template("a:{b")]}, "cannot be read"),
+        ("no-instructions", {"instructions": " "}, ()),
+        ("long-instructions", {"instructions": "x" * 8193}, ("8,193 characters",)),
+        ("no-version", {"version": "0"}, ()),
+        ("no-version", {"version": ""}, ()),
+        ("no-stateless", {"supported": ("2025-11-25",), "unsupported": ("2026-07-28",)}, ()),
+        ("no-handshake", {"supported": ("2026-07-28",), "unsupported": ("2025-11-25",)}, ()),
+        ("resources-only", {"tools": []}, ()),
+        ("many-tools", {"tools": [tool(f"berth_{n}") for n in range(41)]}, ("41",)),
+        ("many-tools", {"tools": [tool(f"berth_{n}") for n in range(128)]}, ("128",)),
+        ("too-many-tools", {"tools": [tool(f"berth_{n}") for n in range(129)]}, ("129",)),
+        ("costly-tools", {"tools": [tool(input_schema={"$comment": "x" * 90_000})]}, ("about 22,522 tokens",)),
+        ("many-resources", {"resources": [resource(f"a:{n}") for n in range(201)]}, ("201",)),
+        (
+            "many-resources",
+            {"resources": SurveyedList(items=[resource(f"a:{n}") for n in range(201)], more=True)},
+            ("201 or more",),
+        ),
+        (
+            "no-pages",
+            {"resources": SurveyedList(items=[resource()], largest_page=1001)},
+            ("resources (1,001 on a page)",),
+        ),
+        ("list-fails", {"resources": SurveyedList(error="Internal error")}, ("resources (Internal error)",)),
+        ("no-completion", {"templates": [template()], "capabilities": t.ServerCapabilities()}, ()),
+        (
+            "nothing-listed",
+            {"capabilities": t.ServerCapabilities(prompts=t.PromptsCapability(), tools=t.ToolsCapability())},
+            ("prompts",),
+        ),
+        (
+            "nothing-listed",
+            {"resources": [], "capabilities": t.ServerCapabilities(resources=t.ResourcesCapability())},
+            ("resources",),
+        ),
     ],
 )
-def test_what_holds_of_the_server_is_told(name: str, changed: dict[str, Any], what: str) -> None:
-    assert what in found(offer(**changed))[name].what
+def test_a_fault_of_the_server_is_found(name: str, changed: dict[str, Any], where: tuple[str, ...]) -> None:
+    assert found(survey(**changed))[name].where == where
 
 
-def test_templates_without_completion_and_empty_capabilities_are_told() -> None:
-    bare = t.ServerCapabilities(resources=t.ResourcesCapability(), prompts=t.PromptsCapability())
-    told = found(offer(templates=[template()], capabilities=bare, tools=[tool()]))
-    assert "completes no variable" in told["no-completion"].what
-    assert "declares prompts" in told["nothing-listed"].what
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("long-instructions", {"instructions": "x" * 8192}),
+        ("many-tools", {"tools": [tool(f"berth_{n}") for n in range(40)]}),
+        ("too-many-tools", {"tools": [tool(f"berth_{n}") for n in range(128)]}),
+        ("many-tools", {"tools": [tool(f"berth_{n}") for n in range(129)]}),
+        ("many-resources", {"resources": [resource(f"a:{n}") for n in range(200)]}),
+        ("no-pages", {"resources": SurveyedList(items=[resource()], largest_page=1000)}),
+        ("long-description", {"tools": [tool(description="x" * 1024)]}),
+        ("short-description", {"tools": [tool(description="x" * 12)]}),
+        ("long-name", {"tools": [tool("b" * 64)]}),
+        ("long-name-with-prefix", {"tools": [tool("b" * (64 - len("mcp__harbour__")))]}),
+        ("invalid-name", {"tools": [tool("b" * 128)]}),
+        ("vague-name", {"tools": [tool("abc")]}),
+        ("nothing-listed", {"resources": [], "templates": [template()]}),
+        ("nothing-listed", {"tools": SurveyedList(error="Internal error")}),
+        ("no-stateless", {"supported": ("2025-11-25",)}),
+        ("no-description", {"resources": [resource(f"a:{n}", title=UNSET) for n in range(201)]}),
+    ],
+)
+def test_what_is_just_within_a_bound_is_not_found(name: str, changed: dict[str, Any]) -> None:
+    assert name not in found(survey(**changed))
+
+
+def test_a_template_that_cannot_be_read_is_shown_with_the_reason() -> None:
+    (where,) = found(survey(templates=[template("a:{b")]))["invalid-template"].where
+    assert where.startswith("a:{b ('{' without '}'")
+
+
+def test_every_check_has_its_own_name_for_each_kind_of_item() -> None:
+    assert len({(check.name, check.what) for check in CHECKS}) == len(CHECKS)
 
 
 @pytest.mark.parametrize(
     ("name", "read", "where"),
     [
-        ("unreadable", Read(error="Internal error"), "harbour://tide (Internal error)"),
-        ("empty-read", Read(), "harbour://tide"),
+        ("unreadable", SampleRead(error="Internal error"), "harbour://tide (Internal error)"),
+        ("empty-read", SampleRead(), "harbour://tide"),
         (
             "wrong-size",
-            Read(contents=(t.ResourceContents(uri="harbour://tide", text="höher"),)),
+            SampleRead(contents=(t.ResourceContents(uri="harbour://tide", text="höher"),)),
             "harbour://tide (6 bytes, listed 4)",
         ),
         (
             "wrong-size",
-            Read(contents=(t.ResourceContents(uri="harbour://tide", blob=b"12345"),)),
+            SampleRead(contents=(t.ResourceContents(uri="harbour://tide", blob=b"12345"),)),
             "harbour://tide (5 bytes, listed 4)",
         ),
         (
             "other-mime-type",
-            Read(contents=(t.ResourceContents(uri="harbour://tide", text="1234", mime_type="text/csv"),)),
+            SampleRead(contents=(t.ResourceContents(uri="harbour://tide", text="1234", mime_type="text/csv"),)),
             "harbour://tide (text/csv, listed text/plain)",
         ),
     ],
 )
-def test_what_came_of_reading_is_told(name: str, read: Read, where: str) -> None:
-    assert found(offer(reads={"harbour://tide": read}))[name].where == (where,)
+def test_a_fault_of_what_was_read_is_found(name: str, read: SampleRead, where: str) -> None:
+    assert found(survey(reads={"harbour://tide": read}))[name].where == (where,)
 
 
 @pytest.mark.parametrize(
@@ -226,37 +271,30 @@ def test_what_came_of_reading_is_told(name: str, read: Read, where: str) -> None
     ],
 )
 def test_a_read_that_agrees_with_the_list_is_not(contents: t.ResourceContents) -> None:
-    assert check(offer(reads={"harbour://tide": Read(contents=(contents,))})) == []
+    assert check(survey(reads={"harbour://tide": SampleRead(contents=(contents,))})) == []
 
 
 def test_a_page_that_a_tool_names_must_be_there() -> None:
     named = tool(meta={"ui": {"resourceUri": "ui://a/b"}})
-    told = found(offer(tools=[named], reads={"ui://a/b": Read(error="not found")}))
-    assert told["missing-app"].where == ("assign_berth (ui://a/b)",)
-    assert check(offer(tools=[tool(meta={"ui": "odd"})])) == []
+    findings = found(survey(tools=[named], reads={"ui://a/b": SampleRead(error="not found")}))
+    assert findings["missing-app"].where == ("assign_berth (ui://a/b)",)
+    assert check(survey(tools=[tool(meta={"ui": "odd"})])) == []
 
 
 def test_problems_come_first() -> None:
-    told = check(offer(tools=[tool("get", description="")]))
-    assert [finding.severity for finding in told] == ["problem", "advice"]
+    findings = check(survey(tools=[tool("get", description="")]))
+    assert [finding.severity for finding in findings] == ["problem", "advice"]
 
 
 def test_what_definitions_cost_is_estimated_by_length() -> None:
     dear = tool("dear", description="x" * 4000)
-    assert [cost.name for cost in costs(offer(tools=[tool(), dear]))] == ["dear", "assign_berth"]
-    assert costs(offer(tools=[dear]))[0].tokens > 1000
+    assert [cost.name for cost in tool_costs(survey(tools=[tool(), dear]))] == ["dear", "assign_berth"]
+    assert tool_costs(survey(tools=[dear]))[0].tokens > 1000
     assert (tokens(""), tokens("abc"), tokens("abcde")) == (0, 1, 2)
-
-
-def test_the_page_on_hosts_tells_of_each_host_in_the_table() -> None:
-    page = Path(__file__).parents[3].joinpath("docs", "connect_your_host.md").read_text(encoding="utf-8")
-    for support in HOST_SUPPORT:
-        assert support.host in page
-        assert {support.templates, support.prompts, support.apps} <= {"yes", "no", "?"}
 
 
 def test_a_schema_as_deep_as_it_likes_is_looked_through() -> None:
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(300):
         schema = {"type": "object", "properties": {"a": schema}}
-    assert "schema-reaches-out" not in found(offer(tools=[tool(input_schema=schema)]))
+    assert "schema-reaches-out" not in found(survey(tools=[tool(input_schema=schema)]))

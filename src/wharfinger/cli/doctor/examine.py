@@ -1,0 +1,116 @@
+"""Looking at a server for `wharfinger doctor`: its lists, a sample of its resources, and the revisions it speaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.cli.doctor.survey import SampleRead, Survey, SurveyedList, page_of
+from wharfinger.client import Client
+from wharfinger.client.results import Listing
+from wharfinger.errors import ConnectionLost, MethodNotFound, WharfingerError
+
+__all__ = ["AllTools", "examine"]
+
+LIST_ITEMS = 5_000
+"""Items of one list that are examined."""
+SAMPLE_BYTES = 4 << 20
+"""The size up to which a resource is read, if the list says it."""
+SAMPLE_SECONDS = 20.0
+"""For all reads together."""
+READ_SECONDS = 10.0
+
+
+class AllTools:
+    """A hook of the client that keeps each page of tools as it came, with those that a client must not use."""
+
+    def __init__(self) -> None:
+        self.tools: list[t.Tool] = []
+
+    async def __call__(self, call: Any, proceed: Callable[[Any], Any]) -> Any:
+        result = await proceed(call)
+        if isinstance(result, t.ListToolsResult):
+            self.tools += result.tools
+        return result
+
+
+async def examine(client: Client, all_tools: AllTools, sample: int) -> Survey:
+    """List everything that the server offers and read up to `sample` of its resources."""
+    has = client.capabilities
+    listings: dict[str, tuple[Any, Callable[..., Listing[Any]]]] = {
+        "tools": (has.tools, client.list_tools),
+        "prompts": (has.prompts, client.list_prompts),
+        "resources": (has.resources, client.list_resources),
+        "templates": (has.resources, client.list_resource_templates),
+    }
+    lists = {
+        name: SurveyedList() if declared is UNSET else await read_list(listing(fresh=True), name == "templates")
+        for name, (declared, listing) in listings.items()
+    }
+    lists["tools"].items = all_tools.tools[:LIST_ITEMS]
+    survey = Survey(
+        name=client.server_info.name if client.server_info else "",
+        version=client.server_info.version if client.server_info else "",
+        instructions=client.instructions or "",
+        capabilities=has,
+        supported=(client.revision,),
+        tools=lists["tools"],
+        prompts=lists["prompts"],
+        resources=lists["resources"],
+        templates=lists["templates"],
+    )
+    survey.reads = await read_resources(client, choose(survey, sample))
+    return survey
+
+
+async def read_list(listing: Listing[Any], optional: bool) -> SurveyedList:
+    """Read a list up to a bound; an `optional` one is empty if the server does not have its method."""
+    found = SurveyedList(items=[])
+    try:
+        async for page in listing.pages():
+            found.items += page
+            found.largest_page = max(found.largest_page, len(page))
+            if len(found.items) >= LIST_ITEMS:
+                found.more = True
+                break
+    except ConnectionLost:
+        raise
+    except WharfingerError as error:
+        if not (optional and isinstance(error, MethodNotFound)):
+            found.error = str(error)
+    return found
+
+
+def choose(survey: Survey, sample: int) -> list[str]:
+    """Choose the URIs to read: the pages that tools name, and resources from the whole length of the list."""
+    if sample == 0:
+        return []
+    small = [
+        item.uri
+        for item in survey.resources.items
+        if item.mime_type != "inode/directory" and not (isinstance(item.size, int) and item.size > SAMPLE_BYTES)
+    ]
+    pages = [page_of(tool) for tool in survey.tools.items] if survey.capabilities.resources is not UNSET else []
+    return list(dict.fromkeys([*filter(None, pages), *small[:: max(1, len(small) // sample)][:sample]]))
+
+
+async def read_resources(client: Client, uris: Sequence[str]) -> dict[str, SampleRead]:
+    """Read resources one after the other, within a bounded time."""
+    found: dict[str, SampleRead] = {}
+    end = time.monotonic() + SAMPLE_SECONDS
+    for uri in uris:
+        left = end - time.monotonic()
+        if left <= 0:
+            break
+        try:
+            result = await client.read_resource(uri, timeout=min(left, READ_SECONDS))
+            found[uri] = SampleRead(contents=tuple(result.contents))
+        except ConnectionLost:
+            raise
+        except WharfingerError as error:
+            found[uri] = SampleRead(error=str(error))
+    return found
