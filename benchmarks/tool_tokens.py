@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from wharfinger import Client, Server
-from wharfinger.cli.doctor.offer import tokens
+from wharfinger.cli.doctor.survey import tokens
 from wharfinger.source import Source
 from wharfinger.sources.mirror_tools import mirrors
 

@@ -11,7 +11,7 @@ import pytest
 from tests.sources.mirror_tools.conftest import Ask, call
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
-from wharfinger.cli.doctor.offer import tokens
+from wharfinger.cli.doctor.survey import tokens
 from wharfinger.source import Source
 from wharfinger.sources.mirror_tools import mirrors
 
