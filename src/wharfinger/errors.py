@@ -391,11 +391,13 @@ class UnsupportedRevision(WharfingerError):
 class ConnectionFailed(WharfingerError, ConnectionError):
     """The server could not be reached or started; the message names the host, the URL or the command.
 
-    `stderr` holds the last lines that a child process wrote there, and is part of `str()`.
+    `stderr` holds the last lines that a child process wrote there, and is part of `str()`. `status` is the status of an
+    HTTP answer that was no message, else None.
     """
 
     exit_code = 3
     stderr: str
+    status: int | None = None
 
     def __init__(self, message: str, *, stderr: str = "") -> None:
         self.stderr = stderr.rstrip()

@@ -12,7 +12,7 @@ import pytest
 
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
-from wharfinger.client.input_handlers import Answering
+from wharfinger.client.input_handlers import InputHandlers
 from wharfinger.errors import (
     Declined,
     InvalidParams,
@@ -293,19 +293,19 @@ def test_a_question_that_cannot_be_answered_is_refused(
     handlers: dict[str, Any], message: Message, error: type[ProtocolError]
 ) -> None:
     with pytest.raises(error):
-        asyncio.run(Answering(**handlers).answer(message))
+        asyncio.run(InputHandlers(**handlers).answer(message))
 
 
 def test_a_refused_sample_has_the_code_of_the_specification() -> None:
     with pytest.raises(ProtocolError) as refused:
-        asyncio.run(Answering(sampling=answered_by(Declined())).answer(asked("sampling/createMessage", **SAMPLE)))
+        asyncio.run(InputHandlers(sampling=answered_by(Declined())).answer(asked("sampling/createMessage", **SAMPLE)))
     assert refused.value.code == -1
 
 
 def test_another_servers_words_are_not_repeated() -> None:
     error = remote_error(-32602, "secret of another server")
     with pytest.raises(ProtocolError) as told:
-        asyncio.run(Answering(elicitation=answered_by(error)).answer(asked("elicitation/create", **FORM)))
+        asyncio.run(InputHandlers(elicitation=answered_by(error)).answer(asked("elicitation/create", **FORM)))
     assert "secret" not in str(told.value)
 
 
@@ -321,7 +321,7 @@ def test_another_servers_words_are_not_repeated() -> None:
     ],
 )
 def test_capabilities_follow_from_handlers(handlers: dict[str, Any], declared: dict[str, Any]) -> None:
-    assert msgspec.to_builtins(Answering(**handlers).capabilities) == declared
+    assert msgspec.to_builtins(InputHandlers(**handlers).capabilities) == declared
 
 
 @pytest.mark.parametrize("handlers", [{"elicitation": 1}, {"roots": "/a"}, {"roots": 1}, {"sampling_tools": True}])
@@ -332,4 +332,4 @@ def test_what_is_no_handler_is_refused_at_once(handlers: dict[str, Any]) -> None
 
 def test_a_question_in_a_result_that_was_not_declared_ends_the_call() -> None:
     with pytest.raises(InvalidResponse, match="roots/list"):
-        asyncio.run(Answering().fulfil({"a": t.ListRootsRequest()}))
+        asyncio.run(InputHandlers().fulfil({"a": t.ListRootsRequest()}))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from wharfinger import Client, Context, InvalidArgument, Server
 from wharfinger import types as t
 from wharfinger.client import NEVER, Cache, Retry
-from wharfinger.client.cache import OVERHEAD, Key, Shelf
+from wharfinger.client.cache import OVERHEAD, CacheStep, Key
 from wharfinger.errors import ConnectionLost, RemoteError, RequestTimeout, ResourceNotFound, WharfingerError
 from wharfinger.protocol.request import Request
 from wharfinger.transports.http_server.runner import serve_http
@@ -177,7 +177,7 @@ def test_hints_of_any_server_are_taken_for_no_more_than_they_say(
 def test_nothing_is_kept_longer_than_the_client_wants() -> None:
     async def test() -> None:
         server, clock = Quay(ttl=1e12), Clock()
-        async with Client(server, cache=Cache(clock=clock, longest=10)) as client:
+        async with Client(server, cache=Cache(clock=clock, max_ttl=10)) as client:
             await text(client)
             clock.now += 11
             await text(client)
@@ -235,12 +235,12 @@ def test_fresh_asks_the_server_and_what_it_says_is_kept() -> None:
         server = Quay()
         async with Client(server) as client:
             first = await text(client)
-            second = await text(client, fresh=True)
+            second = await text(client, bypass_cache=True)
             assert first != second == await text(client)
             await client.list_resources()
-            await client.list_resources(fresh=True)
+            await client.list_resources(bypass_cache=True)
             assert server.times(LIST) == 6
-            await client.read_many(["notes://n0", "notes://n1"], fresh=True)
+            await client.read_many(["notes://n0", "notes://n1"], bypass_cache=True)
             assert server.times(READ) == 4
 
     run(test())
@@ -262,10 +262,10 @@ def test_a_hook_sees_each_call_and_may_ask_for_a_fresh_one() -> None:
 
         async def insist(call: Any, next: Any) -> Any:
             seen.append(call.method)
-            call.fresh = len(seen) > 2
+            call.bypass_cache = len(seen) > 2
             return await next(call)
 
-        async with Client(server, hooks=[insist]) as client:
+        async with Client(server, middleware=[insist]) as client:
             for _ in range(3):
                 await text(client)
             assert (len(seen), server.times(READ)) == (3, 2)
@@ -328,7 +328,7 @@ def test_another_credential_is_another_person() -> None:
         server, badge, cache = Quay(), Badge(), Cache()
         async with over_http(server) as url, Client(url, auth=badge, cache=cache) as client:
             mine = await text(client)
-            await text(client, "notes://n1", fresh=True)
+            await text(client, "notes://n1", bypass_cache=True)
             assert await text(client) == mine
             badge.token = "two"
             await client.ping()
@@ -338,7 +338,7 @@ def test_another_credential_is_another_person() -> None:
             await client.ping()
             assert await text(client) == mine
             badge.token = "three"  # known only when the request goes out: the answer belongs to nobody we know
-            await text(client, fresh=True)
+            await text(client, bypass_cache=True)
             assert await text(client) not in (mine, theirs)
 
     run(test())
@@ -364,7 +364,7 @@ def test_servers_and_capabilities_do_not_share_answers() -> None:
 
 def test_answer_that_became_private_is_nobody_elses_any_more() -> None:
     cache, clock = Cache(), Clock()
-    mine, yours = (Key("s", READ, "x:y", whose, "v") for whose in ("me", "you"))
+    mine, yours = (Key("s", READ, "x:y", who, "v") for who in ("me", "you"))
     cache = Cache(clock=clock)
     cache.put(mine, b"{}", 60, public=True)
     assert cache.get(yours) == b"{}"
@@ -625,7 +625,7 @@ def test_missing_resource_ends_what_was_kept_of_it() -> None:
             await text(client)
             server.remove_resource("notes://n0")
             with pytest.raises(ResourceNotFound):
-                await text(client, fresh=True)
+                await text(client, bypass_cache=True)
             assert len(cache) == 0
 
     run(test())
@@ -653,7 +653,7 @@ def test_server_that_was_started_again_is_asked_again(tmp_path: Path) -> None:
     async def test() -> None:
         program = tmp_path / "mortal.py"
         program.write_text(PROGRAM)
-        async with Client(program, retry=Retry(first=0.01)) as client:
+        async with Client(program, retry=Retry(initial_delay=0.01)) as client:
             first = await text(client, "notes://pid")
             assert await text(client, "notes://pid") == first
             with pytest.raises(ConnectionLost):
@@ -737,7 +737,7 @@ def test_stale_answer_stands_in_for_a_server_that_is_gone_if_that_is_wanted() ->
             clock.now += 50
             assert await text(client) == kept
             with pytest.raises(WharfingerError):
-                await text(client, fresh=True)
+                await text(client, bypass_cache=True)
             with pytest.raises(WharfingerError):
                 await text(client, "notes://n1")
             clock.now += 61
@@ -770,7 +770,7 @@ ops = st.lists(
 @given(ops, st.integers(0, 4), st.integers(0, 4 * OVERHEAD))
 def test_bounds_and_times_hold_whatever_is_kept(steps: list[Any], entries: int, size: int) -> None:
     clock = Clock()
-    cache = Cache(entries=entries, size=size, longest=50, clock=clock)
+    cache = Cache(entries=entries, size=size, max_ttl=50, clock=clock)
     model: OrderedDict[int, tuple[bytes, float]] = OrderedDict()
 
     def key(number: int) -> Key:
@@ -814,10 +814,10 @@ def test_bounds_and_times_hold_whatever_is_kept(steps: list[Any], entries: int, 
 @given(st.text("ab/?#", max_size=8), st.text("ab/?#", max_size=8))
 def test_a_change_concerns_exactly_the_line_of_folders_it_lies_in(changed: str, kept: str) -> None:
     cache = Cache()
-    shelf = Shelf(cache, "http://quay", {}, t.ClientCapabilities())
+    step = CacheStep(cache, "http://quay", {}, t.ClientCapabilities())
     cache.put(Key("http://quay", READ, f"x:{kept}", "me", "v"), b"{}", 60, public=False)
     cache.put(Key("http://other", READ, f"x:{kept}", "me", "v"), b"{}", 60, public=False)
-    shelf.changed("resource", f"x:{changed}")
+    step.changed("resource", f"x:{changed}")
 
     def parts(uri: str) -> bool:
         """Whether one is the other, or goes on after a mark of a part."""

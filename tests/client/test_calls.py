@@ -230,12 +230,12 @@ def test_hooks_are_around_every_call_the_first_one_outermost() -> None:
                 call.params.name = "add"
             return await next(call)
 
-        async with Client(harbour(), hooks=[hook("a"), hook("b"), instead]) as client:
+        async with Client(harbour(), middleware=[hook("a"), hook("b"), instead]) as client:
             assert (await client.read_resource("notes://made-up")).text == "made up"
             assert (await client.call_tool("plus", {"a": 1, "b": 2})).data == 3
         assert seen == ["a resources/read", "b resources/read", "a tools/call", "b tools/call"]
         with pytest.raises(TypeError, match="async def"):
-            Client(harbour(), hooks=[print])  # type: ignore[list-item]
+            Client(harbour(), middleware=[print])  # type: ignore[list-item]
 
     run(test())
 
@@ -257,12 +257,12 @@ def test_read_many_keeps_the_order_and_a_bound() -> None:
             return n
 
         async with Client(server) as client:
-            results = await client.read_many((f"n://{n}" for n in range(50)), at_once=5)
+            results = await client.read_many((f"n://{n}" for n in range(50)), concurrency=5)
             assert [result.text for result in results] == [str(n) for n in range(50)]
             assert most == 5
             assert await client.read_many([]) == []
-            with pytest.raises(ValueError, match="at_once"):
-                await client.read_many(["n://1"], at_once=0)
+            with pytest.raises(ValueError, match="limit"):
+                await client.read_many(["n://1"], concurrency=0)
 
     run(test())
 

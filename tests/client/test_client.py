@@ -289,7 +289,7 @@ def test_list_without_end_ends() -> None:
     server.handlers["resources/list"] = page
 
     async def test() -> None:
-        async with Client(server, pages=50) as client:
+        async with Client(server, max_pages=50) as client:
             with pytest.raises(InvalidResponse, match="more than 50 pages"):
                 await client.list_resources()
             answers.append(t.ListResourcesResult(resources=[], next_cursor="same"))
@@ -438,7 +438,7 @@ def test_watch_fails_with_its_connection_where_none_is_opened_again(revision: st
             changes = await client.watch("notes://today")
             waiting = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0)
-            link: Any = client._living.link
+            link: Any = client._session.connections.link
             link._child._transport.kill()
             with pytest.raises(ConnectionLost, match="SIGKILL"):
                 await waiting

@@ -203,13 +203,13 @@ def test_bridge_is_not_probed_again() -> None:
 
     async def test() -> None:
         async with client(code) as it:
-            link: Any = it._living.link
+            link: Any = it._session.connections.link
             assert "server/discover" not in link.stderr
             os.kill(link.pid, 9)
             while not link.is_lost:
                 await asyncio.sleep(0.01)
             assert await it.list_tools()
-            link = it._living.link
+            link = it._session.connections.link
             assert link.stderr.split("\n")[1:] == ["initialize", "notifications/initialized", "tools/list"]
 
     run(test())

@@ -24,7 +24,7 @@ from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout
 
 PROGRAM = str(Path(__file__).with_name("restless.py"))
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-QUICK = Retry(first=0.01)
+QUICK = Retry(initial_delay=0.01)
 TASKS = len({"wait_for", "test"}) if sys.version_info < (3, 12) else 1
 """Those of `run` itself."""
 MISSED = Change("resource", "log://today", missed=True)
@@ -164,7 +164,7 @@ def test_read_is_sent_once_more_and_a_tool_only_if_that_does_no_harm(tmp_path: P
                 await client.call_tool("look")
         for mark in ("sink", "look"):
             (tmp_path / mark).unlink()
-        async with child(tmp_path, retry=Retry(first=0.01, trust_hints=True)) as client:
+        async with child(tmp_path, retry=Retry(initial_delay=0.01, trust_hints=True)) as client:
             await client.list_tools()
             assert (await client.call_tool("look")).data == "seen"
             with pytest.raises(ConnectionLost):
@@ -200,7 +200,7 @@ def test_child_that_cannot_be_started_again_is_given_up(tmp_path: Path, watched:
     async def test() -> None:
         program = tmp_path / "server.py"
         program.write_text(Path(PROGRAM).read_text())
-        retry = Retry(attempts=3, watching=3, first=0.001)
+        retry = Retry(attempts=3, watch_attempts=3, initial_delay=0.001)
         async with Client([sys.executable, program, tmp_path], retry=retry) as client:
             pid = await pid_of(client)
             changes = await client.watch("log://today") if watched else None
@@ -327,7 +327,7 @@ def test_http_server_that_restarts_is_found_again(quay: Quay, revision: str) -> 
 @ERAS
 def test_http_call_in_flight_fails_and_what_only_reads_does_not(quay: Quay, revision: str) -> None:
     async def test() -> None:
-        async with Client(quay.url, revision=revision, retry=Retry(first=0.01, attempts=50, most=0.1)) as client:
+        async with Client(quay.url, revision=revision, retry=Retry(initial_delay=0.01, attempts=50, max_delay=0.1)) as client:
             waiting = asyncio.ensure_future(client.call_tool("wait"))
             await appeared(quay.folder / "waiting")
             quay.end()
@@ -351,14 +351,14 @@ def test_session_that_was_ended_is_begun_anew(quay: Quay) -> None:
             Client(quay.url, revision="2025-11-25", retry=QUICK) as client,
             client.watch("log://today") as changes,
         ):
-            link: Any = client._living.link
+            link: Any = client._session.connections.link
             async with aiohttp.ClientSession() as other:
                 headers = {"Mcp-Session-Id": link._session_id, "MCP-Protocol-Version": "2025-11-25"}
                 async with other.delete(quay.url, headers=headers) as answer:
                     assert answer.status in (200, 204)
             assert await pid_of(client) == quay.process.pid
             assert await anext(changes) == MISSED
-            assert client._living.link is not link
+            assert client._session.connections.link is not link
 
     run(test())
 
@@ -368,7 +368,7 @@ def test_older_transport_is_found_and_comes_back_too(quay: Quay) -> None:
 
     async def test() -> None:
         async with (
-            Client(quay.url.removesuffix("/mcp") + "/sse", retry=Retry(first=0.01, attempts=20)) as client,
+            Client(quay.url.removesuffix("/mcp") + "/sse", retry=Retry(initial_delay=0.01, attempts=20)) as client,
             client.watch("log://today") as changes,
         ):
             first = await pid_of(client)
@@ -389,7 +389,7 @@ def test_gap_in_the_stream_of_a_session_is_told(quay: Quay) -> None:
             client.watch("log://today") as changes,
             client.watch_lists() as lists,
         ):
-            link: Any = client._living.link
+            link: Any = client._session.connections.link
             link._may_have_missed()
             assert await anext(changes) == MISSED
             assert (await anext(lists)).missed
@@ -399,7 +399,7 @@ def test_gap_in_the_stream_of_a_session_is_told(quay: Quay) -> None:
 
 def test_many_watches_come_back_together_and_are_told_once_each(quay: Quay) -> None:
     async def test() -> None:
-        async with Client(quay.url, retry=Retry(first=0.02)) as client:
+        async with Client(quay.url, retry=Retry(initial_delay=0.02)) as client:
             watches = [await client.watch("log://today") for _ in range(50)]
             quay.end(signal.SIGTERM)
             await asyncio.to_thread(quay.start)

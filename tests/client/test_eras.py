@@ -154,7 +154,7 @@ def test_server_that_comes_back_in_the_other_era_is_spoken_to_in_that(before: An
     async def test() -> None:
         async with Fake() as fake:
             fake.speaks = before
-            async with Client(fake.url, retry=Retry(first=0.001)) as client:
+            async with Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
                 was = client.revision
                 await client.list_tools()
                 fake.speaks = after
@@ -185,7 +185,7 @@ def test_call_whose_revision_is_refused_although_it_is_offered_is_sent_once_more
     """Spec §2.4."""
 
     async def test() -> None:
-        async with Fake() as fake, Client(fake.url, retry=Retry(first=0.001)) as client:
+        async with Fake() as fake, Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
             answers = iter([refused(NEWEST), result(tools=[]), refused(NEWEST), refused(NEWEST)])
             fake.speaks = lambda message: next(answers)
             await client.list_tools()
@@ -199,7 +199,7 @@ def test_stream_of_a_server_that_answers_nothing_any_more_is_opened_again() -> N
     """Half-open: nobody closes the connection that changes would come on."""
 
     async def test() -> None:
-        retry = Retry(first=0.001, heartbeat=0.01)
+        retry = Retry(initial_delay=0.001, heartbeat=0.01)
         async with Fake() as fake, Client(fake.url, timeout=0.05, retry=retry) as client:
             async with client.watch("a:b") as changes:
                 fake.silent = True
@@ -218,7 +218,7 @@ def test_stream_that_was_kept_open_and_is_no_more_is_opened_again(monkeypatch: p
     monkeypatch.setattr(Pulse, "LEAST", 0.05)
 
     async def test() -> None:
-        async with Fake() as fake, Client(fake.url, retry=Retry(first=0.001)) as client:
+        async with Fake() as fake, Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
             fake.comments = 2
             async with client.watch("a:b") as changes:
                 assert await anext(changes) == Change("resource", "a:b", missed=True)

@@ -36,7 +36,7 @@ from wharfinger.protocol.revisions import SUPPORTED
 from wharfinger.transports import stream_client
 
 PROGRAM = str(Path(__file__).with_name("faulty.py"))
-QUICK = Retry(first=0.01)
+QUICK = Retry(initial_delay=0.01)
 MIB = 1024 * 1024
 
 

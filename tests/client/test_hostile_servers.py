@@ -18,13 +18,13 @@ from tests.transports.client_servers import ask as ask_link
 from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.auth.client.challenge import parse_challenges
-from wharfinger.client.cache import LONGEST_NAME, Cache, Key, Shelf
-from wharfinger.client.callbacks import MOST_SIZE, MOST_WAITING, Telling
+from wharfinger.client.cache import MAX_NAME, Cache, CacheStep, Key
+from wharfinger.client.callbacks import MAX_BYTES, MAX_WAITING, CallbackQueue
 from wharfinger.client.client import LIMITS
-from wharfinger.client.output_schemas import Outputs
+from wharfinger.client.output_schemas import OutputSchemas
 from wharfinger.client.results import Listing
-from wharfinger.client.subscriptions import LONGEST_URI, MOST_PENDING, _Feed
-from wharfinger.client.templates import LONGEST, Template
+from wharfinger.client.subscriptions import MAX_PENDING, MAX_URI, _Subscription
+from wharfinger.client.templates import MAX_TEMPLATE, Template
 from wharfinger.errors import ConnectionFailed, InvalidResponse, WharfingerError
 from wharfinger.protocol.client_peer import MOST_IN_BATCH, ClientPeer, Garbage, Reply
 from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
@@ -57,7 +57,7 @@ def receive_batch(data: bytes) -> None:
 def read_events(data: bytes) -> None:
     decoder = EventDecoder(LIMITS.message)
     for start in range(0, len(data), 1 << 16):
-        decoder.feed(data[start : start + (1 << 16)])
+        decoder.subscription(data[start : start + (1 << 16)])
 
 
 def read_form(data: bytes) -> None:
@@ -68,8 +68,8 @@ def read_tool(data: bytes) -> None:
     tool = msgspec.json.decode(data, type=t.Tool)
     with contextlib.suppress(InvalidHeaderAnnotation):
         find_header_params(tool.input_schema)
-    outputs = Outputs()
-    outputs.remember(tool)
+    outputs = OutputSchemas()
+    outputs.learn(tool)
     with contextlib.suppress(InvalidResponse):
         outputs.check("x", t.CallToolResult(content=[], structured_content={"a": ["b"] * 1000}))
 
@@ -190,9 +190,9 @@ def test_a_template_of_a_server_is_bounded() -> None:
 
         return await Template("x", find, never, never).uri()
 
-    assert len(asyncio.run(uri("x" * LONGEST))) == LONGEST
-    with pytest.raises(InvalidResponse, match=str(LONGEST)):
-        asyncio.run(uri("x" * (LONGEST + 1)))
+    assert len(asyncio.run(uri("x" * MAX_TEMPLATE))) == MAX_TEMPLATE
+    with pytest.raises(InvalidResponse, match=str(MAX_TEMPLATE)):
+        asyncio.run(uri("x" * (MAX_TEMPLATE + 1)))
 
 
 # Floods.
@@ -206,7 +206,7 @@ def test_what_waits_for_a_slow_function_is_bounded_in_number_and_bytes() -> None
             await go.wait()
             numbers.append(number)
 
-        telling = Telling(slow)
+        telling = CallbackQueue(slow)
         for number in range(count):
             telling.tell(number, size=size)
         go.set()
@@ -214,24 +214,24 @@ def test_what_waits_for_a_slow_function_is_bounded_in_number_and_bytes() -> None
         return numbers
 
     async def test() -> None:
-        assert await told(100, MOST_SIZE // 10) == [0, *range(90, 100)]
-        assert await told(MOST_WAITING + 1, 1) == list(range(MOST_WAITING + 1))
-        assert len(await told(MOST_WAITING + 2, 1)) == MOST_WAITING + 1
+        assert await told(100, MAX_BYTES // 10) == [0, *range(90, 100)]
+        assert await told(MAX_WAITING + 1, 1) == list(range(MAX_WAITING + 1))
+        assert len(await told(MAX_WAITING + 2, 1)) == MAX_WAITING + 1
 
     run(test())
 
 
 def test_changes_that_wait_are_bounded_in_number_and_bytes() -> None:
     async def test() -> None:
-        feed = _Feed(("a:",), False, asyncio.get_running_loop().create_future())
-        for number in range(10 * MOST_PENDING):
-            feed.put("resource", f"a:{number}")
-            assert len(feed.pending) <= MOST_PENDING + 1
-        feed.put("resource", "a:" + "x" * (LONGEST_URI - 2))
-        assert any(len(uri) == LONGEST_URI for _, uri in feed.pending)
-        feed.put("resource", "a:" + "x" * (LONGEST_URI - 1))
-        assert feed.pending == {("resource", "a:"): False}
-        assert (await feed.take()).uri == "a:"
+        subscription = _Subscription(("a:",), False, asyncio.get_running_loop().create_future())
+        for number in range(10 * MAX_PENDING):
+            subscription.put("resource", f"a:{number}")
+            assert len(subscription.pending) <= MAX_PENDING + 1
+        subscription.put("resource", "a:" + "x" * (MAX_URI - 2))
+        assert any(len(uri) == MAX_URI for _, uri in subscription.pending)
+        subscription.put("resource", "a:" + "x" * (MAX_URI - 1))
+        assert subscription.pending == {("resource", "a:"): False}
+        assert (await subscription.take()).uri == "a:"
 
     run(test())
 
@@ -239,26 +239,26 @@ def test_changes_that_wait_are_bounded_in_number_and_bytes() -> None:
 def test_a_flood_of_changes_against_a_full_cache_is_quick() -> None:
     """A notice of a hundred bytes is compared with all that is kept."""
     cache = Cache()
-    shelf = Shelf(cache, "http://x", {}, t.ClientCapabilities())
-    shelf.renewed(REVISIONS["2026-07-28"], t.ServerCapabilities())
+    step = CacheStep(cache, "http://x", {}, t.ClientCapabilities())
+    step.connected(REVISIONS["2026-07-28"], t.ServerCapabilities())
     for number in range(1024):
         params = t.ReadResourceRequestParams(uri=f"file:///{number}/{'x' * 200}")
-        key = shelf.key("resources/read", params, None)
+        key, _ = step.find_key("resources/read", params)
         assert key is not None
         cache.put(key, b"{}", 100, public=True)
     begun = time.perf_counter()
     for number in range(1000):
-        shelf.changed("resource", f"file:///other/{number}")
+        step.changed("resource", f"file:///other/{number}")
     assert time.perf_counter() - begun < 5
     assert len(cache) == 1024
 
 
 def test_a_cursor_too_long_to_be_kept_is_not() -> None:
-    shelf = Shelf(Cache(), "http://x", {}, t.ClientCapabilities())
-    shelf.renewed(REVISIONS["2026-07-28"], t.ServerCapabilities())
-    kept, too_long = (t.PaginatedRequestParams(cursor="x" * length) for length in (LONGEST_NAME, LONGEST_NAME + 1))
-    assert isinstance(shelf.key("tools/list", kept, None), Key)
-    assert shelf.key("tools/list", too_long, None) is None
+    step = CacheStep(Cache(), "http://x", {}, t.ClientCapabilities())
+    step.connected(REVISIONS["2026-07-28"], t.ServerCapabilities())
+    kept, too_long = (t.PaginatedRequestParams(cursor="x" * length) for length in (MAX_NAME, MAX_NAME + 1))
+    assert isinstance(step.find_key("tools/list", kept)[0], Key)
+    assert step.find_key("tools/list", too_long)[0] is None
 
 
 @pytest.mark.parametrize("handled", [True, False])

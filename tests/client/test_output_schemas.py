@@ -11,15 +11,15 @@ import pytest
 
 from wharfinger import Client, Server
 from wharfinger import types as t
-from wharfinger.client.output_schemas import Outputs
+from wharfinger.client.output_schemas import OutputSchemas
 from wharfinger.errors import InvalidResponse
 
 SHIP = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
 def check(schema: dict[str, Any], value: Any) -> None:
-    outputs = Outputs()
-    outputs.remember(t.Tool(name="x", input_schema={"type": "object"}, output_schema=schema))
+    outputs = OutputSchemas()
+    outputs.learn(t.Tool(name="x", input_schema={"type": "object"}, output_schema=schema))
     outputs.check("x", t.CallToolResult(content=[], structured_content=value))
 
 
@@ -36,7 +36,7 @@ def test_null_is_a_value() -> None:
 
 
 def test_a_tool_that_was_not_listed_is_not_checked() -> None:
-    Outputs().check("x", t.CallToolResult(content=[], structured_content=1))
+    OutputSchemas().check("x", t.CallToolResult(content=[], structured_content=1))
 
 
 def doubled(levels: int) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def test_a_listed_tool_is_checked_unless_that_is_not_wanted() -> None:
 
     async def test() -> None:
         for validate in (True, False):
-            async with Client(server, validate=validate, hooks=[lie]) as client:
+            async with Client(server, validate=validate, middleware=[lie]) as client:
                 await client.list_tools()
                 if validate:
                     with pytest.raises(InvalidResponse, match="output schema"):

@@ -1,10 +1,10 @@
-"""What may be tried again, and when."""
+"""What may be tried again."""
 
 from __future__ import annotations
 
 import pytest
 
-from wharfinger.client.retry import READS, Backoff, Retry, passes
+from wharfinger.client.retry import READS, is_transient
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -18,23 +18,8 @@ from wharfinger.protocol.methods import METHODS
 from wharfinger.transports.http_client.origin import NoMessage
 
 
-def test_backoff_is_random_within_what_doubles_and_forgotten_after_a_good_connection() -> None:
-    chances = iter([0.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0])
-    backoff = Backoff(Retry(first=1, most=8, stable=10), lambda: next(chances))
-    assert [backoff.next() for _ in range(6)] == [0, 2, 2, 8, 8, 8]
-    backoff.lasted(9.9)
-    assert backoff.failures == 6
-    backoff.lasted(10)
-    assert backoff.next() == 1
-
-
-def test_backoff_never_overflows() -> None:
-    backoff = Backoff(Retry(), lambda: 1.0)
-    assert [backoff.next() for _ in range(5000)][-1] == 30
-
-
 @pytest.mark.parametrize(
-    ("error", "again"),
+    ("error", "transient"),
     [
         (ConnectionLost(), True),
         (ConnectionFailed("refused"), True),
@@ -48,8 +33,8 @@ def test_backoff_never_overflows() -> None:
         (ValueError(), False),
     ],
 )
-def test_only_what_may_pass_is_tried_again(error: Exception, again: bool) -> None:
-    assert passes(error) is again
+def test_only_a_transient_error_is_tried_again(error: Exception, transient: bool) -> None:
+    assert is_transient(error) is transient
 
 
 def test_what_is_sent_twice_is_a_method_that_changes_nothing() -> None:

@@ -11,7 +11,7 @@ import pytest
 from wharfinger import types as t
 from wharfinger.client import Change, Client
 from wharfinger.client.retry import NEVER, Retry
-from wharfinger.client.subscriptions import MOST_PENDING, _Feed
+from wharfinger.client.subscriptions import MAX_PENDING, _Subscription
 from wharfinger.errors import (
     ConnectionLost,
     InvalidResponse,
@@ -120,12 +120,12 @@ def test_unlike_changes_without_end_become_one_of_the_whole() -> None:
     async def test() -> None:
         server = Puppet()
         async with Client(server) as client, client.watch("a:root") as changes:
-            for number in range(MOST_PENDING + 1):
+            for number in range(MAX_PENDING + 1):
                 server.tell(UPDATED, {"uri": f"a:root/{number}"})
             await client.ping()
             assert [await anext(changes) for _ in range(2)] == [
                 Change("resource", "a:root"),
-                Change("resource", f"a:root/{MOST_PENDING}"),
+                Change("resource", f"a:root/{MAX_PENDING}"),
             ]
 
     run(test())
@@ -183,7 +183,7 @@ def test_watch_that_the_server_ends_is_begun_again_and_says_so(how: str) -> None
 
     async def test() -> None:
         server = Puppet()
-        async with Client(server, retry=Retry(first=0.001)) as client, client.watch("a:b", "a:c") as changes:
+        async with Client(server, retry=Retry(initial_delay=0.001)) as client, client.watch("a:b", "a:c") as changes:
             server.tell(UPDATED, {"uri": "a:b"})
             end(server, how)
             assert await anext(changes) == Change("resource", "a:b")
@@ -203,7 +203,7 @@ def test_watch_that_the_server_ends_each_time_is_given_up(how: str) -> None:
     """Security C14: bounded, whatever the server does; and without a setting for it, at once."""
 
     async def test() -> None:
-        for settings, times in ((NEVER, 1), (Retry(first=0.001, watching=2), 3)):
+        for settings, times in ((NEVER, 1), (Retry(initial_delay=0.001, watch_attempts=2), 3)):
             server = Puppet()
             async with Client(server, retry=settings) as client, client.watch_lists() as changes:
                 for time in range(times):
@@ -230,7 +230,7 @@ def end(server: Puppet, how: str) -> None:
 def test_resource_that_does_not_come_back_ends_its_watch() -> None:
     async def test() -> None:
         server = Puppet()
-        async with Client(server, retry=Retry(first=0.001)) as client, client.watch("a:b") as changes:
+        async with Client(server, retry=Retry(initial_delay=0.001)) as client, client.watch("a:b") as changes:
             server.grants = False
             end(server, "result")
             while len(server.asked) < 2:
@@ -244,11 +244,11 @@ def test_resource_that_does_not_come_back_ends_its_watch() -> None:
 
 def test_what_was_missed_and_what_has_changed_are_one_change_and_the_doubt_stays() -> None:
     begun: Any = None
-    feed = _Feed(("a:b",), True, begun)
-    feed.put("resource", "a:b")
-    feed.miss()
-    feed.put("resource", "a:b")
-    assert feed.pending == {
+    subscription = _Subscription(("a:b",), True, begun)
+    subscription.put("resource", "a:b")
+    subscription.miss()
+    subscription.put("resource", "a:b")
+    assert subscription.pending == {
         ("resource", "a:b"): True,
         ("resources", ""): True,
         ("tools", ""): True,

@@ -6,7 +6,6 @@ import asyncio
 import json
 import math
 import sys
-import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -15,10 +14,11 @@ import pytest
 
 from wharfinger import Client
 from wharfinger import types as t
-from wharfinger.client.calls import Budget
-from wharfinger.client.task_polling import GET, MOST_TOOLS, TaskCalls, drive_task_call
+from wharfinger.client.calls import Call
+from wharfinger.client.input_handlers import InputHandlers
+from wharfinger.client.task_polling import CALL_AS_TASK, GET, MAX_TOOLS, TaskStep, TaskTools
 from wharfinger.errors import InvalidResponse, RemoteError, RequestTimeout, ToolError
-from wharfinger.protocol.methods import Method
+from wharfinger.protocol.jsonrpc import Message
 from wharfinger.types import tasks
 
 SCRIPT = """
@@ -246,30 +246,34 @@ def tool(name: str, support: str) -> t.Tool:
 
 
 def test_what_is_remembered_of_tools_is_bounded_and_brought_up_to_date() -> None:
-    calls = TaskCalls(optional=False)
-    calls.learn(tool(str(number), "required") for number in range(MOST_TOOLS + 1))
-    assert calls.wants(str(MOST_TOOLS - 1)) and not calls.wants(str(MOST_TOOLS))
-    calls.learn([tool("1", ""), tool(str(MOST_TOOLS), "required")])
-    assert not calls.wants("1") and calls.requires(str(MOST_TOOLS))
-    calls.forget()
-    assert not calls.wants("2")
+    known = TaskTools(optional=False)
+    known.learn(tool(str(number), "required") for number in range(MAX_TOOLS + 1))
+    assert known.wanted[str(MAX_TOOLS - 1)] and str(MAX_TOOLS) not in known.wanted
+    known.learn([tool("1", ""), tool(str(MAX_TOOLS), "required")])
+    assert "1" not in known.wanted and known.wanted[str(MAX_TOOLS)]
 
 
-def test_a_notice_that_comes_together_with_an_answer_is_not_missed() -> None:
-    changed = asyncio.Event()
+def test_a_notification_that_comes_together_with_an_answer_is_not_missed() -> None:
     states = ["working", "working", "completed"]
     kept = {"taskId": "T", "createdAt": "x", "lastUpdatedAt": "x", "ttl": None, "pollInterval": 60_000}
+    status = msgspec.Raw(msgspec.json.encode({**kept, "status": "working"}))
+    step = TaskStep(InputHandlers(), extension=False)
 
-    async def send(row: Method, params: Any, long: bool) -> msgspec.Raw:
-        if row is not GET:
+    async def next(call: Call) -> Any:
+        asyncio.get_running_loop().call_soon(
+            step.notified, Message("2.0", method="notifications/tasks/status", params=status)
+        )
+        if call.row is CALL_AS_TASK:
+            return msgspec.Raw(msgspec.json.encode({"task": {**kept, "status": "working"}}))
+        if call.row is not GET:
             return msgspec.Raw(b'{"content": []}')
-        changed.set()
-        return msgspec.Raw(msgspec.json.encode({**kept, "status": states.pop(0)}))
+        step.notified(Message("2.0", method="notifications/tasks/status", params=status))
+        return msgspec.convert({**kept, "status": states.pop(0)}, tasks.GetTaskResult)
 
-    async def drive() -> t.CallToolResult:
-        task = msgspec.convert({**kept, "status": "working"}, tasks.Task)
-        changed.set()
+    async def call() -> t.CallToolResult:
+        params = t.CallToolRequestParams(name="x")
         async with asyncio.timeout(10):
-            return await drive_task_call(task, changed, Budget(math.inf, math.inf, time.monotonic), send)
+            result: t.CallToolResult = await step(Call(CALL_AS_TASK, params, math.inf, math.inf), next)
+        return result
 
-    assert asyncio.run(drive()).content == []
+    assert asyncio.run(call()).content == []

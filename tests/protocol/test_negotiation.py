@@ -184,10 +184,9 @@ def test_what_was_found_is_kept_for_its_age_and_for_as_many_as_there_is_room() -
 
 
 def test_revisions_offered_are_those_of_one_error() -> None:
-    assert supported_in(refusal(-32022, {"supported": [NEWEST], "requested": "x"})) == [NEWEST]
-    assert supported_in(refusal(-32022)) == []
-    assert supported_in(refusal(-32601, {"supported": [NEWEST]})) is None
-    assert supported_in(answer(result={})) is None
+    assert supported_in(RemoteError(-32022, "", {"supported": [NEWEST], "requested": "x"})) == [NEWEST]
+    assert supported_in(RemoteError(-32022, "")) == []
+    assert supported_in(RemoteError(-32601, "", {"supported": [NEWEST]})) is None
 
 
 def test_age_and_number_of_what_is_known_are_an_hour_and_1024_unless_told_otherwise() -> None:

@@ -138,6 +138,8 @@ def test_a_restart_gives_all_the_time_again() -> None:
         waiting = asyncio.ensure_future(wait_in(timeout))
         await clock.pass_by(0)
         await clock.pass_by(9)
+        timeout.restart(20)
+        assert timeout.remaining() == 20
         timeout.restart()
         assert timeout.remaining() == 10
         await clock.pass_by(4)

@@ -138,7 +138,7 @@ async def tell(client: Client, change: Change, reads: bool, as_json: bool) -> No
     gone = False
     if reads and change.uri:
         try:
-            result = (await client.read_resource(change.uri, fresh=True)).result
+            result = (await client.read_resource(change.uri, bypass_cache=True)).result
         except ResourceNotFound:
             gone = True
     if as_json:

@@ -1,7 +1,7 @@
-"""The client's side: `Client` and what its calls give back; imports no transport before it is used."""
+"""`Client`, and what its calls take and return. A transport is imported when it is used."""
 
 from wharfinger.client.cache import Cache
-from wharfinger.client.calls import Call, Hook, Next
+from wharfinger.client.calls import Call, Middleware, Next
 from wharfinger.client.client import Client
 from wharfinger.client.results import Listing, ReadResult, ToolResult
 from wharfinger.client.retry import NEVER, Retry
@@ -14,8 +14,8 @@ __all__ = [
     "Call",
     "Change",
     "Client",
-    "Hook",
     "Listing",
+    "Middleware",
     "Next",
     "ReadResult",
     "Retry",

@@ -1,4 +1,17 @@
-"""Answers that are kept as long as their server allows, for whom it allows; sends nothing, knows no connection."""
+"""Results that are kept as long as their server allows, for whom it allows.
+
+A server says of a list or a resource how long its result may be kept (`ttlMs`), and for whom (`cacheScope`). `Cache`
+holds such results for any number of clients; `CacheStep` is one client's part of it, and a step of its calls.
+
+A result is found by a `Key`: the server, the method, the URI or cursor, who asked (`partition`), and what else a server
+may answer by (`vary`: the revision and the client's capabilities). A public result is stored without a partition.
+
+Equal calls at the same time make one request (`InFlight`): the first asks, the others wait and take its result, but
+only if it may be kept. Otherwise it belongs to the first alone, and each of the others asks as well; from then on equal
+calls do not wait for each other (`is_uncacheable`).
+
+Whatever changes while a request is under way spoils it: its result goes to those who wait, and is not kept.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +26,17 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
-from wharfinger.client.retry import passes
+from wharfinger.client.calls import Call, Next
+from wharfinger.client.retry import is_transient
 from wharfinger.errors import InvalidParams, NotAuthorized, RemoteError, RequestTimeout, WharfingerError
 from wharfinger.protocol.interfaces import Authorize
+from wharfinger.protocol.methods import Method
+from wharfinger.protocol.request import open_result
 from wharfinger.protocol.revisions import Revision
 
-__all__ = ["Cache", "Key", "Shelf"]
+__all__ = ["Cache", "CacheStep", "Key"]
 
-NAMED = {
+NAME_PARAMS = {
     "resources/list": "cursor",
     "resources/templates/list": "cursor",
     "resources/read": "uri",
@@ -29,90 +45,93 @@ NAMED = {
     "skills/list": "cursor",
     "skills/get": "uri",
 }
-"""Methods whose answers may be kept, and the parameter that tells one answer from another.
+"""Methods whose results may be kept, and the param that distinguishes one result from another.
 
-`server/discover` is none of them: a client asks it to learn how things are now.
+`server/discover` is not among them: a client asks it to learn how things are now.
 """
 
-CHANGED: dict[str, tuple[str, ...]] = {
+CHANGES: dict[str, tuple[str, ...]] = {
     "resources": ("resources/list", "resources/templates/list", "skills/list", "skills/get"),
     "tools": ("tools/list",),
     "prompts": ("prompts/list",),
 }
-"""By list: what is not true any more once it has changed. Templates have no notice of their own."""
+"""By list: the methods whose results are outdated once it has changed. Templates have no notification of their own."""
 
-READS = tuple(method for method, named in NAMED.items() if named == "uri")
-"""Methods whose answer changes with a resource."""
+READS = tuple(method for method, name in NAME_PARAMS.items() if name == "uri")
+"""Methods whose result changes with a resource."""
 
-HEARD = {"resources/list": "resources", "tools/list": "tools", "prompts/list": "prompts"}
-"""By method: the capability that promises a notice of each change of the list (handshake era)."""
+NOTIFYING = {"resources/list": "resources", "tools/list": "tools", "prompts/list": "prompts"}
+"""By method: the capability that promises a notification of each change of the list (handshake era)."""
 
 ANSWERS = ("input_responses", "request_state")
-"""Parameters of a request whose answer must not be kept (2026-07-28, caching)."""
+"""Params of a request whose result must not be kept (2026-07-28, caching)."""
 
-LONGEST_NAME = 8192
-"""Characters of a URI or a cursor whose answer is kept: servers choose their cursors, which stay beyond the answer."""
+MAX_NAME = 8192
+"""Characters of a URI or a cursor whose result is kept: servers choose their cursors, which outlive the result."""
 OVERHEAD = 512
-"""Bytes that an entry takes beyond its answer, about."""
+"""Bytes that an entry takes in addition to its result, about."""
+
+Authoritative = Callable[[], bool]
+"""Whether every change since a result came was heard, so that it is still true."""
 
 
 class Key(NamedTuple):
-    """What one answer belongs to."""
+    """What a result is found by."""
 
     server: Hashable
     method: str
     name: str | None
     """The URI or the cursor; None for the first page of a list."""
-    whose: Hashable
-    """Who has asked: None for an answer that anybody may have."""
+    partition: Hashable
+    """Who asked; None for a public result."""
     vary: Hashable
-    """The revision and the client's capabilities: a server may answer others otherwise."""
+    """The revision and the client's capabilities: a server may answer others differently."""
 
 
 class _Entry(NamedTuple):
     data: bytes
-    until: float
-    """When it is fresh no more, by the cache's clock."""
-    heard: Callable[[], bool] | None
-    """Whether every change since then was heard; None where time alone decides."""
+    expires: float
+    """By the cache's clock."""
+    valid: Authoritative | None
+    """Whether every change since then was heard; None if time alone decides."""
 
 
-class Flight:
-    """A request that is under way, and others may wait for."""
+class InFlight:
+    """A request that is under way, and that others may wait for."""
 
-    __slots__ = ("_over", "alone", "raw", "spoiled")
+    __slots__ = ("_done", "raw", "spoiled", "uncacheable")
 
     def __init__(self) -> None:
         self.raw: Raw | None = None
-        """The answer, once it is there and may be given to who waits."""
+        """The result, once it is there and may be given to those who wait."""
         self.spoiled = False
-        """Something has changed meanwhile: the answer is not kept, and whoever comes now asks anew."""
-        self.alone = False
-        """The answer was for one only: whoever waited has to ask as well."""
-        self._over: asyncio.Future[None] | None = None
+        """Something has changed meanwhile: the result is not kept, and whoever comes now asks again."""
+        self.uncacheable = False
+        """The result is for one caller only: the others have to ask as well."""
+        self._done: asyncio.Future[None] | None = None
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait for its end, at most so long; a waiting task that is cancelled does nothing to the others."""
-        if self._over is None:
-            self._over = asyncio.get_running_loop().create_future()
-        await asyncio.wait((self._over,), timeout=seconds)
+        """Wait until it is done, at most so long. A waiting task may be cancelled without harm to the others."""
+        if self._done is None:
+            self._done = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._done,), timeout=seconds)
 
-    def end(self) -> None:
-        """Whoever waits goes on."""
-        if self._over is not None:
-            self._over.set_result(None)
+    def finish(self) -> None:
+        """Let those go on who wait."""
+        if self._done is not None:
+            self._done.set_result(None)
 
 
 class Cache:
-    """Answers of servers, in memory, kept as long as `ttlMs` says (2026-07-28, caching).
+    """Results of servers, in memory, kept as long as `ttlMs` says (2026-07-28, caching).
 
-    A client has one of its own. Given to several (`Client(…, cache=cache)`) it keeps an answer whose `cacheScope` is
+    A client has one of its own. Given to several (`Client(…, cache=cache)`) it keeps a result whose `cacheScope` is
     `public` for all of them, and a private one for those with the same authorization. It may be used from several
     threads.
 
-    `entries` and `size` (bytes) bound it: what was not used for longest goes first. `longest` is how many seconds
-    anything is kept, whatever the server says. For `stale_if_error` seconds after its time an answer is still given
-    when the server cannot be reached. `clock` counts seconds, and never goes back.
+    `entries` and `size` (bytes) bound it: what was not used for longest goes first. `max_ttl` is how many seconds
+    anything is kept, whatever the server says. For `stale_if_error` seconds after it expired a result is still returned
+    if the server cannot be reached. `clock` counts seconds, and never goes back.
     """
 
     def __init__(
@@ -120,35 +139,31 @@ class Cache:
         *,
         entries: int = 1024,
         size: int = 64 * 1024 * 1024,
-        longest: float = 86_400.0,
+        max_ttl: float = 86_400.0,
         stale_if_error: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing is kept yet.
-
-        Raises:
-            ValueError: a bound is negative.
-        """
-        if min(entries, size, longest, stale_if_error) < 0:
+        """Raises ValueError if a bound is negative."""
+        if min(entries, size, max_ttl, stale_if_error) < 0:
             raise ValueError("The bounds of a cache cannot be negative.")
-        self._most = entries
-        self._most_bytes = size
-        self._longest = longest
-        self._stale = stale_if_error
+        self._max_entries = entries
+        self._max_size = size
+        self._max_ttl = max_ttl
+        self._stale_if_error = stale_if_error
         self._clock = clock
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()
         self._size = 0
-        self._alone: OrderedDict[Key, None] = OrderedDict()
-        """What was not to be kept the last time: who asks for it does not wait for others."""
+        self._uncacheable: OrderedDict[Key, None] = OrderedDict()
+        """What could not be kept the last time."""
         self._lock = Lock()
-        self.flights: dict[tuple[asyncio.AbstractEventLoop, Key], Flight] = {}
+        self.in_flight: dict[tuple[asyncio.AbstractEventLoop, Key], InFlight] = {}
         """Requests under way, by the loop that waits for them."""
 
     def __repr__(self) -> str:
-        return f"<Cache: {len(self._entries)} answers, {self._size} bytes>"
+        return f"<Cache: {len(self._entries)} results, {self._size} bytes>"
 
     def __len__(self) -> int:
-        """How many answers are kept, with those that nobody would get any more."""
+        """How many results are kept, with those that nobody would get any more."""
         return len(self._entries)
 
     @property
@@ -157,73 +172,73 @@ class Cache:
         return self._size
 
     def clear(self) -> None:
-        """Keep nothing of what there is, nor of what is under way."""
+        """Forget every result, and keep nothing of what is under way."""
         self.drop(lambda _: True)
 
     def get(self, key: Key, *, stale: bool = False) -> bytes | None:
-        """The answer that is kept for this key, or for everybody; `stale` also takes one that is fresh no more."""
+        """The result for this key, or the public one; with `stale` also one that expired a short time ago."""
         if not self._entries:
             return None
         now = self._clock()
         with self._lock:
-            for each in (key, _everybodys(key)):
+            for each in (key, _public(key)):
                 entry = self._entries.get(each)
                 if entry is None:
                     continue
-                if now >= entry.until + self._stale or (entry.heard is not None and not entry.heard()):
+                if now >= entry.expires + self._stale_if_error or (entry.valid is not None and not entry.valid()):
                     self._remove(each)
-                elif stale or now < entry.until:
+                elif stale or now < entry.expires:
                     self._entries.move_to_end(each)
                     return entry.data
         return None
 
     def put(
-        self, key: Key, data: Raw | bytes, seconds: float, *, public: bool, heard: Callable[[], bool] | None = None
+        self, key: Key, data: Raw | bytes, seconds: float, *, public: bool, valid: Authoritative | None = None
     ) -> None:
-        """Keep an answer for so long, in the place of any older one."""
+        """Keep a result for so long, instead of any older one; with `valid` only while that returns True."""
         size = len(memoryview(data)) + _weight(key)
         with self._lock:
             self._forget(key)
-            if seconds <= 0 or size > self._most_bytes or not self._most:
+            if seconds <= 0 or size > self._max_size or not self._max_entries:
                 return
-            key = _everybodys(key) if public else key
-            self._entries[key] = _Entry(bytes(data), self._clock() + min(seconds, self._longest), heard)
+            key = _public(key) if public else key
+            self._entries[key] = _Entry(bytes(data), self._clock() + min(seconds, self._max_ttl), valid)
             self._size += size
-            while len(self._entries) > self._most or self._size > self._most_bytes:
+            while len(self._entries) > self._max_entries or self._size > self._max_size:
                 self._remove(next(iter(self._entries)))
 
     def forget(self, key: Key) -> None:
-        """This answer is not true any more, also where it was everybody's."""
+        """Forget this result, also if it is public."""
         with self._lock:
             self._forget(key)
 
-    def drop(self, gone: Callable[[Key], bool]) -> None:
-        """Forget every answer whose key is `gone`; those under way are not kept."""
+    def drop(self, outdated: Callable[[Key], bool]) -> None:
+        """Forget every result whose key is `outdated`, and do not keep those under way."""
         with self._lock:
-            for key in [key for key in self._entries if gone(key)]:
+            for key in [key for key in self._entries if outdated(key)]:
                 self._remove(key)
-        for (_, key), flight in list(self.flights.items()):
-            if gone(key):
-                flight.spoiled = True
+        for (_, key), request in list(self.in_flight.items()):
+            if outdated(key):
+                request.spoiled = True
 
-    def is_for_one(self, key: Key) -> bool:
-        """Whether the last answer was not to be kept, so that waiting for another one's is likely to be in vain."""
-        return key in self._alone
+    def is_uncacheable(self, key: Key) -> bool:
+        """Whether the last result could not be kept, so that there is no use in waiting for somebody else's."""
+        return key in self._uncacheable
 
-    def note_for_one(self, key: Key, alone: bool) -> None:
-        """Remember that."""
-        if alone == (key in self._alone):
+    def mark_uncacheable(self, key: Key, uncacheable: bool) -> None:
+        """Remember whether a result could be kept."""
+        if uncacheable == (key in self._uncacheable):
             return
         with self._lock:
-            self._alone.pop(key, None)
-            if alone and self._most:
-                self._alone[key] = None
-                if len(self._alone) > self._most:
-                    self._alone.popitem(last=False)
+            self._uncacheable.pop(key, None)
+            if uncacheable and self._max_entries:
+                self._uncacheable[key] = None
+                if len(self._uncacheable) > self._max_entries:
+                    self._uncacheable.popitem(last=False)
 
     def _forget(self, key: Key) -> None:
         if self._entries:
-            for each in (key, _everybodys(key)):
+            for each in (key, _public(key)):
                 if each in self._entries:
                     self._remove(each)
 
@@ -231,236 +246,230 @@ class Cache:
         self._size -= len(self._entries.pop(key).data) + _weight(key)
 
 
-class Shelf:
-    """One client's part of a cache: which answers are its own, and how it comes by them."""
+class CacheStep:
+    """Returns a kept result, or that of an equal call under way, or asks the server and keeps what it may.
+
+    `hear_lists` returns a function that says whether each change of a list was heard from now on (handshake era), or
+    None if they are not heard at the moment.
+    """
 
     def __init__(
-        self, cache: Cache, target: Any, headers: Mapping[str, str], capabilities: t.ClientCapabilities
+        self,
+        cache: Cache,
+        target: Any,
+        headers: Mapping[str, str],
+        capabilities: t.ClientCapabilities,
+        hear_lists: Callable[[], Authoritative | None] = lambda: None,
     ) -> None:
         self._cache = cache
-        self._server: Hashable = _place(target)
+        self._server: Hashable = _identity(target)
         self._headers = frozenset((name.lower(), value) for name, value in headers.items())
-        self._person: Hashable = (self._headers, None)
-        """Who asks: the headers, and the credential that the sign-in gave last; another one is another person."""
+        self._credentials: Hashable = (self._headers, None)
+        """Who asks: the headers, and the credentials that the sign-in gave last."""
         self._session = object()
-        """Who has asked, in the handshake era: what a session has been told belongs to that session."""
+        """Who asks in the handshake era: what a session was told belongs to that session."""
         self._capabilities = msgspec.json.encode(capabilities)
         self._vary: Hashable = None
         self._rules: Revision | None = None
-        self._told: t.ServerCapabilities | None = None
-        self._met = False
+        self._server_capabilities: t.ServerCapabilities | None = None
+        self._was_connected = False
+        self._hear_lists = hear_lists
 
     # What happens to the client.
 
-    def renewed(self, rules: Revision, capabilities: t.ServerCapabilities) -> None:
+    def connected(self, rules: Revision, capabilities: t.ServerCapabilities) -> None:
         """There is a connection. After the first one nobody knows what has changed unheard, or who answers now."""
-        if self._met:
+        if self._was_connected:
             self._cache.drop(lambda key: key.server == self._server)
-        self._met = True
+        self._was_connected = True
         self._session = object()
-        self._rules, self._told = rules, capabilities
+        self._rules, self._server_capabilities = rules, capabilities
         self._vary = rules.name, self._capabilities
 
     def closed(self) -> None:
-        """The client is closed: it is given nothing, and what is under way is not kept."""
+        """The client is closed: it gets nothing, and what is under way is not kept."""
         self._rules = None
 
     def changed(self, kind: str, uri: str = "") -> None:
-        """The server has told of a change, or it may have done so unheard: `resource` with its URI, or a list."""
+        """A resource (`resource` and its URI) or a list has changed, or may have changed unheard."""
         if kind == "resource":
             self._cache.drop(
                 lambda key: key.server == self._server and key.method in READS and _touches(uri, key.name or "")
             )
         else:
-            methods = CHANGED[kind]
+            methods = CHANGES[kind]
             self._cache.drop(lambda key: key.server == self._server and key.method in methods)
 
-    def note(self, auth: Authorize) -> Authorize:
-        """The same sign-in; from now on it is known here with which credentials requests go out."""
-        return _Noted(auth, self)
+    def observe(self, auth: Authorize) -> Authorize:
+        """The same sign-in, whose credentials this step gets to know."""
+        return _ObservedAuth(auth, self)
 
-    def sends(self, headers: Mapping[str, str]) -> None:
+    def signed(self, headers: Mapping[str, str]) -> None:
         """A request goes out with these headers of the sign-in."""
-        # What else there is, such as a proof of possession, is another one for each request.
+        # What else there is, such as a proof of possession, differs from request to request.
         named = {name.lower(): value for name, value in headers.items()}
-        self._person = self._headers, named.get("authorization") or frozenset(named.items()) or None
+        self._credentials = self._headers, named.get("authorization") or frozenset(named.items()) or None
 
     # Calls.
 
-    def key(self, method: str, params: Any, heard: Callable[[], bool] | None) -> Key | None:
-        """What an answer would be kept under; None where it cannot be kept.
+    def applies_to(self, row: Method) -> bool:
+        """Methods whose results may be kept."""
+        return row.name in NAME_PARAMS
 
-        `heard` tells whether the changes of lists are heard, None where they are not: the handshake era has no time.
-        """
-        rules, named = self._rules, NAMED.get(method)
-        if rules is None or named is None:
-            return None
-        if any(getattr(params, each, UNSET) is not UNSET for each in ANSWERS):
-            return None
-        name = getattr(params, named)
-        if name is not UNSET and len(name) > LONGEST_NAME:
-            return None
-        whose: Hashable = self._person
-        if rules.era == "handshake":
-            if heard is None or not self._is_told(method):
-                return None
-            whose = self._session
-        return Key(self._server, method, None if name is UNSET else name, whose, self._vary)
+    def __call__(self, call: Call, next: Next) -> Awaitable[Any]:
+        key, valid = self.find_key(call.method, call.params)
+        return next(call) if key is None else self._answer(call, next, key, valid)
 
-    async def answer(
-        self,
-        key: Key,
-        ask: Callable[[], Awaitable[tuple[Raw, Any]]],
-        read: Callable[[Raw], Any],
-        *,
-        left: Callable[[], float | None],
-        fresh: bool = False,
-        heard: Callable[[], bool] | None = None,
-    ) -> Any:
-        """What is kept, or what another one who asks the same at this moment gets, or what the server answers.
+    def find_key(self, method: str, params: Any) -> tuple[Key | None, Authoritative | None]:
+        """What a result is kept under, None if it cannot be kept; and how long it is true, None if for its time."""
+        rules, valid = self._rules, None
+        if rules is None:
+            return None, None
+        partition: Hashable = self._credentials
+        if rules.era == "handshake":  # it has no time to live: a list is kept while its changes are heard
+            capability = getattr(self._server_capabilities, NOTIFYING.get(method, ""), UNSET)
+            if getattr(capability, "list_changed", UNSET) is not True or (valid := self._hear_lists()) is None:
+                return None, None
+            partition = self._session
+        name = getattr(params, NAME_PARAMS[method])
+        if (name is not UNSET and len(name) > MAX_NAME) or any(
+            getattr(params, each, UNSET) is not UNSET for each in ANSWERS
+        ):
+            return None, None
+        return Key(self._server, method, None if name is UNSET else name, partition, self._vary), valid
 
-        `ask` sends the request and gives the answer encoded and decoded, `read` decodes: each caller gets objects of
-        its own. `left` is how many seconds may be waited. `fresh` asks in any case.
-        """
-        spot = asyncio.get_running_loop(), key
-        alone = fresh
+    async def _answer(self, call: Call, next: Next, key: Key, valid: Authoritative | None) -> Any:
+        cache, place = self._cache, (asyncio.get_running_loop(), key)
+        alone = call.bypass_cache
         while not alone:
-            held = self._cache.get(key)
-            if held is not None:
-                return read(Raw(held))
-            if self._cache.is_for_one(key):
-                return await self._for_one(key, ask)
-            flight = self._cache.flights.get(spot)
-            if flight is None or flight.spoiled:
+            kept = cache.get(key)
+            if kept is not None:
+                return open_result(call.row, kept)  # decoded again: each caller gets objects of its own
+            if cache.is_uncacheable(key):
+                return await self._ask_alone(call, next, key)
+            request = cache.in_flight.get(place)
+            if request is None or request.spoiled:
                 break
-            await flight.wait(left())
-            if flight.raw is not None:
-                return read(flight.raw)
-            alone = flight.alone
-        flight = Flight()
-        before = self._cache.flights.get(spot)
-        if before is not None:  # its answer is older, and must not come to stand in the place of the newer one
+            await request.wait(call.left())
+            if request.raw is not None:
+                return open_result(call.row, request.raw)
+            alone = request.uncacheable
+        request = InFlight()
+        before = cache.in_flight.get(place)
+        if before is not None:  # its result is older, and must not replace the newer one
             before.spoiled = True
-        self._cache.flights[spot] = flight
+        cache.in_flight[place] = request
         try:
-            raw, result = await ask()
-            self._keep(key, flight, raw, result, heard)
+            result = await next(call)
+            self._keep(call, key, request, result, valid)
             return result
         except WharfingerError as error:
-            held = self._after(key, flight, error, fresh=fresh)
-            if held is None:
+            kept = self._after_failure(key, request, error)
+            if kept is None or call.bypass_cache:
                 raise
-            return read(Raw(held))
+            return open_result(call.row, kept)
         finally:
-            if self._cache.flights.get(spot) is flight:
-                del self._cache.flights[spot]
-            flight.end()
+            if cache.in_flight.get(place) is request:
+                del cache.in_flight[place]
+            request.finish()
 
-    # Inside.
-
-    async def _for_one(self, key: Key, ask: Callable[[], Awaitable[tuple[Raw, Any]]]) -> Any:
-        """Ask without more ado what was not to be kept the last time; if that has changed, the next answer is kept."""
+    async def _ask_alone(self, call: Call, next: Next, key: Key) -> Any:
+        """Ask for what could not be kept the last time. If that has changed, the next result is kept."""
         try:
-            _, result = await ask()
+            result = await next(call)
         except RemoteError as error:
-            self._after(key, Flight(), error, fresh=True)
+            self._after_failure(key, InFlight(), error)
             raise
-        if _seconds(result) > 0:
-            self._cache.note_for_one(key, False)
+        if _time_to_live(result) > 0:
+            self._cache.mark_uncacheable(key, False)
         return result
 
-    def _keep(self, key: Key, flight: Flight, raw: Raw, result: Any, heard: Callable[[], bool] | None) -> None:
-        seconds = _seconds(result) if heard is None else float("inf") if heard() else 0.0
-        flight.alone = seconds <= 0
-        if heard is None:
-            self._cache.note_for_one(key, flight.alone)
-        if flight.alone:
+    def _keep(self, call: Call, key: Key, request: InFlight, result: Any, valid: Authoritative | None) -> None:
+        seconds = _time_to_live(result) if valid is None else float("inf") if valid() else 0.0
+        request.uncacheable = seconds <= 0
+        if valid is None:
+            self._cache.mark_uncacheable(key, request.uncacheable)
+        if request.uncacheable:
             self._cache.forget(key)
             return
-        if not self._is_still(key):  # asked with one credential, answered perhaps for another one
-            flight.alone = True
+        if not self._is_current(key) or isinstance(call.raw, msgspec.UnsetType):
+            request.uncacheable = True  # asked with one credential, perhaps answered for another one
             return
-        flight.raw = raw
-        if not flight.spoiled:
-            public = heard is None and result.cache_scope == "public"
-            self._cache.put(key, raw, seconds, public=public, heard=heard)
+        request.raw = call.raw
+        if not request.spoiled:
+            public = valid is None and result.cache_scope == "public"
+            self._cache.put(key, call.raw, seconds, public=public, valid=valid)
 
-    def _after(self, key: Key, flight: Flight, error: WharfingerError, *, fresh: bool) -> bytes | None:
-        """What a failure means for what is kept; an answer that is given in its place."""
-        if passes(error) or isinstance(error, RequestTimeout):  # it says nothing of what is kept
-            return self._cache.get(key, stale=True) if self._is_still(key) and not fresh else None
-        flight.alone = True
+    def _after_failure(self, key: Key, request: InFlight, error: WharfingerError) -> bytes | None:
+        """Forget what an error disproves. Returns a result to use instead of the error, if one may be."""
+        if is_transient(error) or isinstance(error, RequestTimeout):  # it disproves nothing
+            return self._cache.get(key, stale=True) if self._is_current(key) else None
+        request.uncacheable = True
         if isinstance(error, NotAuthorized):
-            self._cache.drop(lambda each: each.server == key.server and each.whose == key.whose)
+            self._cache.drop(lambda each: each.server == key.server and each.partition == key.partition)
         elif isinstance(error, RemoteError):
             self._cache.forget(key)
-            if error.code == InvalidParams.code and NAMED[key.method] == "cursor" and key.name is not None:
-                self._cache.drop(
-                    lambda each: each[:2] == key[:2] and each.whose in (key.whose, None)  # one list, all its pages
-                )
+            if error.code == InvalidParams.code and NAME_PARAMS[key.method] == "cursor" and key.name is not None:
+                partitions = (key.partition, None)  # one list, all its pages
+                self._cache.drop(lambda each: each[:2] == key[:2] and each.partition in partitions)
         return None
 
-    def _is_still(self, key: Key) -> bool:
-        """Whether this client is open, and who it was when it asked."""
+    def _is_current(self, key: Key) -> bool:
+        """Whether this client is open, and still who it was when it asked."""
         if self._rules is None:
             return False
-        return key.whose == (self._session if self._rules.era == "handshake" else self._person)
-
-    def _is_told(self, method: str) -> bool:
-        """Whether the server has promised to tell when this list changes."""
-        capability = getattr(self._told, HEARD.get(method, ""), UNSET)
-        return getattr(capability, "list_changed", UNSET) is True
+        return key.partition == (self._session if self._rules.era == "handshake" else self._credentials)
 
 
-class _Noted:
-    """An `Authorize` whose headers a shelf gets to know."""
+class _ObservedAuth:
+    """An `Authorize` whose headers a cache gets to know."""
 
-    def __init__(self, auth: Authorize, shelf: Shelf) -> None:
+    def __init__(self, auth: Authorize, step: CacheStep) -> None:
         self._auth = auth
-        self._shelf = shelf
+        self._step = step
 
     async def headers(self, url: str) -> Mapping[str, str]:
         headers = await self._auth.headers(url)
-        self._shelf.sends(headers)
+        self._step.signed(headers)
         return headers
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
         return await self._auth.refused(url, status, headers, sent)
 
 
-class _Same:
-    """A server of this process, which is equal to itself only, and stays while something of it is kept."""
+class _ById:
+    """A server of this process, which equals only itself, and lives as long as something of it is kept."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("_target",)
 
-    def __init__(self, of: object) -> None:
-        self._of = of
+    def __init__(self, target: object) -> None:
+        self._target = target
 
     def __hash__(self) -> int:
-        return id(self._of)
+        return id(self._target)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other._of is self._of
+        return isinstance(other, _ById) and other._target is self._target
 
 
-def _place(target: Any) -> Hashable:
-    """Which server it is, among all that share a cache; each client of a command has a process of its own."""
+def _identity(target: Any) -> Hashable:
+    """Which server it is, for all who share a cache. Each client of a command has a process of its own."""
     if isinstance(target, str):
         return target
     if isinstance(target, list):
         return object()
     path = getattr(target, "path", None)
-    return ("unix", path) if isinstance(target, msgspec.Struct) and path is not None else _Same(target)
+    return ("unix", path) if isinstance(target, msgspec.Struct) and path is not None else _ById(target)
 
 
-def _seconds(result: Any) -> float:
-    """How long a result may be kept; questions and whatever else has no time of its own: not at all."""
+def _time_to_live(result: Any) -> float:
+    """Seconds for which a result may be kept; 0 for questions and whatever else has no time to live."""
     if not isinstance(result, t.CacheableResult) or isinstance(result.ttl_ms, msgspec.UnsetType):
         return 0.0
     return min(result.ttl_ms, 1 << 53) / 1000
 
 
-def _everybodys(key: Key) -> Key:
+def _public(key: Key) -> Key:
     return Key(key.server, key.method, key.name, None, key.vary)
 
 
@@ -470,7 +479,7 @@ def _weight(key: Key) -> int:
 
 def _touches(one: str, other: str) -> bool:
     """Whether one of two URIs is the other, or lies below it: a folder changes with what is in it."""
-    # In this order: a server may tell of changes in a flood, and each is compared with all that is kept.
+    # In this order: changes may come in a flood, and each is compared with everything that is kept.
     if one.startswith(other):
         shorter, longer = other, one
     elif other.startswith(one):

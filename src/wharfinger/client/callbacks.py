@@ -1,4 +1,4 @@
-"""Functions of the user's that are told something: in order, with a bound, and a fault of theirs is only logged."""
+"""Functions of the user's that are called with messages: in order, with a bound, and their failures are only logged."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Telling"]
+__all__ = ["CallbackQueue"]
 
 logger = logging.getLogger("wharfinger.client")
 
-MOST_WAITING = 1000
-MOST_SIZE = 16 * 1024 * 1024
-"""How many messages wait for an async function that is slow, and their bytes; beyond that the oldest are dropped."""
+MAX_WAITING = 1000
+MAX_BYTES = 16 * 1024 * 1024
+"""Messages that wait for a slow async function, and their bytes; beyond that the oldest are dropped."""
 
 
-class Telling:
-    """One function, plain or async, and what it has not been told yet; no call begins before the last one ended."""
+class CallbackQueue:
+    """Calls one function, plain or async, with one message after the other, each when the one before has returned."""
 
     __slots__ = ("_function", "_size", "_task", "_waiting")
 
@@ -29,50 +29,50 @@ class Telling:
         self._size = 0
         self._task: asyncio.Task[None] | None = None
 
-    def tell(self, *args: Any, size: int = 0) -> None:
-        """Call the function now if that is possible without waiting, else later; raises nothing.
+    def put(self, *args: Any, size: int = 0) -> None:
+        """Call the function with these arguments, now if nothing waits, else later. Raises nothing.
 
-        `size` is how many bytes the message had that the arguments are from.
+        `size` is the number of bytes of the message that the arguments are from.
         """
         if self._task is not None:
             self._waiting.append((size, args))
             self._size += size
-            while len(self._waiting) > MOST_WAITING or self._size > MOST_SIZE:
+            while len(self._waiting) > MAX_WAITING or self._size > MAX_BYTES:
                 self._size -= self._waiting.popleft()[0]
             return
         try:
-            doing = self._function(*args)
+            running = self._function(*args)
         except Exception:
             logger.exception("%r failed", self._function)
             return
-        if inspect.isawaitable(doing):
-            self._task = asyncio.get_running_loop().create_task(self._go_on(doing))
+        if inspect.isawaitable(running):
+            self._task = asyncio.get_running_loop().create_task(self._work(running))
 
-    async def told(self) -> None:
-        """Wait until the function has been told everything."""
+    async def finished(self) -> None:
+        """Wait until the function has been called with everything."""
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait((self._task,))
 
     def stop(self) -> None:
-        """Tell nothing more."""
+        """Call the function no more."""
         self._waiting.clear()
         self._size = 0
         if self._task is not None:
             self._task.cancel()
 
-    async def _go_on(self, doing: Any) -> None:
+    async def _work(self, running: Any) -> None:
         try:
             while True:
                 try:
-                    if inspect.isawaitable(doing):
-                        await doing
+                    if inspect.isawaitable(running):
+                        await running
                     if not self._waiting:
                         return
                     size, args = self._waiting.popleft()
                     self._size -= size
-                    doing = self._function(*args)
+                    running = self._function(*args)
                 except Exception:
                     logger.exception("%r failed", self._function)
-                    doing = None
+                    running = None
         finally:
             self._task = None

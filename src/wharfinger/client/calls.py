@@ -1,64 +1,70 @@
-"""One call of a client: what hooks see of it, how long it may take, and hooks put around it; sends nothing."""
+"""One call of a client, and the chain of steps that it goes through.
+
+A step is a function `async def step(call, next)`: it does something before or after `await next(call)`, calls it again,
+or answers without it. Middleware that users write and the client's own steps are of this one type. `ClientSession`
+composes them once:
+
+    middleware → tasks → multi-round requests → cache → progress and deadlines → retry → connection
+
+Each step names the methods that it is for (`applies_to`), so that a call crosses only those that concern it. The last
+one sends a request and returns its decoded result.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
 
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from wharfinger import types as t
+from wharfinger.client.callbacks import CallbackQueue
+from wharfinger.client.input_handlers import InputHandlers
 from wharfinger.errors import RequestTimeout
+from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import Method
+from wharfinger.transports.timeouts import PausableTimeout
 
-__all__ = ["Budget", "Call", "Deadline", "Hook", "Next", "around", "check_hook"]
+__all__ = ["Call", "Middleware", "Next", "ProgressStep", "Step", "check_middleware", "compose", "progress_in"]
 
 Progress = Callable[[float, float | None, str | None], Any]
-"""Told how far a call is: done, the total where it is known, and a text; plain or async."""
+"""Called with how far a call is: done, the total if it is known, and a text if there is one; plain or async."""
+
+PROGRESS = "notifications/progress"
+_decode_progress = msgspec.json.Decoder(t.ProgressNotificationParams).decode
 
 
-class Call:
-    """What a hook is given: one request that is about to be made."""
+class Call(msgspec.Struct, eq=False):
+    """One call, as middleware sees it: the request that is about to be made, and how it is to be made."""
 
-    __slots__ = (
-        "bounded",
-        "fresh",
-        "max_timeout",
-        "params",
-        "progress",
-        "reset_on_progress",
-        "retry",
-        "row",
-        "timeout",
-    )
-
-    def __init__(
-        self,
-        row: Method,
-        params: Any,
-        timeout: float,
-        max_timeout: float,
-        progress: Progress | None = None,
-        reset_on_progress: bool = False,
-    ) -> None:
-        self.row = row
-        """The method, as a row of the table of methods."""
-        self.params = params
-        """The params, a struct of `types`, without the `_meta` that every request gets; assign another to change it."""
-        self.timeout = timeout
-        """Seconds for the whole call; those in which a question of the server is answered do not count."""
-        self.max_timeout = max_timeout
-        """Seconds after which it fails, whatever happens."""
-        self.progress = progress
-        self.reset_on_progress = reset_on_progress
-        """Whether each sign of progress begins `timeout` anew."""
-        self.retry: bool | None = None
-        """Whether it may be sent again after its connection was lost; None is what is known of the method or tool."""
-        self.fresh = False
-        """Whether the server is asked in any case, also where its answer is kept."""
-        self.bounded = True
-        """Whether `timeout` was asked for, so that it bounds a task, too."""
+    row: Method
+    """The method, as a row of the table of methods."""
+    params: Any
+    """The params, a struct of `types`, without the `_meta` that every request gets. Assign others to change them."""
+    timeout: float
+    """Seconds for the whole call, without those in which a question of the server is answered."""
+    max_timeout: float
+    """Seconds after which the call fails in any case."""
+    progress: Progress | None = None
+    reset_on_progress: bool = False
+    """Whether each sign of progress restarts `timeout`."""
+    retry: bool | None = None
+    """Whether the call may be sent again after its connection was lost. None: as its method or tool allows."""
+    bypass_cache: bool = False
+    """Whether the server is asked even if its answer is cached."""
+    bounded: bool = True
+    """Whether the caller gave `timeout`, so that it bounds a task too."""
+    notified: Callable[[Message], None] | None = None
+    """Takes the notifications that belong to this call."""
+    raw: Raw | UnsetType = UNSET
+    """The result as it came, once it came."""
+    ends: float | None = None
+    """When the time is up by the loop's clock, and in any case; None until somebody waits."""
+    ends_last: float = math.inf
 
     def __repr__(self) -> str:
         return f"<Call {self.row.name}>"
@@ -68,132 +74,159 @@ class Call:
         """The method's name, such as `tools/call`."""
         return self.row.name
 
+    def left(self) -> float | None:
+        """Seconds that are left, or None if there is no limit. The clock starts with the first question.
+
+        Raises:
+            RequestTimeout: the time is up.
+        """
+        now = asyncio.get_running_loop().time()
+        if self.ends is None:
+            self.ends, self.ends_last = now + self.timeout, now + self.max_timeout
+            left = self.timeout if self.timeout < self.max_timeout else self.max_timeout  # exact, for error messages
+        else:
+            left = min(self.ends, self.ends_last) - now
+            if left <= 0:
+                raise RequestTimeout(f"The call was not complete within {self.timeout:g} s.")
+        return None if left == math.inf else left
+
+    def put_off(self, seconds: float) -> None:
+        """Do not count these seconds: a person was asked meanwhile."""
+        if self.ends is not None:
+            self.ends += seconds
+
+    def restart(self) -> None:
+        """Let the whole `timeout` be left again."""
+        self.ends = asyncio.get_running_loop().time() + self.timeout
+
+    def follow_up(self, row: Method, params: Any, seconds: float) -> Call:
+        """Another request of the same call, which gets so many seconds, but no more than are left of the call."""
+        left = self.left()
+        return Call(row, params, seconds if left is None else min(seconds, left), math.inf)
+
 
 Next = Callable[[Call], Awaitable[Any]]
-"""What a hook is around: the next hook, and at the end the request. Give it the call that came."""
+"""The rest of the chain: `await next(call)` is the result of the call's method, decoded."""
 
-Hook = Callable[[Call, Next], Awaitable[Any]]
-"""`async def hook(call, next)`: returns what `await next(call)` returned, or an answer of its own, or raises."""
+Middleware = Callable[[Call, Next], Awaitable[Any]]
+"""`async def middleware(call, next)`: returns what `await next(call)` returned, or another result, or raises."""
 
 
-def around(hook: Hook, inner: Next) -> Next:
-    """`inner` with a hook around it."""
+class Step(Protocol):
+    """A step of the client's own."""
 
+    def applies_to(self, row: Method) -> bool:
+        """Whether calls of this method go through the step."""
+        ...
+
+    def __call__(self, call: Call, next: Next, /) -> Awaitable[Any]:
+        """Make the call."""
+        ...
+
+
+def compose(steps: Sequence[Middleware], last: Next) -> Next:
+    """The chain of these steps, the first one outermost."""
+    for step in reversed(steps):
+        last = _bind(step, last)
+    return last
+
+
+def _bind(step: Middleware, next: Next) -> Next:
     def perform(call: Call) -> Awaitable[Any]:
-        return hook(call, inner)
+        return step(call, next)
 
     return perform
 
 
-def check_hook(hook: Any) -> None:
-    """Raises TypeError for what is no async function."""
-    function = hook if inspect.isroutine(hook) else getattr(hook, "__call__", None)  # noqa: B004  # an object with one
-    if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(getattr(hook, "func", None)):
-        name = getattr(hook, "__name__", type(hook).__name__)
+def check_middleware(middleware: Any) -> None:
+    """Raise TypeError unless this is an async function of two arguments."""
+    function = middleware if inspect.isroutine(middleware) else getattr(middleware, "__call__", None)  # noqa: B004
+    wrapped = getattr(middleware, "func", None)  # of a functools.partial
+    if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(wrapped):
+        name = getattr(middleware, "__name__", type(middleware).__name__)
         raise TypeError(f"{name}() must be an async function: async def {name}(call, next)")
 
 
-class Budget:
-    """How much of a call's time is left; what is spent on answering a question is given back."""
+class ProgressStep:
+    """Reports progress, and puts the deadline off: by progress if the call says so, and while a person is asked.
 
-    __slots__ = ("_end", "_now", "_whole", "hard", "most", "seconds")
+    A server of the handshake era asks by requests of its own while its client waits for an answer. Then the deadline is
+    a `PausableTimeout` around the rest of the chain, which gets no deadline of its own. In the stateless era questions
+    come as results, and nothing has to stand still.
+    """
 
-    def __init__(self, seconds: float, most: float, now: Callable[[], float]) -> None:
-        self.seconds = seconds
-        self.most = most
-        self._now = now
-        begun = now()
-        self.hard = begun + most
-        """When it ends at the latest, by the loop's clock."""
-        self._end = begun + seconds
-        self._whole = True
-        """Nothing was asked of it yet, so that errors can name the seconds that were given."""
+    def __init__(
+        self,
+        handlers: InputHandlers,
+        asks_by_result: Callable[[], bool],
+        unclaimed: Callable[[Message], None],
+        name: Callable[[], str],
+    ) -> None:
+        """`asks_by_result` says how the server asks; `unclaimed` takes notifications that are no progress."""
+        self._handlers = handlers
+        self._asks_by_result = asks_by_result
+        self._unclaimed = unclaimed
+        self._name = name
 
-    def left(self) -> float | None:
-        """Seconds, more than none; None where there is no end.
+    def applies_to(self, row: Method) -> bool:
+        """Tools may report progress; any server that is answered may ask during any call."""
+        return row.name == "tools/call" or self._handlers.any
 
-        Raises:
-            RequestTimeout: there are none left.
-        """
-        end = min(self._end, self.hard)
-        if end == math.inf:
-            return None
-        if self._whole:
-            self._whole = False
-            return min(self.seconds, self.most)
-        left = end - self._now()
-        if left <= 0:
-            raise RequestTimeout(f"The call was not complete within {self.seconds:g} s.")
-        return left
+    def __call__(self, call: Call, next: Next) -> Awaitable[Any]:
+        paused = self._handlers.any and not self._asks_by_result()
+        if call.progress is None and not call.reset_on_progress and not paused:
+            return next(call)
+        return self._report(call, next, paused or call.reset_on_progress)
 
-    def give_back(self, since: float) -> None:
-        """The time since then does not count."""
-        self._end += self._now() - since
+    async def _report(self, call: Call, next: Next, pausable: bool) -> Any:
+        reports = None if call.progress is None else CallbackQueue(call.progress)
+        inner, timeout = call, None
+        if pausable:
+            left = call.left()
+            inner = msgspec.structs.replace(call, timeout=math.inf, max_timeout=math.inf, ends=None)
+            timeout = PausableTimeout(left, max_seconds=call.ends_last - asyncio.get_running_loop().time())
 
-    def part(self, seconds: float) -> Budget:
-        """A budget of so much for one request, but of no more than what is left of this one."""
-        left = self.left()
-        return Budget(seconds if left is None else min(seconds, left), math.inf, self._now)
+        def take(message: Message) -> None:
+            if message.method != PROGRESS:
+                self._unclaimed(message)
+                return
+            if call.reset_on_progress and timeout is not None:
+                call.restart()
+                timeout.restart(call.timeout)
+            progress = None if reports is None else progress_in(message)
+            if reports is not None and progress is not None:
+                reports.put(*progress, size=len(memoryview(message.params)))  # type: ignore[arg-type]
 
-    def renew(self) -> None:
-        """Begin anew."""
-        self._end = self._now() + self.seconds
+        if reports is not None or call.reset_on_progress:
+            inner.notified = take
+        try:
+            result = await (next(inner) if timeout is None else self._wait(call, next(inner), timeout))
+        except BaseException:
+            if reports is not None:
+                reports.stop()
+            raise
+        call.raw = inner.raw
+        if reports is not None:
+            await reports.finished()
+        return result
+
+    async def _wait(self, call: Call, result: Awaitable[Any], timeout: PausableTimeout) -> Any:
+        try:
+            async with timeout:
+                with self._handlers.pausing(timeout):
+                    return await result
+        except TimeoutError as error:
+            if isinstance(error, RequestTimeout) or not timeout.expired:
+                raise
+            waited = min(call.timeout, call.max_timeout)
+            raise RequestTimeout(f"{call.method}: no answer from {self._name()} within {waited:g} s.") from None
 
 
-class Deadline:
-    """The end of one wait for a server, which may be put off: by progress, or while a question is open."""
-
-    __slots__ = ("_budget", "_left", "_loop", "_scope")
-
-    def __init__(self, budget: Budget, loop: asyncio.AbstractEventLoop) -> None:
-        left = budget.left()
-        self._budget = budget
-        self._loop = loop
-        self._left: float | None = None
-        self._scope = asyncio.timeout(left)
-
-    async def __aenter__(self) -> Deadline:
-        await self._scope.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        await self._scope.__aexit__(kind, error, trace)
+def progress_in(message: Message) -> tuple[float, float | None, str | None] | None:
+    """What a `notifications/progress` says, as a progress function takes it. None if it cannot be read."""
+    try:
+        said = _decode_progress(b"" if isinstance(message.params, UnsetType) else message.params)
+    except msgspec.MsgspecError:
         return None
-
-    @property
-    def waited(self) -> float:
-        """Seconds that were waited for, to tell of."""
-        return min(self._budget.seconds, self._budget.most)
-
-    @property
-    def expired(self) -> bool:
-        """Whether this is why the wait ended."""
-        return self._scope.expired()
-
-    def renew(self) -> None:
-        """There was progress."""
-        self._budget.renew()
-        if self._left is None:
-            self._set(self._budget.seconds)
-        else:
-            self._left = self._budget.seconds
-
-    def pause(self) -> None:
-        """Stand still, but for the call's hard maximum."""
-        when = self._scope.when()
-        if self._left is None and when is not None and not self._scope.expired():
-            self._left = when - self._loop.time()
-            self._set(math.inf)
-
-    def go_on(self) -> None:
-        """Run again with what was left."""
-        if self._left is not None:
-            left, self._left = self._left, None
-            self._set(left)
-
-    def _set(self, seconds: float) -> None:
-        if not self._scope.expired():
-            when = min(self._loop.time() + seconds, self._budget.hard)
-            self._scope.reschedule(None if when == math.inf else when)
+    total = None if isinstance(said.total, UnsetType) else said.total
+    return said.progress, total, None if isinstance(said.message, UnsetType) else said.message

@@ -1,13 +1,10 @@
-"""The client: typed calls to one server, in whatever era and over whatever transport; knows neither."""
+"""The client: typed calls to one MCP server, of any revision and over any transport."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import math
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
@@ -15,90 +12,60 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.cache import Cache, Shelf
-from wharfinger.client.callbacks import Telling
-from wharfinger.client.calls import Budget, Call, Deadline, Hook, Next, Progress, around, check_hook
-from wharfinger.client.concurrency import in_order
-from wharfinger.client.connect import Agreement, Settings, Target, check_target
-from wharfinger.client.connection import NOT_OPEN, Living
+from wharfinger.client.cache import Cache
+from wharfinger.client.calls import Call, Middleware, Progress, check_middleware
+from wharfinger.client.concurrency import gather_limited
+from wharfinger.client.connect import Settings, Target, check_target
 from wharfinger.client.host_entry import read_entry
-from wharfinger.client.input_handlers import Answering, Consent, Elicit, Roots, Sample
-from wharfinger.client.multi_round import Arrivals, drive_task, open_any, perform, urls_wanted
-from wharfinger.client.output_schemas import Outputs
+from wharfinger.client.input_handlers import Consent, Elicit, InputHandlers, Roots, Sample
 from wharfinger.client.results import Listing, ReadResult, ToolResult, data_of, text_of
 from wharfinger.client.retry import Retry
-from wharfinger.client.subscriptions import Connection, Watch
-from wharfinger.client.task_polling import CANCEL, TaskCalls, as_task, drive_task_call, started_in
-from wharfinger.client.templates import SHOWN, Template, no_template
-from wharfinger.errors import (
-    ConnectionLost,
-    HeaderMismatch,
-    RemoteError,
-    RemoteMethodNotFound,
-    RequestTimeout,
-    ToolError,
-    WharfingerError,
-)
-from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
+from wharfinger.client.session import ClientSession
+from wharfinger.client.subscriptions import Watch
+from wharfinger.client.task_polling import CALL_AS_TASK
+from wharfinger.client.templates import Template, find_template
+from wharfinger.errors import RemoteError, ToolError, WharfingerError
 from wharfinger.protocol.interfaces import Authorize
-from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS, Method
-from wharfinger.protocol.negotiation import told
-from wharfinger.protocol.request import open_result
-from wharfinger.types.task_extension import TASKS, TaskStarted
+from wharfinger.types.task_extension import TASKS
 from wharfinger.version import __version__
 
 if TYPE_CHECKING:
-    from wharfinger.types.skills import GetSkillResult, ListSkillsResult, Skill
+    from wharfinger.types.skills import GetSkillResult, Skill
 
 __all__ = ["Client"]
 
 T = TypeVar("T")
 
-logger = logging.getLogger("wharfinger.client")
-
 LIMITS = Limits(message=128 * 1024 * 1024, depth=256)
-"""What one answer may be; a server is trusted with more than a client is."""
-NAME, VERSION = "wharfinger", "0"
-"""What a client says of itself unless told otherwise."""
-LONGEST = 3600.0
+"""What one message of a server may be; a server is trusted with more than a client is."""
+MAX_TIMEOUT = 3600.0
 """Seconds that a call may take with everything that puts its deadline off."""
-AT_ONCE = 32
-"""Resources that `read_many` asks for at once."""
-MOST_MIRRORED = 10_000
-"""Tools of which it is remembered which arguments headers repeat; their server refuses calls of any more."""
-GOODBYE = 5.0
-"""Seconds for telling a server that a task is not wanted any more."""
+CONCURRENCY = 32
+"""Resources that `read_many` asks for at a time."""
 
 _READ, _CALL, _PROMPT = METHODS["resources/read"], METHODS["tools/call"], METHODS["prompts/get"]
-_SET_LEVEL, _CANCEL_TASK = METHODS["logging/setLevel"], METHODS["tasks/cancel"]
-_PROGRESS, _LOG, _COMPLETE = (
-    "notifications/progress",
-    "notifications/message",
-    "notifications/elicitation/complete",
-)
-_decode_progress = msgspec.json.Decoder(t.ProgressNotificationParams).decode
-_decode_log = msgspec.json.Decoder(t.LoggingMessageNotificationParams).decode
-_ENCODE = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 
 Ref = t.PromptReference | t.ResourceTemplateReference | t.Prompt | t.ResourceTemplate | str
-"""Whose argument is completed: a prompt or a template; a string with a scheme is a template, else a prompt's name."""
+"""Whose argument is completed: a prompt or a template. A string with a scheme is a template, else a prompt's name."""
 
 
 class Client:
     """A connection to one MCP server, of any of the five revisions.
 
-    `target` is a URL; a command and its arguments as a list; the path of a Python file, which is run; or a `Server` of
-    this process. It is opened by `async with` or by `open()`, and may be used, and closed, from any task of its loop.
+    `target` is a URL; a command and its arguments as a list; the path of a Python file, which is run; `unix:/path`; an
+    entry of a host's configuration; or a `Server` of this process. `async with` or `open()` connects. Any task of the
+    event loop may use the client, and close it.
 
         async with Client(["wharfinger", "serve", "charts"]) as client:
             for resource in await client.list_resources():
                 print(resource.uri)
 
-    Every call takes a `timeout` in seconds; without one the client's own counts, and `math.inf` is none at all. Every
-    call may raise `RequestTimeout`, `ConnectionLost`, `InvalidResponse`, and `RemoteError` for what the server refuses;
-    `max_timeout` bounds a call also where its deadline is put off: by progress, a question, or a task.
+    Every call takes a `timeout` in seconds (by default the client's own; `math.inf` for no limit), and may raise
+    `RequestTimeout`, `ConnectionLost`, `InvalidResponse`, and `RemoteError` for what the server refuses. `max_timeout`
+    also bounds calls whose deadline is put off: by progress, a question, or a task.
     """
 
     def __init__(
@@ -107,7 +74,7 @@ class Client:
         *,
         revision: str | None = None,
         timeout: float = 60.0,
-        max_timeout: float = LONGEST,
+        max_timeout: float = MAX_TIMEOUT,
         open_timeout: float = 60.0,
         probe_timeout: float = 3.0,
         info: t.Implementation | None = None,
@@ -116,7 +83,7 @@ class Client:
         cwd: str | os.PathLike[str] | None = None,
         stderr: Callable[[str], object] | None = None,
         auth: Authorize | None = None,
-        reaches: Callable[[str], bool] | None = None,
+        allow_address: Callable[[str], bool] | None = None,
         elicitation: Elicit | None = None,
         consent: Consent | None = None,
         sampling: Sample | None = None,
@@ -124,58 +91,55 @@ class Client:
         roots: Roots | None = None,
         log: Callable[[t.LoggingMessageNotificationParams], Any] | None = None,
         log_level: t.LoggingLevel = "info",
-        hooks: Sequence[Hook] = (),
+        middleware: Sequence[Middleware] = (),
         tasks: bool = False,
         validate: bool = True,
         retry: Retry | None = None,
         cache: Cache | bool = True,
-        pages: int = 10_000,
+        max_pages: int = 10_000,
         limits: Limits = LIMITS,
     ) -> None:
-        """Nothing is opened yet.
+        """Does not connect yet.
 
-        `revision` pins the protocol's revision, else both eras are tried: `probe_timeout` is how long a server of a
-        command may be silent before it is also asked in the way of the handshake era. `headers` go with each HTTP
-        request; a command runs in `cwd` with `env` in addition to what every program needs, and nothing else of this
-        process's environment, and `stderr` takes each line that it writes on its standard error, such as `print`.
-        `auth` gets in where a server behind a URL wants credentials, such as
-        `wharfinger.auth.SignIn()`. `reaches` says of an IP address whether a URL may lead there, for one that is not
-        your own choice: `wharfinger.auth.urls.is_public`. `pages` bounds lists; `limits` what the server sends.
+        `revision` pins the protocol's revision; by default the client finds out what the server speaks. A server that
+        says nothing for `probe_timeout` seconds is also asked in the way of older revisions.
 
-        What the server may ask follows from the handlers: `elicitation` puts a form to the user, `consent` asks whether
-        a URL may be opened, `sampling` asks a model (with `sampling_tools`: one that can use tools), `roots` are where
-        the user works. `log` is told log messages of `log_level` and worse. `hooks` are put around every call, the
-        first one outermost. With `tasks` a call may become a task, which is then waited for; a tool of 2025-11-25 that
-        must be called as a task is in any case.
-        `validate` checks results of tools by their output schema where the extra `schema` is installed. `retry` says
-        what is tried again. `cache` keeps answers as long as the server allows: one for several clients, or False.
+        Transport: `headers` go with each HTTP request. A command runs in `cwd` with `env`, in addition to what every
+        program needs; it gets nothing else of this process's environment. `stderr` is called with each line that the
+        command writes on its standard error, for example `print`. `auth` signs in, for example
+        `wharfinger.auth.SignIn()`. `allow_address` is called with an IP address and says whether a URL may lead there:
+        use `wharfinger.auth.urls.is_public` for URLs that somebody else chose. `limits` bounds what the server sends,
+        `max_pages` the pages of a list.
+
+        What the server may ask depends on the handlers: `elicitation` shows a form to the user, `consent` asks whether
+        a URL may be opened, `sampling` asks a model (with `sampling_tools` one that can use tools), and `roots` are the
+        folders in which the user works. `log` is called with log messages of `log_level` and above.
+
+        `middleware` is called around every call, the first one outermost. With `tasks` the server may make a call a
+        task, which the client waits for; tools of 2025-11-25 that must be called as tasks always are. `validate` checks
+        results of tools by their output schemas if the extra `schema` is installed. `retry` says what is tried again.
+        `cache` keeps results as long as the server allows: True for a cache of its own, one that several clients share,
+        or False.
 
         Raises:
-            TypeError, ValueError: the target cannot be a server, or a handler is none.
+            TypeError, ValueError: the target cannot be a server, or a handler is not a function.
         """
         if isinstance(target, Mapping):
             entry = read_entry(target)
             target, cwd = entry.target, cwd or entry.cwd
             headers, env = {**entry.headers, **(headers or {})}, {**entry.env, **(env or {})}
-        self._target = check_target(target)
-        self._answering = Answering(
-            elicitation=elicitation,
-            consent=consent,
-            sampling=sampling,
-            sampling_tools=sampling_tools,
-            roots=roots,
+        handlers = InputHandlers(
+            elicitation=elicitation, consent=consent, sampling=sampling, sampling_tools=sampling_tools, roots=roots
         )
-        capabilities = self._answering.capabilities
+        capabilities = handlers.capabilities
         if tasks:
             capabilities.extensions = {TASKS: {}}
-        self._shelf: Shelf | None = None
-        if cache is not False:
-            kept = Cache() if cache is True else cache
-            self._shelf = Shelf(kept, self._target, headers or {}, capabilities)
-            auth = None if auth is None else self._shelf.note(auth)
-        self._settings = Settings(
+        for each in middleware:
+            check_middleware(each)
+        checked = check_target(target)
+        settings = Settings(
             revision=revision,
-            info=info or t.Implementation(name=NAME, version=__version__),
+            info=info or t.Implementation(name="wharfinger", version=__version__),
             open_time=open_timeout,
             probe_time=probe_timeout,
             limits=limits,
@@ -184,33 +148,29 @@ class Client:
             cwd=cwd,
             stderr=stderr,
             capabilities=capabilities,
-            asked=self._answering.answer if self._answering.any else None,
+            answer=handlers.answer if handlers.any else None,
             auth=auth,
-            reaches=reaches,
+            allow_address=allow_address,
             log_level=UNSET if log is None else log_level,
             retry=retry or Retry(),
         )
         self._timeout = timeout
         self._max_timeout = max_timeout
-        self._pages = pages
-        self._tasks = tasks
-        self._task_calls = TaskCalls(optional=tasks)
-        self._log = None if log is None else Telling(log)
-        self._log_level: t.LoggingLevel | UnsetType = self._settings.log_level
-        self._arrivals = Arrivals()
-        self._outputs = Outputs() if validate else None
-        self._background: set[asyncio.Task[Any]] = set()
-        self._living = Living(self._target, self._settings, timeout)
-        self._living.noticed = self._noticed
-        self._living.renewed = self._renewed
-        if self._shelf is not None:
-            self._living.watches.changed = self._shelf.changed
-        self._perform: Next = self._fulfilled
-        for hook in reversed(hooks):
-            check_hook(hook)
-            self._perform = around(hook, self._perform)
+        self._max_pages = max_pages
+        self._session = ClientSession(
+            checked,
+            settings,
+            handlers=handlers,
+            middleware=middleware,
+            cache=Cache() if cache is True else cache or None,
+            timeout=timeout,
+            tasks=tasks,
+            validate=validate,
+            log=log,
+        )
+        self._tools = self._session.tools
 
-    # Beginning and end.
+    # Opening and closing.
 
     async def open(self) -> Self:
         """Connect, and find out which revision to speak. Does nothing while it is open.
@@ -221,16 +181,12 @@ class Client:
             NotMCP: what answers does not speak the protocol.
             UnsupportedRevision: no revision in common, or not the pinned one.
         """
-        await self._living.open()
+        await self._session.open()
         return self
 
     async def close(self) -> None:
-        """End the connection, from any task: calls that wait get ConnectionLost, watches come to their end."""
-        if self._log is not None:
-            self._log.stop()
-        if self._shelf is not None:
-            self._shelf.closed()
-        await self._living.close()
+        """End the connection, from any task: calls that wait get ConnectionLost, and the iteration of watches ends."""
+        await self._session.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -240,111 +196,100 @@ class Client:
     ) -> None:
         await self.close()
 
-    # What is known of the server.
+    # The server. These raise ConnectionLost before the client is opened.
 
     @property
     def transport(self) -> str:
         """How the server is reached: `stdio`, `streamable http`, `http+sse`, `unix socket` or `memory`."""
-        return getattr(self._living.link, "transport", "")
+        return getattr(self._session.connections.link, "transport", "")
 
     @property
     def server_info(self) -> t.Implementation | None:
-        """Name and version of the server, as it says; None where it says nothing."""
-        return self._agreement.server_info
+        """The server's name and version; None if it does not give them."""
+        return self._session.agreed.server_info
 
     @property
     def capabilities(self) -> t.ServerCapabilities:
         """What the server declares."""
-        return self._agreement.capabilities
+        return self._session.agreed.capabilities
 
     @property
     def revision(self) -> str:
         """The revision of the protocol that is spoken, such as `2026-07-28`."""
-        return self._agreement.rules.name
+        return self._session.agreed.rules.name
 
     @property
     def instructions(self) -> str | None:
-        """What the server tells about its use; None where it says nothing."""
-        return self._agreement.instructions
+        """What the server says about its use; None if it says nothing."""
+        return self._session.agreed.instructions
 
     # Resources.
 
-    def list_resources(self, *, timeout: float | None = None, fresh: bool = False) -> Listing[t.Resource]:
-        """Every resource: `await` it for a list, or go through it with `async for`, page by page.
+    def list_resources(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Resource]:
+        """Every resource: `await` it for a list, or iterate over it with `async for`, page by page.
 
-        `fresh` asks the server also for what is kept.
+        With `bypass_cache` the server is asked even if its answer is cached.
         """
-
-        async def page(cursor: str | UnsetType) -> tuple[list[t.Resource], str | UnsetType]:
-            result: t.ListResourcesResult = await self._page("resources/list", cursor, timeout, fresh)
-            return result.resources, self._following(result)
-
-        return Listing(page, self._pages)
+        return self._list(METHODS["resources/list"], "resources", timeout, bypass_cache)
 
     def list_resource_templates(
-        self, *, timeout: float | None = None, fresh: bool = False
+        self, *, timeout: float | None = None, bypass_cache: bool = False
     ) -> Listing[t.ResourceTemplate]:
-        """Every template of resources; as `list_resources`."""
+        """Every resource template; as `list_resources`."""
+        return self._list(METHODS["resources/templates/list"], "resource_templates", timeout, bypass_cache)
 
-        async def page(cursor: str | UnsetType) -> tuple[list[t.ResourceTemplate], str | UnsetType]:
-            method = "resources/templates/list"
-            result: t.ListResourceTemplatesResult = await self._page(method, cursor, timeout, fresh)
-            return result.resource_templates, self._following(result)
-
-        return Listing(page, self._pages)
-
-    async def read_resource(self, uri: str, *, timeout: float | None = None, fresh: bool = False) -> ReadResult:
-        """What is in a resource; `fresh` asks the server also where its answer is kept.
+    async def read_resource(self, uri: str, *, timeout: float | None = None, bypass_cache: bool = False) -> ReadResult:
+        """Read a resource. With `bypass_cache` the server is asked even if its answer is cached.
 
         Raises:
-            ResourceNotFound: there is none, or none that may be read.
+            ResourceNotFound: there is no such resource, or it may not be read.
         """
-        return ReadResult(uri, await self._ask(_READ, t.ReadResourceRequestParams(uri=uri), timeout, fresh=fresh))
+        params = t.ReadResourceRequestParams(uri=uri)
+        return ReadResult(uri, await self._call(_READ, params, timeout, bypass_cache=bypass_cache))
 
     @overload
     async def read_many(
         self,
         uris: Iterable[str],
         *,
-        at_once: int = AT_ONCE,
+        concurrency: int = CONCURRENCY,
         errors: Literal["raise"] = "raise",
         timeout: float | None = None,
-        fresh: bool = False,
+        bypass_cache: bool = False,
     ) -> list[ReadResult]: ...
     @overload
     async def read_many(
         self,
         uris: Iterable[str],
         *,
-        at_once: int = AT_ONCE,
+        concurrency: int = CONCURRENCY,
         errors: Literal["return"],
         timeout: float | None = None,
-        fresh: bool = False,
+        bypass_cache: bool = False,
     ) -> list[ReadResult | WharfingerError]: ...
     async def read_many(
         self,
         uris: Iterable[str],
         *,
-        at_once: int = AT_ONCE,
+        concurrency: int = CONCURRENCY,
         errors: Literal["raise", "return"] = "raise",
         timeout: float | None = None,
-        fresh: bool = False,
+        bypass_cache: bool = False,
     ) -> Any:
-        """What is in several resources, in the order of `uris`; at most `at_once` are asked for at a time.
+        """Read several resources, at most `concurrency` at a time. Returns the results in the order of `uris`.
 
-        The first one that cannot be read ends it, and its error is raised; with `errors="return"` errors stand in the
-        list, at their places. `timeout` is that of each one.
+        The first failure cancels the other reads and is raised; with `errors="return"` errors are put into the list
+        instead. `timeout` is for each read.
 
         Raises:
             ResourceNotFound: as `read_resource`.
-            ValueError: `at_once` is not positive.
+            ValueError: `concurrency` is not positive.
         """
-        return await in_order(
-            lambda uri: self.read_resource(uri, timeout=timeout, fresh=fresh),
-            uris,
-            at_once,
-            keep_errors=errors == "return",
-        )
+
+        async def read(uri: str) -> ReadResult:
+            return await self.read_resource(uri, timeout=timeout, bypass_cache=bypass_cache)
+
+        return await gather_limited(read, uris, concurrency, return_errors=errors == "return")
 
     def template(self, name: str | t.ResourceTemplate, *, timeout: float | None = None) -> Template:
         """A family of resources: `await client.template("log://{vessel}/today").read(vessel="mary")`.
@@ -353,17 +298,11 @@ class Client:
         looked up when it is first used.
 
         Raises:
-            InvalidTemplate: it is no URI template.
+            InvalidTemplate: it is not a URI template.
         """
 
         async def find(wanted: str) -> t.ResourceTemplate:
-            names: list[str] = []
-            async for template in self.list_resource_templates(timeout=timeout):
-                if template.name == wanted:
-                    return template
-                if len(names) < SHOWN:
-                    names.append(template.name)
-            raise no_template(wanted, names)
+            return await find_template(self.list_resource_templates(timeout=timeout), wanted)
 
         async def read(uri: str) -> ReadResult:
             return await self.read_resource(uri, timeout=timeout)
@@ -383,7 +322,7 @@ class Client:
         *,
         timeout: float | None = None,
     ) -> t.Completion:
-        """What `value` may be the beginning of, for an argument of a prompt or a variable of a template.
+        """Complete the value of a prompt's argument or a template's variable that begins with `value`.
 
         `context` holds the other arguments, as far as they are known (2025-06-18 and later).
         """
@@ -392,31 +331,26 @@ class Client:
             argument=t.CompletionArgument(name=argument, value=value),
             context=UNSET if context is None else t.CompletionContext(arguments=dict(context)),
         )
-        result: t.CompleteResult = await self._ask(METHODS["completion/complete"], params, timeout)
+        result: t.CompleteResult = await self._call(METHODS["completion/complete"], params, timeout)
         return result.completion
 
     def watch(self, uri: str, *more: str) -> Watch:
-        """Changes of one resource or several: `async with client.watch(uri) as changes: async for change in changes`.
+        """Watch resources: `async with client.watch(uri) as changes: async for change in changes: …`.
 
         Raises, when it begins:
-            ResourceNotFound: the server does not acknowledge a watch on it.
+            ResourceNotFound: the server does not let it be watched.
         """
-        return Watch(lambda: self._watch((uri, *more), lists=False))
+        return Watch(lambda: self._session.watches.begin((uri, *more), lists=False))
 
     def watch_lists(self) -> Watch:
-        """Changes of the lists of resources, tools and prompts; as `watch`."""
-        return Watch(lambda: self._watch((), lists=True))
+        """Watch the lists of resources, tools and prompts; as `watch`."""
+        return Watch(lambda: self._session.watches.begin((), lists=True))
 
     # Tools and prompts.
 
-    def list_tools(self, *, timeout: float | None = None, fresh: bool = False) -> Listing[t.Tool]:
+    def list_tools(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Tool]:
         """Every tool; as `list_resources`."""
-
-        async def page(cursor: str | UnsetType) -> tuple[list[t.Tool], str | UnsetType]:
-            result: t.ListToolsResult = await self._page("tools/list", cursor, timeout, fresh)
-            return self._known(result.tools), self._following(result)
-
-        return Listing(page, self._pages)
+        return self._list(METHODS["tools/list"], "tools", timeout, bypass_cache, self._session.learn_tools)
 
     @overload
     async def call_tool(
@@ -455,117 +389,75 @@ class Client:
         reset_on_progress: bool = False,
         retry: bool | None = None,
     ) -> ToolResult[Any]:
-        """Call a tool; `arguments` is what encodes to a JSON object. With `returns=T` the result's `data` is a T.
+        """Call a tool. `arguments` is anything that encodes to a JSON object. With `returns=T` the `data` is a T.
 
-        `progress(done, total, message)`, plain or async, is told how far it is; with `reset_on_progress` each time
-        begins `timeout` anew, up to `max_timeout`. With `retry` it is sent once more if the connection is lost before
-        its answer, so that the tool may run twice.
+        `progress(done, total, message)`, plain or async, is called with how far it is; with `reset_on_progress` each
+        report restarts `timeout`, up to `max_timeout`. With `retry` the call is sent once more if the connection is
+        lost before its answer, so that the tool may run twice.
 
         Raises:
-            InvalidResponse: the result is no T, or not what the tool's output schema says.
+            InvalidResponse: the result is not a T, or does not match the tool's output schema.
             ToolError: the tool failed; its text says why, and `.result` is the whole result.
         """
-        given = UNSET if arguments is None else Raw(_ENCODE(arguments))
+        given = UNSET if arguments is None else Raw(_encode(arguments))
         params = t.CallToolRequestParams(name=name, arguments=given)
+
+        def call() -> Awaitable[t.CallToolResult]:
+            row = CALL_AS_TASK if params.name in self._tools.as_tasks else _CALL
+            return self._call(row, params, timeout, max_timeout, progress, reset_on_progress, retry)
+
         try:
-            result = await self._ask(_CALL, params, timeout, max_timeout, progress, reset_on_progress, retry)
+            result = await call()
         except RemoteError as error:
-            # Nothing was done. The tool's listing says what was wrong.
-            if not await self._called_wrongly(name, error, timeout):
+            if not await self._was_called_wrongly(params.name, error, timeout):
                 raise
-            result = await self._ask(_CALL, params, timeout, max_timeout, progress, reset_on_progress, retry)
-        if result.is_error is True and await self._wants_task(name, result, timeout):
-            result = await self._ask(_CALL, params, timeout, max_timeout, progress, reset_on_progress, retry)
+            result = await call()
         if result.is_error is True:
-            raise ToolError(text_of(result) or "The tool failed and does not say why.", result=result)
-        if self._outputs is not None:
-            self._outputs.check(name, result)
+            if await self._was_called_wrongly(params.name, result, timeout):
+                result = await call()
+            if result.is_error is True:
+                raise ToolError(text_of(result) or "The tool failed and does not say why.", result=result)
+        if self._tools.schemas is not None and name in self._tools.schemas.by_tool:
+            self._tools.schemas.check(name, result)
         return ToolResult(data_of(result, returns), result)
 
-    async def _called_wrongly(self, name: str, error: RemoteError, timeout: float | None) -> bool:
-        """Whether a tool was called in another way than its listing says, which is asked for now.
-
-        Its arguments must be repeated in headers (2026-07-28, spec: §2.8), or it must be called as a task, or must not
-        (2025-11-25, tasks: -32601).
-        """
-        link = self._living.link
-        if error.code == HeaderMismatch.code and link is not None and link.mirrors is not None:
-            await self.list_tools(timeout=timeout, fresh=True)
-            return True
-        if not isinstance(error, RemoteMethodNotFound) or not self._has_task_calls:
-            return False
-        return await self._wants_otherwise(name, timeout)
-
-    async def _wants_task(self, name: str, result: t.CallToolResult, timeout: float | None) -> bool:
-        """Whether a tool failed because it must be called as a task: some servers say -32601 in a result.
-
-        The text only spares the question. What counts is the listing: a tool that must be called as a task does nothing
-        when it is called otherwise (2025-11-25, tasks).
-        """
-        if self._task_calls.wants(name) or not self._has_task_calls or "task" not in text_of(result).lower():
-            return False
-        return await self._wants_otherwise(name, timeout)
-
-    async def _wants_otherwise(self, name: str, timeout: float | None) -> bool:
-        """Ask for the listing; whether it says something else than how the tool was called."""
-        tools, was_task = self._task_calls, self._task_calls.wants(name)
-        await self.list_tools(timeout=timeout, fresh=True)
-        return not tools.wants(name) if was_task else tools.requires(name)
-
-    def list_prompts(self, *, timeout: float | None = None, fresh: bool = False) -> Listing[t.Prompt]:
+    def list_prompts(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Prompt]:
         """Every prompt; as `list_resources`."""
-
-        async def page(cursor: str | UnsetType) -> tuple[list[t.Prompt], str | UnsetType]:
-            result: t.ListPromptsResult = await self._page("prompts/list", cursor, timeout, fresh)
-            return result.prompts, self._following(result)
-
-        return Listing(page, self._pages)
+        return self._list(METHODS["prompts/list"], "prompts", timeout, bypass_cache)
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> t.GetPromptResult:
-        """A prompt with its blanks filled in."""
+        """Get a prompt, filled in with these arguments."""
         given = UNSET if arguments is None else dict(arguments)
         params = t.GetPromptRequestParams(name=name, arguments=given)
-        result: t.GetPromptResult = await self._ask(_PROMPT, params, timeout)
+        result: t.GetPromptResult = await self._call(_PROMPT, params, timeout)
         return result
 
     # Skills (extension `io.modelcontextprotocol/skills`).
 
-    def list_skills(self, *, timeout: float | None = None, fresh: bool = False) -> Listing[Skill]:
-        """Every skill: who it is, and its files with size and digest. No file is read; as `list_resources`."""
+    def list_skills(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[Skill]:
+        """Every skill, with its files, their sizes and digests. No file is read. As `list_resources`."""
         from wharfinger.client import skills
 
-        async def page(cursor: str | UnsetType) -> tuple[list[Skill], str | UnsetType]:
-            params = t.PaginatedRequestParams(cursor=cursor)
-            result: ListSkillsResult = await self._ask(skills.LIST, params, timeout, fresh=fresh)
-            return result.skills, self._following(result)
+        return self._list(skills.LIST, "skills", timeout, bypass_cache)
 
-        return Listing(page, self._pages)
-
-    async def get_skill(self, uri: str, *, timeout: float | None = None, fresh: bool = False) -> Skill:
-        """One skill, by the URI of its SKILL.md; no file is read."""
+    async def get_skill(self, uri: str, *, timeout: float | None = None, bypass_cache: bool = False) -> Skill:
+        """One skill, by the URI of its SKILL.md. No file is read."""
         from wharfinger.client import skills
-        from wharfinger.types.skills import GetSkillRequestParams
 
-        params = GetSkillRequestParams(uri=uri)
-        result: GetSkillResult = await self._ask(skills.GET, params, timeout, fresh=fresh)
+        params = skills.GET.params(uri=uri)
+        result: GetSkillResult = await self._call(skills.GET, params, timeout, bypass_cache=bypass_cache)
         return result.skill
 
     def read_directory(self, uri: str, *, timeout: float | None = None) -> Listing[t.Resource]:
-        """What is directly in a directory, where the server declares `directoryRead`; as `list_resources`."""
+        """What is directly in a directory, if the server declares `directoryRead`; as `list_resources`."""
         from wharfinger.client import skills
-        from wharfinger.types.skills import ReadResourceDirectoryRequestParams, ReadResourceDirectoryResult
 
-        async def page(cursor: str | UnsetType) -> tuple[list[t.Resource], str | UnsetType]:
-            params = ReadResourceDirectoryRequestParams(uri=uri, cursor=cursor)
-            result: ReadResourceDirectoryResult = await self._ask(skills.DIRECTORY, params, timeout)
-            return result.resources, self._following(result)
-
-        return Listing(page, self._pages)
+        return self._list(skills.DIRECTORY, "resources", timeout, uri=uri)
 
     async def read_skill_file(self, skill: Skill, uri: str = "", *, timeout: float | None = None) -> ReadResult:
-        """A file of a skill, its SKILL.md unless `uri` names another; read only now, and compared with the manifest.
+        """Read a file of a skill, its SKILL.md unless `uri` names another, and check it against the manifest.
 
         Raises:
             NotVerified: it is not in the manifest, or not what the manifest says: nothing of the skill may be used.
@@ -575,29 +467,46 @@ class Client:
 
         uri = uri or skill.uri
         entry = skills.check_entry(skill, uri)
-        return skills.check_file(skill, entry, await self.read_resource(uri, timeout=timeout, fresh=True))
+        return skills.check_file(skill, entry, await self.read_resource(uri, timeout=timeout, bypass_cache=True))
+
+    # The connection.
+
+    async def request(
+        self,
+        method: str,
+        params: t.RequestParams | None = None,
+        *,
+        timeout: float | None = None,
+        bypass_cache: bool = False,
+    ) -> Any:
+        """Send a request of any method that is known here, and return its result as the server sent it.
+
+        Prefer the methods above: they know what a result means. This one is for methods of extensions (`add_method`).
+
+        Raises:
+            KeyError: no such method is known here.
+        """
+        row = METHODS[method]
+        return await self._call(row, params or row.params(), timeout, bypass_cache=bypass_cache)
 
     async def ping(self, *, timeout: float | None = None) -> None:
-        """Return when the server has answered; the stateless era has no `ping`, so that it is asked what it is."""
-        method = "ping" if self._agreement.rules.era == "handshake" else "server/discover"
-        await self._ask(METHODS[method], t.RequestParams(), timeout)
+        """Return when the server has answered. The stateless era has no `ping`, so it is sent `server/discover`."""
+        method = "ping" if self._session.agreed.rules.era == "handshake" else "server/discover"
+        await self._call(METHODS[method], t.RequestParams(), timeout)
 
     async def set_log_level(self, level: t.LoggingLevel) -> None:
-        """From now on the server sends log messages of this level and worse; `log=` takes them."""
-        agreed, self._log_level = self._agreement, level
-        if agreed.rules.era == "handshake":
-            await self._ask(_SET_LEVEL, t.SetLevelRequestParams(level=level), None)
-        elif not isinstance(agreed.meta, UnsetType):
-            agreed.meta.log_level = level
+        """Let the server send log messages of this level and above; `log=` takes them."""
+        if self._session.set_log_level(level):
+            await self._call(METHODS["logging/setLevel"], t.SetLevelRequestParams(level=level), None)
 
     def roots_changed(self) -> None:
-        """Tell the server that there are other roots now; the stateless era asks each time, and is not told."""
-        if self._agreement.rules.era == "handshake":
-            self._connection.notify("notifications/roots/list_changed", UNSET)
+        """Tell the server that there are other roots now. In the stateless era it asks each time, and need not know."""
+        if self._session.agreed.rules.era == "handshake":
+            self._session.link.notify("notifications/roots/list_changed", UNSET)
 
-    # Inside: every call goes through `_ask`, the hooks, and `_fulfilled`; every request of it through `_request`.
+    # Inside: every call is one `Call` that goes through the chain of its method.
 
-    async def _ask(
+    def _call(
         self,
         row: Method,
         params: Any,
@@ -606,333 +515,45 @@ class Client:
         progress: Progress | None = None,
         reset_on_progress: bool = False,
         retry: bool | None = None,
-        *,
-        fresh: bool = False,
-    ) -> Any:
-        if max_timeout is None:  # who wants no deadline for a call wants none
+        bypass_cache: bool = False,
+    ) -> Awaitable[Any]:
+        bounded = timeout is not None
+        if max_timeout is None:
             max_timeout = math.inf if timeout == math.inf else self._max_timeout
-        call = Call(
-            row, params, self._timeout if timeout is None else timeout, max_timeout, progress, reset_on_progress
-        )
-        call.bounded, call.retry, call.fresh = timeout is not None, retry, fresh
-        return await self._perform(call)
+        if timeout is None:
+            timeout = self._timeout
+        call = Call(row, params, timeout, max_timeout, progress, reset_on_progress, retry, bypass_cache, bounded)
+        chain = self._session.chains.get(row) or self._session.compose(row)
+        return chain(call)
 
-    async def _fulfilled(self, call: Call) -> Any:
-        """From the call to the result of its method, whatever the server wants in between."""
-        budget = Budget(call.timeout, call.max_timeout, self._now)
-        telling = None if call.progress is None else Telling(call.progress)
-        try:
-            if call.row is _CALL and self._task_calls.wants(call.params.name):
-                result: Any = await self._call_as_task(call, telling)
-            elif self._is_plain(call):
-                result = await self._plainly(call, budget)
-            elif self._shelf is not None and call.row.kept:
-                result = await self._kept(self._shelf, call, budget, telling)
-            else:
-                result = await self._admitted(call, budget, telling)
-            if type(result) is t.InputRequiredResult:
-                result = await perform(
-                    call.row,
-                    call.params,
-                    result,
-                    self._answering,
-                    budget,
-                    self._settings.limits.rounds,
-                    partial(self._asked, call, budget, telling),
-                )
-            if type(result) is TaskStarted:
-                result = await self._drive(call, result, budget)
-        except BaseException:
-            if telling is not None:
-                telling.stop()
-            raise
-        if telling is not None:
-            await telling.told()
-        return result
-
-    def _is_plain(self, call: Call) -> bool:
-        """Whether there is nobody to tell of progress or to ask, no task to follow, and no answer to keep."""
-        return (
-            call.progress is None
-            and not call.reset_on_progress
-            and not self._answering.any
-            and not self._tasks
-            and (self._shelf is None or not call.row.kept)
-        )
-
-    async def _plainly(self, call: Call, budget: Budget) -> Any:
-        """One request and its result: most calls, which cost a seventh less without the layers of the others."""
-        if call.params.meta is UNSET:
-            call.params.meta = self._meta
-        answer = await self._living.request(call.row.name, call.params, timeout=budget.left(), retry=call.retry)
-        stateless = self._agreement.rules.asks_by_result
-        return open_any(call.row, _result_in(answer), stateless=stateless, tasks=False)
-
-    async def _admitted(self, call: Call, budget: Budget, telling: Telling | None) -> Any:
-        """The answer; where the user must open a URL first, then the answer to the second attempt."""
-        try:
-            _, result = await self._asked(call, budget, telling, call.params)
-        except RemoteError as error:
-            errands = urls_wanted(error)
-            begun = self._now()
-            if not await self._answering.sent_to(errands):
-                raise
-            await self._arrivals.wait((str(each.elicitation_id) for each in errands), call.timeout)
-            budget.give_back(begun)
-            _, result = await self._asked(call, budget, telling, call.params)
-        return result
-
-    async def _kept(self, shelf: Shelf, call: Call, budget: Budget, telling: Telling | None) -> Any:
-        """What was kept of an earlier answer, or a new one."""
-        ask = partial(self._asked, call, budget, telling, call.params)
-        heard = self._living.watches.hear_lists()
-        key = shelf.key(call.row.name, call.params, heard)
-        if key is None:
-            return await self._admitted(call, budget, telling)
-        return await shelf.answer(
-            key,
-            ask,
-            lambda raw: open_result(call.row, raw),
-            left=budget.left,
-            fresh=call.fresh,
-            heard=heard,
-        )
-
-    async def _asked(self, call: Call, budget: Budget, telling: Telling | None, params: Any) -> tuple[Raw, Any]:
-        """The answer as it came, and decoded."""
-        raw = await self._request(call.row, params, budget, telling, reset=call.reset_on_progress, retry=call.retry)
-        stateless = self._agreement.rules.asks_by_result
-        return raw, open_any(call.row, raw, stateless=stateless, tasks=self._tasks)
-
-    async def _request(
+    def _list(
         self,
         row: Method,
-        params: Any,
-        budget: Budget,
-        telling: Telling | None = None,
-        *,
-        reset: bool = False,
-        retry: bool | None = None,
-    ) -> Raw:
-        """One request and its answer, in what is left of the call's time."""
-        if params.meta is UNSET:
-            params.meta = self._meta
-        # Only where the server asks by requests of its own can a question be open while an answer is waited for.
-        if not reset and (not self._answering.any or self._agreement.rules.asks_by_result):
-            answer = await self._living.request(
-                row.name,
-                params,
-                timeout=budget.left(),
-                notified=None if telling is None else partial(self._told, telling, None),
-                retry=retry,
-            )
-        else:
-            answer = await self._request_put_off(row, params, budget, telling, reset=reset, retry=retry)
-        return _result_in(answer)
+        member: str,
+        timeout: float | None,
+        bypass_cache: bool = False,
+        learn: Callable[[Any], list[Any]] = list,
+        **params: Any,
+    ) -> Listing[Any]:
+        async def page(cursor: str | UnsetType) -> tuple[list[Any], str | UnsetType]:
+            result = await self._call(row, row.params(cursor=cursor, **params), timeout, bypass_cache=bypass_cache)
+            following: str | UnsetType = result.next_cursor
+            # The empty string is a cursor in the stateless era only; servers of the other one mean the end by it.
+            if following == "" and self._session.agreed.rules.era == "handshake":
+                following = UNSET
+            return learn(getattr(result, member)), following
 
-    async def _request_put_off(
-        self, row: Method, params: Any, budget: Budget, telling: Telling | None, *, reset: bool, retry: bool | None
-    ) -> Message:
-        """The same with a deadline that may be put off, by progress or while a question of the server is open."""
-        deadline = Deadline(budget, asyncio.get_running_loop())
-        renewed = deadline if reset else None
-        notified = partial(self._told, telling, renewed) if telling is not None or reset else None
-        try:
-            async with deadline:
-                self._answering.watch_over(deadline)
-                return await self._living.request(row.name, params, timeout=None, notified=notified, retry=retry)
-        except TimeoutError as error:
-            if isinstance(error, RequestTimeout) or not deadline.expired:
-                raise
-            text = f"{row.name}: no answer from {self._name} within {deadline.waited:g} s."
-            raise RequestTimeout(text) from None
-        finally:
-            self._answering.deadlines.discard(deadline)
+        return Listing(page, self._max_pages)
 
-    async def _drive(self, call: Call, task: TaskStarted, budget: Budget) -> Any:
-        if not call.bounded:  # the client's own time is that of an answer; a task takes as long as it takes
-            budget = Budget(math.inf, call.max_timeout, self._now)
+    async def _was_called_wrongly(
+        self, name: str, failure: RemoteError | t.CallToolResult, timeout: float | None
+    ) -> bool:
+        """Whether the tool must be called in another way; its listing is read again to find out."""
 
-        async def send(row: Method, params: Any) -> Raw:
-            return await self._request(row, params, budget.part(call.timeout))
+        async def list_again() -> None:
+            await self.list_tools(timeout=timeout, bypass_cache=True)
 
-        try:
-            return await drive_task(call.row, task, self._answering, budget, send)
-        except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
-            self._in_background(self._cancel_task(task.task_id))
-            raise
-
-    async def _call_as_task(self, call: Call, telling: Telling | None) -> t.CallToolResult:
-        """A call that becomes a task because this end says so (2025-11-25), and its result."""
-        budget = Budget(call.timeout if call.bounded else math.inf, call.max_timeout, self._now)
-        renewed = budget if call.reset_on_progress else None
-        take = None if telling is None and renewed is None else partial(self._told, telling, renewed)
-
-        async def send(row: Method, params: Any, long: bool) -> Raw:
-            return await self._request(row, params, budget if long else budget.part(call.timeout))
-
-        with self._task_calls.progress(take) as token:
-            params = as_task(call.params, token, call.max_timeout)
-            raw = await self._request(_CALL, params, budget.part(call.timeout), retry=call.retry)
-            task = started_in(raw)
-            if isinstance(task, t.CallToolResult):
-                return task
-            try:
-                with self._task_calls.following(task.task_id) as changed:
-                    return await drive_task_call(task, changed, budget, send)
-            except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
-                self._in_background(self._cancel_task(task.task_id, CANCEL))
-                raise
-
-    @property
-    def _has_task_calls(self) -> bool:
-        """Whether the server takes calls of tools as tasks (2025-11-25)."""
-        agreed = self._agreement
-        declared = agreed.capabilities.tasks
-        if not agreed.rules.task_calls or isinstance(declared, UnsetType) or isinstance(declared.requests, UnsetType):
-            return False
-        return not isinstance(declared.requests.tools, UnsetType) and declared.requests.tools.call is not UNSET
-
-    async def _cancel_task(self, task_id: str, row: Method = _CANCEL_TASK) -> None:
-        try:
-            await self._request(row, row.params(task_id=task_id), Budget(GOODBYE, GOODBYE, self._now))
-        except WharfingerError as error:
-            logger.debug("a task could not be cancelled: %s", error)
-
-    # Inside: what the server says without being asked.
-
-    def _told(self, telling: Telling | None, deadline: Deadline | Budget | None, message: Message) -> None:
-        """A notification that belongs to a call."""
-        if message.method != _PROGRESS:
-            self._noticed(message)
-            return
-        if deadline is not None:
-            deadline.renew()
-        if telling is None or isinstance(message.params, UnsetType):
-            return
-        try:
-            progress = _decode_progress(message.params)
-        except msgspec.MsgspecError:
-            return
-        telling.tell(
-            progress.progress,
-            None if isinstance(progress.total, UnsetType) else progress.total,
-            None if isinstance(progress.message, UnsetType) else progress.message,
-            size=len(memoryview(message.params)),
-        )
-
-    def _noticed(self, message: Message) -> None:
-        """A notification that belongs to nothing, or to nothing that wants it."""
-        if message.method == _COMPLETE:
-            self._arrivals.tell(message)
-        self._task_calls.take(message)
-        if message.method != _LOG or self._log is None or isinstance(message.params, UnsetType):
-            return
-        try:
-            self._log.tell(_decode_log(message.params), size=len(memoryview(message.params)))
-        except msgspec.MsgspecError:
-            logger.debug("skipped a log message that cannot be read: %.100r", bytes(message.params))
-
-    def _renewed(self, link: Connection, agreed: Agreement) -> None:
-        """There is a connection, perhaps not the first one."""
-        self._task_calls.forget()
-        if self._shelf is not None:
-            self._shelf.renewed(agreed.rules, agreed.capabilities)
-        level = self._log_level
-        if isinstance(level, UnsetType):
-            return
-        if not isinstance(agreed.meta, UnsetType):
-            agreed.meta.log_level = level
-        elif agreed.capabilities.logging is not UNSET:
-            params = t.SetLevelRequestParams(level=level)
-            self._in_background(link.request(_SET_LEVEL.name, params, timeout=GOODBYE))
-
-    def _in_background(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        task.add_done_callback(_seen)
-
-    # Inside: lists.
-
-    async def _page(self, method: str, cursor: str | UnsetType, timeout: float | None, fresh: bool) -> Any:
-        return await self._ask(METHODS[method], t.PaginatedRequestParams(cursor=cursor), timeout, fresh=fresh)
-
-    def _following(self, result: t.PaginatedResult) -> str | UnsetType:
-        # The empty string is a cursor in the stateless era only; servers of the other one mean the end by it.
-        cursor = result.next_cursor
-        return UNSET if cursor == "" and self._agreement.rules.era == "handshake" else cursor
-
-    def _known(self, tools: list[t.Tool]) -> list[t.Tool]:
-        """Remember what calls need to know of tools; those that must not be used are left out."""
-        self._living.learn(tools)
-        if self._has_task_calls:
-            self._task_calls.learn(tools)
-        usable = self._usable(tools)
-        if self._outputs is not None:
-            for tool in usable:
-                self._outputs.remember(tool)
-        return usable
-
-    def _usable(self, tools: list[t.Tool]) -> list[t.Tool]:
-        """Over stateless HTTP a tool with a wrong `x-mcp-header` is left out (2026-07-28, tools)."""
-        link = self._connection
-        if link.mirrors is None or self._agreement.rules.era == "handshake":
-            return tools
-        usable: list[t.Tool] = []
-        for tool in tools:
-            try:
-                mirrors = find_header_params(tool.input_schema)
-            except InvalidHeaderAnnotation as error:
-                logger.warning("%s: left out the tool %.200r, which cannot be called: %s", link.name, tool.name, error)
-                continue
-            link.mirrors.pop(tool.name, None)
-            if mirrors and len(link.mirrors) < MOST_MIRRORED:
-                link.mirrors[tool.name] = mirrors
-            usable.append(tool)
-        return usable
-
-    async def _watch(self, uris: tuple[str, ...], *, lists: bool) -> Any:
-        return await self._living.watches.open(uris, lists)
-
-    @property
-    def _name(self) -> str:
-        link = self._living.link
-        return "the server" if link is None else link.name
-
-    @property
-    def _now(self) -> Callable[[], float]:
-        return asyncio.get_running_loop().time
-
-    @property
-    def _meta(self) -> t.RequestMeta | UnsetType:
-        agreed = self._living.agreed
-        return UNSET if agreed is None else agreed.meta
-
-    @property
-    def _agreement(self) -> Agreement:
-        if self._living.agreed is None:
-            raise ConnectionLost(NOT_OPEN)
-        return self._living.agreed
-
-    @property
-    def _connection(self) -> Connection:
-        if self._living.link is None:
-            raise ConnectionLost(NOT_OPEN)
-        return self._living.link
-
-
-def _result_in(answer: Message) -> Raw:
-    """What an answer holds; raises what its error means."""
-    if not isinstance(answer.error, UnsetType):
-        raise told(answer)
-    assert not isinstance(answer.result, UnsetType)
-    return answer.result
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
+        return await self._tools.was_called_wrongly(name, failure, self._session.agreed, list_again)
 
 
 def _reference(ref: Ref) -> t.CompletionReference:

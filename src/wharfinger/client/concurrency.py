@@ -1,46 +1,49 @@
-"""Many calls at once, with a bound: results in the order of what was asked, and one error, never a group of them."""
+"""Several calls at once, in order and with a bound, and tasks in the background that end with their owner."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from wharfinger.errors import WharfingerError
 
-__all__ = ["in_order"]
+__all__ = ["BackgroundTasks", "gather_limited", "retrieve"]
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-async def in_order(
-    call: Callable[[A], Awaitable[R]], each: Iterable[A], at_once: int, *, keep_errors: bool
+async def gather_limited(
+    call: Callable[[A], Awaitable[R]], arguments: Iterable[A], limit: int, *, return_errors: bool
 ) -> list[R | WharfingerError]:
-    """`call` for each, at most `at_once` of them at a time; results in their order.
+    """Call a function with each argument, at most `limit` at a time. Returns the results in the arguments' order.
 
-    Where one fails the others are cancelled, and its error is raised; with `keep_errors` an error of ours stands in the
-    list at its place.
+    The first failure cancels the other calls and is raised, never as a group. With `return_errors` a WharfingerError is
+    put into the list instead.
+
+    Raises:
+        ValueError: `limit` is not positive.
     """
-    if at_once < 1:
-        raise ValueError(f"at_once must be positive, not {at_once}.")
-    todo = list(each)
+    if limit < 1:
+        raise ValueError(f"The limit of calls at a time must be positive, not {limit}.")
+    todo = list(arguments)
     results: list[Any] = [None] * len(todo)
     numbered = iter(enumerate(todo))
-    failed: list[BaseException] = []
 
     async def work() -> None:
-        for place, item in numbered:
+        for number, argument in numbered:
             try:
-                results[place] = await call(item)
+                results[number] = await call(argument)
             except WharfingerError as error:
-                if not keep_errors:
+                if not return_errors:
                     raise
-                results[place] = error
+                results[number] = error
 
-    workers = [asyncio.ensure_future(work()) for _ in range(min(at_once, len(todo)))]
+    workers = [asyncio.ensure_future(work()) for _ in range(min(limit, len(todo)))]
     if not workers:
         return []
+    failed: list[BaseException] = []
     try:
         done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
         failed += [error for worker in done if not worker.cancelled() and (error := worker.exception()) is not None]
@@ -53,3 +56,31 @@ async def in_order(
     if failed:
         raise failed[0]
     return results
+
+
+class BackgroundTasks:
+    """Tasks that nobody waits for. They are held until they are done, and their failures are not reported."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run this as a task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(retrieve)
+        return task
+
+    async def finished(self) -> None:
+        """Wait until those are done that run now."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+
+def retrieve(task: asyncio.Task[Any]) -> None:
+    """Retrieve a task's exception, so that asyncio does not report it as never retrieved."""
+    if not task.cancelled():
+        task.exception()

@@ -1,4 +1,10 @@
-"""From a target to an open connection: picks the transport, finds the era, agrees on a revision; no other call."""
+"""From a target to an open connection: picks the transport, finds out which era the server speaks, agrees on a
+revision.
+
+A server that nothing is known of is sent `server/discover` first. What it answers decides the next step (see
+`protocol.negotiation`): it speaks the stateless era, or is sent `initialize`, perhaps over a second connection, since
+some servers end at the first question, and perhaps over HTTP+SSE. What was found is remembered per server.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +22,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.auth_deadline import Patient
 from wharfinger.client.retry import Retry
-from wharfinger.client.subscriptions import Connection
 from wharfinger.content.redaction import redacted, redacted_command, redacted_text
 from wharfinger.errors import (
     ConnectionFailed,
@@ -32,7 +36,7 @@ from wharfinger.errors import (
     WharfingerError,
     remote_error,
 )
-from wharfinger.protocol.interfaces import Authorize, Service
+from wharfinger.protocol.interfaces import Authorize, Link, Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
@@ -50,19 +54,48 @@ from wharfinger.protocol.negotiation import (
     first_step,
 )
 from wharfinger.protocol.revisions import REVISIONS, Revision
+from wharfinger.transports.timeouts import PausableTimeout, paused
 
-__all__ = ["Agreement", "Settings", "Target", "check_target", "connect"]
+__all__ = ["Checked", "Connection", "LinkFactory", "Negotiated", "Settings", "Target", "check_target", "connect"]
 
 
-class Way(Protocol):
-    """Opens connections itself, as those of `wharfinger.testing` do."""
+class Connection(Link, Protocol):
+    """What a client needs of its transport beyond a `Link`."""
+
+    name: str
+    """The server, for error messages."""
+    transport: str
+    mirrors: Any
+    rules: Any
+    """The revision, once it is agreed on."""
+    unasked: Callable[[Message], None] | None
+    """Takes notifications that belong to no request."""
+    asked: Callable[[Message], Awaitable[Any]] | None
+    """Answers requests of the server."""
+    missed: Callable[[], None] | None
+    """Called when notifications may have been lost on their way."""
+    lost: Callable[[WharfingerError], None] | None
+    """Called once when the connection is gone."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is gone."""
+        ...
+
+    async def listen_in(self, timeout: float | None) -> None:
+        """Be ready for notifications that belong to no request."""
+        ...
+
+
+class LinkFactory(Protocol):
+    """Opens connections itself, as `Wire` and `Replay` of `wharfinger.testing` do."""
 
     async def open_link(self, limits: Limits) -> Connection:
         """A new connection, ready to be used."""
         ...
 
 
-Target = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any] | Service | Way
+Target = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any] | Service | LinkFactory
 """A URL; a command and its arguments; an entry of a host's configuration; a Python file, to be run; `unix:/path`, or
 the path of a socket that is there; or a server of this process."""
 
@@ -73,22 +106,22 @@ class Socket(msgspec.Struct, frozen=True):
     path: str
 
 
-Checked = str | list[str] | Socket | Service | Way
+Checked = str | list[str] | Socket | Service | LinkFactory
 """A URL, a command, a Unix socket, or a server."""
 
-STEPS = 5
+MAX_STEPS = 5
 """Questions of one opening; no honest server needs more."""
-MOST_TOLD = 200
+MAX_REASON = 200
 """Characters of an earlier failure that a later one repeats."""
-MORE_PATIENCE = 5
-"""How many times longer a server is waited for that was found to be stateless before: it may only be busy."""
+STATELESS_PROBE_FACTOR = 5
+"""How many times longer a server gets for its answer that was stateless before: it may only be busy."""
 
-ERAS = RevisionCache(time.monotonic)
+REVISION_CACHE = RevisionCache(time.monotonic)
 """What the servers behind URLs speak, for all clients of this process; a command's is kept by its client."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to open a connection; times are in seconds."""
+    """How to connect; times are in seconds."""
 
     revision: str | None
     info: t.Implementation
@@ -101,24 +134,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: t.ClientCapabilities = msgspec.field(default_factory=t.ClientCapabilities)
     """What this client declares."""
     log_level: t.LoggingLevel | UnsetType = UNSET
-    """Log messages of this level and worse are wanted; none where it is UNSET (stateless era)."""
-    asked: Callable[[Message], Awaitable[Any]] | None = None
-    """Answers what the server asks (handshake era)."""
+    """The server sends log messages of this level and worse; none if it is UNSET (stateless era)."""
+    answer: Callable[[Message], Awaitable[Any]] | None = None
+    """Answers requests of the server (handshake era)."""
     auth: Authorize | None = None
-    """What gets the client in (HTTP)."""
+    """Signs in (HTTP)."""
     stderr: Callable[[str], object] | None = None
     """Takes each line that the server of a command writes on its standard error."""
-    reaches: Callable[[str], bool] | None = None
+    allow_address: Callable[[str], bool] | None = None
     """Says of an IP address whether it may be connected to (HTTP)."""
     retry: Retry = Retry()
-    chance: Callable[[], float] = random.random
+    random: Callable[[], float] = random.random
     """Numbers from 0 to 1, for jitter."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """What the two ends know of each other once a connection is open."""
+class Negotiated(msgspec.Struct, frozen=True, kw_only=True):
+    """What the two ends have told each other when a connection is open."""
 
     rules: Revision
     capabilities: t.ServerCapabilities
@@ -158,89 +191,108 @@ def check_target(target: Any) -> Checked:
             raise ValueError("A command needs at least its program, and has only strings.")
         return [str(part) for part in parts]
     if hasattr(target, "open_link"):
-        return cast("Way", target)
+        return cast("LinkFactory", target)
     if hasattr(target, "handlers") and hasattr(target, "stamps"):
         return cast("Service", target)
     raise TypeError(f"A client takes {accepted}, not {type(target).__name__}.")
 
 
 async def connect(
-    target: Checked, settings: Settings, eras: RevisionCache | None = None
-) -> tuple[Connection, Agreement]:
-    """Open a connection and agree on a revision; whatever was opened is closed again where that fails.
+    target: Checked, settings: Settings, revisions: RevisionCache | None = None
+) -> tuple[Connection, Negotiated]:
+    """Open a connection and agree on a revision. If that fails, whatever was opened is closed again.
 
-    `eras` is what commands were found to speak.
+    `revisions` is what commands were found to speak.
 
     Raises:
         ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: there is no server there, or none to speak with.
     """
-    scope = asyncio.timeout(settings.open_time)
-    trial = _Trial(target, settings, ERAS if isinstance(target, str) else eras)
-    if settings.auth is not None:
-        trial.auth = Patient(settings.auth, scope)
+    timeout = PausableTimeout(settings.open_time)
+    opening = _Opening(target, settings, timeout, REVISION_CACHE if isinstance(target, str) else revisions)
     try:
-        async with scope:
-            agreement = await trial.run()
-            await trial.be_askable()
-            return trial.link, agreement
+        async with timeout:
+            agreed = await opening.run()
+            await opening.listen()
+            return opening.link, agreed
     except BaseException as error:
         failure = error
-        if trial.opened:
-            await trial.link.close()
-    if isinstance(failure, TimeoutError) and (scope.expired() or isinstance(failure, RequestTimeout)):
-        raise trial.silent() from None
+        if opening.opened:
+            await opening.link.close()
+    finally:
+        opening.timeouts.clear()  # who signs in later pauses nothing of this opening
+    if isinstance(failure, TimeoutError) and (timeout.expired or isinstance(failure, RequestTimeout)):
+        raise opening.silent() from None
     if isinstance(failure, ConnectionLost):
         failure = _failed(failure)
-    raise trial.told(failure) from None
+    raise opening.with_history(failure) from None
 
 
-class _Trial:
-    """One opening: the link, which may be a second one, and the steps up to an agreement."""
+class _PausingAuth:
+    """An `Authorize` that lets the timeouts of an opening stand still while a person signs in."""
+
+    def __init__(self, auth: Authorize, timeouts: list[PausableTimeout]) -> None:
+        self._auth = auth
+        self._timeouts = timeouts
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        return await self._auth.headers(url)
+
+    async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+        with paused(*self._timeouts):
+            return await self._auth.refused(url, status, headers, sent)
+
+
+class _Opening:
+    """One attempt to connect: the link, which may be a second one, and the steps up to an agreement."""
 
     link: Connection
 
-    def __init__(self, target: Checked, settings: Settings, eras: RevisionCache | None) -> None:
+    def __init__(
+        self, target: Checked, settings: Settings, timeout: PausableTimeout, revisions: RevisionCache | None
+    ) -> None:
         self.target = target
         self.settings = settings
-        self._eras = eras
-        self._key = _place(target, settings) if eras is not None else None
-        self._known: Found | None = eras.get(self._key) if eras is not None else None
-        self.auth: Patient | None = None
-        """What gets in, with the clocks of this opening standing still."""
+        self._revisions = revisions
+        self._key = _identity(target, settings) if revisions is not None else None
+        self._known: Found | None = revisions.get(self._key) if revisions is not None else None
+        self.timeouts = [timeout]
+        """What stands still while a person signs in."""
+        self._auth = None if settings.auth is None else _PausingAuth(settings.auth, self.timeouts)
         self.opened = False
-        self._told_discover = False
+        self._sent_discover = False
         """The link's server has read `server/discover`: some servers of the handshake era end at that, and some bridges
         open a session of their own."""
         self._refused: WharfingerError | None = None
-        """How a link failed that was asked `server/discover` first; None if no other one was opened for that."""
+        """How a link failed that was sent `server/discover` first; None if no other one was opened for that."""
         self._tried_sse = False
         self._late: asyncio.Task[Message] | None = None
         """A question of the stateless era without an answer yet; a slow server may still answer it."""
 
-    async def run(self) -> Agreement:
-        self.link = await self._open_link()
+    async def run(self) -> Negotiated:
+        self.link = await self._new_link()
         self.opened = True
         try:
             agreement = await self._steps()
-            if self._eras is not None and self.settings.revision is None:
-                self._eras.put(self._key, self._found(agreement))
+            if self._revisions is not None and self.settings.revision is None:
+                found: Found = "stateless"
+                if agreement.rules.era == "handshake":
+                    found = "sse" if self.link.transport == "http+sse" else "handshake"
+                self._revisions.put(self._key, found)
             return agreement
         finally:
-            if self.auth is not None:
-                self.auth.opened()
             if self._late is not None:
                 self._late.cancel()
                 await asyncio.wait((self._late,))
 
-    async def _steps(self) -> Agreement:
+    async def _steps(self) -> Negotiated:
         pinned = self.settings.revision
         step: NextStep = first_step(pinned, self._known)
-        for _ in range(STEPS):
+        for _ in range(MAX_STEPS):
             if isinstance(step, Discover):
                 step = await self._discover(step)
             elif isinstance(step, Initialize):
                 outcome = await self._initialize_as_known(step)
-                if isinstance(outcome, Agreement):
+                if isinstance(outcome, Negotiated):
                     return outcome
                 step = outcome
             elif isinstance(step, Stateless):
@@ -249,19 +301,20 @@ class _Trial:
                 raise step.error
         raise UnsupportedRevision("The server does not settle on a revision.")
 
-    async def _open_link(self) -> Connection:
-        link = await self._new_link()
-        link.asked = self.settings.asked
+    async def _new_link(self) -> Connection:
+        link = await self._connect()
+        link.asked = self.settings.answer
         return link
 
-    async def _new_link(self) -> Connection:
+    async def _connect(self) -> Connection:
+        # Transports are imported on use: most clients need one of them.
         target, settings = self.target, self.settings
         if isinstance(target, str):
             if self._known == "sse":
                 return await self._sse_link(target)
             from wharfinger.transports.http_client.http_link import HttpLink
 
-            return HttpLink(target, settings.limits, settings.headers, self.auth, settings.reaches)
+            return HttpLink(target, settings.limits, settings.headers, self._auth, settings.allow_address)
         if isinstance(target, list):
             from wharfinger.transports.stdio_client import StdioLink
 
@@ -276,7 +329,7 @@ class _Trial:
             return socket
         here: Any = target
         if hasattr(here, "open_link"):
-            return await cast("Way", here).open_link(settings.limits)
+            return await cast("LinkFactory", here).open_link(settings.limits)
         from wharfinger.transports.memory import MemoryLink
 
         memory = MemoryLink(here, settings.limits)
@@ -286,29 +339,25 @@ class _Trial:
     async def _sse_link(self, url: str) -> Connection:
         from wharfinger.transports.http_client.sse_link import SseLink
 
-        link = SseLink(url, self.settings.limits, self.settings.headers, self.auth, self.settings.reaches)
+        settings = self.settings
+        link = SseLink(url, settings.limits, settings.headers, self._auth, settings.allow_address)
+        link.asked = settings.answer
         try:
-            async with asyncio.timeout(self.settings.probe_time):
+            async with asyncio.timeout(settings.probe_time):
                 await link.open()
         except TimeoutError:
             await link.close()
             raise ConnectionFailed(f"{link.name} named no place to POST to in time.") from None
         return link
 
-    async def _other_link(self, link: Connection) -> None:
-        """Go on over this link; nobody is in the middle of anything on the one before."""
+    async def _replace_link(self, link: Connection) -> None:
+        """Go on over this link; nobody waits for anything on the one before."""
         before, self.link = self.link, link
-        link.asked = self.settings.asked
         await before.close()
 
-    def _found(self, agreement: Agreement) -> Found:
-        if agreement.rules.era == "stateless":
-            return "stateless"
-        return "sse" if type(self.link).__name__ == "SseLink" else "handshake"
-
-    async def be_askable(self) -> None:
-        """Listen where questions may come: some servers ask on the session's own stream alone (2025-11-25, HTTP)."""
-        if self.settings.asked is not None:
+    async def listen(self) -> None:
+        """Be ready for requests of the server: some ask on the session's own stream alone (2025-11-25, HTTP)."""
+        if self.settings.answer is not None:
             with contextlib.suppress(ConnectionFailed, ConnectionLost, RequestTimeout):
                 await self.link.listen_in(self.settings.probe_time)
 
@@ -316,58 +365,63 @@ class _Trial:
 
     async def _discover(self, step: Discover) -> NextStep:
         params = t.RequestParams(meta=self._meta(step.revision))
-        asked = asyncio.ensure_future(self.link.request("server/discover", params, timeout=None))
-        self._told_discover = True
+        answer = asyncio.ensure_future(self.link.request("server/discover", params, timeout=None))
+        self._sent_discover = True
+        seconds = None  # with a pinned revision there is no other way to ask
+        if self.settings.revision is None:
+            seconds = self.settings.probe_time * (STATELESS_PROBE_FACTOR if self._known == "stateless" else 1)
+        probe = PausableTimeout(seconds)
+        self.timeouts.append(probe)
         try:
-            done, _ = await asyncio.wait((asked,), timeout=self._patience)
-            while not done and self.auth is not None and not self.auth.idle.is_set():  # somebody signs in
-                await self.auth.idle.wait()
-                done, _ = await asyncio.wait((asked,), timeout=self._patience)
+            async with probe:
+                await asyncio.wait((answer,))
+        except TimeoutError:
+            if not probe.expired:
+                raise
         except BaseException:
-            asked.cancel()
+            answer.cancel()
             raise
-        if done:
-            return await self._judge(step, asked)
+        finally:
+            self.timeouts.remove(probe)
+        if answer.done():
+            return await self._decide(step, answer)
         if isinstance(self.target, str):
             # Over HTTP nothing waits for its turn: who says nothing there will say nothing.
-            asked.cancel()
+            answer.cancel()
             return decide_discover(step, None, None)
-        self._late = asked
+        self._late = answer
         return decide_discover(step, None, None)
 
-    @property
-    def _patience(self) -> float | None:
-        """How long to wait before asking in another way; where the revision is pinned there is no other way."""
-        if self.settings.revision is not None:
-            return None
-        return self.settings.probe_time * (MORE_PATIENCE if self._known == "stateless" else 1)
-
-    async def _judge(self, step: Discover, asked: asyncio.Future[Message]) -> NextStep:
+    async def _decide(self, step: Discover, asked: asyncio.Future[Message]) -> NextStep:
         try:
             answer: Message | None = asked.result()
         except ConnectionLost as lost:
-            if not await self._started_again(lost):
+            if not await self._reconnect(lost):
                 raise
             answer = None
-        except (InvalidResponse, _no_message()):
+        except InvalidResponse:
+            answer = None
+        except ConnectionFailed as failed:
+            if failed.status is None:
+                raise
             answer = None
         return decide_discover(step, answer, self.settings.revision)
 
-    async def _started_again(self, failure: WharfingerError) -> bool:
-        """Open another link, which is only told `initialize`; False where the first one was told no more."""
-        first_asked_so = self._told_discover and self._known != "stateless" and self.settings.revision is None
+    async def _reconnect(self, failure: WharfingerError) -> bool:
+        """Open another link, which is only sent `initialize`; False if the first one was sent nothing else."""
+        first_asked_so = self._sent_discover and self._known != "stateless" and self.settings.revision is None
         if not first_asked_so or not isinstance(self.target, str | list | Socket):
             return False
         self._refused = failure
-        self._told_discover = False
-        await self._other_link(await self._new_link())
+        self._sent_discover = False
+        await self._replace_link(await self._new_link())
         return True
 
-    def _stateless(self, step: Stateless) -> Agreement:
+    def _stateless(self, step: Stateless) -> Negotiated:
         rules = REVISIONS[step.revision]
         self.link.rules = rules
         found = step.discovered
-        return Agreement(
+        return Negotiated(
             rules=rules,
             capabilities=found.capabilities,
             server_info=_info_in(found.meta),
@@ -385,9 +439,9 @@ class _Trial:
 
     # The handshake era.
 
-    async def _initialize_as_known(self, step: Initialize) -> Agreement | NextStep:
-        """`_initialize`; where the server is only known for that era and does not answer so, ask from the beginning."""
-        if self._known is None or self._eras is None:
+    async def _initialize_as_known(self, step: Initialize) -> Negotiated | NextStep:
+        """`_initialize`; if that was only remembered and proves wrong, begin again."""
+        if self._known is None or self._revisions is None:
             return await self._initialize(step)
         try:
             outcome = await self._initialize(step)
@@ -397,11 +451,11 @@ class _Trial:
             if isinstance(error, NotAuthorized):
                 raise
         self._known = None
-        self._eras.forget(self._key)
-        await self._other_link(await self._new_link())
+        self._revisions.forget(self._key)
+        await self._replace_link(await self._new_link())
         return first_step()
 
-    async def _initialize(self, step: Initialize) -> Agreement | NextStep:
+    async def _initialize(self, step: Initialize) -> Negotiated | NextStep:
         params = t.InitializeRequestParams(
             protocol_version=step.revision, capabilities=self.settings.capabilities, client_info=self.settings.info
         )
@@ -414,11 +468,13 @@ class _Trial:
                     return verdict
             answer = await asked
         except ConnectionLost as lost:
-            if not await self._started_again(lost):
+            if not await self._reconnect(lost):
                 raise
             return step
-        except _no_message() as error:
-            if cast("Any", error).status in _NO_ENDPOINT and await self._over_sse():
+        except ConnectionFailed as error:
+            if error.status is None:
+                raise
+            if error.status in _NO_ENDPOINT and await self._over_sse():
                 return step
             raise _no_endpoint(error, self.target) from None
         finally:
@@ -429,23 +485,23 @@ class _Trial:
             if isinstance(verdict, GiveUp) and answer.id is UNSET and await self._over_sse():
                 return step
             # A bridge that has opened a session of its own for the first question refuses to open a second one.
-            if isinstance(verdict, GiveUp) and await self._started_again(verdict.error):
+            if isinstance(verdict, GiveUp) and await self._reconnect(verdict.error):
                 return step
             return verdict
         try:
             return self._handshake(answer)
         except (InvalidResponse, NotMCP) as error:
-            if not await self._started_again(error):
+            if not await self._reconnect(error):
                 raise
             return step
 
     async def _over_sse(self) -> bool:
-        """Go over to HTTP+SSE of 2024-11-05; False where nothing says that the server speaks it (spec: §2.5)."""
+        """Change to HTTP+SSE of 2024-11-05. Returns False if nothing says that the server speaks it (spec: §2.5)."""
         if not isinstance(self.target, str) or self._tried_sse:
             return False
         self._tried_sse = True
         try:
-            await self._other_link(await self._sse_link(self.target))
+            await self._replace_link(await self._sse_link(self.target))
         except NotAuthorized:
             raise
         except WharfingerError:
@@ -453,7 +509,7 @@ class _Trial:
         return True
 
     async def _first_of(self, asked: asyncio.Future[Message], late: asyncio.Task[Message]) -> NextStep | None:
-        """A slow server may answer the first question after all: then that counts; None where `initialize` counts."""
+        """A slow server may answer the first question after all, and then that counts; None if `initialize` counts."""
         try:
             await asyncio.wait((asked, late), return_when=asyncio.FIRST_COMPLETED)
             if late.done() and not late.cancelled() and late.exception() is None:
@@ -466,7 +522,7 @@ class _Trial:
                 late.cancel()
                 await asyncio.wait((late,))
 
-    def _handshake(self, answer: Message) -> Agreement:
+    def _handshake(self, answer: Message) -> Negotiated:
         if isinstance(answer.result, UnsetType):
             raise InvalidResponse(f"{self.link.name} answered initialize without a result.")
         try:
@@ -476,7 +532,7 @@ class _Trial:
         rules = REVISIONS[decide_initialize(result, self.settings.revision)]
         self.link.rules = rules
         self.link.notify("notifications/initialized", UNSET)
-        return Agreement(
+        return Negotiated(
             rules=rules,
             capabilities=result.capabilities,
             server_info=result.server_info,
@@ -486,13 +542,13 @@ class _Trial:
 
     # Failures.
 
-    def told(self, failure: BaseException) -> BaseException:
-        """The failure, with all that was tried before it."""
+    def with_history(self, failure: BaseException) -> BaseException:
+        """The failure, with what was tried before it."""
         if self._refused is None or not isinstance(failure, WharfingerError):
             return failure
         if isinstance(self._refused, ConnectionLost) and isinstance(failure, ConnectionFailed):
             return failure  # it just ends, twice
-        reason = str(self._refused).partition("\n")[0][:MOST_TOLD]
+        reason = str(self._refused).partition("\n")[0][:MAX_REASON]
         first = f"server/discover and then initialize ({reason})"
         tried = f"Tried over two connections: {first}, and initialize alone."
         if isinstance(failure, RemoteError):
@@ -503,7 +559,7 @@ class _Trial:
         return NotMCP(f"{failure} {tried}") if type(failure) is NotMCP else failure
 
     def silent(self) -> WharfingerError:
-        """What to tell when nothing usable came in time."""
+        """The error to raise if nothing usable came in time."""
         waited = f"{self.settings.open_time:g} s"
         if not self.opened:
             return ConnectionFailed(f"The server did not start within {waited}.")
@@ -517,26 +573,16 @@ class _Trial:
 
 
 def _failed(lost: ConnectionLost) -> ConnectionFailed:
-    """The same, for a connection that never came about."""
+    """The same error, for a connection that was never established."""
     text = str(lost)
     message = text.removesuffix(f"\n{lost.stderr}") if lost.stderr else text
     return ConnectionFailed(f"{message.removesuffix('.')}, before it had answered.", stderr=lost.stderr)
 
 
-def _no_message() -> type[Exception]:
-    """HTTP's `NoMessage`, without loading the HTTP client for those who do not use it."""
-    module = sys.modules.get("wharfinger.transports.http_client.origin")
-    return cast("type[Exception]", module.NoMessage) if module is not None else _Never
-
-
-class _Never(Exception):
-    """Raised by nobody."""
-
-
-def _no_endpoint(error: Any, target: Checked) -> ConnectionFailed:
-    """An HTTP answer to `initialize` that is no message: the wrong path, or the transport of 2024-11-05."""
+def _no_endpoint(error: ConnectionFailed, target: Checked) -> ConnectionFailed:
+    """The error for an HTTP answer to `initialize` that is no message: the path is wrong, or it speaks HTTP+SSE."""
     if error.status not in _NO_ENDPOINT:
-        return cast("ConnectionFailed", error)
+        return error
     path = redacted(str(target)).partition("?")[0].rstrip("/")
     known = next((end for end in ("/mcp", "/sse") if path.endswith(end)), "")
     others = [path.removesuffix(known) + end for end in ("/mcp", "/sse") if end != known]
@@ -550,15 +596,15 @@ _NO_ENDPOINT = frozenset((400, 404, 405))
 
 
 def _info_in(meta: Any) -> t.Implementation | None:
-    """Who the server says it is, in the `_meta` of a stateless result; what cannot be read says nothing."""
+    """Who the server says it is, in the `_meta` of a stateless result; None if that cannot be read."""
     try:
         return None if meta is UNSET else msgspec.convert(meta.get(t.META_SERVER_INFO), t.Implementation)
     except msgspec.ValidationError:
         return None
 
 
-def _place(target: Checked, settings: Settings) -> Hashable:
-    """Which server it is, as far as its era goes: a URL without its query, or a command in its folder."""
+def _identity(target: Checked, settings: Settings) -> Hashable:
+    """What the server's era is remembered by: a URL without its query, or a command in its folder."""
     if isinstance(target, str):
         return target.partition("#")[0].partition("?")[0]
     return (*target, str(settings.cwd)) if isinstance(target, list) else None

@@ -1,333 +1,301 @@
-"""One server, kept within reach: opens the next connection when one is lost, and says so; knows no call's meaning."""
+"""The connection of a client, through all that happens to it.
+
+A client has at most one connection at a time, and outlives it. `ConnectionManager` is between the two: a call asks it
+for the connection, and gets the one there is, or waits for the next one.
+
+    closed → connecting → connected → lost → connecting → …
+
+A lost connection is opened again by the next call, or at once while something is watched; all who wait then wait for
+the same attempt. The delay before an attempt grows with the failures in a row (`Backoff`), also over several calls.
+What a dead connection leaves behind, such as a child process, is disposed of in the background, but before the next
+child is started: that may need what the dead one held.
+
+Whoever has to know what happens (caches, watches, logs) learns it through one `ConnectionObserver`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.connect import Agreement, Checked, Settings, connect
-from wharfinger.client.retry import READS, Backoff, passes
-from wharfinger.client.subscriptions import Connection, Watches
-from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout, WharfingerError
+from wharfinger.client.calls import Call
+from wharfinger.client.concurrency import BackgroundTasks, retrieve
+from wharfinger.client.connect import Checked, Connection, Negotiated, Settings, connect
+from wharfinger.client.results import decode_result
+from wharfinger.client.retry import is_transient
+from wharfinger.errors import ConnectionLost, RequestTimeout, WharfingerError
+from wharfinger.protocol.backoff import Backoff
 from wharfinger.protocol.jsonrpc import Message
-from wharfinger.protocol.negotiation import RevisionCache, supported_in
+from wharfinger.protocol.negotiation import RevisionCache, told
+from wharfinger.types.task_extension import TASKS
 
-__all__ = ["Living"]
+__all__ = ["NOT_OPEN", "ConnectionManager", "ConnectionObserver"]
 
 logger = logging.getLogger("wharfinger.client.connection")
 
 NOT_OPEN = "This client is not open: use it inside `async with`, or call open()."
-MOST_TOOLS = 10_000
-"""Tools that are remembered as harmless to call twice."""
-WRONG_ERA = frozenset({400, 404, 405})
-"""HTTP statuses without a message that may mean that another server answers at this URL by now."""
 
 
-class Living:
-    """The connection of a client, through all that happens to it; belongs to the loop and to no task.
+class ConnectionObserver(Protocol):
+    """What is told of the connections of one client."""
 
-    A lost connection is opened again at the next call, or at once while something is watched.
-    """
+    def connected(self, link: Connection, agreed: Negotiated) -> None:
+        """There is a new connection, perhaps not the first one; nothing was sent on it after its opening."""
+        ...
 
-    def __init__(self, target: Checked, settings: Settings, timeout: float) -> None:
-        self.agreed: Agreement | None = None
+    def connection_lost(self, link: Connection, error: WharfingerError) -> None:
+        """The connection is gone."""
+        ...
+
+    def notified(self, message: Message) -> None:
+        """A notification came that belongs to no request."""
+        ...
+
+    def missed(self) -> None:
+        """Notifications may have been lost on their way."""
+        ...
+
+
+class ConnectionManager:
+    """Connects, and connects again. It belongs to an event loop and to no task: any task may use and close it."""
+
+    def __init__(self, target: Checked, settings: Settings, observer: ConnectionObserver) -> None:
+        self.settings = settings
+        self.agreed: Negotiated | None = None
         """What the two ends know of each other, or last knew."""
-        self.noticed: Callable[[Message], None] | None = None
-        """Takes every notification that belongs to no request."""
-        self.renewed: Callable[[Connection, Agreement], None] | None = None
-        """Called with each new connection, before anything is sent on it."""
-        self.watches = Watches(self, timeout)
+        self.link: Connection | None = None
+        """The connection; None while there is none."""
+        self.is_open = False
+        """Whether there is to be a connection."""
         self._target = target
-        self._settings = settings
-        self._timeout = timeout
-        self._eras = RevisionCache(settings.clock, most=1, age=float("inf"))
+        self._observer = observer
+        extensions = settings.capabilities.extensions
+        self._takes_tasks = not isinstance(extensions, UnsetType) and TASKS in extensions
+        self._revisions = RevisionCache(settings.clock, most=1, age=float("inf"))
         self._name = "the server"
-        self._backoff = Backoff(settings.retry, settings.chance)
-        self._link: Connection | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._burials: set[asyncio.Task[None]] = set()
-        self._since = 0.0
-        self._probing = asyncio.Lock()
-        self._probed = float("-inf")
-        self._open = False
-        """Whether it is to be open; `_established`: whether it ever was since then."""
-        self._established = False
-        self._idempotent: set[str] = set()
+        retry = settings.retry
+        self._backoff = Backoff(retry.initial_delay, retry.max_delay, settings.random, reset_after=retry.reset_after)
+        self._connecting: asyncio.Task[None] | None = None
+        self._disposals = BackgroundTasks()
+        self._connected_at = 0.0
+        self._was_connected = False
+        """Whether the first attempt succeeded since it was opened."""
+        self._negotiating = asyncio.Lock()
+        self._renegotiated_at = float("-inf")
 
     # Beginning and end.
 
     async def open(self) -> None:
         """Connect for the first time; does nothing while it is open. Raises what `connect` raises."""
-        if self._established:
+        if self._was_connected:
             return
-        if not self._open:
-            self._open = True
-            self._opening = asyncio.get_running_loop().create_task(self._connect(0.0))
-            self._opening.add_done_callback(_seen)
-        opening = self._opening
-        assert opening is not None
+        if not self.is_open:
+            self.is_open = True
+            self._connecting = self._start_connecting(0.0)
+        connecting = self._connecting
+        assert connecting is not None
         try:
-            await asyncio.wait((opening,))
+            await asyncio.wait((connecting,))
         except BaseException:
             await self.close()
             raise
-        error = None if opening.cancelled() else opening.exception()
+        error = None if connecting.cancelled() else connecting.exception()
         if error is not None:
-            if self._opening is opening:
-                self._open = False
+            if self._connecting is connecting:
+                self.is_open = False
             raise error.with_traceback(None)
-        if self._opening is not opening:
+        if self._connecting is not connecting:
             raise ConnectionLost("The client was closed while it was opening.", unsent=True)
-        self._established = True
+        self._was_connected = True
 
     async def close(self) -> None:
-        """End it at once, from any task: what waits gets ConnectionLost, watches come to their end."""
-        self._open = self._established = False
-        link, self._link = self._link, None
-        opening, self._opening = self._opening, None
-        keepers = self.watches.close()
-        if opening is not None and not opening.done():
-            opening.cancel()
-            await asyncio.wait((opening,))
+        """Close the connection at once; whoever waits on it gets ConnectionLost."""
+        self.is_open = self._was_connected = False
+        link, self.link = self.link, None
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None and not connecting.done():
+            connecting.cancel()
+            await asyncio.wait((connecting,))
         if link is not None:
-            self._bury(link)
-        ending = self._burials.union(keepers)
-        if ending:
-            await asyncio.wait(ending)
+            self._dispose(link)
+        await self._disposals.finished()
 
     @property
-    def link(self) -> Connection | None:
-        """The connection as it is now; None while there is none."""
-        return self._link
+    def name(self) -> str:
+        """The server's name for error messages."""
+        return self._name
 
-    async def ready(self, attempts: int | None = None) -> Connection:
-        """The connection, opened again first if it was lost.
+    @property
+    def remote(self) -> bool:
+        """Whether the server may vanish without a sign. A process of this machine cannot."""
+        return isinstance(self._target, str)
 
-        `attempts` openings in a row are waited for (default: those of the settings).
+    async def get(self, attempts: int | None = None) -> Connection:
+        """The connection. If it was lost, it is opened again, in at most so many attempts (by default as configured).
 
         Raises:
-            ConnectionLost: this client is closed, or is not to open a connection again.
-            ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: it could not be opened again.
+            ConnectionLost: the client is closed, or may not connect again.
+            ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: connecting failed.
         """
-        if self._link is not None:
-            return self._link
-        left = self._settings.retry.attempts if attempts is None else attempts
-        while self._open:
+        if self.link is not None:
+            return self.link
+        left = self.settings.retry.attempts if attempts is None else attempts
+        while self.is_open:
             if left <= 0:
                 raise ConnectionLost(f"The connection to {self._name} is gone.", unsent=True)
             left -= 1
-            error = await self._next_attempt()
-            link = self.link
+            error = await self._attempt()
+            link: Connection | None = self.link
             if link is not None:
                 return link
-            if error is not None and (not left or not passes(error)):
+            if error is not None and (not left or not is_transient(error)):
                 raise error.with_traceback(None)
         raise ConnectionLost(NOT_OPEN, unsent=True)
 
     # Calls.
 
-    async def request(
-        self,
-        method: str,
-        params: Any,
-        *,
-        timeout: float | None,
-        notified: Callable[[Message], None] | None = None,
-        retry: bool | None = None,
-    ) -> Message:
-        """Send a request on the connection there is, or the next one, and wait for the answer.
-
-        `timeout` is that of an answer, in seconds, and of an opening before it. `retry` says whether the request may be
-        sent a second time after the connection was lost: None is what is known of the method, or of the tool.
+    async def send(self, call: Call) -> Any:
+        """Send one request and return its result, decoded; the last step of every call.
 
         Raises:
-            ConnectionLost, ConnectionFailed, RequestTimeout, InvalidResponse, NotMCP, UnsupportedRevision: no answer.
+            ConnectionLost, ConnectionFailed, RequestTimeout, NotMCP, UnsupportedRevision: there was no answer.
+            InvalidResponse: the answer is not what the protocol says.
+            RemoteError: the answer is an error.
         """
-        started = self._settings.clock()
-        link = self._link or await self._within(method, timeout)
+        timeout = call.left()
+        link = self.link
+        if link is None:
+            link = await self._get_within(call, timeout)
+            timeout = call.left()
+        agreed = self.agreed
+        assert agreed is not None
+        row, params = call.row, call.params
+        if params.meta is not agreed.meta:
+            if params.meta is UNSET:
+                params.meta = agreed.meta
+            else:
+                params = _restamp(params, agreed.meta)
+        answer = await link.request(row.name, params, timeout=timeout, notified=call.notified)
+        call.raw = raw = answer.result
+        if isinstance(raw, UnsetType):
+            raise told(answer)
         try:
-            answer = await link.request(method, self._stamped(params), timeout=timeout, notified=notified)
-        except WharfingerError as error:
-            if not self._open or not await self._worth(method, params, error, retry):
-                raise
-        else:
-            if answer.error is UNSET or not await self._refuses_revision(answer):
-                return answer
-        await self._settings.sleep(self._settings.retry.first * self._settings.chance())
-        if timeout is not None:
-            timeout = max(0.0, timeout - (self._settings.clock() - started))
-        link = self._link or await self._within(method, timeout)
-        return await link.request(method, self._stamped(params), timeout=timeout, notified=notified)
+            result = row.decode_result(raw)
+            kind = getattr(result, "result_type", UNSET)
+            if kind == "complete" or kind is UNSET:
+                return result
+        except msgspec.MsgspecError:
+            pass
+        return decode_result(row, raw, stateless=agreed.rules.asks_by_result, tasks=self._takes_tasks)
 
-    def learn(self, tools: list[t.Tool]) -> None:
-        """Take what the server says of its tools: which may be called twice, if its hints are trusted."""
-        if self._settings.retry.trust_hints:
-            for tool in tools:  # in place: a list of many pages must not cost the square of them
-                self._idempotent.discard(tool.name)
-                if _is_harmless(tool) and len(self._idempotent) < MOST_TOOLS:
-                    self._idempotent.add(tool.name)
-
-    def new_backoff(self) -> Backoff:
-        """A count of failures by the settings."""
-        return Backoff(self._settings.retry, self._settings.chance)
-
-    @property
-    def settings(self) -> Settings:
-        """How connections are opened."""
-        return self._settings
-
-    @property
-    def remote(self) -> bool:
-        """Whether the server may go without a word: a process of this machine cannot."""
-        return isinstance(self._target, str)
-
-    async def check(self, link: Connection, timeout: float) -> None:
-        """Return when the server has answered anything at all; raises what `request` of a link does."""
+    async def ping(self, link: Connection, timeout: float) -> None:
+        """Return when the server has answered anything at all; raises what `Link.request` raises."""
         assert self.agreed is not None
         method = "ping" if self.agreed.rules.era == "handshake" else "server/discover"
         await link.request(method, t.RequestParams(meta=self.agreed.meta), timeout=timeout)
 
     def give_up(self, link: Connection) -> None:
-        """Take this connection for lost."""
+        """Take this connection for lost, since the server does not answer."""
         self._lost(link, ConnectionLost(f"{self._name} does not answer any more."))
 
-    # Inside.
+    async def renegotiate(self) -> bool:
+        """Find out again which revision is spoken at a URL, and go on with that. Returns whether it is another one.
 
-    async def _within(self, method: str, timeout: float | None) -> Connection:
-        scope = asyncio.timeout(timeout)
-        try:
-            async with scope:
-                return await self.ready()
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise RequestTimeout(f"{method}: not connected to {self._name} again within {timeout:g} s.") from None
-
-    async def _next_attempt(self) -> BaseException | None:
-        """Wait for one opening, which goes on when the waiting task does not; how it failed, None for a success."""
-        if self._opening is None or self._opening.done():
-            self._opening = asyncio.get_running_loop().create_task(self._connect(self._backoff.next()))
-            self._opening.add_done_callback(_seen)
-        opening = self._opening
-        await asyncio.wait((opening,))
-        return None if opening.cancelled() else opening.exception()
-
-    async def _connect(self, delay: float) -> None:
-        if delay:
-            await self._settings.sleep(delay)
-        if self._burials:  # what the last child held, such as a lock or a port, is free by then
-            await asyncio.wait(self._burials)
-        self._take(*await connect(self._target, self._settings, self._eras))
-
-    def _take(self, link: Connection, agreed: Agreement) -> None:
-        """Go on with this connection."""
-        if not self._open:
-            self._bury(link)
-            return
-        self._link, self.agreed, self._name = link, agreed, link.name
-        self._since = self._settings.clock()
-        link.unasked = self._unasked
-        link.lost = lambda error: self._lost(link, error)
-        if hasattr(link, "missed"):  # what comes by a stream of its own may break off with it
-            setattr(link, "missed", self.watches.missed)  # noqa: B010
-        if self.renewed is not None:
-            self.renewed(link, agreed)
-        if link.is_lost:  # it went between its last answer and now, when nobody was to be told
-            self._lost(link, ConnectionLost(f"The connection to {self._name} is gone."))
-
-    def _lost(self, link: Connection, error: WharfingerError) -> None:
-        if link is not self._link:
-            return
-        logger.debug("the connection to %s is lost: %s", self._name, error)
-        self._link = None
-        self._backoff.lasted(self._settings.clock() - self._since)
-        self._bury(link)
-        self.watches.lost(link, error)
-
-    def _bury(self, link: Connection) -> None:
-        """Take away what a connection leaves behind, such as a child's process group."""
-        task = asyncio.get_running_loop().create_task(link.close())
-        self._burials.add(task)
-        task.add_done_callback(self._burials.discard)
-        task.add_done_callback(_seen)
-
-    def _unasked(self, message: Message) -> None:
-        self.watches.unasked(message)
-        if self.noticed is not None:
-            self.noticed(message)
-
-    def _stamped(self, params: Any) -> Any:
-        """The params with what a request of the agreed revision carries: they may have been made before a restart."""
-        meta = UNSET if self.agreed is None else self.agreed.meta
-        given = getattr(params, "meta", UNSET)
-        if params is UNSET or given is meta:
-            return params
-        if not isinstance(meta, UnsetType) and getattr(given, "protocol_version", UNSET) == meta.protocol_version:
-            return params
-        return msgspec.structs.replace(params, meta=_restamped(given, meta))
-
-    async def _worth(self, method: str, params: Any, error: WharfingerError, retry: bool | None) -> bool:
-        """Whether a call that failed so is sent once more."""
-        settings = self._settings.retry
-        if isinstance(error, ConnectionFailed) and getattr(error, "status", None) in WRONG_ERA:
-            return await self._probed_anew()
-        if not passes(error) or not settings.attempts:
-            return False
-        if isinstance(error, ConnectionLost) and error.unsent:
-            return True
-        if retry is not None:
-            return retry
-        if method == "tools/call":
-            return params.name in self._idempotent
-        return settings.reads and method in READS
-
-    async def _refuses_revision(self, answer: Message) -> bool:
-        """Whether an answer says that the revision is not spoken, and another attempt is due (spec: §2.4)."""
-        supported = supported_in(answer)
-        if supported is None or self.agreed is None or not self._settings.retry.attempts:
-            return False
-        return self.agreed.rules.name in supported or await self._probed_anew()
-
-    async def _probed_anew(self) -> bool:
-        """Find out again what is spoken at a URL, and go on with that; true where it is something else than before.
-
-        Calls in flight stay with the connection that they are on unless it is of no use any more.
+        Calls in flight stay on the connection that they are on, unless it is of no use any more.
         """
         asked = self.agreed
-        async with self._probing:
-            before, link = self.agreed, self._link
+        async with self._negotiating:
+            before, link = self.agreed, self.link
             if before is not asked:
                 return True
-            now = self._settings.clock()
-            retry = self._settings.retry
-            too_soon = now - self._probed < retry.stable
+            now, retry = self.settings.clock(), self.settings.retry
+            too_soon = now - self._renegotiated_at < retry.reset_after
             if before is None or link is None or too_soon or not retry.attempts or not isinstance(self._target, str):
                 return False
-            self._probed = now
+            self._renegotiated_at = now
             try:
-                other, agreed = await connect(self._target, self._settings, self._eras)
+                other, agreed = await connect(self._target, self.settings, self._revisions)
             except WharfingerError:
                 return False
-            if agreed.rules is before.rules or self._link is not link:
+            if agreed.rules is before.rules or self.link is not link:
                 await other.close()
                 return False
             self._take(other, agreed)
-            self.watches.lost(link, ConnectionLost(f"{self._name} speaks another revision by now."))
-            self._bury(link)
+            self._observer.connection_lost(link, ConnectionLost(f"{self._name} speaks another revision by now."))
+            self._dispose(link)
             return True
 
+    # Inside.
 
-def _restamped(given: Any, meta: t.RequestMeta | UnsetType) -> t.RequestMeta | UnsetType:
-    """`given`, with what says the revision taken from `meta`."""
-    if isinstance(given, UnsetType):
-        return meta
+    async def _get_within(self, call: Call, timeout: float | None) -> Connection:
+        scope = asyncio.timeout(timeout)
+        try:
+            async with scope:
+                return await self.get()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            message = f"{call.method}: not connected to {self._name} again within {timeout:g} s."
+            raise RequestTimeout(message) from None
+
+    async def _attempt(self) -> BaseException | None:
+        """Wait for one attempt to connect, which goes on if the waiting task is cancelled. Returns how it failed."""
+        if self._connecting is None or self._connecting.done():
+            self._connecting = self._start_connecting(self._backoff.failed())
+        connecting = self._connecting
+        await asyncio.wait((connecting,))
+        return None if connecting.cancelled() else connecting.exception()
+
+    def _start_connecting(self, delay: float) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._connect(delay))
+        task.add_done_callback(retrieve)
+        return task
+
+    async def _connect(self, delay: float) -> None:
+        if delay:
+            await self.settings.sleep(delay)
+        await self._disposals.finished()  # what the last child held, such as a lock or a port, is free by then
+        self._take(*await connect(self._target, self.settings, self._revisions))
+
+    def _take(self, link: Connection, agreed: Negotiated) -> None:
+        """Make this the connection."""
+        if not self.is_open:
+            self._dispose(link)
+            return
+        self.link, self.agreed, self._name = link, agreed, link.name
+        self._connected_at = self.settings.clock()
+        link.unasked = self._observer.notified
+        link.lost = lambda error: self._lost(link, error)
+        link.missed = self._observer.missed
+        self._observer.connected(link, agreed)
+        if link.is_lost:  # between its last answer and now
+            self._lost(link, ConnectionLost(f"The connection to {self._name} is gone."))
+
+    def _lost(self, link: Connection, error: WharfingerError) -> None:
+        if link is not self.link:
+            return
+        logger.debug("the connection to %s is lost: %s", self._name, error)
+        self.link = None
+        self._backoff.succeeded(self.settings.clock() - self._connected_at)
+        self._dispose(link)
+        self._observer.connection_lost(link, error)
+
+    def _dispose(self, link: Connection) -> None:
+        """Close a connection in the background, with what it leaves behind, such as a child's process group."""
+        self._disposals.start(link.close())
+
+
+def _restamp(params: Any, meta: t.RequestMeta | UnsetType) -> Any:
+    """The params with what a request of the agreed revision carries; they may be from before a reconnection."""
+    given: t.RequestMeta = params.meta
     new = t.RequestMeta() if isinstance(meta, UnsetType) else meta
+    if given.protocol_version == new.protocol_version is not UNSET:
+        return params
     stamp = msgspec.structs.replace(
         given,
         protocol_version=new.protocol_version,
@@ -335,14 +303,4 @@ def _restamped(given: Any, meta: t.RequestMeta | UnsetType) -> t.RequestMeta | U
         client_capabilities=new.client_capabilities,
         log_level=new.log_level,
     )
-    return UNSET if stamp == t.RequestMeta() else stamp
-
-
-def _is_harmless(tool: t.Tool) -> bool:
-    hints = tool.annotations
-    return not isinstance(hints, UnsetType) and (hints.read_only_hint is True or hints.idempotent_hint is True)
-
-
-def _seen(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        task.exception()
+    return msgspec.structs.replace(params, meta=UNSET if stamp == t.RequestMeta() else stamp)

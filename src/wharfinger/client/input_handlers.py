@@ -1,4 +1,8 @@
-"""What a server may ask of its client: by a request, or in a result, which is alike here; shows and opens nothing."""
+"""What a server may ask of its client, and the user's functions that answer it.
+
+Up to 2025-11-25 a server asks by requests of its own; in 2026-07-28 its questions are in the result of a call. The same
+handlers answer both. Nothing is shown or opened here: that is for the handlers.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -23,8 +27,9 @@ from wharfinger.errors import (
 )
 from wharfinger.protocol.jsonrpc import Message, encode
 from wharfinger.protocol.methods import METHODS
+from wharfinger.transports.timeouts import PausableTimeout
 
-__all__ = ["Answering", "Consent", "Elicit", "Pausable", "Roots", "Sample"]
+__all__ = ["Consent", "Elicit", "InputHandlers", "Roots", "Sample"]
 
 Elicit = Callable[[t.ElicitRequestParams], Awaitable[Any]]
 """Puts a form to the user: returns fields (what encodes to an object), `"decline"`, `"cancel"`, or an ElicitResult."""
@@ -46,19 +51,7 @@ REJECTED = -1
 ANONYMOUS_MODEL = "unnamed"
 
 
-class Pausable(Protocol):
-    """A deadline that stands still while a question is open: people take longer than machines."""
-
-    def pause(self) -> None:
-        """Stand still."""
-        ...
-
-    def go_on(self) -> None:
-        """Run again, with the time that was left."""
-        ...
-
-
-class Answering:
+class InputHandlers:
     """The handlers of one client, and what it declares because of them."""
 
     def __init__(
@@ -70,22 +63,21 @@ class Answering:
         sampling_tools: bool = False,
         roots: Roots | None = None,
     ) -> None:
-        """Raises TypeError where a handler cannot be called, or roots are neither a sequence nor a function."""
+        """Raises TypeError if a handler cannot be called, or roots are neither a sequence nor a function."""
         for name, handler in (("elicitation", elicitation), ("consent", consent), ("sampling", sampling)):
             if handler is not None and not callable(handler):
-                raise TypeError(f"{name} wants an async function, not {type(handler).__name__}.")
+                raise TypeError(f"{name} must be an async function, not {type(handler).__name__}.")
         if isinstance(roots, str | os.PathLike) or not (
             roots is None or callable(roots) or isinstance(roots, Sequence)
         ):
-            raise TypeError("roots wants a list of paths or file: URIs, or an async function that returns one.")
+            raise TypeError("roots must be a list of paths or file: URIs, or an async function that returns one.")
         if sampling_tools and sampling is None:
             raise TypeError("sampling_tools says what the sampling handler can do: give sampling=, too.")
         self._elicitation, self._consent = elicitation, consent
         self._sampling, self._sampling_tools = sampling, sampling_tools
         self._roots = roots
         self._open = 0
-        self.deadlines: set[Pausable] = set()
-        """Those of the calls under way: they stand still while a question of the server is open."""
+        self._timeouts: set[PausableTimeout] = set()
         self._by_method: dict[str, Callable[[Any], Awaitable[Any]]] = {}
         if elicitation is not None or consent is not None:
             self._by_method["elicitation/create"] = self._elicit
@@ -96,7 +88,7 @@ class Answering:
 
     @property
     def capabilities(self) -> t.ClientCapabilities:
-        """What follows from the handlers."""
+        """What the client declares because of its handlers."""
         declared = t.ClientCapabilities()
         if self._elicitation is not None or self._consent is not None:
             declared.elicitation = t.ElicitationCapability(
@@ -119,7 +111,7 @@ class Answering:
         """Answer a request of the server: a result.
 
         Raises:
-            ProtocolError: what the server is told instead.
+            ProtocolError: the error to answer with instead.
         """
         method = message.method if isinstance(message.method, str) else ""
         handle = self._by_method.get(method)
@@ -130,7 +122,7 @@ class Answering:
         except msgspec.MsgspecError as error:
             raise InvalidParams(f"Invalid params: {error}") from None
         try:
-            with self._waiting():
+            with self._asking():
                 return _for_task(await handle(params), params.meta)
         except ProtocolError as error:
             if error.remote:  # said by another server: not ours to repeat
@@ -159,42 +151,47 @@ class Answering:
         if handle is None:
             raise InvalidResponse(f"The server asks {method}, for which this client declared no capability.")
         try:
-            with self._waiting():
+            with self._asking():
                 return await handle(question.params)
         except (InvalidParams, MethodNotFound) as error:
             if error.remote:
                 raise
             raise InvalidResponse(f"The server asks {method} in a way that cannot be answered: {error}") from None
 
-    async def sent_to(self, errands: Sequence[t.ElicitRequestParams]) -> bool:
-        """Whether the user went to the URLs that a refusal names; False where nobody can be asked."""
-        if self._consent is None or not errands:
+    async def visit_urls(self, visits: Sequence[t.ElicitRequestParams]) -> bool:
+        """Ask for consent to open each of these URLs. Returns whether the user went to all of them."""
+        if self._consent is None or not visits:
             return False
-        for errand in errands:
-            with self._waiting():
-                if (await self._elicit(errand)).action != "accept":
+        for visit in visits:
+            with self._asking():
+                if (await self._elicit(visit)).action != "accept":
                     return False
         return True
 
     @contextmanager
-    def _waiting(self) -> Generator[None]:
+    def pausing(self, timeout: PausableTimeout) -> Generator[None]:
+        """Let a timeout stand still whenever a question is open, for a block."""
+        self._timeouts.add(timeout)
+        if self._open:
+            timeout.pause()
+        try:
+            yield
+        finally:
+            self._timeouts.discard(timeout)
+
+    @contextmanager
+    def _asking(self) -> Generator[None]:
         self._open += 1
         if self._open == 1:
-            for deadline in self.deadlines:
-                deadline.pause()
+            for timeout in self._timeouts:
+                timeout.pause()
         try:
             yield
         finally:
             self._open -= 1
             if not self._open:
-                for deadline in self.deadlines:
-                    deadline.go_on()
-
-    def watch_over(self, deadline: Pausable) -> None:
-        """Have a deadline stand still while a question is open."""
-        self.deadlines.add(deadline)
-        if self._open:
-            deadline.pause()
+                for timeout in self._timeouts:
+                    timeout.resume()
 
     # Elicitation.
 

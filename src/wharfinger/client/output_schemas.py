@@ -1,4 +1,4 @@
-"""Results of tools against the output schemas that their server listed; fetches nothing, and is never held up."""
+"""Checks the results of tools by the output schemas that their server listed. Fetches nothing, and is never slow."""
 
 from __future__ import annotations
 
@@ -11,62 +11,62 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidResponse, MissingExtra
 
-__all__ = ["Outputs"]
+__all__ = ["OutputSchemas"]
 
 logger = logging.getLogger("wharfinger.client")
 
-MOST_TOOLS = 10_000
-"""Tools whose schema is remembered."""
-LARGEST = 4 * 1024 * 1024
-"""Bytes of a structured content that is checked."""
-MOST_WORK = 3_000_000
-"""Applications of a schema to a value that one check may take, at worst: about 0.2 s."""
-MOST_MATCHED = 1024 * 1024
-"""Bytes of text times patterns, likewise."""
+MAX_TOOLS = 10_000
+"""Tools whose schemas are remembered."""
+MAX_BYTES = 4 * 1024 * 1024
+"""Bytes of structured content that are checked."""
+MAX_STEPS = 3_000_000
+"""Applications of a schema to a value in one check, at worst: about 0.2 s."""
+MAX_MATCHED = 1024 * 1024
+"""Bytes of text times patterns in one check."""
 BYTES_PER_STEP = 16
-"""What a large `enum` costs beside its one schema: as much as so many schemas as it has times these bytes."""
+"""Bytes of a schema, such as those of a large `enum`, that cost as much as one more application."""
 
 
-class Outputs:
-    """By tool: what its results must fit, as far as tools were listed.
+class OutputSchemas:
+    """The output schemas of the tools that were listed.
 
-    What would take too long to check is not checked: a server must not be able to hold its client up.
+    What would take too long to check is not checked: a server must not be able to stop its client.
     """
 
     def __init__(self) -> None:
-        self._given: dict[str, Any] = {}
-        """The schemas as they were listed; None where one cannot be used, and a checker once one was."""
+        self.by_tool: dict[str, Any] = {}
+        """The schemas as they were listed; a checker once one was used, and None if it cannot be used."""
 
-    def remember(self, tool: t.Tool) -> None:
-        """Keep what a tool says of its results."""
-        self._given.pop(tool.name, None)
-        if tool.output_schema is not UNSET and len(self._given) < MOST_TOOLS:
-            self._given[tool.name] = tool.output_schema
+    def learn(self, tool: t.Tool) -> None:
+        """Remember the output schema of a tool."""
+        self.by_tool.pop(tool.name, None)
+        if tool.output_schema is not UNSET and len(self.by_tool) < MAX_TOOLS:
+            self.by_tool[tool.name] = tool.output_schema
 
     def check(self, name: str, result: t.CallToolResult) -> None:
-        """Accept a result that fits, or that nothing is known of.
+        """Check a result; one of a tool without a schema passes.
 
         Raises:
-            InvalidResponse: it has no structured content although its tool says so, or one that does not fit.
+            InvalidResponse: it has no structured content although its tool has a schema, or it does not match that.
         """
-        schema = self._given.get(name)
+        schema = self.by_tool.get(name)
         if schema is None:
             return
         value = result.structured_content
         if value is UNSET:
-            raise InvalidResponse(f"The tool {name!r} has an output schema, and gave no structured content.")
+            raise InvalidResponse(f"The tool {name!r} has an output schema, but returned no structured content.")
         if isinstance(schema, dict):
-            schema = self._given[name] = _compiled(name, schema)
+            schema = self.by_tool[name] = _compiled(name, schema)
             if schema is None:
                 return
         if not _is_small(schema, value) or schema.fits(value):
             return
         faults = "; ".join(schema.faults(value)[:4])
-        raise InvalidResponse(f"The result of the tool {name!r} is not what its output schema says: {faults}")
+        raise InvalidResponse(f"The result of the tool {name!r} does not match its output schema: {faults}")
 
 
 def _compiled(name: str, schema: Any) -> Any:
-    """A checker; None where there is no library for it, or the schema cannot be used."""
+    """A checker; None if the extra `schema` is not installed or the schema cannot be used."""
     from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema  # on use: few clients need it
 
     try:
@@ -79,11 +79,11 @@ def _compiled(name: str, schema: Any) -> Any:
 
 
 def _is_small(schema: Any, value: Any) -> bool:
-    """Whether the check of a value is quick for certain."""
+    """Whether the check of a value is certainly quick."""
     data = msgspec.json.encode(value)
     values = 1 + data.count(b",") + data.count(b"[") + data.count(b"{")
     each = schema.weight + len(msgspec.json.encode(schema.schema)) // BYTES_PER_STEP
-    if len(data) <= LARGEST and values * each <= MOST_WORK and len(data) * schema.patterns <= MOST_MATCHED:
+    if len(data) <= MAX_BYTES and values * each <= MAX_STEPS and len(data) * schema.patterns <= MAX_MATCHED:
         return True
     logger.debug("a result is too large to be checked in time")
     return False

@@ -1,4 +1,4 @@
-"""What a client's calls give back: lists in pages, contents of resources, results of tools; sends nothing."""
+"""What a client's calls return: lists in pages, contents of resources, results of tools. Sends nothing."""
 
 from __future__ import annotations
 
@@ -7,17 +7,75 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Seque
 from typing import Any, Generic, TypeVar, cast, overload
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidResponse, RemoteInvalidParams
+from wharfinger.protocol.methods import Method
+from wharfinger.protocol.request import open_result
+from wharfinger.types.task_extension import TaskStarted
 
-__all__ = ["Listing", "ReadResult", "ToolResult", "convert"]
+__all__ = ["ASKABLE", "Listing", "ReadResult", "ToolResult", "convert", "data_of", "decode_result", "text_of"]
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 Page = tuple[Sequence[T], str | UnsetType]
+
+ASKABLE = frozenset(("tools/call", "prompts/get", "resources/read"))
+"""Methods whose result may be questions (2026-07-28, multi round-trip requests)."""
+TASKED = frozenset(("tools/call",))
+"""Methods whose result may be a task."""
+
+
+class _Kind(msgspec.Struct, gc=False):
+    kind: str | UnsetType = msgspec.field(name="resultType", default=UNSET)
+
+
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+_decode_questions = msgspec.json.Decoder(t.InputRequiredResult).decode
+_decode_started = msgspec.json.Decoder(TaskStarted).decode
+
+_WITH_UNKNOWN_CONTENT: dict[str, Callable[[Raw], Any]] = {
+    "tools/call": t.decode_call_tool_result,
+    "prompts/get": t.decode_get_prompt_result,
+}
+"""How to read what strict decoding refuses: it may have a block of a type that was unknown when this was written."""
+
+
+def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool = False) -> Any:
+    """Decode a result: the method's own or, if the revision is `stateless`, an InputRequiredResult or a TaskStarted.
+
+    Raises:
+        InvalidResponse: it is not what it says it is, or says it is something unknown.
+    """
+    try:
+        return open_result(row, raw)
+    except InvalidResponse as error:
+        failure = error
+    try:
+        kind = _decode_kind(raw).kind
+    except msgspec.MsgspecError:
+        kind = UNSET
+    complete = kind in (UNSET, "complete")
+    try:
+        if stateless and kind == "input_required" and row.name in ASKABLE:
+            questions = _decode_questions(raw)
+            if not questions.input_requests and questions.request_state is UNSET:
+                raise InvalidResponse("The server wants input, but asks nothing and gives no state to come back with.")
+            return questions
+        if stateless and tasks and kind == "task" and row.name in TASKED:
+            return _decode_started(raw)
+        decode = _WITH_UNKNOWN_CONTENT.get(row.name)
+        if decode is not None and complete:
+            return decode(raw)
+    except msgspec.MsgspecError as error:
+        if complete:
+            raise failure from None
+        raise InvalidResponse(f"The server's answer to {row.name} is no {kind}: {error}") from None
+    if not complete:
+        raise InvalidResponse(f"The server's answer to {row.name} has a resultType that is not expected: {kind!r}.")
+    raise failure
 
 
 class Listing(Generic[T]):
@@ -26,11 +84,11 @@ class Listing(Generic[T]):
     Nothing is asked before that. Going through it asks for a page only when the one before is used up.
     """
 
-    __slots__ = ("_most", "_page")
+    __slots__ = ("_max_pages", "_page")
 
-    def __init__(self, page: Callable[[str | UnsetType], Awaitable[Page[T]]], most: int) -> None:
+    def __init__(self, page: Callable[[str | UnsetType], Awaitable[Page[T]]], max_pages: int) -> None:
         self._page = page
-        self._most = most
+        self._max_pages = max_pages
 
     def __await__(self) -> Generator[Any, None, list[T]]:
         return self._all().__await__()
@@ -48,7 +106,7 @@ class Listing(Generic[T]):
         """
         cursor: str | UnsetType = UNSET
         seen: set[int] = set()  # their hashes, since a cursor may be long
-        for _ in range(self._most):
+        for _ in range(self._max_pages):
             items, following = await self._page(cursor)
             yield items
             if following is UNSET:
@@ -57,7 +115,7 @@ class Listing(Generic[T]):
                 raise InvalidResponse("The server's list has no end: a page names an earlier one as the next one.")
             seen.add(hash(following))
             cursor = following
-        raise InvalidResponse(f"The server's list has more than {self._most} pages; set a larger number of pages.")
+        raise InvalidResponse(f"The server's list has more than {self._max_pages} pages; set a larger max_pages.")
 
     async def page(self, cursor: str | UnsetType = UNSET) -> Page[T]:
         """One page, and the cursor of the next one, or UNSET: for whoever keeps the place themselves."""

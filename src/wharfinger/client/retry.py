@@ -1,21 +1,31 @@
-"""What may be tried again, and when: a table of methods and a backoff with jitter; opens nothing, sends nothing."""
+"""What a client tries again: which calls are sent a second time, and how long it waits before it connects again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UnsetType
 
+from wharfinger import types as t
+from wharfinger.client.calls import Call, Next
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,
     NotAuthorized,
     NotMCP,
+    RemoteError,
     UnsupportedRevision,
+    WharfingerError,
 )
+from wharfinger.protocol.methods import Method
+from wharfinger.protocol.negotiation import supported_in
 
-__all__ = ["NEVER", "READS", "Backoff", "Retry", "passes"]
+if TYPE_CHECKING:
+    from wharfinger.client.connection import ConnectionManager
+
+__all__ = ["NEVER", "READS", "Retry", "RetryStep", "is_transient"]
 
 READS = frozenset(
     {
@@ -29,67 +39,111 @@ READS = frozenset(
         "tools/list",
     }
 )
-"""Methods that change nothing: whether one was served is no matter, so that it may be sent a second time."""
+"""Methods that change nothing, so that they may be served twice."""
 
 UNAVAILABLE = frozenset({502, 503, 504})
-"""HTTP statuses of something that stands before a server which is not there at the moment."""
+"""HTTP statuses of a proxy whose server cannot be reached at the moment."""
+MAY_BE_OTHER_ERA = frozenset({400, 404, 405})
+"""HTTP statuses without a message, which may mean that another server answers at this URL by now."""
+MAX_TOOLS = 10_000
+"""Tools that are remembered as harmless to call twice."""
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client stays alive: what it opens again, how often, and what it sends a second time.
+    """How a client survives the loss of its connection: what it opens again, how often, and what it sends again.
 
-    Before the n-th opening in a row it waits for a random time of at most `first * 2**n` seconds, and at most `most`:
-    a thousand clients of one server do not all come back at once.
+    Before the n-th attempt in a row it waits for a random time of at most `initial_delay * 2**n` seconds, and at most
+    `max_delay`, so that a thousand clients of one server do not all come back at once.
     """
 
     attempts: int = 5
-    """Openings in a row that one call waits for; 0 opens nothing again."""
-    watching: int = 50
-    """Failures in a row after which a watch ends with the error; with the other defaults some ten minutes."""
-    first: float = 0.1
-    most: float = 30.0
-    stable: float = 10.0
-    """Seconds that a connection lasts to be a good one: then the counting begins again."""
+    """Attempts to connect that one call waits for; 0 never connects again."""
+    watch_attempts: int = 50
+    """Failures in a row after which a watch ends with the error; about ten minutes with the other defaults."""
+    initial_delay: float = 0.1
+    max_delay: float = 30.0
+    reset_after: float = 10.0
+    """Seconds after which a connection counts as good, so that later failures are counted anew."""
     heartbeat: float = 60.0
-    """Seconds between the questions that find out whether a silent server is still there, while something is watched;
-    0 asks none."""
-    reads: bool = True
-    """Whether what only reads is sent a second time after its connection was lost."""
+    """Seconds between pings of a server that is silent while something is watched; 0 sends none."""
+    retry_reads: bool = True
+    """Whether requests that only read are sent again after their connection was lost."""
     trust_hints: bool = False
-    """Whether a tool that its server calls read-only or idempotent is, too: only for servers that you trust."""
+    """Whether tools that their server calls read-only or idempotent are, too. Only for servers that you trust."""
 
 
-NEVER = Retry(attempts=0, watching=0, reads=False, heartbeat=0)
-"""Nothing is opened again and nothing sent twice."""
+NEVER = Retry(attempts=0, watch_attempts=0, retry_reads=False, heartbeat=0)
+"""Never connects again, and sends nothing twice."""
 
 
-class Backoff:
-    """Failures in a row, and how long to wait before the next attempt; `chance` gives numbers from 0 to 1."""
-
-    __slots__ = ("_chance", "_retry", "failures")
-
-    def __init__(self, retry: Retry, chance: Callable[[], float]) -> None:
-        self._retry = retry
-        self._chance = chance
-        self.failures = 0
-
-    def next(self) -> float:
-        """Seconds to wait; counts one more failure."""
-        longest = min(self._retry.most, self._retry.first * 2.0 ** min(self.failures, 30))
-        self.failures += 1
-        return longest * self._chance()
-
-    def lasted(self, seconds: float) -> None:
-        """What was opened has lasted so long: if that was long enough, all before it is forgotten."""
-        if seconds >= self._retry.stable:
-            self.failures = 0
-
-
-def passes(error: BaseException) -> bool:
-    """Whether it may be over by the next attempt; what the server is, or who we are, does not change by waiting."""
+def is_transient(error: BaseException) -> bool:
+    """Whether the next attempt may succeed. Waiting does not change what the server is, or who we are."""
     if isinstance(error, NotAuthorized | NotMCP | UnsupportedRevision):
         return False
     if isinstance(error, ConnectionFailed):
-        status: Any = getattr(error, "status", None)
-        return status is None or status in UNAVAILABLE
+        return error.status is None or error.status in UNAVAILABLE
     return isinstance(error, ConnectionLost)
+
+
+class RetryStep:
+    """Sends a call a second time if its connection was lost and the call allows it, or the server changed its revision.
+
+    A call whose connection is lost may have been served. It is sent again only if that does no harm: the request never
+    left, its method only reads, its caller said so, or its tool is listed as harmless by a server that is trusted.
+    """
+
+    def __init__(self, connections: ConnectionManager) -> None:
+        self._connections = connections
+        self._settings = connections.settings
+        self._harmless: set[str] = set()
+
+    def applies_to(self, row: Method) -> bool:
+        """Every call."""
+        return True
+
+    async def __call__(self, call: Call, next: Next) -> Any:
+        try:
+            return await next(call)
+        except WharfingerError as error:
+            if not await self._should_retry(call, error):
+                raise
+        await self._settings.sleep(self._settings.retry.initial_delay * self._settings.random())
+        return await next(call)
+
+    def learn(self, tools: Iterable[t.Tool]) -> None:
+        """Take what the server lists: which tools may be called twice, if its hints are trusted."""
+        if not self._settings.retry.trust_hints:
+            return
+        for tool in tools:  # in place: a list of many pages must not cost the square of them
+            self._harmless.discard(tool.name)
+            hints = tool.annotations
+            if isinstance(hints, UnsetType) or not (hints.read_only_hint is True or hints.idempotent_hint is True):
+                continue
+            if len(self._harmless) < MAX_TOOLS:
+                self._harmless.add(tool.name)
+
+    async def _should_retry(self, call: Call, error: WharfingerError) -> bool:
+        connections, retry = self._connections, self._settings.retry
+        if not connections.is_open:
+            return False
+        if isinstance(error, RemoteError):
+            return await self._refuses_revision(error)
+        if isinstance(error, ConnectionFailed) and error.status in MAY_BE_OTHER_ERA:
+            return await connections.renegotiate()
+        if not is_transient(error) or not retry.attempts:
+            return False
+        if isinstance(error, ConnectionLost) and error.unsent:
+            return True
+        if call.retry is not None:
+            return call.retry
+        if call.method == "tools/call":
+            return call.params.name in self._harmless
+        return retry.retry_reads and call.method in READS
+
+    async def _refuses_revision(self, error: RemoteError) -> bool:
+        """Whether the server does not speak the agreed revision any more, and another attempt is due (spec: §2.4)."""
+        supported = supported_in(error)
+        agreed = self._connections.agreed
+        if supported is None or agreed is None or not self._settings.retry.attempts:
+            return False
+        return agreed.rules.name in supported or await self._connections.renegotiate()

@@ -1,13 +1,22 @@
-"""Calls that are sent as tasks (2025-11-25): which tools want that, polling, progress, and the result; opens nothing.
+"""Calls of tools that become tasks, which this end polls until there is a result; the caller sees a call.
 
-The extension of 2026-07-28 is in `asked_back`: there the server decides what becomes a task.
+There are two protocols of tasks, which have only the word in common:
+
+- In 2025-11-25 the client decides: it sends `tools/call` with a `task`, because the tool's listing requires or allows
+  it
+  (`CALL_AS_TASK`). The answer names the task, `tasks/get` says how it is, and `tasks/result` brings the result. While
+  input is required the server asks by requests of its own, and answers `tasks/result` only when the task is done.
+- In the extension of 2026-07-28 the server decides: the result of a call may be a `TaskStarted`. The answers to
+  `tasks/get` bring the server's questions, which `tasks/update` answers, and in the end the result itself.
+
+Either task is cancelled at the server when its caller gives up.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -16,94 +25,103 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.calls import Budget
-from wharfinger.client.multi_round import CANCELLED, open_any, pause
-from wharfinger.errors import InvalidResponse, RemoteError
+from wharfinger.client.callbacks import CallbackQueue
+from wharfinger.client.calls import Call, Next, progress_in
+from wharfinger.client.concurrency import BackgroundTasks
+from wharfinger.client.connect import Negotiated
+from wharfinger.client.input_handlers import InputHandlers
+from wharfinger.client.multi_round import answer_questions
+from wharfinger.client.results import decode_result
+from wharfinger.errors import ConnectionLost, InvalidResponse, RemoteError, RequestTimeout, remote_error
 from wharfinger.protocol.client_peer import TASK_PROGRESS
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
 from wharfinger.protocol.request import open_result
 from wharfinger.types import tasks
+from wharfinger.types.task_extension import TaskParams, TaskStarted, TaskUpdateParams
 
-__all__ = ["CANCEL", "TaskCalls", "as_task", "drive_task_call", "started_in"]
+__all__ = ["CALL_AS_TASK", "TaskStep", "TaskTools"]
 
 _ONLY: dict[str, Any] = {"first": "2025-11-25", "last": "2025-11-25"}
-_CALL = METHODS["tools/call"]
+CALL = METHODS["tools/call"]
+CALL_AS_TASK = Method("tools/call", "client", t.CallToolRequestParams, Raw, **_ONLY)
+"""A call that is sent as a task (2025-11-25)."""
 _STARTED = Method("tools/call", "client", t.CallToolRequestParams, tasks.CreateTaskResult, **_ONLY)
 GET = Method("tasks/get", "client", tasks.GetTaskRequestParams, tasks.GetTaskResult, **_ONLY)
-RESULT = Method("tasks/result", "client", tasks.GetTaskPayloadRequestParams, t.CallToolResult, **_ONLY)
+RESULT = Method("tasks/result", "client", tasks.GetTaskPayloadRequestParams, Raw, **_ONLY)
 CANCEL = Method("tasks/cancel", "client", tasks.CancelTaskRequestParams, tasks.CancelTaskResult, **_ONLY)
 """Not in the table of methods: the extension of 2026-07-28 has other params under the same names."""
+_GET, _UPDATE, _CANCEL = METHODS["tasks/get"], METHODS["tasks/update"], METHODS["tasks/cancel"]
 
-MOST_TOOLS = 10_000
+POLL_INTERVAL, MIN_POLL_INTERVAL, MAX_POLL_INTERVAL = 1.0, 0.05, 60.0
+"""Seconds between polls, unless the server names them; the least and the most."""
+CANCEL_TIME = 5.0
+"""Seconds for telling the server that a task is cancelled."""
+MAX_TOOLS = 10_000
 """Tools that are remembered as wanting tasks; a call of another one is refused first, and then sent as a task."""
+MAX_QUESTIONS = 1000
+"""Questions of one task; no honest server has more."""
+CANCELLED = -32603
+"""The code of the error for a task that the server cancelled; the protocol has none."""
 
 _decode_progress = msgspec.json.Decoder(t.ProgressNotificationParams).decode
 _decode_status = msgspec.json.Decoder(tasks.TaskStatusNotificationParams).decode
 
 
-class TaskCalls:
-    """Which tools of a server want to be called as tasks, and who follows the tasks that are under way."""
+class TaskTools:
+    """Which tools of a server want to be called as tasks (2025-11-25)."""
 
-    __slots__ = ("_changed", "_optional", "_progress", "_tokens", "_wanted")
+    __slots__ = ("_optional", "wanted")
 
     def __init__(self, optional: bool) -> None:
-        """`optional`: tools that may be called as tasks are, not only those that must."""
+        """With `optional` tools that may be called as tasks are, not only those that must."""
         self._optional = optional
-        self._wanted: dict[str, bool] = {}
+        self.wanted: dict[str, bool] = {}
+        """By the tool's name: whether it cannot be called otherwise."""
+
+    def learn(self, tools: Iterable[t.Tool]) -> None:
+        """Take what the server lists."""
+        for tool in tools:
+            support = UNSET if isinstance(tool.execution, UnsetType) else tool.execution.task_support
+            if support == "required" or (self._optional and support == "optional"):
+                if len(self.wanted) < MAX_TOOLS or tool.name in self.wanted:
+                    self.wanted[tool.name] = support == "required"
+            else:
+                self.wanted.pop(tool.name, None)
+
+    @staticmethod
+    def supported(agreed: Negotiated) -> bool:
+        """Whether the server takes calls of tools as tasks."""
+        declared = agreed.capabilities.tasks
+        if not agreed.rules.task_calls or isinstance(declared, UnsetType) or isinstance(declared.requests, UnsetType):
+            return False
+        return not isinstance(declared.requests.tools, UnsetType) and declared.requests.tools.call is not UNSET
+
+
+class TaskStep:
+    """Polls the tasks that calls become, and returns their results."""
+
+    def __init__(self, handlers: InputHandlers, extension: bool) -> None:
+        """With `extension` the server may make a call a task (2026-07-28)."""
+        self._handlers = handlers
+        self._extension = extension
+        self._background = BackgroundTasks()
         self._tokens = count(1)
         self._progress: dict[str, Callable[[Message], None]] = {}
         self._changed: dict[str, asyncio.Event] = {}
 
-    def wants(self, tool: str) -> bool:
-        """Whether this tool is to be called as a task."""
-        return tool in self._wanted
+    def applies_to(self, row: Method) -> bool:
+        """Calls of tools, if they may become tasks."""
+        return row is CALL_AS_TASK or (self._extension and row is CALL)
 
-    def requires(self, tool: str) -> bool:
-        """Whether this tool cannot be called otherwise."""
-        return self._wanted.get(tool, False)
+    async def __call__(self, call: Call, next: Next) -> Any:
+        if call.row is CALL_AS_TASK:
+            return await self._call_as_task(call, next)
+        result = await next(call)
+        return await self._poll_extension(call, result, next) if type(result) is TaskStarted else result
 
-    def learn(self, tools: Iterable[t.Tool]) -> None:
-        """Take what a list says of its tools."""
-        for tool in tools:
-            support = UNSET if isinstance(tool.execution, UnsetType) else tool.execution.task_support
-            if support == "required" or (self._optional and support == "optional"):
-                if len(self._wanted) < MOST_TOOLS or tool.name in self._wanted:
-                    self._wanted[tool.name] = support == "required"
-            else:
-                self._wanted.pop(tool.name, None)
-
-    def forget(self) -> None:
-        """There is another connection, perhaps to another server."""
-        self._wanted.clear()
-
-    @contextmanager
-    def progress(self, take: Callable[[Message], None] | None) -> Generator[str | UnsetType]:
-        """A progress token, whose notifications go to `take` as long as the block runs; UNSET if nobody takes them.
-
-        The token outlives the request: progress goes on after a call was answered with its task.
-        """
-        if take is None:
-            yield UNSET
-            return
-        token = f"{TASK_PROGRESS}{next(self._tokens)}"
-        self._progress[token] = take
-        try:
-            yield token
-        finally:
-            del self._progress[token]
-
-    @contextmanager
-    def following(self, task_id: str) -> Generator[asyncio.Event]:
-        """An event that is set when the server says that the task has changed, as long as the block runs."""
-        event = self._changed[task_id] = asyncio.Event()
-        try:
-            yield event
-        finally:
-            self._changed.pop(task_id, None)
-
-    def take(self, message: Message) -> None:
-        """Take a notification that belongs to no request: perhaps it belongs to a task."""
+    def notified(self, message: Message) -> None:
+        """Take a notification that belongs to no request: it may belong to a task."""
         if isinstance(message.params, UnsetType):
             return
         try:
@@ -118,68 +136,181 @@ class TaskCalls:
         except msgspec.MsgspecError:
             return
 
+    # Tasks of 2025-11-25.
 
-def as_task(params: t.CallToolRequestParams, token: str | UnsetType, most: float) -> t.CallToolRequestParams:
-    """The params of a call that is to become a task, which need not be kept for longer than `most` seconds."""
+    async def _call_as_task(self, call: Call, next: Next) -> t.CallToolResult:
+        whole = _unbounded(call)
+        reports = None if call.progress is None else CallbackQueue(call.progress)
+
+        def take(message: Message) -> None:
+            if call.reset_on_progress:
+                whole.restart()
+            progress = progress_in(message)
+            if reports is not None and progress is not None:
+                reports.put(*progress, size=len(memoryview(message.params)))  # type: ignore[arg-type]
+
+        with self._progress_token(take if reports is not None or call.reset_on_progress else None) as token:
+            try:
+                begun = whole.follow_up(CALL_AS_TASK, _as_task(call.params, token, call.max_timeout), call.timeout)
+                begun.retry = call.retry
+                started = _started_in(await next(begun))
+                if isinstance(started, t.CallToolResult):
+                    return started
+                try:
+                    result = await self._poll(whole, started, call.timeout, next)
+                except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
+                    cancel = Call(CANCEL, CANCEL.params(task_id=started.task_id), CANCEL_TIME, CANCEL_TIME)
+                    self._background.start(_quietly(next, cancel))
+                    raise
+            except BaseException:
+                if reports is not None:
+                    reports.stop()
+                raise
+        if reports is not None:
+            await reports.finished()
+        return result
+
+    async def _poll(self, whole: Call, task: tasks.Task, seconds: float, next: Next) -> t.CallToolResult:
+        """Poll a task as often as its server wants, and fetch the result; each question gets so many seconds.
+
+        Raises:
+            InvalidResponse: what the server says of the task breaks the protocol.
+            RemoteError: the task failed, or was cancelled at the server.
+        """
+        id, state = task.task_id, task
+        changed = self._changed[id] = asyncio.Event()
+        try:
+            while state.status == "working":
+                try:
+                    async with asyncio.timeout(_poll_delay(state.poll_interval, whole)):
+                        await changed.wait()
+                except TimeoutError:
+                    pass
+                changed.clear()  # before the question: a notification may come together with its answer
+                state = await next(whole.follow_up(GET, tasks.GetTaskRequestParams(task_id=id), seconds))
+                if state.task_id != id:
+                    raise InvalidResponse("The server answered for another task than the one it was asked for.")
+        finally:
+            self._changed.pop(id, None)
+        if state.status == "cancelled":
+            raise RemoteError(CANCELLED, "The server cancelled the task of this tools/call.")
+        # While input is required the server asks meanwhile, and answers when the task is done (2025-11-25, tasks).
+        wait = math.inf if state.status == "input_required" else seconds
+        raw = await next(whole.follow_up(RESULT, tasks.GetTaskPayloadRequestParams(task_id=id), wait))
+        result: t.CallToolResult = decode_result(CALL, raw)
+        return result
+
+    @contextmanager
+    def _progress_token(self, take: Callable[[Message], None] | None) -> Generator[str | UnsetType]:
+        """A progress token whose notifications go to `take` for a block; UNSET if nobody takes them.
+
+        The token outlives the request: progress goes on after a call was answered with its task.
+        """
+        if take is None:
+            yield UNSET
+            return
+        token = f"{TASK_PROGRESS}{next(self._tokens)}"
+        self._progress[token] = take
+        try:
+            yield token
+        finally:
+            del self._progress[token]
+
+    # Tasks of the extension.
+
+    async def _poll_extension(self, call: Call, task: TaskStarted, next: Next) -> Any:
+        """Poll a task as often as its server wants, answer what it asks, and return its result.
+
+        Raises:
+            InvalidResponse: what the server says of the task breaks the protocol.
+            RemoteError: the task failed, or was cancelled at the server.
+        """
+        whole = call if call.bounded else _unbounded(call)
+        answered: set[str] = set()
+        state: Any = task
+        try:
+            while True:
+                if state.status == "completed":
+                    return _result_of(call, state)
+                if state.status == "failed":
+                    raise _failure_of(state)
+                if state.status == "cancelled":
+                    raise RemoteError(CANCELLED, f"The server cancelled the task of this {call.method}.")
+                if state.status == "input_required":
+                    await self._answer(whole, state, answered, call.timeout, next)
+                if state is not task or state.status == "working":
+                    await asyncio.sleep(_poll_delay(state.poll_interval_ms, whole))
+                state = await next(whole.follow_up(_GET, TaskParams(task_id=task.task_id), call.timeout))
+                if state.task_id != task.task_id:
+                    raise InvalidResponse("The server answered for another task than the one it was asked for.")
+        except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
+            cancel = Call(_CANCEL, TaskParams(task_id=task.task_id), CANCEL_TIME, CANCEL_TIME)
+            self._background.start(_quietly(next, cancel))
+            raise
+
+    async def _answer(self, whole: Call, state: Any, answered: set[str], seconds: float, next: Next) -> None:
+        """Answer the questions that were not answered before: a key is never used twice (spec: §2.19)."""
+        asked = getattr(state, "input_requests", UNSET)
+        new = {} if isinstance(asked, UnsetType) else {key: each for key, each in asked.items() if key not in answered}
+        if not new:
+            return
+        answered.update(new)
+        if len(answered) > MAX_QUESTIONS:
+            raise InvalidResponse(f"The server's task asks more than {MAX_QUESTIONS} questions.")
+        answers = await answer_questions(self._handlers, new, whole)
+        params = TaskUpdateParams(task_id=state.task_id, input_responses=answers)
+        await next(whole.follow_up(_UPDATE, params, seconds))
+
+
+def _unbounded(call: Call) -> Call:
+    """The time of a call that has become a task, from now on: the client's own timeout is for a single answer."""
+    return msgspec.structs.replace(call, timeout=call.timeout if call.bounded else math.inf, ends=None)
+
+
+async def _quietly(next: Next, call: Call) -> None:
+    await next(call)
+
+
+def _poll_delay(interval: int | UnsetType, whole: Call) -> float:
+    """Seconds before the next poll of a task whose server names milliseconds."""
+    delay = POLL_INTERVAL if isinstance(interval, UnsetType) else interval / 1000
+    delay = min(max(delay, MIN_POLL_INTERVAL), MAX_POLL_INTERVAL)
+    left = whole.left()
+    return delay if left is None else min(delay, left)
+
+
+def _as_task(params: t.CallToolRequestParams, token: str | UnsetType, seconds: float) -> t.CallToolRequestParams:
+    """The params of a call that is to become a task, which need not be kept for longer than so many seconds."""
     return msgspec.structs.replace(
         params,
-        task=t.TaskMetadata(ttl=UNSET if most == math.inf else max(1, int(most * 1000))),
+        task=t.TaskMetadata(ttl=UNSET if seconds == math.inf else max(1, int(seconds * 1000))),
         meta=UNSET if isinstance(token, UnsetType) else t.RequestMeta(progress_token=token),
     )
 
 
-def started_in(raw: Raw) -> tasks.Task | t.CallToolResult:
-    """The task that a call became, or its result if the server answered at once.
-
-    Raises:
-        InvalidResponse: it is neither.
-    """
+def _started_in(raw: Raw) -> tasks.Task | t.CallToolResult:
+    """The task that a call became, or its result if the server answered at once."""
     try:
         started: tasks.CreateTaskResult = open_result(_STARTED, raw)
     except InvalidResponse as error:
         try:
-            result: t.CallToolResult = open_any(_CALL, raw, stateless=False)
+            result: t.CallToolResult = decode_result(CALL, raw)
         except InvalidResponse:
             raise error from None
         return result
     return started.task
 
 
-async def drive_task_call(
-    task: tasks.Task,
-    changed: asyncio.Event,
-    budget: Budget,
-    send: Callable[[Method, Any, bool], Awaitable[Raw]],
-) -> t.CallToolResult:
-    """Wait for a task: poll it as often as its server wants, and fetch the result.
-
-    `send` sends a request; its last argument says whether the answer may take as long as the task. That is so for
-    `tasks/result` while input is required: the server puts its questions meanwhile, and answers when the task is done
-    (2025-11-25, tasks: input required status).
-
-    Raises:
-        InvalidResponse: what the server says of the task breaks the protocol.
-        RemoteError: the task failed, or was cancelled at the server.
-    """
-    state: tasks.Task = task
-    while state.status == "working":
-        await _changed_within(changed, pause(state.poll_interval, budget))
-        changed.clear()  # before the question: a notice may come together with the answer to it
-        state = open_result(GET, await send(GET, tasks.GetTaskRequestParams(task_id=task.task_id), False))
-        if state.task_id != task.task_id:
-            raise InvalidResponse("The server told of another task than the one it was asked for.")
-    if state.status == "cancelled":
-        raise RemoteError(CANCELLED, "The server cancelled the task of this tools/call.")
-    wanted = tasks.GetTaskPayloadRequestParams(task_id=task.task_id)
-    raw = await send(RESULT, wanted, state.status == "input_required")
-    result: t.CallToolResult = open_any(_CALL, raw, stateless=False)
-    return result
+def _result_of(call: Call, state: Any) -> Any:
+    raw = getattr(state, "result", UNSET)
+    if isinstance(raw, UnsetType):
+        raise InvalidResponse("The server says that a task is complete, and gives no result.")
+    return decode_result(call.row, raw)
 
 
-async def _changed_within(changed: asyncio.Event, seconds: float) -> None:
-    """Wait until the server says that the task has changed, or for so long."""
-    try:
-        async with asyncio.timeout(seconds):
-            await changed.wait()
-    except TimeoutError:
-        return
+def _failure_of(state: Any) -> RemoteError:
+    error = getattr(state, "error", UNSET)
+    if isinstance(error, UnsetType):
+        text = state.status_message
+        return RemoteError(CANCELLED, "The task failed." if isinstance(text, UnsetType) else text)
+    return remote_error(error.code, error.message, None if error.data is UNSET else error.data)

@@ -1,8 +1,8 @@
-"""Templates of resources as a client uses them: values in, a URI out, and what is there is read; matches nothing."""
+"""Resource templates as a client uses them: values in, a URI out, and what is there is read."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import Any
 
 from wharfinger import types as t
@@ -10,22 +10,27 @@ from wharfinger.client.results import ReadResult
 from wharfinger.errors import InvalidResponse, RemoteResourceNotFound
 from wharfinger.protocol.uri.template import Expression, UriTemplate
 
-__all__ = ["Template", "no_template"]
+__all__ = ["Template", "find_template"]
 
-NEEDED = ("", "+")
-"""Operators of expressions that leave a hole in the URI where they have no value."""
-SHOWN = 10
-LONGEST_NAME = 100
+REQUIRED = ("", "+")
+"""Operators of expressions that leave a hole in the URI if they have no value."""
+SHOWN_NAMES = 10
+SHOWN_CHARACTERS = 100
 """Names of templates that an error shows, and characters of each."""
-LONGEST = 64 * 1024
+MAX_TEMPLATE = 64 * 1024
 """Characters of a template that a server may list: reading one takes 20 to 50 µs for each of its variables."""
 
 
-def no_template(name: str, there: Sequence[str]) -> RemoteResourceNotFound:
-    """The error for a name that no template has."""
-    names = ", ".join(each[:LONGEST_NAME] for each in there[:SHOWN]) or "none"
-    message = f"The server has no template {name!r}; it has: {names}"
-    return RemoteResourceNotFound(RemoteResourceNotFound.code, message, {"uri": name})
+async def find_template(templates: AsyncIterable[t.ResourceTemplate], name: str) -> t.ResourceTemplate:
+    """The template of this name. Raises ResourceNotFound if there is none."""
+    names: list[str] = []
+    async for template in templates:
+        if template.name == name:
+            return template
+        if len(names) < SHOWN_NAMES:
+            names.append(template.name[:SHOWN_CHARACTERS])
+    message = f"The server has no template {name!r}; it has: {', '.join(names) or 'none'}"
+    raise RemoteResourceNotFound(RemoteResourceNotFound.code, message, {"uri": name})
 
 
 class Template:
@@ -38,10 +43,10 @@ class Template:
         read: Callable[[str], Awaitable[ReadResult]],
         complete: Callable[[str, str, str, dict[str, str]], Awaitable[t.Completion]],
     ) -> None:
-        """`name` may be a name: then its template is looked up once, by `find`, when it is needed.
+        """If `name` is the name of a template, that is looked up once, by `find`, when it is needed.
 
         Raises:
-            InvalidTemplate: it is no URI template.
+            InvalidTemplate: it is not a URI template.
         """
         self._name = name if isinstance(name, str) else name.name
         self._find, self._read, self._complete = find, read, complete
@@ -55,10 +60,10 @@ class Template:
         return f"<Template {self._name if self._parsed is None else self._parsed.text!r}>"
 
     async def uri(self, **values: Any) -> str:
-        """The URI for these values: text, numbers, lists or maps; None is no value.
+        """The URI for these values: text, numbers, lists or maps; None stands for no value.
 
         Raises:
-            TypeError: a value is missing, or has no place in a URI, or the template has no such variable.
+            TypeError: a value is missing or cannot be put into a URI, or the template has no such variable.
             ResourceNotFound: the server has no template of that name.
         """
         template = await self._template()
@@ -69,7 +74,7 @@ class Template:
         missing = [
             variable.name
             for part in template.parts
-            if isinstance(part, Expression) and part.operator in NEEDED
+            if isinstance(part, Expression) and part.operator in REQUIRED
             for variable in part.variables
             if variable.name not in values
         ]
@@ -78,20 +83,20 @@ class Template:
         return template.expand(values)
 
     async def read(self, **values: Any) -> ReadResult:
-        """What is in the resource with these values; raises what `uri` and `Client.read_resource` raise."""
+        """Read the resource with these values; raises what `uri` and `Client.read_resource` raise."""
         return await self._read(await self.uri(**values))
 
     async def complete(self, variable: str, value: str = "", /, **others: str) -> t.Completion:
-        """What `value` may be the beginning of, for one variable; `others` are those that are known already."""
+        """Complete the value of a variable that begins with `value`; `others` are values that are known already."""
         template = await self._template()
         return await self._complete(template.text, variable, value, others)
 
     async def _template(self) -> UriTemplate:
         if self._parsed is None:
             found = (await self._find(self._name)).uri_template
-            if len(found) > LONGEST:
+            if len(found) > MAX_TEMPLATE:
                 raise InvalidResponse(
-                    f"The template {self._name!r} has {len(found)} characters; {LONGEST} are allowed."
+                    f"The template {self._name!r} has {len(found)} characters; {MAX_TEMPLATE} are allowed."
                 )
             self._parsed = UriTemplate(found)
         return self._parsed

@@ -193,11 +193,8 @@ def read_error(answer: Message) -> t.ErrorObject:
         return t.ErrorObject(code=0, message="The server sent an error that is not one of JSON-RPC.")
 
 
-def supported_in(answer: Message) -> list[str] | None:
-    """The revisions that an error -32022 names; None for every other answer (2026-07-28, versioning)."""
-    if isinstance(answer.error, msgspec.UnsetType):
-        return None
-    error = read_error(answer)
+def supported_in(error: RemoteError) -> list[str] | None:
+    """The revisions that an error -32022 names, or None for every other error (2026-07-28, versioning)."""
     return _supported_of(error.data) if error.code == UnsupportedVersion.code else None
 
 

@@ -90,6 +90,8 @@ class StreamLink:
         """Answers what the server asks (handshake era); without it the server is told that there is nobody to ask."""
         self.lost: Callable[[WharfingerError], None] | None = None
         """Called once when the connection ends, whoever ends it."""
+        self.missed: Callable[[], None] | None = None
+        """Called when notifications may have been lost: a stream loses none."""
         self.mirrors: dict[str, tuple[HeaderParam, ...]] | None = None
         """Which arguments of tools are repeated in headers: a stream has none."""
         self.write: Callable[[bytes], None] = self._not_open

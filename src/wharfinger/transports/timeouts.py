@@ -132,9 +132,10 @@ class PausableTimeout:
         finally:
             self.resume()
 
-    def restart(self) -> None:
-        """Let all of `seconds` be left again, from now or from the end of the pause."""
-        self._end = self.seconds + (self._pauses.since if self._pauses else asyncio.get_running_loop().time())
+    def restart(self, seconds: float | None = None) -> None:
+        """Let all of `seconds` be left again, from now or from the end of the pause; or so many seconds."""
+        begin = self._pauses.since if self._pauses else asyncio.get_running_loop().time()
+        self._end = begin + (self.seconds if seconds is None else seconds)
         self._reschedule()
 
     def _when(self) -> float | None:

@@ -48,7 +48,7 @@ async def examine(client: Client, all_tools: AllTools, sample: int) -> Survey:
         "templates": (has.resources, client.list_resource_templates),
     }
     lists = {
-        name: SurveyedList() if declared is UNSET else await read_list(listing(fresh=True), name == "templates")
+        name: SurveyedList() if declared is UNSET else await read_list(listing(bypass_cache=True), name == "templates")
         for name, (declared, listing) in listings.items()
     }
     lists["tools"].items = all_tools.tools[:LIST_ITEMS]

@@ -95,7 +95,7 @@ def upstream(
             raise UnusableSource("env= and cwd= are for a command, given as a list: a URL takes headers=.")
         name, place = _address(target, allow_private)
         options: dict[str, Any] = {"headers": headers, "open_timeout": min(OPENED, timeout)}
-        options["reaches"] = None if allow_private else is_public
+        options["allow_address"] = None if allow_private else is_public
         reached: str | list[str] = target
     else:
         if headers is not None or allow_private:

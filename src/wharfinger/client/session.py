@@ -1,0 +1,178 @@
+"""The call engine of a client: its parts, the chain of steps of each method, and what happens on the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from wharfinger import types as t
+from wharfinger.client.cache import Cache, CacheStep
+from wharfinger.client.callbacks import CallbackQueue
+from wharfinger.client.calls import Middleware, Next, ProgressStep, Step, compose
+from wharfinger.client.concurrency import BackgroundTasks
+from wharfinger.client.connect import Checked, Connection, Negotiated, Settings
+from wharfinger.client.connection import NOT_OPEN, ConnectionManager
+from wharfinger.client.input_handlers import InputHandlers
+from wharfinger.client.multi_round import MultiRoundStep, URLCompletions
+from wharfinger.client.retry import RetryStep
+from wharfinger.client.subscriptions import Watches
+from wharfinger.client.task_polling import CALL_AS_TASK, TaskStep
+from wharfinger.client.tools import KnownTools
+from wharfinger.errors import ConnectionLost, WharfingerError
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.methods import METHODS, Method
+
+__all__ = ["ClientSession"]
+
+logger = logging.getLogger("wharfinger.client")
+
+SET_LEVEL_TIME = 5.0
+"""Seconds for setting the level of log messages after a reconnection."""
+
+_SET_LEVEL = METHODS["logging/setLevel"]
+_decode_log = msgspec.json.Decoder(t.LoggingMessageNotificationParams).decode
+
+
+class ClientSession:
+    """Everything behind one `Client`, wired once; also the one `ConnectionObserver` of its connections."""
+
+    def __init__(
+        self,
+        target: Checked,
+        settings: Settings,
+        *,
+        handlers: InputHandlers,
+        middleware: Sequence[Middleware],
+        cache: Cache | None,
+        timeout: float,
+        tasks: bool,
+        validate: bool,
+        log: Callable[[t.LoggingMessageNotificationParams], Any] | None,
+    ) -> None:
+        self._cache: CacheStep | None = None
+        if cache is not None:
+            headers, capabilities = settings.headers, settings.capabilities
+            self._cache = CacheStep(cache, target, headers, capabilities, lambda: self.watches.hear_lists())
+            if settings.auth is not None:
+                settings = msgspec.structs.replace(settings, auth=self._cache.observe(settings.auth))
+        self.connections = ConnectionManager(target, settings, self)
+        changed = self._cache.changed if self._cache is not None else _nothing
+        self.watches = Watches(self.connections, timeout, changed)
+        self._log = None if log is None else CallbackQueue(log)
+        self._log_level: t.LoggingLevel | UnsetType = settings.log_level
+        self._background = BackgroundTasks()
+        self._url_completions = URLCompletions()
+        self._tasks = TaskStep(handlers, tasks)
+        self._middleware = middleware
+        retry = RetryStep(self.connections)
+        self.tools = KnownTools(retry, tasks=tasks, validate=validate)
+        self._steps: list[Step] = [
+            self._tasks,
+            MultiRoundStep(handlers, settings.limits.rounds, self._url_completions),
+            *([] if self._cache is None else [self._cache]),
+            ProgressStep(handlers, lambda: self.agreed.rules.asks_by_result, self._take, lambda: self.connections.name),
+            retry,
+        ]
+        self.chains: Mapping[Method, Next] = {
+            row: self.compose(row) for row in (*METHODS.values(), CALL_AS_TASK) if row.sender != "server"
+        }
+        """By method: what makes a call."""
+
+    def compose(self, row: Method) -> Next:
+        """The chain of steps of a method: middleware, and the steps that apply to it."""
+        steps: list[Middleware] = [step for step in self._steps if step.applies_to(row)]
+        return compose([*self._middleware, *steps], self.connections.send)
+
+    # Beginning and end.
+
+    async def open(self) -> None:
+        """Connect; does nothing while it is open. Raises what `Client.open` raises."""
+        await self.connections.open()
+
+    async def close(self) -> None:
+        """End the connection: calls that wait get ConnectionLost, watches come to their end."""
+        if self._log is not None:
+            self._log.stop()
+        if self._cache is not None:
+            self._cache.closed()
+        ending = self.watches.close()
+        await self.connections.close()
+        if ending:
+            await asyncio.wait(ending)
+
+    @property
+    def agreed(self) -> Negotiated:
+        """What the two ends have told each other. Raises ConnectionLost before the first connection."""
+        if self.connections.agreed is None:
+            raise ConnectionLost(NOT_OPEN)
+        return self.connections.agreed
+
+    @property
+    def link(self) -> Connection:
+        """The connection as it is now. Raises ConnectionLost if there is none."""
+        if self.connections.link is None:
+            raise ConnectionLost(NOT_OPEN)
+        return self.connections.link
+
+    def learn_tools(self, tools: list[t.Tool]) -> list[t.Tool]:
+        """Take what the server lists of its tools. Returns those that can be called."""
+        return self.tools.learn(tools, self.link, self.agreed)
+
+    def set_log_level(self, level: t.LoggingLevel) -> bool:
+        """Set the level from which the server sends log messages. Returns whether it has to be asked to do so."""
+        agreed, self._log_level = self.agreed, level
+        if agreed.rules.era == "handshake":
+            return True
+        if not isinstance(agreed.meta, UnsetType):
+            agreed.meta.log_level = level
+        return False
+
+    # What happens on the connection: `ConnectionObserver`.
+
+    def connected(self, link: Connection, agreed: Negotiated) -> None:
+        """There is a connection, perhaps not the first one."""
+        self.tools.connected(link)
+        if self._cache is not None:
+            self._cache.connected(agreed.rules, agreed.capabilities)
+        level = self._log_level
+        if isinstance(level, UnsetType):
+            return
+        if not isinstance(agreed.meta, UnsetType):
+            agreed.meta.log_level = level
+        elif agreed.capabilities.logging is not UNSET:
+            params = t.SetLevelRequestParams(level=level)
+            self._background.start(link.request(_SET_LEVEL.name, params, timeout=SET_LEVEL_TIME))
+
+    def connection_lost(self, link: Connection, error: WharfingerError) -> None:
+        """The connection is gone."""
+        self.watches.connection_lost(link, error)
+
+    def missed(self) -> None:
+        """Notifications may have been lost on their way."""
+        self.watches.missed()
+
+    def notified(self, message: Message) -> None:
+        """A notification came that belongs to no request."""
+        self.watches.notified(message)
+        self._take(message)
+
+    def _take(self, message: Message) -> None:
+        """A notification that belongs to no request, or that its request does not want."""
+        if message.method == "notifications/elicitation/complete":
+            self._url_completions.take(message)
+        self._tasks.notified(message)
+        if message.method != "notifications/message" or self._log is None or isinstance(message.params, UnsetType):
+            return
+        try:
+            self._log.put(_decode_log(message.params), size=len(memoryview(message.params)))
+        except msgspec.MsgspecError:
+            logger.debug("skipped a log message that cannot be read: %.100r", bytes(message.params))
+
+
+def _nothing(kind: str, uri: str) -> None:
+    """Without a cache nobody has to know of changes but the watches."""

@@ -1,0 +1,91 @@
+"""What a client remembers of the server's tools, as far as they were listed, because their calls depend on it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from wharfinger import types as t
+from wharfinger.client.connect import Connection, Negotiated
+from wharfinger.client.output_schemas import OutputSchemas
+from wharfinger.client.results import text_of
+from wharfinger.client.retry import RetryStep
+from wharfinger.client.task_polling import TaskTools
+from wharfinger.errors import HeaderMismatch, RemoteError, RemoteMethodNotFound
+from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
+
+__all__ = ["KnownTools"]
+
+logger = logging.getLogger("wharfinger.client")
+
+MAX_HEADER_TOOLS = 10_000
+"""Tools whose header params are remembered; their server refuses calls of any more."""
+
+List = Callable[[], Awaitable[object]]
+"""Lists the tools again, by which `learn` is called."""
+
+
+class KnownTools:
+    """Which tools are called as tasks, repeat arguments in headers, may be called twice, and what they return."""
+
+    def __init__(self, retry: RetryStep, *, tasks: bool, validate: bool) -> None:
+        self._retry = retry
+        self._tasks = TaskTools(optional=tasks)
+        self.as_tasks = self._tasks.wanted
+        """Tools that are called as tasks (2025-11-25)."""
+        self.schemas = OutputSchemas() if validate else None
+        self._link: Connection | None = None
+        self._takes_tasks = False
+
+    def connected(self, link: Connection) -> None:
+        """There is another connection, perhaps to another server."""
+        self._link = link
+        self.as_tasks.clear()
+
+    def learn(self, tools: list[t.Tool], link: Connection, agreed: Negotiated) -> list[t.Tool]:
+        """Take what the server lists. Returns the tools that can be called.
+
+        Over stateless HTTP a tool with an invalid `x-mcp-header` is left out (2026-07-28, tools).
+        """
+        self._retry.learn(tools)
+        self._takes_tasks = TaskTools.supported(agreed)
+        if self._takes_tasks:
+            self._tasks.learn(tools)
+        usable: list[t.Tool] = []
+        for tool in tools:
+            if link.mirrors is not None and agreed.rules.era == "stateless":
+                try:
+                    header_params = find_header_params(tool.input_schema)
+                except InvalidHeaderAnnotation as error:
+                    logger.warning("%s: left out the tool %.200r: %s", link.name, tool.name, error)
+                    continue
+                link.mirrors.pop(tool.name, None)
+                if header_params and len(link.mirrors) < MAX_HEADER_TOOLS:
+                    link.mirrors[tool.name] = header_params
+            usable.append(tool)
+            if self.schemas is not None:
+                self.schemas.learn(tool)
+        return usable
+
+    async def was_called_wrongly(
+        self, name: str, failure: RemoteError | t.CallToolResult, agreed: Negotiated, list_again: List
+    ) -> bool:
+        """Whether a call failed because its tool must be called in another way. The listing, read again now, says so.
+
+        The tool did nothing then. Its arguments must be repeated in headers (2026-07-28, spec: §2.8), or it must be
+        called as a task, or must not (2025-11-25, tasks: -32601). Some servers say -32601 in a result, whose text only
+        spares the question.
+        """
+        if isinstance(failure, RemoteError):
+            if failure.code == HeaderMismatch.code and self._link is not None and self._link.mirrors is not None:
+                await list_again()
+                return True
+            if not isinstance(failure, RemoteMethodNotFound):
+                return False
+        elif name in self.as_tasks or "task" not in text_of(failure).lower():
+            return False
+        if not TaskTools.supported(agreed):
+            return False
+        was_task = name in self.as_tasks
+        await list_again()
+        return name not in self.as_tasks if was_task else self.as_tasks.get(name, False)
