@@ -50,7 +50,7 @@ def _servers_unknown() -> None:
     """Ports are used again: what was found behind one in another test is not to be remembered."""
     opening = sys.modules.get("wharfinger.client.connect")
     if opening is not None:
-        opening.ERAS.clear()
+        opening.REVISION_CACHE.clear()
 
 
 @pytest.hookimpl(wrapper=True)

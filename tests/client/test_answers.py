@@ -344,8 +344,8 @@ def test_reading_many_ends_with_the_first_error_or_gives_them_in_their_places() 
             assert await client.read_many([]) == []
             for at_once in (0, -1):
                 with pytest.raises(ValueError, match=f"at_once must be positive, not {at_once}"):
-                    await client.read_many(uris, at_once=at_once)
-            call = asyncio.ensure_future(client.read_many(uris, at_once=2))
+                    await client.read_many(uris, concurrency=at_once)
+            call = asyncio.ensure_future(client.read_many(uris, concurrency=2))
             await asyncio.sleep(0.5)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -531,7 +531,7 @@ def test_lists_are_kept_by_time_and_what_has_changed_is_asked_for_again(method: 
                     asked = 2 if name == kind or server.count(method) == 2 else 1
                     assert server.count(method) == asked
                 assert server.count(method) == 2
-            await call(fresh=True)
+            await call(bypass_cache=True)
             assert server.count(method) == 3
 
     run(test())
@@ -611,7 +611,7 @@ def test_equal_reads_share_a_request_and_each_waits_as_long_as_it_wants() -> Non
             assert now() == pytest.approx(3)
             await settle()
             assert server.count("resources/read") == 1
-            fresh = asyncio.ensure_future(client.read_resource("a:b", fresh=True))
+            fresh = asyncio.ensure_future(client.read_resource("a:b", bypass_cache=True))
             await settle()
             assert server.count("resources/read") == 2
             assert [(await each).text for each in (first, second, fresh)] == ["002", "002", "002"]

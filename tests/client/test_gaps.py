@@ -37,9 +37,9 @@ def chances(count: int) -> list[float]:
 @pytest.mark.parametrize(
     ("retry", "longest"),
     [
-        (Retry(attempts=1, first=8), [8]),
-        (Retry(attempts=3, first=8), [8, 16, 30]),
-        (Retry(attempts=4, first=1, most=4), [1, 2, 4, 4]),
+        (Retry(attempts=1, initial_delay=8), [8]),
+        (Retry(attempts=3, initial_delay=8), [8, 16, 30]),
+        (Retry(attempts=4, initial_delay=1, max_delay=4), [1, 2, 4, 4]),
         (Retry(), [0.1, 0.2, 0.4, 0.8, 1.6]),
         (Retry(attempts=10), [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30]),
     ],
@@ -63,7 +63,7 @@ def test_call_waits_for_so_many_openings_and_longer_each_time(retry: Retry, long
 @pytest.mark.parametrize(("stable", "waits"), [(0, [10, 10, 10, 10]), (1e9, [10, 20, 40, 80])])
 def test_connection_that_has_lasted_begins_the_counting_anew(stable: float, waits: list[float]) -> None:
     async def test() -> None:
-        retry = Retry(first=10, most=1000, stable=stable)
+        retry = Retry(initial_delay=10, max_delay=1000, reset_after=stable)
         async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
             for wait, chance in zip(waits, chances(4), strict=True):
                 server.hang_up()
@@ -78,7 +78,7 @@ def test_connection_that_has_lasted_begins_the_counting_anew(stable: float, wait
 @pytest.mark.parametrize(("stable", "waits"), [(0, [10, 10, 10, 10]), (1e9, [10, 20, 40, 80])])
 def test_watch_that_has_lasted_begins_the_counting_anew(stable: float, waits: list[float]) -> None:
     async def test() -> None:
-        retry = Retry(first=10, most=1000, stable=stable, watching=4)
+        retry = Retry(initial_delay=10, max_delay=1000, reset_after=stable, watch_attempts=4)
         async with watchable(STATELESS) as server, server.client(retry=retry) as client, client.watch("a:b") as changes:
             for wait, chance in zip(waits, chances(4), strict=True):
                 begun = now()
@@ -102,7 +102,7 @@ def test_era_is_found_out_anew_not_more_often_than_connections_are_taken_for_goo
     async def test() -> None:
         from tests.client.test_eras import stateless
 
-        async with Fake() as fake, Client(fake.url, retry=Retry(stable=stable)) as client:
+        async with Fake() as fake, Client(fake.url, retry=Retry(reset_after=stable)) as client:
             fake.heard()
             fake.speaks = lambda m: stateless(m) if m["method"] == "server/discover" else (404, "<html>")
             for _ in range(3):
@@ -142,7 +142,7 @@ def test_server_that_is_not_mcp_any_more_is_not_opened_a_second_time() -> None:
 
 def test_call_that_waits_for_an_opening_keeps_its_time() -> None:
     async def test() -> None:
-        async with Script(HANDSHAKE) as server, server.client(retry=Retry(first=1000, most=1000)) as client:
+        async with Script(HANDSHAKE) as server, server.client(retry=Retry(initial_delay=1000, max_delay=1000)) as client:
             await server.leave()
             begun = now()
             with pytest.raises(RequestTimeout, match=r"tools/call: not connected to .* again within 5 s"):
@@ -189,7 +189,7 @@ def test_what_only_reads_is_sent_once_more_after_its_connection_was_lost(method:
         for times, retry, fine, sent in (
             (1, Retry(), reads, 2 if reads else 1),
             (2, Retry(), False, 2 if reads else 1),
-            (1, Retry(reads=False), False, 1),
+            (1, Retry(retry_reads=False), False, 1),
             (1, Retry(attempts=0), False, 1),
         ):
             async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
@@ -208,7 +208,7 @@ def test_what_only_reads_is_sent_once_more_after_its_connection_was_lost(method:
 
 def test_call_is_sent_again_after_a_random_time_of_at_most_the_first() -> None:
     async def test() -> None:
-        async with Script(HANDSHAKE) as server, server.client(retry=Retry(first=40)) as client:
+        async with Script(HANDSHAKE) as server, server.client(retry=Retry(initial_delay=40)) as client:
             server.answers["ping"] = loses(server, 1, {})
             begun = now()
             await client.ping()
@@ -669,7 +669,7 @@ def test_watch_that_is_refused_later_ends_with_the_reason() -> None:
 @pytest.mark.parametrize("most", [0, 1, 3, 50])
 def test_watch_is_given_up_after_so_many_failures_in_a_row_with_longer_waits(most: int) -> None:
     async def test() -> None:
-        retry = Retry(first=10, most=25) if most == 50 else Retry(watching=most, first=10, most=25)
+        retry = Retry(initial_delay=10, max_delay=25) if most == 50 else Retry(watch_attempts=most, initial_delay=10, max_delay=25)
         async with watchable(STATELESS) as server, server.client(retry=retry) as client, client.watch("a:b") as changes:
 
             def ends(message: Any) -> Any:

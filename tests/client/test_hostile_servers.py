@@ -57,7 +57,7 @@ def receive_batch(data: bytes) -> None:
 def read_events(data: bytes) -> None:
     decoder = EventDecoder(LIMITS.message)
     for start in range(0, len(data), 1 << 16):
-        decoder.subscription(data[start : start + (1 << 16)])
+        decoder.feed(data[start : start + (1 << 16)])
 
 
 def read_form(data: bytes) -> None:
@@ -208,9 +208,9 @@ def test_what_waits_for_a_slow_function_is_bounded_in_number_and_bytes() -> None
 
         telling = CallbackQueue(slow)
         for number in range(count):
-            telling.tell(number, size=size)
+            telling.put(number, size=size)
         go.set()
-        await telling.told()
+        await telling.finished()
         return numbers
 
     async def test() -> None:

@@ -893,13 +893,13 @@ def test_what_a_client_declares_follows_from_its_handlers(settings: Any, declare
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"elicitation": 3}, "elicitation wants an async function, not int"),
-        ({"consent": "x"}, "consent wants an async function, not str"),
-        ({"sampling": []}, "sampling wants an async function, not list"),
-        ({"roots": "/srv"}, "roots wants a list"),
-        ({"roots": 3}, "roots wants a list"),
+        ({"elicitation": 3}, "elicitation must be an async function, not int"),
+        ({"consent": "x"}, "consent must be an async function, not str"),
+        ({"sampling": []}, "sampling must be an async function, not list"),
+        ({"roots": "/srv"}, "roots must be a list"),
+        ({"roots": 3}, "roots must be a list"),
         ({"sampling_tools": True}, "give sampling=, too"),
-        ({"hooks": [print]}, r"print\(\) must be an async function"),
+        ({"middleware": [print]}, r"print\(\) must be an async function"),
     ],
 )
 def test_what_cannot_be_a_handler_is_refused_before_anything_is_opened(settings: Any, words: str) -> None:

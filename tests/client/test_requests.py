@@ -159,7 +159,7 @@ def test_list_is_asked_for_page_by_page_up_to_a_number_of_pages(name: str) -> No
 
     async def test() -> None:
         async with Script(**{method.replace("/", "__"): page}) as server:
-            async with server.client(pages=3) as client:
+            async with server.client(max_pages=3) as client:
                 listed = await getattr(client, name)(*given)
                 assert [each.name for each in listed] == ["0a", "0b", "1a", "1b", "2a", "2b"]
                 cursors = [params.get("cursor") for params in server.params(method)]
@@ -172,7 +172,7 @@ def test_list_is_asked_for_page_by_page_up_to_a_number_of_pages(name: str) -> No
                     assert each.name == "0a"
                     break
                 assert server.count(method) == 5
-            async with server.client(pages=2) as client:
+            async with server.client(max_pages=2) as client:
                 with pytest.raises(InvalidResponse, match="more than 2 pages"):
                     await getattr(client, name)(*given)
 

@@ -162,7 +162,7 @@ class Client:
             settings,
             handlers=handlers,
             middleware=middleware,
-            cache=Cache() if cache is True else cache or None,
+            cache=Cache() if cache is True else None if cache is False else cache,
             timeout=timeout,
             tasks=tasks,
             validate=validate,
