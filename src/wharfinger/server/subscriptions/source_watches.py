@@ -88,7 +88,6 @@ class SourceWatches:
     def detach(self, uri: str | None) -> None:
         for source in self._attached.pop(uri, ()):
             quietly(source.unwatch, uri)
-            quietly(source.detach, uri)
         for part in self._parts:
             quietly(part.detach, uri)
         if uri is not None and (task := self._following.pop(uri, None)):
