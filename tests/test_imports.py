@@ -116,6 +116,52 @@ def test_imports_point_only_down() -> None:
     assert forbidden_edges() == []
 
 
+def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
+    """The sets of modules that reach one another (Tarjan's algorithm), of at least two."""
+    numbers: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+
+    def visit(module: str) -> Iterator[list[str]]:
+        numbers[module] = lowest[module] = len(numbers)
+        stack.append(module)
+        for target in graph[module]:
+            if target not in numbers:
+                yield from visit(target)
+            if target in stack:
+                lowest[module] = min(lowest[module], lowest[target])
+        if lowest[module] == numbers[module]:
+            start = stack.index(module)
+            found, stack[start:] = stack[start:], []
+            if len(found) > 1:
+                yield sorted(found)
+
+    for module in graph:
+        if module not in numbers:
+            yield from visit(module)
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Which modules each module imports, also for types only and inside of functions."""
+    paths = dict(modules())
+    graph: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        names = {target for target, _ in imported(module, path)}
+        for node in parsed(path):
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                submodules = {f"{node.module}.{alias.name}" for alias in node.names} & paths.keys()
+                names |= submodules
+                if len(submodules) == len(node.names):
+                    names.discard(node.module or "")
+        graph[module] = (names & paths.keys()) - {module}
+    return graph
+
+
+def test_no_more_than_three_modules_import_one_another() -> None:
+    """A larger circle is one module in many files: whoever reads one of them has to read them all."""
+    assert [circle for circle in circles(import_graph()) if len(circle) > 3] == []
+
+
 def test_every_module_is_of_a_known_layer() -> None:
     assert {layer(module) for module, _ in modules()} <= LEVEL.keys()
 

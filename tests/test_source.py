@@ -177,7 +177,7 @@ async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytes
     server.include(Slow())
     server.include(Buoys())
     told = asyncio.Event()
-    monkeypatch.setattr(server, "list_changed", lambda name: told.set())
+    monkeypatch.setattr(server.watching, "list_changed", lambda name: told.set())
     try:
         for patience in (5.0, 0.15):
             began = time.monotonic()
@@ -215,9 +215,8 @@ async def test_a_source_that_does_not_answer_holds_up_no_search(monkeypatch: pyt
     server.include(Slow())
     server.include(Quick())
     try:
-        hits = await search.search(
-            server, opened(server, "resources/list"), search.Wanted(query="one"), lambda *_: None
-        )
+        request, wanted = opened(server, "resources/list"), search.Wanted(query="one")
+        hits = await search.search(server.services, server.resources, request, wanted, lambda *_: None)
     finally:
         goes_on.set()
     assert [hit.uri for hit in hits] == ["buoy:///1"]

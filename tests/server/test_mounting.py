@@ -589,8 +589,8 @@ def test_a_part_without_a_secret_seals_with_the_wholes() -> None:
     server = Server("whole", secret="whole")
     server.include(part)
     server.include(own)
-    assert part.keys is server.keys
-    assert own.keys is not server.keys
+    assert part.services.keys is server.services.keys
+    assert own.services.keys is not server.services.keys
 
 
 # -- questions

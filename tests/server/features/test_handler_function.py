@@ -289,10 +289,10 @@ async def test_a_call_that_was_refused_for_want_of_threads_says_so() -> None:
 
 def test_only_what_needs_nothing_is_awaited_as_it_is() -> None:
     server = Server("s")
-    assert HandlerFunction(server, coroutine).direct
-    assert not HandlerFunction(server, plain).direct
-    assert not HandlerFunction(server, coroutine, timeout=1).direct
-    assert HandlerFunction(server, lambda ctx=None: "").takes_context is False
+    assert HandlerFunction(server.services, coroutine).direct
+    assert not HandlerFunction(server.services, plain).direct
+    assert not HandlerFunction(server.services, coroutine, timeout=1).direct
+    assert HandlerFunction(server.services, lambda ctx=None: "").takes_context is False
 
 
 @looped
@@ -324,7 +324,7 @@ def test_variables_are_completed_by_what_stands_beside_them_or_by_their_choices(
     def function(a: Annotated[str, Own(["x"])], b: Literal["y", "z"], c: Annotated[str, "text"], d: int) -> str:
         return a + b + c + str(d)
 
-    completers = HandlerFunction(Server("s"), function, variables=("a", "b", "c", "d")).completers
+    completers = HandlerFunction(Server("s").services, function, variables=("a", "b", "c", "d")).completers
     assert {name: completer.values for name, completer in completers.items()} == {"a": ["x"], "b": ["y", "z"]}
 
 

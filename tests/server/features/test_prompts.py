@@ -19,7 +19,6 @@ from wharfinger.protocol.request import Caller, Request
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.server.features.prompts import Prompts
 from wharfinger.server.signature.complete import Complete
 from wharfinger.source import Source
 
@@ -34,7 +33,7 @@ def request(method: str, params: dict[str, Any]) -> Request:
 
 def get(function: Callable[..., Any], arguments: dict[str, str] | None = None) -> Any:
     async def run() -> t.GetPromptResult:
-        prompts = Prompts(Server("test"), 10)
+        prompts = Server("test", page_size=10).prompts
         params: dict[str, Any] = {"name": prompts.add(function, name="p").name}
         if arguments is not None:
             params["arguments"] = arguments
@@ -57,7 +56,7 @@ def briefing(vessel: str, days: Annotated[int, "How far back."] = 1) -> str:
 
 
 def test_a_function_is_listed_with_its_arguments() -> None:
-    definition = Prompts(Server("test"), 10).add(briefing, title="Briefing").definition
+    definition = Server("test", page_size=10).prompts.add(briefing, title="Briefing").definition
     assert msgspec.json.decode(msgspec.json.encode(definition)) == {
         "name": "briefing",
         "title": "Briefing",
@@ -90,7 +89,7 @@ def test_arguments_that_do_not_fit_are_invalid_params(arguments: dict[str, str] 
 
 def test_an_unknown_prompt_is_an_invalid_param() -> None:
     with pytest.raises(InvalidParams, match="Unknown prompt: x"):
-        asyncio.run(Prompts(Server("test"), 10).fill(request("prompts/get", {"name": "x"})))
+        asyncio.run(Server("test", page_size=10).prompts.fill(request("prompts/get", {"name": "x"})))
 
 
 @pytest.mark.parametrize(

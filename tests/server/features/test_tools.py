@@ -29,7 +29,6 @@ from wharfinger.protocol.request import Caller, Request
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.server.features.tools import Tools
 
 
 class Berth(msgspec.Struct):
@@ -58,7 +57,7 @@ def call(
     function: Callable[..., Any], arguments: Any = UNSET, revision: str = "2026-07-28", **options: Any
 ) -> t.CallToolResult:
     async def run() -> t.CallToolResult:
-        tools = Tools(Server("test"), 10)
+        tools = Server("test", page_size=10).tools
         name = tools.add(function, **options).name
         params = {"name": name} if arguments is UNSET else {"name": name, "arguments": arguments}
         return await tools.call(request("tools/call", params, revision))
@@ -67,7 +66,7 @@ def call(
 
 
 def tool(function: Callable[..., Any], **options: Any) -> Any:
-    return Tools(Server("test"), 10).add(function, **options)
+    return Server("test", page_size=10).tools.add(function, **options)
 
 
 def wire(result: t.CallToolResult) -> Any:
@@ -312,7 +311,7 @@ def test_any_other_exception_is_left_to_the_transport() -> None:
 
 
 def test_an_unknown_tool_is_an_invalid_param() -> None:
-    tools = Tools(Server("test"), 10)
+    tools = Server("test", page_size=10).tools
     with pytest.raises(InvalidParams, match=r"Unknown tool: a\?b") as caught:
         asyncio.run(tools.call(request("tools/call", {"name": "a\nb"})))
     assert caught.value.code == -32602
@@ -350,7 +349,7 @@ def test_a_fallback_gives_way() -> None:
         return "mine"
 
     for ours_first in (True, False):
-        tools = Tools(Server("test"), 10)
+        tools = Server("test", page_size=10).tools
         for fallback in (False, True) if ours_first else (True, False):
             tools.add(search, fallback=fallback, title=str(fallback))
         assert [feature.definition.title for feature in tools.features] == ["False"]

@@ -30,7 +30,13 @@ class Searched:
         """Search as a caller does."""
         request = opened(self.server, "resources/list")
         wanted = Wanted(query=query, limit=limit, **filters)
-        return await search(self.server, request, wanted, lambda done, message: self.told.append((done, message)))
+        return await search(
+            self.server.services,
+            self.server.resources,
+            request,
+            wanted,
+            lambda done, message: self.told.append((done, message)),
+        )
 
     async def uris(self, query: str, limit: int = 20, **filters: str) -> list[str]:
         """URIs of what is found, best first."""

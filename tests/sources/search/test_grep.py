@@ -85,7 +85,9 @@ def find(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
             await asyncio.sleep(0.02)
 
     async def found(query: str) -> set[str]:
-        hits = await search(server, request, Wanted(query=query, limit=10_000), lambda done, message: None)
+        hits = await search(
+            server.services, server.resources, request, Wanted(query=query, limit=10_000), lambda done, message: None
+        )
         assert not hits.truncated
         return {hit.uri.partition("?")[0].removeprefix("file:///tree/") for hit in hits}
 
