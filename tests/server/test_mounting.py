@@ -279,9 +279,129 @@ async def test_arguments_that_headers_repeat_are_known_to_the_whole() -> None:
         return region
 
     server = harbour((part, "p"))
-    assert server.mirrors == {"p_tide": part.mirrors["tide"]}
+    assert dict(server.mirrors) == {"p_tide": part.mirrors["tide"]}
     part.remove_tool("tide")
-    assert server.mirrors == {}
+    assert not server.mirrors
+
+
+async def pages(server: Server, method: str = "tools/list", kind: str = "tools") -> AsyncIterator[list[str]]:
+    params: dict[str, Any] = {}
+    while True:
+        result = (await ask(server, method, params))["result"]
+        yield [shown["name"] for shown in result[kind]]
+        if "nextCursor" not in result:
+            return
+        params = {"cursor": result["nextCursor"]}
+
+
+@looped
+async def test_pages_of_the_whole_go_on_where_they_were_while_parts_change() -> None:
+    leaf, part, server = Server("leaf"), Server("part"), Server("whole", page_size=2)
+    part.include(leaf, prefix="leaf")
+    server.include(part, prefix="p")
+    for one in (leaf, part, server):
+        for name in "abc":
+            one.add_tool(lambda: "", name=name)
+    seen: list[list[str]] = []
+    async for page in pages(server):
+        seen.append(page)
+        if len(seen) == 2:
+            part.remove_tool("a")
+            server.remove_tool("a")
+            leaf.add_tool(lambda: "", name="d")
+            server.add_tool(lambda: "", name="late")
+    assert seen == [["a", "b"], ["c", "p_a"], ["p_b", "p_c"], ["p_leaf_a", "p_leaf_b"], ["p_leaf_c", "p_leaf_d"]]
+
+
+@looped
+async def test_pages_of_the_whole_are_encoded_again_only_after_a_change_of_any_part() -> None:
+    leaf, part, server = Server("leaf"), Server("part"), Server("whole")
+    part.include(leaf)
+    server.include(part)
+    leaf.add_tool(lambda: "", name="a")
+    first = await server.tools.listing.page()
+    assert await server.tools.listing.page() is first
+    leaf.add_tool(lambda: "", name="b")
+    assert await server.tools.listing.page() is not first
+
+
+@pytest.mark.parametrize("kind", ["tool", "resource", "template"])
+@looped
+async def test_the_whole_hides_a_feature_of_a_part_from_its_own_clients_only(kind: str) -> None:
+    middle, part, server = Server("middle"), tides(), Server("whole")
+    middle.include(part, prefix="p")
+    server.include(middle, prefix="m")
+
+    def visible(one: Server, prefix: str) -> Any:
+        if kind == "tool":
+            return call(one, f"{prefix}height", place="x")
+        return read(one, "tide://now" if kind == "resource" else "tide://mary")
+
+    async def seen() -> list[bool]:
+        answers = [await visible(one, prefix) for one, prefix in ((part, ""), (middle, "p_"), (server, "m_p_"))]
+        return [text in str(answer) for answer in answers]
+
+    text = {"tool": "x 3 m", "resource": "rising", "template": "mary of tides"}[kind]
+    name = {"tool": "p_height", "resource": "tide://now", "template": "tide://{place}"}[kind]
+    disable, enable, remove = (
+        (middle.disable_tool, middle.enable_tool, middle.remove_tool)
+        if kind == "tool"
+        else (middle.disable_resource, middle.enable_resource, middle.remove_resource)
+    )
+    disable(name)
+    disable(name)
+    assert await seen() == [True, False, False]
+    enable(name)
+    enable(name)
+    assert await seen() == [True, True, True]
+    remove(name)
+    assert await seen() == [True, False, False]
+    with pytest.raises(KeyError):
+        remove(name)
+    with pytest.raises(KeyError):
+        enable(name)
+
+
+@looped
+async def test_a_name_that_the_whole_has_removed_is_free_until_the_part_registers_it_anew() -> None:
+    part = Server("part")
+    server = harbour((part, "p"))
+    part.add_tool(lambda: "part", name="a")
+    server.remove_tool("p_a")
+    server.add_tool(lambda: "own", name="p_a")
+    assert await call(server, "p_a") == "own"
+    server.remove_tool("p_a")
+    assert await names(server, "tools") == []
+    part.remove_tool("a")
+    part.add_tool(lambda: "anew", name="a")
+    assert await call(server, "p_a") == "anew"
+
+
+@looped
+async def test_a_fallback_of_the_whole_gives_way_to_a_tool_of_a_part() -> None:
+    part = Server("part")
+    server = harbour((part, ""))
+    server.add_tool(lambda: "fallback", name="search", fallback=True)
+    part.add_tool(lambda: "parts", name="search")
+    assert await call(server, "search") == "parts"
+    assert await names(server, "tools") == ["search"]
+    part.disable_tool("search")
+    assert await names(server, "tools") == ["search"]
+    part.remove_tool("search")
+    assert await call(server, "search") == "fallback"
+
+
+@looped
+async def test_the_most_specific_template_wins_whichever_server_has_it() -> None:
+    part = Server("part")
+    part.add_resource("tide://{place}/high", lambda place: f"part {place}")
+    server = harbour((part, "p"))
+    server.add_resource("tide://{+rest}", lambda rest: f"whole {rest}")
+    assert (await read(server, "tide://mary/high"))[0]["text"] == "part mary"
+    part.disable_resource("tide://{place}/high")
+    assert (await read(server, "tide://mary/high"))[0]["text"] == "whole mary/high"
+    part.enable_resource("tide://{place}/high")
+    assert (await read(server, "tide://mary/high"))[0]["text"] == "part mary"
 
 
 # -- what cannot be
@@ -309,7 +429,7 @@ def test_what_collides_is_told_with_both_servers_and_nothing_is_included() -> No
         ValueError, match=r"'one' and 'other' both have the tool 'a_height': include one with another prefix"
     ):
         server.include(other, prefix="a")
-    assert [tool.name for tool in server.tools.features] == ["a_height", "a_whose"]
+    assert [name for name, _ in server.tools.features.items()] == ["a_height", "a_whose"]
     assert not other.part_of
     server.include(other, prefix="b")
 

@@ -104,7 +104,7 @@ def at_terminal(settings: Settings, place: str, server: Server, verbosity: Verbo
     file, (where, name) = source_file(place), split_place(place)
     program = ourselves()
     again = (f"{file}:{name}" if name else file,) if file else ("--", *program, "run", "--stdio", place)
-    uri = next(iter(server.resources.static.by_key), "")
+    uri = next((uri for uri, _ in server.resources.static.items()), "")
 
     def card(address: Address) -> Card:
         published = [Published(server.info.name, f"{features(server)}, from {file or where}", "Serving")]
@@ -118,10 +118,10 @@ def features(server: Server) -> str:
     from wharfinger.cli.words import count
 
     numbers = (
-        (len(server.resources.static.by_key), "resource"),
-        (len(server.resources.templates.by_key), "template"),
+        (len(server.resources.static), "resource"),
+        (len(server.resources.templates), "template"),
         (len(server.resources.sources), "source"),
-        (len(server.tools.features.by_key), "tool"),
-        (len(server.prompts.features.by_key), "prompt"),
+        (len(server.tools.features), "tool"),
+        (len(server.prompts.features), "prompt"),
     )
     return ", ".join(count(number, noun) for number, noun in numbers if number) or "nothing yet"

@@ -113,10 +113,10 @@ class Server:
         )
         self.instructions = instructions
         self.stamps = ResultMeta(self.info)
-        self.handlers = Handlers(lifecycle.handlers(self))
+        self.handlers: Handlers = Handlers(lifecycle.handlers(self))
         self.handlers.around["tools/call"] = telling
         self.pool = pool or Pool()
-        self.watching = Watching(self._watched, self._unwatched)
+        self.watching: Watching = Watching(self._watched, self._unwatched)
         self.overrides = Overrides()
         """Stands in for dependencies, for tests: `server.overrides[database] = fake`; see `override`."""
         self.services: Services = Services(
@@ -139,13 +139,13 @@ class Server:
         """The servers that are parts of this one, in the order in which they were included."""
         self.part_of: list[Mount] = []
         """Where this server is a part of another."""
-        self.resources = Resources(self.services, page_size, self.mounts)
+        self.resources: Resources = Resources(self.services, page_size)
         self.source_watches: SourceWatches = SourceWatches(self.services, self.resources, self.mounts)
-        self.tools = Tools(self.services, page_size, self.serve_tasks)
+        self.tools: Tools = Tools(self.services, page_size, self.serve_tasks)
         self.mirrors = self.tools.mirrors
         """Which arguments of which tools HTTP headers repeat."""
-        self.prompts = Prompts(self.services, page_size)
-        self.completions = Completions(self.services, self.prompts, self.resources, self.mounts)
+        self.prompts: Prompts = Prompts(self.services, page_size)
+        self.completions = Completions(self.services, self.prompts, self.resources)
         self.listening = Listening(self.services, self.resources, lambda: self.tasks)
         self.handlers["subscriptions/listen"] = self.listening.listen
         self.notified: dict[str, Notified] = {"notifications/initialized": self.listening.initialized}
@@ -584,11 +584,11 @@ class Server:
             ValueError: `id` is no identifier, or a setting is declared already with another value.
         """
         from wharfinger.server.extensions import declare
-        from wharfinger.server.mounting import pass_on
+        from wharfinger.server.mounting import publish_extensions
 
         declare(self.extensions, id, settings)
         for mount in self.part_of:
-            pass_on(mount.parent, self)
+            publish_extensions(mount.parent, self)
 
     def method(
         self,
@@ -629,7 +629,7 @@ class Server:
             ValueError: the name is none, the protocol's own, taken, or known with other params or options.
         """
         from wharfinger.server.extensions import check_id, method_of
-        from wharfinger.server.mounting import pass_on
+        from wharfinger.server.mounting import publish_extensions
 
         if name in self.handlers:
             raise ValueError(f"The method {name!r} is served already.")
@@ -639,7 +639,7 @@ class Server:
         if extension:
             self.extension(extension)
         for mount in self.part_of:
-            pass_on(mount.parent, self)
+            publish_extensions(mount.parent, self)
 
     def notification(
         self, name: str, *, params: type[t.NotificationParams] | None = None
@@ -654,14 +654,14 @@ class Server:
             ValueError: the name is none, the protocol's own, taken, or known with other params.
         """
         from wharfinger.server.extensions import notification_of
-        from wharfinger.server.mounting import pass_on
+        from wharfinger.server.mounting import publish_extensions
 
         def register(function: Function) -> Function:
             if name in self.notified:
                 raise ValueError(f"The notification {name!r} is taken already.")
             self.notified[name] = notification_of(name, function, params=params)
             for mount in self.part_of:
-                pass_on(mount.parent, self)
+                publish_extensions(mount.parent, self)
             return function
 
         return register
@@ -887,7 +887,7 @@ class Server:
     def _say_how_to_try(self) -> None:
         """Say on stderr why nothing happens at a terminal: hosts start servers, and people may not know that."""
         file = shlex.quote(sys.argv[0])
-        tool = next(iter(self.tools.features.by_key), None)
+        tool = next(iter(dict(self.tools.features.items())), None)
         ways = [f"wharfinger inspect {file}"] + ([f"wharfinger call {file} {shlex.quote(tool)}"] if tool else [])
         sys.stderr.write(
             f"{self.info.name} waits for MCP messages on stdin, which a host sends. To try it: {', or '.join(ways)}. "

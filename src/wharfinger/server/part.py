@@ -1,44 +1,39 @@
-"""A server that is a part of another one, as the features of the whole see it."""
+"""What a server sees of a server that is mounted in it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from wharfinger import types as t
 from wharfinger.protocol.request import Request
-
-if TYPE_CHECKING:
-    from wharfinger.server.features.resources import Resources
 
 __all__ = ["Part"]
 
 
 class Part(Protocol):
-    """What the whole asks of a part."""
+    """A mounted server. Its features stay its own; the whole looks through to them."""
 
     @property
     def name(self) -> str:
-        """The part's own name."""
+        """The server's own name."""
         ...
 
     @property
-    def resources(self) -> Resources:
-        """Its resources."""
+    def direct(self) -> Mapping[str, bool]:
+        """By method, whether a feature may be called as it is: no middleware has to run around it."""
         ...
 
-    async def read(self, request: Request) -> t.ReadResourceResult:
-        """Read what one of its sources has."""
-        ...
-
-    def completes(self, ref: t.CompletionReference) -> bool:
-        """Whether what a completion is for came from it."""
-        ...
-
-    async def complete(self, request: Request) -> t.CompleteResult:
-        """Complete, in its own names."""
+    async def serve(self, request: Request, **own: Any) -> Any:
+        """Serve a request by the part's own handler, with `own` in its params: the names that the part knows."""
         ...
 
     async def start(self) -> None: ...
     async def close(self) -> None: ...
-    def attach(self, uri: str | None) -> None: ...
-    def detach(self, uri: str | None) -> None: ...
+
+    def watch(self, uri: str | None) -> None:
+        """The whole has its first watcher of this URI, or (None) of the list of resources."""
+        ...
+
+    def unwatch(self, uri: str | None) -> None:
+        """The whole has lost its last watcher of this URI, or (None) of the list of resources."""
+        ...

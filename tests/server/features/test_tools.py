@@ -411,7 +411,7 @@ def test_a_hint_of_another_type_is_refused() -> None:
 def test_a_disabled_tool_is_unknown_until_it_is_enabled_and_keeps_its_place() -> None:
     server = Server("s")
     changes: list[str] = []
-    server.list_changed = changes.append  # type: ignore[method-assign,assignment]
+    server.watching.list_changed = changes.append  # type: ignore[method-assign,assignment]
     for name in "abc":
         server.add_tool(lambda: "x", name=name)
     changes.clear()

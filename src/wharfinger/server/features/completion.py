@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
@@ -30,11 +31,10 @@ MOST = 100
 class Completions:
     """The handler of `completion/complete` for everything of one server."""
 
-    def __init__(self, services: Services, prompts: Prompts, resources: Resources, parts: Sequence[Part]) -> None:
+    def __init__(self, services: Services, prompts: Prompts, resources: Resources) -> None:
         self._services = services
         self._prompts = prompts
         self._resources = resources
-        self._parts = parts
 
     async def complete(self, request: Request) -> t.CompleteResult:
         """Values for one argument of a prompt, or one variable of a template; none where nothing completes it.
@@ -43,12 +43,23 @@ class Completions:
             InvalidParams: there is no such prompt, template, argument or variable.
         """
         params: t.CompleteRequestParams = request.params
-        for part in self._parts:
-            if part.completes(params.ref):
-                return await part.complete(request)
+        ref, part = self._place(params.ref)
+        if part is not None:
+            completed: t.CompleteResult = await part.serve(request, ref=ref)
+            return completed
         others = {} if params.context is UNSET else params.context.arguments or {}
-        values = await self._find(request, params.ref, params.argument.name)(params.argument.value, others)
+        values = await self._find(request, ref, params.argument.name)(params.argument.value, others)
         return t.CompleteResult(completion=completion_of(values))
+
+    def _place(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
+        """What a part that has the prompt or template calls it, and this part; None if it is the server's own."""
+        if isinstance(ref, t.PromptReference):
+            prompt = self._prompts.features.find(ref.name)
+            if prompt is None or prompt.part is None:
+                return ref, None
+            return msgspec.structs.replace(ref, name=prompt.key), prompt.part
+        template = self._resources.templates.find(ref.uri)
+        return ref, self._resources.part_of_template(ref.uri) if template is None else template.part
 
     def _find(
         self, request: Request, ref: t.CompletionReference, argument: str

@@ -1,12 +1,27 @@
-"""One ordered set of features, for resources, templates, tools and prompts alike; knows nothing of what they do."""
+"""One ordered set of features: tools, prompts, resources or templates, with those of mounted servers.
+
+Features keep the order in which they were added. Each gets the next number, and a page begins after a number, so that
+what is added or removed meanwhile moves nothing.
+
+The features of a mounted server stay its own; the set of the whole looks through to them. Its `parts` are their sets,
+each under a prefix. What shows through is worked out when it is needed, and forgotten with every change of a part. In
+it, own features come first, then those of each part, so that a place in it is a path: (0, number) is one of its own,
+(2, 0, 7) is number 7 of the second part. Names are checked when a feature is added, in its own set and in every set in
+which it shows; a fallback gives way to any other feature of its name.
+"""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["Feature", "Features"]
+from wharfinger.server.part import Part
+
+__all__ = ["Feature", "Features", "Found", "MountedFeatures"]
+
+_NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 
 
 class Feature(Protocol):
@@ -21,55 +36,61 @@ class Feature(Protocol):
 F = TypeVar("F", bound=Feature)
 
 
-class Onlooker(Protocol):
-    """Who follows a set of features: a server that shows them as its own."""
+class Found(NamedTuple, Generic[F]):
+    """A feature that can be seen, and where it is from."""
 
-    def added(self, key: str, feature: Any, fallback: bool) -> None:
-        """A feature was added; ValueError refuses it."""
-        ...
-
-    def removed(self, key: str) -> None: ...
-    def disabled(self, key: str) -> None: ...
-    def enabled(self, key: str) -> None: ...
+    feature: F
+    fallback: bool
+    part: Part | None = None
+    """The part through which it shows; None for the set's own."""
+    key: str = ""
+    """Its key in that part."""
 
 
 class Features(Generic[F]):
-    """Features by key, in the order in which they were added; pages stay stable while it changes.
-
-    Each addition gets the next number, and a page begins behind a number: what was added or removed meanwhile moves
-    nothing. `version` changes with every change.
-    """
+    """Features by key. `version` grows with every change, also of a part."""
 
     def __init__(self, kind: str, changed: Callable[[], None]) -> None:
         self.kind = kind
         self.version = 0
-        self._changed = changed
+        self.parts: list[MountedFeatures[F]] = []
+        """The sets of mounted servers that show in this one."""
+        self.wholes: list[MountedFeatures[F]] = []
+        """Where this set shows in others."""
         self.by_key: dict[str, F] = {}
-        """For looking up; change it only by `add`, `remove`, `disable` and `enable`."""
+        """The set's own features that are enabled; change it only by `add`, `remove`, `disable` and `enable`."""
+        self.disabled: dict[str, F] = {}
+        """The set's own that are not."""
+        self._changed = changed
         self._numbers: dict[str, int] = {}
         self._fallbacks: set[str] = set()
-        self.disabled: dict[str, F] = {}
-        """What is out of sight for now; change it only by `disable` and `enable`."""
         self._order: list[int] = []
         self._keys: dict[int, str] = {}
         self._next = 1
-        self.onlookers: list[Onlooker] = []
-        """Told of each change before it is over."""
+        self._hidden: dict[str, bool] = {}
+        """Keys of parts' features that this set does not show: True if it disabled them, False if it removed them."""
+        self._visible: dict[str, Found[F]] | None = None
+        self._places: list[tuple[tuple[int, ...], str]] = []
+        """The places of what is visible, in order."""
+
+    # -- changing
 
     def add(self, key: str, feature: F, *, fallback: bool = False) -> None:
-        """Add a feature; a fallback gives way to one of the same key that is none, whichever comes first.
+        """Add a feature. A fallback gives way to one of the same key that is not, whichever comes first.
 
         Raises:
-            ValueError: the key is taken.
+            ValueError: the key is taken, here or in a set that shows this one.
         """
-        if key in self._numbers:
-            if key not in self._fallbacks and fallback:
+        holder = self.holder(key)
+        if holder is not None and not holder.fallback:
+            if fallback and key in self._numbers:
                 return
-            if key not in self._fallbacks:
+            if not fallback:
                 raise ValueError(f"The {self.kind} {key!r} is registered already: remove it first, or rename one.")
+        for mounted in self.wholes:
+            mounted.check(key, fallback)
+        if key in self._numbers:
             self._drop(key)
-            for onlooker in self.onlookers:
-                onlooker.removed(key)
         number, self._next = self._next, self._next + 1
         self.by_key[key] = feature
         self._numbers[key] = number
@@ -77,102 +98,241 @@ class Features(Generic[F]):
         self._keys[number] = key
         if fallback:
             self._fallbacks.add(key)
-        if self.onlookers:
-            self._show(key, feature, fallback)
-        self.version += 1
+        self._touch()
         self._changed()
 
-    def _show(self, key: str, feature: F, fallback: bool) -> None:
-        """Tell of an addition; refused by one, it is taken back everywhere."""
-        told: list[Onlooker] = []
-        try:
-            for onlooker in self.onlookers:
-                onlooker.added(key, feature, fallback)
-                told.append(onlooker)
-        except ValueError:
-            for onlooker in told:
-                onlooker.removed(key)
-            self._drop(key)
-            raise
-
-    def remove(self, key: str) -> F:
-        """Remove a feature.
+    def remove(self, key: str) -> None:
+        """Remove a feature; one of a part is not shown any more.
 
         Raises:
             KeyError: there is none of this key.
         """
-        if key not in self._numbers:
-            raise KeyError(f"There is no {self.kind} {key!r}.")
-        feature = self._drop(key)
-        for onlooker in self.onlookers:
-            onlooker.removed(key)
-        self.version += 1
+        if key in self._numbers:
+            self._drop(key)
+            for mounted in self.wholes:
+                mounted.forget(key)
+        else:
+            self._require(key)
+            self._hidden[key] = False
+        self._touch()
         self._changed()
-        return feature
 
-    def _drop(self, key: str) -> F:
+    def disable(self, key: str) -> None:
+        """Hide a feature from calls and lists; its key stays taken, and its place kept.
+
+        Raises:
+            KeyError: there is none of this key.
+        """
+        self._require(key)
+        if self.is_disabled(key):
+            return
+        if key in self._numbers:
+            del self._order[bisect_left(self._order, self._numbers[key])]
+            self.disabled[key] = self.by_key.pop(key)
+        else:
+            self._hidden[key] = True
+        self._touch()
+        self._changed()
+
+    def enable(self, key: str) -> None:
+        """Bring a disabled feature back to its place.
+
+        Raises:
+            KeyError: there is none of this key.
+        """
+        self._require(key)
+        if not self.is_disabled(key):
+            return
+        if key in self._numbers:
+            insort(self._order, self._numbers[key])
+            self.by_key[key] = self.disabled.pop(key)
+        else:
+            del self._hidden[key]
+        self._touch()
+        self._changed()
+
+    def forget(self, key: str) -> None:
+        """A part has removed a feature: if another one takes its key, that one shows."""
+        self._hidden.pop(key, None)
+        for mounted in self.wholes:
+            mounted.forget(key)
+
+    def _drop(self, key: str) -> None:
         number = self._numbers.pop(key)
         del self._keys[number]
         self._fallbacks.discard(key)
         if key in self.disabled:
-            return self.disabled.pop(key)
-        del self._order[bisect_left(self._order, number)]
-        return self.by_key.pop(key)
+            del self.disabled[key]
+        else:
+            del self._order[bisect_left(self._order, number)]
+            del self.by_key[key]
 
-    def disable(self, key: str) -> None:
-        """Take a feature out of sight: unknown to calls and lists, but its key stays taken, and its place kept.
+    def _touch(self) -> None:
+        self.version += 1
+        self._visible = None
+        for mounted in self.wholes:
+            mounted.whole._touch()
 
-        Raises:
-            KeyError: there is none of this key.
-        """
-        if key not in self._numbers:
-            raise KeyError(f"There is no {self.kind} {key!r}.")
-        if key not in self.disabled:
-            del self._order[bisect_left(self._order, self._numbers[key])]
-            self.disabled[key] = self.by_key.pop(key)
-            for onlooker in self.onlookers:
-                onlooker.disabled(key)
-            self.version += 1
-            self._changed()
+    # -- looking up
 
     def has(self, key: str) -> bool:
-        """Whether this key is taken, in sight or not."""
-        return key in self._numbers
-
-    def everything(self) -> list[tuple[str, F, bool]]:
-        """`(key, feature, whether it is a fallback)` of all, also of what is out of sight, in order."""
-        found = self.by_key | self.disabled
-        return [(key, found[key], key in self._fallbacks) for key in self._keys.values()]
+        """Whether this key is taken, by an enabled or a disabled feature."""
+        return self.holder(key) is not None
 
     def is_disabled(self, key: str) -> bool:
-        """Whether there is such a feature, out of sight."""
-        return key in self.disabled
+        """Whether a feature of this key is there and disabled."""
+        return key in self.disabled or self._hidden.get(key, False)
 
-    def enable(self, key: str) -> None:
-        """Bring a feature back to where it was.
+    def hides(self, key: str) -> bool:
+        """Whether this set does not show a part's feature of this key."""
+        return key in self._hidden
 
-        Raises:
-            KeyError: there is none of this key.
+    def find(self, key: str) -> Found[F] | None:
+        """The enabled feature of this key, the set's own or a part's."""
+        if not self.parts:
+            feature = self.by_key.get(key)
+            return None if feature is None else Found(feature, key in self._fallbacks)
+        return self._shown().get(key)
+
+    def items(self) -> Iterator[tuple[str, F]]:
+        """Every enabled feature with its key, in order."""
+        if not self.parts:
+            return ((key, self.by_key[key]) for key in map(self._keys.__getitem__, self._order))
+        shown = self._shown()
+        return ((key, shown[key].feature) for _, key in self._places)
+
+    def page(self, after: Any, limit: int) -> tuple[list[tuple[str, F]], Any]:
+        """At most `limit` features after a place (0: from the start), with their keys, and where the next page begins.
+
+        The place of the next page is None on the last one.
         """
-        if key not in self._numbers:
-            raise KeyError(f"There is no {self.kind} {key!r}.")
-        if key in self.disabled:
-            insort(self._order, self._numbers[key])
-            self.by_key[key] = self.disabled.pop(key)
-            for onlooker in self.onlookers:
-                onlooker.enabled(key)
-            self.version += 1
-            self._changed()
+        if not self.parts:
+            start = bisect_right(self._order, after)
+            numbers = self._order[start : start + limit]
+            more = start + limit < len(self._order)
+            keys = [self._keys[number] for number in numbers]
+            return [(key, self.by_key[key]) for key in keys], numbers[-1] if more and numbers else None
+        shown = self._shown()
+        place: tuple[int, ...] = (0, after) if isinstance(after, int) else after
+        start = bisect_right(self._places, place, key=lambda entry: entry[0])
+        places = self._places[start : start + limit]
+        more = start + limit < len(self._places)
+        return [(key, shown[key].feature) for _, key in places], places[-1][0] if more and places else None
 
-    def page(self, after: int, limit: int) -> tuple[list[F], int | None]:
-        """At most `limit` features behind the number `after` (0: from the start), and where the next page begins."""
-        start = bisect_right(self._order, after)
-        numbers = self._order[start : start + limit]
-        more = start + limit < len(self._order)
-        return [self.by_key[self._keys[number]] for number in numbers], numbers[-1] if more and numbers else None
+    def taken(self) -> Iterator[tuple[str, bool]]:
+        """Every key that is taken, and whether only by a fallback."""
+        for key in self._numbers:
+            yield key, key in self._fallbacks
+        for mounted in self.parts:
+            for key, fallback in mounted.features.taken():
+                if self._hidden.get(mounted.prefix + key, True):
+                    yield mounted.prefix + key, fallback
+
+    def holder(self, key: str) -> _Holder | None:
+        """Who has this key; what is not a fallback comes first."""
+        found = _Holder("", key in self._fallbacks) if key in self._numbers else None
+        for mounted in self.parts:
+            if found is not None and not found.fallback:
+                break
+            if key.startswith(mounted.prefix) and self._hidden.get(key, True):
+                inner = mounted.features.holder(key[len(mounted.prefix) :])
+                if inner is not None and (found is None or not inner.fallback):
+                    found = _Holder(mounted.part.name, inner.fallback)
+        return found
+
+    def _require(self, key: str) -> None:
+        if self.holder(key) is None:
+            raise KeyError(f"There is no {self.kind} {key!r}.")
+
+    def _shown(self) -> dict[str, Found[F]]:
+        """Everything that is enabled and gives way to nothing, by its key."""
+        if self._visible is None:
+            places: list[tuple[tuple[int, ...], str]] = []
+            best: dict[str, tuple[tuple[int, ...], Found[F]]] = {}
+            for place, key, found in self._candidates():
+                present = best.get(key)
+                if present is None or (present[1].fallback and not found.fallback):
+                    best[key] = place, found
+            places = sorted((place, key) for key, (place, _) in best.items())
+            self._places = places
+            self._visible = {key: best[key][1] for _, key in places}
+        return self._visible
+
+    def _candidates(self) -> Iterator[tuple[tuple[int, ...], str, Found[F]]]:
+        for number in self._order:
+            key = self._keys[number]
+            yield (0, number), key, Found(self.by_key[key], key in self._fallbacks)
+        for index, mounted in enumerate(self.parts, 1):
+            features = mounted.features
+            shown = features._shown()
+            for place, inner in features._places:
+                key, found = mounted.prefix + inner, shown[inner]
+                taken = key in self.disabled and key not in self._fallbacks
+                if key not in self._hidden and not taken:
+                    yield (index, *place), key, Found(found.feature, found.fallback, mounted.part, inner)
 
     def __iter__(self) -> Iterator[F]:
-        return iter([self.by_key[self._keys[number]] for number in self._order])
+        return (feature for _, feature in self.items())
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._shown()) if self.parts else len(self._order)
+
+
+class _Holder(NamedTuple):
+    """Who has a key."""
+
+    server: str
+    """The name of the part; empty for the set itself."""
+    fallback: bool
+
+
+class MountedFeatures(Generic[F]):
+    """The features of a part as they show in the whole, under `prefix`.
+
+    Raises:
+        ValueError: a name is taken in the whole, or is not valid with the prefix.
+    """
+
+    def __init__(
+        self, part: Part, features: Features[F], whole: Features[F], owner: str, *, prefix: str | None = None
+    ) -> None:
+        self.part = part
+        self.features = features
+        self.whole = whole
+        self.prefix = prefix or ""
+        self._owner = owner
+        self._named = prefix is not None
+        for key, fallback in features.taken():
+            self.check(key, fallback)
+
+    def show(self) -> None:
+        """Show the part's features from now on."""
+        self.whole.parts.append(self)
+        self.features.wholes.append(self)
+        self.whole._touch()
+
+    def check(self, key: str, fallback: bool) -> None:
+        """Accept the key of a feature that is about to be added to the part.
+
+        Raises:
+            ValueError: its name is taken in the whole, or is not valid with the prefix.
+        """
+        name = self.prefix + key
+        if self._named and not _NAME.fullmatch(name):
+            raise ValueError(
+                f"{self._owner!r} and {self.part.name!r}: {name!r} is no name: "
+                "pass a shorter prefix=, of letters, digits, '_', '-' and '.'."
+            )
+        holder = self.whole.holder(name)
+        if holder is not None and not holder.fallback and not fallback:
+            advice = "include one with another prefix=" if self._named else "remove one"
+            raise ValueError(
+                f"{holder.server or self._owner!r} and {self.part.name!r} both have the {self.whole.kind} {name!r}: "
+                f"{advice}."
+            )
+        for mounted in self.whole.wholes:
+            mounted.check(name, fallback)
+
+    def forget(self, key: str) -> None:
+        """The part has removed a feature."""
+        self.whole.forget(self.prefix + key)

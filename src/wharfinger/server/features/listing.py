@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
+import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger.errors import InvalidParams
@@ -43,9 +44,8 @@ class Listing(Generic[F]):
         self.name = name
         self.features = features
         self.providers: list[Provider] = []
-        """For looking up; added to by `add_provider`."""
-        self.shown_by: list[Listing[F]] = []
-        """Lists of other servers, of which this one is a part."""
+        """What is listed after the features; add to it by `add_provider` and `add_part`."""
+        self._parts: list[Listing[F]] = []
         self.size = PAGE if size is None else size
         self.most_bytes = PAGE_BYTES if size is None else None
         self.shown: Callable[[F], Any] = lambda feature: feature.definition
@@ -62,8 +62,33 @@ class Listing(Generic[F]):
     def add_provider(self, provider: Provider) -> None:
         """List what a provider has behind everything that is there."""
         self.providers.append(provider)
-        for listing in self.shown_by:
-            listing.add_provider(provider)
+
+    def add_part(self, listing: Listing[F]) -> None:
+        """List what the providers of a mounted server have, also those that it gets later."""
+        self._parts.append(listing)
+        self.providers.append(listing.page_of_providers)
+
+    async def page_of_providers(self, owner: str, place: Any, limit: int) -> tuple[Sequence[Any], Any]:
+        """A page without the features, for the list of the whole; a place is the number of a provider and its key."""
+        number, key = place or (0, None)
+        shown: list[Any] = []
+        while number < len(self.providers):
+            more, key = await self.providers[number](owner, key, limit - len(shown))
+            shown.extend(more)
+            if key is not None:
+                return shown, (number, key)
+            number += 1
+            if len(shown) >= limit:
+                break
+        return shown, (number, None) if number < len(self.providers) else None
+
+    def _may_be_kept(self) -> bool:
+        """Whether every change of the list changes the version of its features."""
+        return (
+            not self.computed
+            and len(self.providers) == len(self._parts)
+            and all(part._may_be_kept() for part in self._parts)
+        )
 
     async def serve(self, request: Request) -> Any:
         """The handler of the list's method."""
@@ -78,7 +103,7 @@ class Listing(Generic[F]):
             InvalidParams: the cursor is none of this list.
         """
         number, key = (0, 0) if cursor is UNSET else self._position(cursor)
-        if not self.providers and not self.computed:
+        if self._may_be_kept():
             kept = self._kept.get((key, full))
             if kept is not None and kept[0] == self.features.version:
                 return kept[1]
@@ -95,7 +120,7 @@ class Listing(Generic[F]):
         number, key = position
         if number > len(self.providers):
             raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
-        return number, key
+        return number, tuple(key) if number == 0 and isinstance(key, list) else key  # the place of a feature
 
     async def build(self, number: int, after: Any, owner: str = "", full: bool = False) -> Any:
         """Fill one page, from the place `after` of provider `number` on; 0 is the registered features."""
@@ -128,8 +153,12 @@ class Listing(Generic[F]):
         """At most so many of one provider, and the key of what follows them."""
         if number:
             return await self.providers[number - 1](owner, after, limit)
-        features, key = self.features.page(cast("int", after), limit)
-        return list(map((self.shown_in_full if full else None) or self.shown, features)), key
+        show = (self.shown_in_full if full else None) or self.shown
+        features, place = self.features.page(after, limit)
+        if not self.features.parts or self.name not in ("tools", "prompts"):
+            return [show(feature) for _, feature in features], place
+        # Part of a name may be the prefix of a mounted server, which its own definition does not have.
+        return [msgspec.structs.replace(show(feature), name=key) for key, feature in features], place
 
 
 def _fitting(definitions: Sequence[Any], room: int) -> int:

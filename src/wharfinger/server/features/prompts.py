@@ -11,7 +11,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.request import Request
-from wharfinger.server.features.feature_set import Features
+from wharfinger.server.features.feature_set import Features, Found
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import Listing
 from wharfinger.server.features.media import Media
@@ -138,10 +138,13 @@ class Prompts:
         Raises:
             InvalidParams: there is none.
         """
-        prompt = self.features.by_key.get(name)
-        if prompt is None:
+        return self._find(name).feature
+
+    def _find(self, name: str) -> Found[Prompt]:
+        found = self.features.find(name)
+        if found is None:
             raise InvalidParams(f"Unknown prompt: {printable(name)}")
-        return prompt
+        return found
 
     async def fill(self, request: Request) -> t.GetPromptResult:
         """The handler of `prompts/get`.
@@ -149,7 +152,11 @@ class Prompts:
         Raises:
             InvalidParams: there is no such prompt, or its arguments do not fit.
         """
-        return await self.get(request.params.name).fill(request)
+        found = self._find(request.params.name)
+        if found.part is None or found.part.direct["prompts/get"]:
+            return await found.feature.fill(request)
+        filled: t.GetPromptResult = await found.part.serve(request, name=found.key)
+        return filled
 
 
 def _argument(parameter: Parameter) -> t.PromptArgument:

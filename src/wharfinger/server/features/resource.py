@@ -65,6 +65,12 @@ class ResourceFeature:
         self.mime_type = definition.mime_type
         self.completers: Mapping[str, Any] = call.completers
 
+    @property
+    def text(self) -> str:
+        """Its URI, or the text of its template."""
+        shown = self.definition
+        return shown.uri if isinstance(shown, t.Resource) else shown.uri_template
+
     def shown(self) -> t.Resource | t.ResourceTemplate:
         """The definition with its annotations computed now; one that fails is left out, not the list."""
         if self.annotate is None:

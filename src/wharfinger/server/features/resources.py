@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -25,7 +25,7 @@ from wharfinger.errors import (
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
-from wharfinger.server.features.feature_set import Features
+from wharfinger.server.features.feature_set import Features, MountedFeatures
 from wharfinger.server.features.listing import Listing
 from wharfinger.server.features.pages import pages_of_catalogue, pages_of_source, templates_of_source
 from wharfinger.server.features.resource import ResourceFeature, check_uri
@@ -71,9 +71,12 @@ class Content:
 class Resources:
     """Everything of one server that can be read by URI."""
 
-    def __init__(self, services: Services, size: int | None, parts: Sequence[Part]) -> None:
+    def __init__(self, services: Services, size: int | None) -> None:
         self._services = services
-        self._parts = parts
+        self._parts: list[tuple[Part, Resources]] = []
+        """Mounted servers and their resources."""
+        self._wholes: list[tuple[Part, Resources]] = []
+        """Where these resources show in those of others, and as which part."""
         self.static: Features[ResourceFeature] = Features("resource", lambda: services.notify.list_changed("resources"))
         self.templates: Features[ResourceFeature] = Features(
             "resource template", lambda: services.notify.list_changed("resources")
@@ -83,7 +86,8 @@ class Resources:
         self.sources: list[Source] = []
         self.index: Index | None = None
         """What searches are answered by, as far as it covers the sources."""
-        self._index: TemplateIndex[ResourceFeature] = TemplateIndex()
+        self._index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
+        """All enabled templates, also of mounted servers: the most specific one wins, wherever it is from."""
         self.listing = Listing("resources", self.static, services.keys, size, _resources_result)
         self.templates_listing = Listing("templates", self.templates, services.keys, size, _templates_result)
         for listing in (self.listing, self.templates_listing):
@@ -103,13 +107,14 @@ class Resources:
         if isinstance(definition, t.Resource):
             self.static.add(definition.uri, feature)
         else:
-            if self._index.get(definition.uri_template) is not None:
-                raise ValueError(f"The resource template {definition.uri_template!r} is registered already.")
-            self._index.add(feature.template or UriTemplate(definition.uri_template), feature)
+            text = definition.uri_template
+            if self._index.get(text) is not None:
+                raise ValueError(f"The resource template {text!r} is registered already.")
+            self._index_template(feature, None)
             try:
-                (self.templates if listed else self.unlisted).add(definition.uri_template, feature)
+                (self.templates if listed else self.unlisted).add(text, feature)
             except ValueError:
-                self._index.remove(definition.uri_template)
+                self._unindex(text, feature)
                 raise
         if feature.annotate is not None:
             self.listing.computed = self.templates_listing.computed = True
@@ -120,20 +125,13 @@ class Resources:
         Raises:
             KeyError: there is none.
         """
-        if uri in self.static.by_key:
-            self.static.remove(uri)
-        elif uri in self.templates.by_key:
-            self._index.remove(uri)
-            self.templates.remove(uri)
-        elif self.templates.is_disabled(uri):
-            self.templates.remove(uri)
-        elif self.static.is_disabled(uri):
-            self.static.remove(uri)
-        elif self._index.get(uri) is not None:
-            self._index.remove(uri)
-            self.unlisted.remove(uri)
-        else:
-            raise KeyError(f"There is no resource {uri!r}.")
+        for features in (self.static, self.templates, self.unlisted):
+            if features.has(uri):
+                if (found := self._index.get(uri)) is not None:
+                    self._unindex(uri, found[0])
+                features.remove(uri)
+                return
+        raise KeyError(f"There is no resource {uri!r}.")
 
     def disable(self, uri: str) -> None:
         """Take a resource, or a listed template by its text, out of lists and reads.
@@ -141,11 +139,12 @@ class Resources:
         Raises:
             KeyError: there is none.
         """
-        if uri in self.templates.by_key:
-            self._index.remove(uri)
-            self.templates.disable(uri)
-        elif not self.templates.is_disabled(uri):
+        if not self.templates.has(uri):
             self.static.disable(uri)
+            return
+        if (found := self._index.get(uri)) is not None:
+            self._unindex(uri, found[0])
+        self.templates.disable(uri)
 
     def enable(self, uri: str) -> None:
         """Bring a disabled resource or template back to its place.
@@ -154,12 +153,69 @@ class Resources:
             KeyError: there is none.
             ValueError: another template has become ambiguous with it.
         """
-        if self.templates.is_disabled(uri):
-            feature = self.templates.disabled[uri]
-            self._index.add(feature.template or UriTemplate(uri), feature)
-            self.templates.enable(uri)
-        elif uri not in self.templates.by_key:
+        if not self.templates.has(uri):
             self.static.enable(uri)
+        elif self.templates.is_disabled(uri):
+            self.templates.enable(uri)
+            if (found := self.templates.find(uri)) is not None:
+                try:
+                    self._index_template(found.feature, found.part)
+                except ValueError:
+                    self.templates.disable(uri)
+                    raise
+
+    def mount(self, part: Part, resources: Resources) -> None:
+        """Show the resources of a mounted server.
+
+        Raises:
+            ValueError: a URI is taken, or a template is ambiguous with another.
+        """
+        pairs = (
+            (resources.static, self.static), (resources.templates, self.templates),
+            (resources.unlisted, self.unlisted),
+        )  # fmt: skip
+        mounted = [MountedFeatures(part, theirs, ours, self._services.name) for theirs, ours in pairs]
+        done: list[ResourceFeature] = []
+        try:
+            for _, (feature, _) in resources._index:
+                self._index_template(feature, part)
+                done.append(feature)
+        except ValueError as error:
+            for feature in done:
+                self._unindex(feature.text, feature)
+            raise ValueError(f"{self._services.name!r} and {part.name!r}: {error}") from None
+        for features in mounted:
+            features.show()
+        self._parts.append((part, resources))
+        resources._wholes.append((part, self))
+        self.listing.add_part(resources.listing)
+        self.templates_listing.add_part(resources.templates_listing)
+
+    def _index_template(self, feature: ResourceFeature, part: Part | None) -> None:
+        """Have reads find an enabled template, here and wherever it shows.
+
+        Raises:
+            ValueError: it is ambiguous with another one there.
+        """
+        if self.templates.hides(feature.text) or self.unlisted.hides(feature.text):
+            return
+        self._index.add(feature.template or UriTemplate(feature.text), (feature, part))
+        try:
+            for here, whole in self._wholes:
+                try:
+                    whole._index_template(feature, here)
+                except ValueError as error:
+                    raise ValueError(f"{whole._services.name!r} and {self._services.name!r}: {error}") from None
+        except ValueError:
+            self._unindex(feature.text, feature)
+            raise
+
+    def _unindex(self, text: str, feature: ResourceFeature) -> None:
+        found = self._index.get(text)
+        if found is not None and found[0] is feature:
+            self._index.remove(text)
+            for _, whole in self._wholes:
+                whole._unindex(text, feature)
 
     def add_source(self, source: Source) -> None:
         """Add a source behind everything that is there."""
@@ -192,13 +248,18 @@ class Resources:
         """
         uri = request.params.uri
         values: dict[str, Any] = {}
+        part: Part | None = None
         feature = self.static.by_key.get(uri)
+        if feature is None and self._parts and (found := self.static.find(uri)) is not None:
+            feature, part = found.feature, found.part
         if feature is None:
             check_uri(uri)
-            found = self._index.find(uri)
-            if found is None:
+            match = self._index.find(uri)
+            if match is None:
                 return await self.read_source(request, uri)
-            feature, values = found
+            (feature, part), values = match
+        if part is not None and not part.direct["resources/read"]:
+            return await part.serve(request)  # type: ignore[no-any-return]
         request.ttl_ms, request.cache_scope = feature.ttl_ms, feature.cache_scope
         call = feature.call
         try:
@@ -221,9 +282,11 @@ class Resources:
         request.ttl_ms, request.cache_scope = self._services.ttl_ms, self._services.cache_scope
         source = next((source for source in self.sources if source.matches(uri)), None)
         if source is None:
-            for part in self._parts:
-                if part.resources.source_of(uri) is not None:
-                    found = await part.read(request)
+            for part, resources in self._parts:
+                if resources.source_of(uri) is not None:
+                    found: t.ReadResourceResult = await (
+                        resources.read_source(request, uri) if part.direct["resources/read"] else part.serve(request)
+                    )
                     self._scope(request)
                     return found
             raise ResourceNotFound(uri)
@@ -314,22 +377,29 @@ class Resources:
                     with suppress(ResourceNotFound):
                         await self._services.pool.adapt(source.stat)(owner_of(request), uri)
                 return True
-            feature, values = self.static.by_key.get(uri), {}
-            if feature is None:
+            feature: ResourceFeature | None = None
+            part: Part | None = None
+            values: dict[str, Any] = {}
+            found = self.static.find(uri)
+            if found is not None:
+                feature, part = found.feature, found.part
+            else:
                 check_uri(uri)
-                feature, values = self._index.find(uri) or (None, {})
-            elif not feature.call.takes_context:
-                return True
+                if (match := self._index.find(uri)) is not None:
+                    (feature, part), values = match
             if feature is not None:
-                await feature.call(read_request(request, uri), values)
+                if part is not None and not part.direct["resources/read"]:
+                    await part.serve(read_request(request, uri))
+                elif found is None or feature.call.takes_context:
+                    await feature.call(read_request(request, uri), values)
                 return True
             source = next((source for source in self.sources if source.matches(uri)), None)
             if source is not None:
                 await self._services.pool.adapt(source.stat)(owner_of(request), uri)
                 return True
-            for part in self._parts:
-                if part.resources.source_of(uri) is not None:
-                    return await part.resources.exists(request, uri)
+            for _, resources in self._parts:
+                if resources.source_of(uri) is not None:
+                    return await resources.exists(request, uri)
         except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
             return False
         except CannotAsk:  # it would ask its reader, so it is there
@@ -343,14 +413,18 @@ class Resources:
     def every_source(self) -> Iterator[Source]:
         """The sources of this server, then those of servers that are parts of it."""
         yield from self.sources
-        for part in self._parts:
-            yield from part.resources.every_source()
+        for _, resources in self._parts:
+            yield from resources.every_source()
 
     def may_differ(self) -> bool:
         """Whether middleware, here or in a part, may let one caller read what another may not."""
         return self._services.handlers.may_differ("resources/read") or any(
-            part.resources.may_differ() for part in self._parts
+            resources.may_differ() for _, resources in self._parts
         )
+
+    def part_of_template(self, text: str) -> Part | None:
+        """The mounted server of which a source shows this template."""
+        return next((part for part, resources in self._parts if resources.has_source_template(text)), None)
 
     def has_source_template(self, text: str) -> bool:
         """Whether a source shows this template."""

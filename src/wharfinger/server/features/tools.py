@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -229,7 +229,7 @@ class Tools:
         self.listing = Listing("tools", self.features, services.keys, size, _tools_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
         self.listing.shown_in_full = _full_definition
-        self.mirrors: dict[str, tuple[HeaderParam, ...]] = {}
+        self.mirrors: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
         """The arguments that HTTP headers repeat, by the name of the tool; those without any are not in it."""
 
     def add(self, function: Callable[..., Any], *, fallback: bool = False, task: Any = False, **options: Any) -> Tool:
@@ -248,20 +248,8 @@ class Tools:
             from wharfinger.server.tasks.task_tool import TaskTool  # with the first one: most servers have none
 
             tool = TaskTool(self._services, function, serve_tasks=self._serve_tasks, task=task, **options)
-        self.put(tool.name, tool, fallback)
+        self.features.add(tool.name, tool, fallback=fallback)
         return tool
-
-    def put(self, name: str, tool: Tool, fallback: bool) -> None:
-        """Add what is a tool already.
-
-        Raises:
-            ValueError: the name is taken.
-        """
-        self.features.add(name, tool, fallback=fallback)
-        if self.features.by_key.get(name) is tool:
-            self.mirrors.pop(name, None)
-            if tool.mirrors:
-                self.mirrors[name] = tool.mirrors
 
     def remove(self, name: str) -> None:
         """Remove a tool.
@@ -270,7 +258,6 @@ class Tools:
             KeyError: there is none of this name.
         """
         self.features.remove(name)
-        self.mirrors.pop(name, None)
 
     async def call(self, request: Request) -> t.CallToolResult:
         """The handler of `tools/call`.
@@ -280,9 +267,15 @@ class Tools:
         Raises:
             InvalidParams: there is no such tool.
         """
-        tool = self.features.by_key.get(request.params.name)
+        name = request.params.name
+        tool = self.features.by_key.get(name)
+        if self.features.parts and (found := self.features.find(name)) is not None:
+            tool = found.feature
+            if found.part is not None and not found.part.direct["tools/call"]:
+                result: t.CallToolResult = await found.part.serve(request, name=found.key)
+                return result
         if tool is None:
-            raise InvalidParams(f"Unknown tool: {printable(request.params.name)}")
+            raise InvalidParams(f"Unknown tool: {printable(name)}")
         if tool.decode is None:
             return await tool.call(request)
         try:
@@ -308,6 +301,30 @@ class Tools:
             return await tool.result(request, value)
         request.wraps = tool.wraps
         return t.CallToolResult(content=[t.TextContent(text=encoded.decode())], structured_content=Raw(encoded))
+
+
+class _HeaderParams(Mapping[str, tuple[HeaderParam, ...]]):
+    """The arguments that HTTP headers repeat, of the tools that have any; found anew when the tools have changed."""
+
+    def __init__(self, features: Features[Tool]) -> None:
+        self._features = features
+        self._version = 0
+        self._found: dict[str, tuple[HeaderParam, ...]] = {}
+
+    def _current(self) -> dict[str, tuple[HeaderParam, ...]]:
+        if self._version != self._features.version:
+            self._found = {name: tool.mirrors for name, tool in self._features.items() if tool.mirrors}
+            self._version = self._features.version
+        return self._found
+
+    def __getitem__(self, name: str) -> tuple[HeaderParam, ...]:
+        return self._current()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._current())
+
+    def __len__(self) -> int:
+        return len(self._current())
 
 
 def _full_definition(tool: Tool) -> t.Tool:

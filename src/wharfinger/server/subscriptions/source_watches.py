@@ -62,7 +62,7 @@ class SourceWatches:
         except Exception:
             log.exception("The server %r did not start", part.name)
         for uri in self._attached:
-            quietly(part.attach, uri)
+            quietly(part.watch, uri)
 
     async def _begin(self, source: Source) -> None:
         """Start a source that came late, and have it watched where the list already is."""
@@ -79,7 +79,7 @@ class SourceWatches:
         sources = list(claimed) if uri is None else list(islice(claimed, 1))
         self._attached[uri] = sources
         for part in self._parts:
-            quietly(part.attach, uri)
+            quietly(part.watch, uri)
         for source in sources:
             quietly(source.watch, uri, self._changed)
         if uri is not None and (found := self.followers.find(uri, check=False)):
@@ -89,7 +89,7 @@ class SourceWatches:
         for source in self._attached.pop(uri, ()):
             quietly(source.unwatch, uri)
         for part in self._parts:
-            quietly(part.detach, uri)
+            quietly(part.unwatch, uri)
         if uri is not None and (task := self._following.pop(uri, None)):
             task.cancel()
 

@@ -18,7 +18,7 @@ from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.shares import Shares
 
-__all__ = ["ListenWatcher", "Onlooker", "SessionWatcher", "Watching", "follow", "quietly"]
+__all__ = ["ListenWatcher", "Observer", "SessionWatcher", "Watching", "follow", "quietly"]
 
 log = logging.getLogger("wharfinger.server.subscriptions.watching")
 
@@ -47,7 +47,7 @@ class Watcher(Protocol):
         ...
 
 
-class Onlooker(Protocol):
+class Observer(Protocol):
     """What is told of every change of a list, and of every change of a resource that somebody watches."""
 
     def updated(self, uri: str) -> None:
@@ -103,7 +103,7 @@ class Watching:
     def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
         self.told: Callable[[str, int], None] | None = None
         """Called with a URI and how many watchers were told that it changed; for whoever shows what goes on."""
-        self.passed_on: list[Onlooker] = []
+        self.observers: list[Observer] = []
         """What is told too: the watching of servers of which this one is a part, and what keeps an index."""
         self._attach = attach
         self._detach = detach
@@ -197,13 +197,13 @@ class Watching:
     def updated(self, uri: str) -> None:
         """A resource changed; from any thread, and for nothing where nobody watches."""
         if uri in self._by_uri:
-            for whole in self.passed_on:
+            for whole in self.observers:
                 whole.updated(uri)
             self._note((uri, False))
 
     def list_changed(self, name: str) -> None:
         """A list changed; from any thread."""
-        for whole in self.passed_on:
+        for whole in self.observers:
             whole.list_changed(name)
         if self._by_list[name]:
             self._note((name, True))

@@ -49,7 +49,7 @@ class Mirrors:
             _register(server, function, title)
         if self._allow_query:
             waiting = _UntilQueried(server)
-            server.watching.passed_on.append(waiting)
+            server.watching.observers.append(waiting)
             waiting.list_changed("resources")
 
 

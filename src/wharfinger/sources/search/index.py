@@ -75,7 +75,7 @@ class SearchIndex:
             raise ValueError("A server has one search index, and an index has one server.")
         self._server = server
         server.resources.index = self
-        server.watching.passed_on.append(self._nudge)
+        server.watching.observers.append(self._nudge)
         if server.running:
             self._begin(server, asyncio.get_running_loop())
 
