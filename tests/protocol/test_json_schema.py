@@ -420,6 +420,8 @@ def test_alternatives_are_explained_for_up_to_10000_members_times_schemas() -> N
     schema = given({"type": "object", "anyOf": [{}]})
     assert schema.faults([1] * 4999) == ["arguments: expected an object"]
     assert schema.faults([1] * 5000) == ["arguments: do not fit the schema"]
+    odd = given({"type": "object", "anyOf": [{}], "allOf": [{}] * 71})  # 73 schemas
+    assert odd.faults([1] * 136) == ["arguments: do not fit the schema"]  # 73 * 137 is 10,001
     for value in ([{"a": 1, "b": [2]}] * 1249 + [1, 2], [{"a": [[1], 2]}] * 1000 + [0]):  # 4,999 and 5,002
         explained = schema.faults(value) == ["arguments: expected an object"]
         assert explained is (sum(size_of(item) for item in value) + 1 <= 5000)
