@@ -142,8 +142,9 @@ def test_server_that_is_not_mcp_any_more_is_not_opened_a_second_time() -> None:
 
 def test_call_that_waits_for_an_opening_keeps_its_time() -> None:
     async def test() -> None:
-        async with Script(HANDSHAKE) as server, server.client(retry=Retry(initial_delay=1000, max_delay=1000)) as
-        client:     await server.leave()
+        retry = Retry(initial_delay=1000, max_delay=1000)
+        async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
+            await server.leave()
             begun = now()
             with pytest.raises(RequestTimeout, match=r"tools/call: not connected to .* again within 5 s"):
                 await client.call_tool("x", timeout=5)
@@ -669,8 +670,11 @@ def test_watch_that_is_refused_later_ends_with_the_reason() -> None:
 @pytest.mark.parametrize("most", [0, 1, 3, 50])
 def test_watch_is_given_up_after_so_many_failures_in_a_row_with_longer_waits(most: int) -> None:
     async def test() -> None:
-        retry = Retry(initial_delay=10, max_delay=25) if most == 50 else Retry(watch_attempts=most, initial_delay=10,
-        max_delay=25)
+        retry = (
+            Retry(initial_delay=10, max_delay=25)
+            if most == 50
+            else Retry(watch_attempts=most, initial_delay=10, max_delay=25)
+        )
         async with watchable(STATELESS) as server, server.client(retry=retry) as client, client.watch("a:b") as changes:
 
             def ends(message: Any) -> Any:
