@@ -659,3 +659,39 @@ def test_reader_of_what_is_for_one_only_does_not_wait_for_others() -> None:
             assert server.count("resources/read") == 6
 
     run(test())
+
+
+def test_answers_are_kept_up_to_64_mib_unless_that_is_said_otherwise() -> None:
+    async def test() -> None:
+        cache = Cache()
+        async with Kept() as server, server.client(cache=cache) as client:
+
+            def large(message: Any) -> Any:
+                found = server.read(message)
+                size = len(json.dumps({"resultType": "complete", **found})) + 512 + len(message["params"]["uri"])
+                found["contents"][0]["text"] += "x" * (MIB - size + 1)
+                return found
+
+            server.answers["resources/read"] = large
+            for number in range(10, 74):
+                await client.read_resource(f"a:{number}")
+            assert (len(cache), cache.size) == (63, 63 * (MIB + 1))
+
+    run(test())
+
+
+@pytest.mark.parametrize(("depth", "fine"), [(256, True), (257, False)])
+def test_answer_may_be_nested_up_to_a_depth(depth: int, fine: bool) -> None:
+    async def test() -> None:
+        value: Any = []
+        for _ in range(depth - 3):  # the message, its result, and the innermost list
+            value = [value]
+        result = {"content": [], "structuredContent": value}
+        async with Script(tools__call=result) as server, server.client() as client:
+            if fine:
+                assert (await client.call_tool("x")).structured == value
+            else:
+                with pytest.raises(InvalidResponse):
+                    await client.call_tool("x")
+
+    run(test())

@@ -968,3 +968,17 @@ def test_call_that_became_neither_a_task_nor_a_result_is_refused() -> None:
             assert server.count("tasks/get") == 0
 
     run(test())
+
+
+def test_tools_that_must_be_tasks_are_remembered_up_to_a_number() -> None:
+    async def test() -> None:
+        async with Works(TASKS_ERA, "completed") as server, server.client() as client:
+            (tool,) = server.answers["tools/list"]["tools"]
+            server.answers["tools/list"] = {"tools": [{**tool, "name": f"n{n}"} for n in range(10_001)]}
+            server.answers["tools/call"] = lambda m: server.start(m) if "task" in m["params"] else text("plain")
+            await client.list_tools()
+            for number in (0, 9999, 10_000):
+                await client.call_tool(f"n{number}")
+            assert ["task" in params for params in server.params("tools/call")] == [True, True, False]
+
+    run(test())
