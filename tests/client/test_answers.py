@@ -434,6 +434,21 @@ def test_stale_answer_is_given_for_so_long_when_the_server_is_gone() -> None:
     run(test())
 
 
+def test_no_stale_answer_is_given_unless_that_is_wanted() -> None:
+    async def test() -> None:
+        clock = Clock()
+        async with Kept() as server, server.client(cache=Cache(clock=clock), retry=Retry(attempts=1)) as client:
+            await numbers(client, "a:b")
+            await server.leave()
+            clock.now = 59.5
+            assert await numbers(client, "a:b") == [1]
+            clock.now = 60
+            with pytest.raises(ConnectionFailed):
+                await numbers(client, "a:b")
+
+    run(test())
+
+
 def test_as_many_answers_are_kept_as_wanted_and_what_was_not_used_for_longest_goes_first() -> None:
     async def test() -> None:
         async with Kept() as server, server.client(cache=Cache(entries=2)) as client:

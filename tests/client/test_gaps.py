@@ -779,3 +779,18 @@ def test_nobody_is_asked_where_that_is_not_wanted_or_a_server_cannot_vanish() ->
             assert server.count("ping") == 0
 
     run(test())
+
+
+def test_watch_goes_on_in_the_other_era_when_a_server_comes_back_in_that() -> None:
+    async def test() -> None:
+        async with Fake() as fake:
+            fake.speaks, fake.streams = speaking(HANDSHAKE), True
+            async with Client(fake.url) as client, client.watch("a:b") as changes:
+                assert client.revision == "2025-11-25"
+                fake.speaks = speaking(STATELESS)
+                await client.list_tools()
+                assert client.revision == STATELESS
+                assert await asyncio.wait_for(anext(changes), 10) == Change("resource", "a:b", missed=True)
+                assert "subscriptions/listen" in fake.heard()
+
+    run(test())
