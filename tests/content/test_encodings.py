@@ -154,3 +154,26 @@ def test_a_longer_western_text_needs_three_plain_letters_for_two_accents() -> No
 def test_one_odd_byte_in_a_hundred_accents_may_be() -> None:
     assert decode(("fährt " * 99 + "1ä1").encode("latin-1")) is not None
     assert decode(("fährt " * 98 + "1ä1").encode("latin-1")) is None
+
+
+FOREIGN = [*(n for n in range(1, 32) if n not in (9, 10, 13)), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D]
+
+
+@pytest.mark.parametrize("byte", FOREIGN)
+def test_one_control_or_hole_of_the_encoding_means_no_western_text(byte: int) -> None:
+    text = "Die Fähre fährt täglich nach Norderney. ".encode("latin-1") * 3
+    assert decode(text) is not None
+    assert decode(text + bytes([byte])) is None
+
+
+@pytest.mark.parametrize("sign", ["\t", "\n", "\r", " ", "€", "…", "’", "“"])
+def test_any_other_sign_may_stand_at_the_edge_of_a_western_text(sign: str) -> None:
+    text = "Die Fähre fährt täglich nach Norderney. " * 30 + "lang" + sign
+    assert decode(text.encode("cp1252")) == (text, WESTERN)
+
+
+def test_what_is_far_from_the_first_accent_is_not_looked_at() -> None:
+    good = "Die Fähre fährt täglich. ".encode("latin-1") * 3_000
+    odd = "é1é2é3é4 ".encode("latin-1") * 200
+    assert decode(good[: (64 << 10) + 5] + b" " * 16 + odd) is not None
+    assert decode(good[: 60 << 10] + odd) is None

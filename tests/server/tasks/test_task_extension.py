@@ -1489,3 +1489,61 @@ async def test_a_listen_leaves_out_the_tasks_that_there_are_not() -> None:
         acknowledged, now = await client.wire.notice(2)
         assert acknowledged["params"]["notifications"]["taskIds"] == [id]
         assert (now["params"]["taskId"], now["params"]["status"]) == (id, "working")
+
+
+async def statuses(client: Client, id: str, last: str) -> None:
+    """Wait until the last that a listener was told of a task is this status."""
+    await client.wire.until(
+        lambda: any(
+            notice["method"] == "notifications/tasks" and notice["params"]["status"] == last
+            for notice in client.wire.notices[-1:]
+        )
+    )
+
+
+@pytest.mark.parametrize("answers", [True, False])
+@looped
+async def test_a_listener_is_told_that_a_question_came_and_that_it_is_asked_no_more(answers: bool) -> None:
+    server, withdraw, go = Server("asking"), asyncio.Event(), asyncio.Event()
+
+    @server.tool(task=True)
+    async def job(ctx: Context[Any]) -> str:
+        asked = asyncio.ensure_future(ctx.elicit("Sure?", Confirmation))
+        waiting = asyncio.ensure_future(withdraw.wait())
+        await asyncio.wait((asked, waiting), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        waiting.cancel()
+        await go.wait()
+        return "done"
+
+    async with client_of(server) as client:
+        id = await client.start("job")
+        client.wire.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
+        await statuses(client, id, "input_required")
+        if answers:
+            ((key, _),) = (await client.get(id))["inputRequests"].items()
+            await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
+        else:
+            withdraw.set()
+        await statuses(client, id, "working")
+        go.set()
+        await statuses(client, id, "completed")
+
+
+@looped
+async def test_times_of_tasks_are_told_in_milliseconds_and_never_as_none() -> None:
+    later = [0.0]
+    store = MemoryStore(lambda: time.time() + later[0])
+    server = Server("quick", task_poll=0.0001, task_ttl=1_000_000.0, task_store=store)
+    server.add_tool(lambda: "x", name="x", task=True)
+    server.add_tool(lambda: "x", name="soon", task=True, task_ttl=0.0001)
+    async with client_of(server) as client:
+        started = await client.call("x")
+        assert (started["ttlMs"], started["pollIntervalMs"]) == (1_000_000_000, 1)
+        await client.end(started["taskId"])
+        later[0] = 999_500.0
+        assert (await client.get(started["taskId"]))["status"] == "completed"
+        later[0] = 1_000_001.0
+        assert (await client.ask("tasks/get", {"taskId": started["taskId"]}))["error"] == UNKNOWN
+        later[0] = 0.0
+        assert (await client.call("soon"))["ttlMs"] == 1

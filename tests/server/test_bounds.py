@@ -1,0 +1,98 @@
+"""What is bounded without being asked: each bound and each time has the value that its docstring gives a reason for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from wharfinger import Context, Server
+from wharfinger.server import (
+    completion,
+    cursors,
+    details,
+    globs,
+    guards,
+    lists,
+    pages,
+    resource_features,
+    searching,
+    watching,
+)
+from wharfinger.server.input import round_trips as rounds
+from wharfinger.server.input.input_requests import Sample
+from wharfinger.server.middleware.guards import Times, limit_rate
+from wharfinger.server.search import Wanted
+from wharfinger.server.signature import remembered
+from wharfinger.server.skills import serve_skills
+from wharfinger.server.tasks import task_extension as serving
+from wharfinger.server.tasks.task_extension import Tasks
+from wharfinger.server.threads import Pool
+from wharfinger.source import Source, UnusableSource
+
+MIB = 1024 * 1024
+
+BOUNDS: list[tuple[Any, dict[str, Any]]] = [
+    (completion, {"MOST": 100}),
+    (details, {"BLOCKED": 0.25}),
+    (globs, {"LONGEST_PATTERN": 1_000}),
+    (guards, {"LONGEST": 200}),
+    (lists, {"PAGE": 1_000, "PAGE_BYTES": MIB, "KEPT": 64}),
+    (pages, {"PATIENCE": 5.0, "MARKS": 16, "MARKS_LENGTH": 4_096}),
+    (remembered, {"MOST": 256}),
+    (resource_features, {"LONGEST_URI": 8_192}),
+    (rounds, {"MOST_URLS": 10_000, "REJECTED": -1}),
+    (searching, {"PATIENCE": 5.0, "LONGEST_QUERY": 2_000, "WORDS": 16, "WIDER": 10}),
+    (
+        serving,
+        {
+            "COALESCE": 0.05,
+            "LEAST_KEPT": 300.0,
+            "GRACE": 60.0,
+            "LEASE": 15.0,
+            "BEAT": 1.0,
+            "MOST_LETTERS": 1_000,
+            "LETTERS": 64 * MIB,
+            "LONGEST_ID": 64,
+        },
+    ),
+    (watching, {"COALESCE": 0.05, "SLICE": 200}),
+]
+
+
+@pytest.mark.parametrize(("module", "bounds"), BOUNDS, ids=[module.__name__ for module, _ in BOUNDS])
+def test_a_bound_has_its_value(module: Any, bounds: dict[str, Any]) -> None:
+    assert {name: getattr(module, name) for name in bounds} == bounds
+
+
+def test_what_is_sealed_has_its_length() -> None:
+    assert (cursors.CURSOR.mac, cursors.CURSOR.longest) == (12, 48 * 1024)
+    assert (cursors.STATE.mac, cursors.STATE.longest) == (32, 4 * MIB)
+
+
+DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+    (Server, {"ttl": 0.0, "task_ttl": 3600.0, "task_poll": 1.0}),
+    (Tasks, {"ttl": 3600.0, "poll": 1.0}),
+    (Pool, {"size": 32, "share": 24, "each": 16, "queue": 4_096, "patience": 2.0, "lost": 64}),
+    (Sample, {"max_tokens": 1024}),
+    (Context.sample, {"max_tokens": 1024}),
+    (Context.search, {"limit": 20}),
+    (Context.close_stream, {"retry_ms": 1000}),
+    (Source.children, {"limit": 1_000}),
+    (limit_rate, {"most": 10_000}),
+    (serve_skills, {"page_size": 500}),
+]
+
+
+@pytest.mark.parametrize(("function", "defaults"), DEFAULTS, ids=[f.__qualname__ for f, _ in DEFAULTS])
+def test_what_is_left_out_has_its_value(function: Callable[..., Any], defaults: dict[str, Any]) -> None:
+    parameters = inspect.signature(function).parameters
+    assert {name: parameters[name].default for name in defaults} == defaults
+
+
+def test_what_is_made_without_numbers_begins_at_its_own() -> None:
+    assert Wanted(query="x").limit == 20
+    assert Times() == Times(count=0, failed=0, total=0.0, longest=0.0)
+    assert UnusableSource.exit_code == 2
