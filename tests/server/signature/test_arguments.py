@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import datetime
 import decimal
@@ -18,6 +19,8 @@ import msgspec
 import pydantic
 import pytest
 
+from tests.server.driving import ask
+from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.signature.arguments import BadArguments, Signature, signature_of
 from wharfinger.server.signature.complete import Complete
@@ -665,3 +668,100 @@ def test_a_partial_is_described_by_its_function() -> None:
     signature = signature_of(functools.partial(lock, "north"))
     assert signature.summary == "State of a gate."
     assert signature.schema["properties"]["gate"]["description"] == "Which one."
+
+
+def told(function: Any, arguments: Any, **options: Any) -> str:
+    """What a tool says when it is called with this."""
+    server = Server("s")
+    server.add_tool(function, name="it", **options)
+    answer = asyncio.run(ask(server, "tools/call", {"name": "it", "arguments": arguments}))
+    return str(answer["result"]["content"][0]["text"])
+
+
+@pytest.mark.parametrize(("number", "lines"), [(1, 1), (8, 8), (9, 8), (20, 8)])
+def test_up_to_eight_arguments_that_there_are_not_are_named(number: int, lines: int) -> None:
+    def it(a: int = 1) -> str:
+        return str(a)
+
+    said = told(it, {f"x{n}": 1 for n in range(number)}).splitlines()
+    assert said[1:] == [f"x{n}: no such argument; the arguments are a" for n in range(lines)]
+
+
+def test_each_unknown_argument_of_a_prompt_is_named_once_where_it_stands() -> None:
+    server = Server("s")
+    server.add_prompt(lambda a, b="": a, name="it")
+    params = {"name": "it", "arguments": {"x": "1", "b": "2", "y": "3"}}
+    message = asyncio.run(ask(server, "prompts/get", params))["error"]["message"]
+    assert message == (
+        "Invalid arguments: a: missing; x: no such argument; the arguments are a, b; "
+        "y: no such argument; the arguments are a, b"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (1.0, "int 1"),
+        (1e3, "int 1000"),
+        (2.0**53, f"int {2**53}"),
+        (-(2.0**53), f"int {-(2**53)}"),
+        (2.0**53 + 2, "Invalid arguments"),
+        (1.5, "Invalid arguments"),
+        ("1", "Invalid arguments"),
+        (True, "Invalid arguments"),
+    ],
+)
+def test_a_whole_number_may_be_written_with_a_point_as_long_as_it_is_exact(value: Any, said: str) -> None:
+    def it(a: int) -> str:
+        return f"{type(a).__name__} {a}"
+
+    async def direct(a: int) -> str:
+        return f"{type(a).__name__} {a}"
+
+    assert told(it, {"a": value}).startswith(said)
+    assert told(direct, {"a": value}).startswith(said)
+    assert ("Invalid" in told(lambda a: str(a), {"a": [value]})) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "expected"),
+    [
+        ("5", int, "int 5"),
+        ("x", str, "str x"),
+        ("5", str, "str 5"),
+        ("[1]", list[int], "list [1]"),
+        ('{"a": 1}', dict[str, int], "dict {'a': 1}"),
+        ("inf", float, None),
+        ("nan", float, None),
+        ("1.5", float, "float 1.5"),
+        ("x", int, None),
+        ("[1", list[int], None),
+        ("true", bool, "bool True"),
+        ("port", Side, "Side Side.PORT"),
+    ],
+)
+def test_a_prompts_text_becomes_its_parameters_type(text: str, kind: Any, expected: str | None) -> None:
+    def it(a):  # type: ignore[no-untyped-def]
+        return f"{type(a).__name__} {a}"
+
+    it.__annotations__["a"] = kind
+    server = Server("s")
+    server.add_prompt(it)
+    answer = asyncio.run(ask(server, "prompts/get", {"name": "it", "arguments": {"a": text}}))
+    if expected is None:
+        assert answer["error"]["message"].startswith("Invalid arguments: a: ")
+    else:
+        assert answer["result"]["messages"][0]["content"]["text"] == expected
+
+
+def test_strings_that_hold_no_json_stay_what_they_are() -> None:
+    def it(a: str | list[int]) -> str:
+        return f"{type(a).__name__} {a}"
+
+    def many(a: list[int]) -> str:
+        return f"{type(a).__name__} {a}"
+
+    assert told(it, {"a": "[1]"}, decode_json_strings=True) == "str [1]"
+    assert told(many, {"a": " [1] "}, decode_json_strings=True) == "list [1]"
+    for wrong in ("[1", "1", '"[1]"', 5):
+        assert told(many, {"a": wrong}, decode_json_strings=True).startswith("Invalid arguments:\na: ")
