@@ -26,7 +26,8 @@ from wharfinger.client.results import Listing
 from wharfinger.client.subscriptions import MAX_PENDING, MAX_URI, _Subscription
 from wharfinger.client.templates import MAX_TEMPLATE, Template
 from wharfinger.errors import ConnectionFailed, InvalidResponse, WharfingerError
-from wharfinger.protocol.client_peer import MOST_IN_BATCH, ClientPeer, Garbage, Reply
+from wharfinger.protocol.client_peer import MOST_IN_BATCH, ClientPeer
+from wharfinger.protocol.events import NotAMessage, Reply
 from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.protocol.sse import EventDecoder
@@ -158,7 +159,7 @@ def test_a_batch_is_bounded() -> None:
     events = waiting("2025-03-26").receive(b"[%s]" % b",".join([ping] * MOST_IN_BATCH))
     assert [type(event) for event in events] == [Reply] * MOST_IN_BATCH
     (event,) = waiting("2025-03-26").receive(b"[%s]" % b",".join([ping] * (MOST_IN_BATCH + 1)))
-    assert type(event) is Garbage
+    assert type(event) is NotAMessage
 
 
 # Lists.

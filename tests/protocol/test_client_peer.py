@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from wharfinger import types as t
-from wharfinger.protocol.client_peer import (
-    Answer,
-    Asked,
-    ClientPeer,
-    Garbage,
-    Notice,
+from wharfinger.protocol.client_peer import ClientPeer
+from wharfinger.protocol.events import (
+    Cancellation,
+    Malformed,
+    NotAMessage,
+    Notification,
     Reply,
-    Unattributed,
-    Unreadable,
-    Withdrawn,
+    Response,
+    ServerRequest,
+    UnattributedError,
 )
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import REVISIONS
@@ -43,8 +43,8 @@ def ask(asked: ClientPeer[str], waiter: str, method: str = "tools/list") -> int:
 def answers(asked: ClientPeer[str], data: bytes) -> list[tuple[str, Any]]:
     """Who is answered by one message, and with which id."""
     events = asked.receive(data)
-    assert all(type(event) is Answer for event in events)
-    return [(event.waiter, event.message.id) for event in events if type(event) is Answer]
+    assert all(type(event) is Response for event in events)
+    return [(event.waiter, event.message.id) for event in events if type(event) is Response]
 
 
 def test_request_is_one_message_with_a_new_id() -> None:
@@ -107,7 +107,7 @@ def test_initialize_is_given_up_without_a_word() -> None:
 def nameless(asked: ClientPeer[str], code: int = -32700, **members: Any) -> str | None:
     """Whom an error without an id is suspected to be about."""
     (event,) = asked.receive(wire(error={"code": code, "message": "no"}, **members))
-    assert type(event) is Unattributed
+    assert type(event) is UnattributedError
     return event.suspect
 
 
@@ -174,10 +174,10 @@ def test_peer_that_answers_is_told_what_is_asked_and_withdrawn() -> None:
     asked.answers = True
     number = ask(asked, "mine")
     (event,) = asked.receive(wire(id=number, method="roots/list"))
-    assert type(event) is Asked
+    assert type(event) is ServerRequest
     assert (event.message.id, event.message.method) == (number, "roots/list")
     (gone,) = asked.receive(wire(method="notifications/cancelled", params={"requestId": number}))
-    assert gone == Withdrawn(number)
+    assert gone == Cancellation(number)
     assert list(asked.awaited.values()) == ["mine"]
     assert type(asked.receive(wire(id=9, method="ping"))[0]) is Reply
 
@@ -202,7 +202,7 @@ def test_notifications_are_told_apart_by_what_they_belong_to() -> None:
     for method, params, waiter in rows:
         members = {} if params is None else {"params": params}
         (event,) = asked.receive(wire(method=method, **members))
-        assert type(event) is Notice
+        assert type(event) is Notification
         assert (event.message.method, event.waiter) == (method, waiter)
 
 
@@ -212,7 +212,7 @@ def test_subscription_tag_of_the_wrong_type_still_finds_its_request() -> None:
     id = ask(asked, "one", "subscriptions/listen")
     params = {"_meta": {"io.modelcontextprotocol/subscriptionId": str(id)}}
     (event,) = asked.receive(wire(method="notifications/tools/list_changed", params=params))
-    assert type(event) is Notice
+    assert type(event) is Notification
     assert event.waiter == "one"
 
 
@@ -240,7 +240,7 @@ def test_notification_for_no_request_of_ours_is_ignored(method: str, params: dic
 )
 def test_what_is_no_message_is_garbage(data: bytes) -> None:
     """Security C03, C04, C16: a line of a log, in whatever encoding, ends nothing."""
-    assert [type(event) for event in peer().receive(data)] == [Garbage]
+    assert [type(event) for event in peer().receive(data)] == [NotAMessage]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_broken_answer_fails_its_request_at_once(rest: bytes) -> None:
     asked = peer()
     id = ask(asked, "one")
     (event,) = asked.receive(b'{"jsonrpc":"2.0","id":%d' % id + rest)
-    assert type(event) is Unreadable
+    assert type(event) is Malformed
     assert event.waiter == "one"
     assert asked.awaited == {}
 
@@ -280,10 +280,10 @@ def test_batch_is_read_only_in_the_revision_that_has_it() -> None:
     batch = json.dumps(
         [json.loads(wire(id=second, result={})), json.loads(wire(id=first, result={})), [[]], 3]
     ).encode()
-    assert [event.waiter for event in asked.receive(batch) if type(event) is Answer] == ["two", "one"]
+    assert [event.waiter for event in asked.receive(batch) if type(event) is Response] == ["two", "one"]
     other = peer("2025-06-18")
     ask(other, "one")
-    assert [type(event) for event in other.receive(batch)] == [Garbage]
+    assert [type(event) for event in other.receive(batch)] == [NotAMessage]
 
 
 def test_progress_is_asked_for_with_the_id_as_token() -> None:
@@ -331,7 +331,7 @@ def test_error_without_an_id_or_a_code_is_about_no_request(error: object) -> Non
     asked = peer()
     ask(asked, "one")
     (event,) = asked.receive(wire(error=error))
-    assert type(event) is Unattributed
+    assert type(event) is UnattributedError
     assert event.suspect is None
 
 
@@ -346,7 +346,7 @@ def test_error_with_a_null_id_that_nests_too_deeply_is_garbage() -> None:
     asked: ClientPeer[str] = ClientPeer(Limits(message=1_000_000, depth=20))
     deep = b"[" * 200_000 + b"]" * 200_000
     data = b'{"jsonrpc":"2.0","error":{"code":-32700,"data":' + deep + b'},"id":null}'
-    assert asked.receive(data) == (Garbage(data),)
+    assert asked.receive(data) == (NotAMessage(data),)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_id_that_comes_back_as_text_has_at_most_18_ascii_digits(token: int | str
     ask(asked, "one")
     ask(asked, "two")
     data = wire(method="notifications/progress", params={"progressToken": token, "progress": 1})
-    found = [event.waiter for event in asked.receive(data) if type(event) is Notice]
+    found = [event.waiter for event in asked.receive(data) if type(event) is Notification]
     assert found == ([] if waiter is None else [waiter])
 
 
@@ -374,7 +374,7 @@ def test_progress_of_a_task_belongs_to_the_connection() -> None:
     """2025-11-25: it goes on after the request that began the task."""
     data = wire(method="notifications/progress", params={"progressToken": "task-7", "progress": 1})
     (event,) = peer("2025-11-25").receive(data)
-    assert type(event) is Notice
+    assert type(event) is Notification
     assert event.waiter is None
     for token in ("tas-7", "TASK-7", 7):
         data = wire(method="notifications/progress", params={"progressToken": token, "progress": 1})
@@ -389,7 +389,7 @@ def test_cancellation_ends_a_request_of_ours_where_the_server_asks_nothing(revis
     asked.answers = answering
     id = ask(asked, "one", "subscriptions/listen")
     (event,) = asked.receive(wire(method="notifications/cancelled", params={"requestId": id}))
-    assert type(event) is Notice
+    assert type(event) is Notification
     assert event.waiter == "one"
 
 
@@ -407,10 +407,10 @@ def test_answer_that_is_no_message_fails_the_request_whose_id_it_has(id: int | s
     bad = json.dumps({"jsonrpc": "1.0", "id": id, "result": {}}).encode()
     events = asked.receive(b" \n" + bad)
     if id == number:
-        assert [(type(event), event.waiter) for event in events if type(event) is Unreadable] == [(Unreadable, "one")]
+        assert [(type(event), event.waiter) for event in events if type(event) is Malformed] == [(Malformed, "one")]
         assert asked.awaited == {}
     else:
-        assert [type(event) for event in events] == [Garbage]
+        assert [type(event) for event in events] == [NotAMessage]
         assert asked.awaited == {number: "one"}
 
 
@@ -429,7 +429,7 @@ def test_answer_that_is_no_message_fails_the_request_whose_id_it_has(id: int | s
 def test_broken_bytes_that_do_not_begin_like_an_answer_fail_nobody(data: bytes) -> None:
     asked = peer()
     ask(asked, "one")
-    assert asked.receive(data) == (Garbage(data),)
+    assert asked.receive(data) == (NotAMessage(data),)
     assert list(asked.awaited.values()) == ["one"]
 
 
@@ -438,7 +438,7 @@ def test_id_of_a_broken_answer_has_at_most_18_digits(digits: int, found: bool) -
     asked: ClientPeer[str] = ClientPeer(LIMITS, ids=iter([10 ** (digits - 1)]))
     id = ask(asked, "one")
     (event,) = asked.receive(b'{"id":%d,"result":' % id)
-    assert type(event) is (Unreadable if found else Garbage)
+    assert type(event) is (Malformed if found else NotAMessage)
 
 
 # --- batches (2025-03-26)
@@ -453,8 +453,8 @@ def test_bytes_of_a_batch_are_bounded_like_those_of_a_message() -> None:
     ask(asked, "one")
     answer = wire(id=1, result={})
     whole = b"[" + answer + b" " * (LIMITS.message - len(answer) - 2) + b"]"
-    assert batch_of(asked, whole + b" ") == [Garbage]
-    assert batch_of(asked, whole) == [Answer]
+    assert batch_of(asked, whole + b" ") == [NotAMessage]
+    assert batch_of(asked, whole) == [Response]
 
 
 def test_messages_of_a_batch_are_bounded() -> None:
@@ -462,8 +462,8 @@ def test_messages_of_a_batch_are_bounded() -> None:
     notice = b'{"jsonrpc":"2.0","method":"a/b"}'
     asked: ClientPeer[str] = ClientPeer(large)
     asked.rules = REVISIONS["2025-03-26"]
-    assert batch_of(asked, b"[" + b",".join([notice] * 4096) + b"]") == [Notice] * 4096
-    assert batch_of(asked, b"[" + b",".join([notice] * 4097) + b"]") == [Garbage]
+    assert batch_of(asked, b"[" + b",".join([notice] * 4096) + b"]") == [Notification] * 4096
+    assert batch_of(asked, b"[" + b",".join([notice] * 4097) + b"]") == [NotAMessage]
 
 
 @pytest.mark.parametrize(("commas", "read"), [(100_000, True), (100_001, False)])
@@ -472,11 +472,11 @@ def test_entries_of_a_large_batch_must_all_be_messages(commas: int, read: bool) 
     asked: ClientPeer[str] = ClientPeer(Limits(message=1_000_000))
     asked.rules = REVISIONS["2025-03-26"]
     answer = b'{"jsonrpc":"2.0","id":%d,"result":"%b"}' % (ask(asked, "one"), b"," * (commas - 3))
-    assert batch_of(asked, b"[" + answer + b",3]") == ([Answer, Garbage] if read else [Garbage])
+    assert batch_of(asked, b"[" + answer + b",3]") == ([Response, NotAMessage] if read else [NotAMessage])
     if not read:
         alone = b"[" + answer[:-2] + b',"}]'
         assert alone.count(b",") == commas
-        assert batch_of(asked, alone) == [Answer]
+        assert batch_of(asked, alone) == [Response]
 
 
 @pytest.mark.parametrize("data", [b"[", b"[1,", b'[{"jsonrpc":"2.0"]', b"[" * 200_000])
@@ -484,20 +484,20 @@ def test_broken_batch_is_garbage(data: bytes) -> None:
     asked: ClientPeer[str] = ClientPeer(Limits(message=1_000_000))
     asked.rules = REVISIONS["2025-03-26"]
     ask(asked, "one")
-    assert batch_of(asked, data) == [Garbage]
+    assert batch_of(asked, data) == [NotAMessage]
 
 
 def test_arrays_inside_a_batch_are_left_out() -> None:
     asked = peer("2025-03-26")
     answer = wire(id=ask(asked, "one"), result={})
     assert batch_of(asked, b"[[" + answer + b"]]") == []
-    assert batch_of(asked, b"  [[]," + answer + b"]") == [Answer]
+    assert batch_of(asked, b"  [[]," + answer + b"]") == [Response]
 
 
 def test_array_is_garbage_before_a_revision_is_agreed_on() -> None:
     asked = peer()
     answer = wire(id=ask(asked, "one"), result={})
-    assert batch_of(asked, b"[" + answer + b"]") == [Garbage]
+    assert batch_of(asked, b"[" + answer + b"]") == [NotAMessage]
 
 
 def test_initialize_alone_is_never_cancelled() -> None:

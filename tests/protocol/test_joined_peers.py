@@ -13,14 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.conftest import examples
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
-from wharfinger.protocol.client_peer import Answer as Answered
-from wharfinger.protocol.client_peer import ClientPeer, Garbage, Notice, Reply, Unreadable
+from wharfinger.protocol.client_peer import ClientPeer
+from wharfinger.protocol.events import Cancellation, Malformed, NotAMessage, Notification, Reply, Response
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import Request, ResultMeta
 from wharfinger.protocol.revisions import REVISIONS
-from wharfinger.protocol.server_peer import Answer, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.server_peer import ServerPeer
 
 LIMITS = Limits()
 INFO = t.Implementation(name="x", version="1")
@@ -72,7 +72,7 @@ class JoinedPeers(RuleBasedStateMachine):
                 protocol_version=revision, capabilities=t.ServerCapabilities(), server_info=INFO
             )
             (event,) = self.client.receive(self.sealed_by(request, result))
-            assert type(event) is Answered
+            assert type(event) is Response
             self.server.receive(encode_notification("notifications/initialized"))
         self.client.rules = rules
 
@@ -106,7 +106,7 @@ class JoinedPeers(RuleBasedStateMachine):
     @rule()
     def client_reads(self) -> None:
         for event in self.client.receive(self.to_client.popleft()):
-            if type(event) is Answered:
+            if type(event) is Response:
                 word = event.waiter
                 assert word in self.waiting, "an answer for nobody, or a second one"
                 self.waiting.discard(word)
@@ -114,10 +114,10 @@ class JoinedPeers(RuleBasedStateMachine):
             elif type(event) is Reply:
                 assert self.meta is t.UNSET, "a stateless client answers nothing"
                 self.to_server.append(event.data)
-            elif type(event) is Notice:
+            elif type(event) is Notification:
                 assert event.waiter is None or event.waiter in self.waiting
             else:
-                assert type(event) is Garbage or type(event) is Unreadable
+                assert type(event) is NotAMessage or type(event) is Malformed
 
     # The server.
 
@@ -130,14 +130,14 @@ class JoinedPeers(RuleBasedStateMachine):
                 word = event.params.uri[2:]
                 assert word not in self.serving
                 self.serving[word] = event
-            case Cancelled(request):
+            case Cancellation(request):
                 word = request.params.uri[2:]
                 assert self.serving.pop(word) is request
                 self.cancelled.add(word)
-            case Answer(token, _):
+            case Response(token, _):
                 assert token in self.asked, "an answer to what was not asked, or a second one"
                 self.asked.discard(token)
-            case Refusal(data):
+            case Reply(data):
                 self.send(data)
             case Notification() | None:
                 pass
@@ -163,7 +163,7 @@ class JoinedPeers(RuleBasedStateMachine):
         self.made += 1
         token = f"s{self.made}"
         self.asked.add(token)
-        self.send(self.server.ask(method, t.RequestParams(), token)[1])
+        self.send(self.server.request(method, t.RequestParams(), token)[1])
 
     @precondition(lambda self: self.serving)
     @rule(data=st.data())

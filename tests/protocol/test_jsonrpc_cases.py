@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from wharfinger.errors import InvalidRequest, ParseError, ProtocolError
+from wharfinger.protocol.events import Reply
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Message, decode
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import LineBuffer
 from wharfinger.protocol.request import Request, ResultMeta
-from wharfinger.protocol.server_peer import Refusal, ServerPeer
+from wharfinger.protocol.server_peer import ServerPeer
 from wharfinger.types import EmptyResult, Implementation
 
 SYNTAX, SHAPE, PARAMS = -32700, -32600, -32602
@@ -227,7 +228,7 @@ def test_peer_answers_as_it_must_and_lives(case: Case) -> None:
         assert isinstance(event, Request)
         assert peer.respond(event, EmptyResult()) is not None
     else:
-        assert isinstance(event, Refusal)
+        assert isinstance(event, Reply)
         answer = msgspec.json.decode(event.data, type=Answer)
         expected = msgspec.UNSET if case.id is None else case.id
         assert (answer.jsonrpc, answer.error.code, answer.id) == ("2.0", case.outcome, expected)
@@ -260,7 +261,7 @@ def test_blank_lines_between_messages_are_ignored() -> None:
     peer = bare_peer()
     events = [peer.receive(line) for line in LineBuffer(LIMITS.message).feed(stream)]
     assert [event.id for event in events if isinstance(event, Request)] == [1, 2]
-    assert [event for event in events if isinstance(event, Refusal)] == []
+    assert [event for event in events if isinstance(event, Reply)] == []
 
 
 def test_second_use_of_an_id_in_flight_is_refused_and_the_first_gets_its_answer() -> None:
@@ -268,7 +269,7 @@ def test_second_use_of_an_id_in_flight_is_refused_and_the_first_gets_its_answer(
     peer = bare_peer()
     first, second = peer.receive(ping(b"{}")), peer.receive(ping(b"{}"))
     assert isinstance(first, Request)
-    assert isinstance(second, Refusal)
+    assert isinstance(second, Reply)
     answer = msgspec.json.decode(second.data, type=Answer)
     assert (answer.error.code, answer.id) == (SHAPE, msgspec.UNSET)
     assert peer.respond(first, EmptyResult()) == b'{"jsonrpc":"2.0","id":1,"result":{}}'
@@ -297,8 +298,8 @@ def test_id_of_many_digits_is_served_or_refused(digits: int) -> None:
     """J12 and J17: Python refuses to convert integers of more than 4,300 digits."""
     peer = bare_peer()
     event = peer.receive(with_id(b"9" * digits))
-    assert isinstance(event, Request | Refusal)
-    if isinstance(event, Refusal):
+    assert isinstance(event, Request | Reply)
+    if isinstance(event, Reply):
         assert len(event.data) < 1000
     assert_alive(peer)
 
@@ -321,7 +322,7 @@ def test_the_limit_of_members_is_exact_and_the_refusal_has_the_id() -> None:
     for params in (b"{" + members_of(spare) + b"}", b"{" + members_of(spare - 1) + b',"s":"' + b":" * 1000 + b'"}'):
         assert isinstance(bare_peer().receive(ping(params)), Request)
     refused = bare_peer().receive(ping(b"{" + members_of(spare + 1) + b"}"))
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Reply)
     answer = msgspec.json.decode(refused.data, type=Answer)
     assert (answer.error.code, answer.id) == (SHAPE, 1)
     assert "250000 members" in answer.error.message
@@ -346,7 +347,7 @@ def test_100_000_duplicates_are_refused_in_time(where: str) -> None:
     began = time.perf_counter()
     refused = bare_peer().receive(line)
     assert time.perf_counter() - began < 2
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Reply)
     answer = msgspec.json.decode(refused.data, type=Answer)
     assert (answer.error.code, answer.id) == (SHAPE, 1)
 
@@ -388,7 +389,7 @@ def test_mutated_messages_never_raise_and_every_answer_is_json() -> None:
     peer = bare_peer()
     for _ in range(2_000):
         event = peer.receive(mutated(choose, sources))
-        if isinstance(event, Refusal):
+        if isinstance(event, Reply):
             msgspec.json.decode(event.data, type=Answer)
         elif isinstance(event, Request):
             peer.respond(event, EmptyResult())

@@ -10,12 +10,13 @@ import pytest
 
 from wharfinger import types as t
 from wharfinger.errors import InternalError, PermissionDenied, ResourceNotFound
+from wharfinger.protocol.events import Cancellation, Notification, Reply, Response
 from wharfinger.protocol.handshake import Phase, Session
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG
 from wharfinger.protocol.methods import METHODS, Method, add_method
 from wharfinger.protocol.request import ChunkedMessage, Request, ResultMeta
-from wharfinger.protocol.server_peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.server_peer import Batch, ServerPeer
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -56,7 +57,7 @@ def taken(event: Any) -> Request:
 
 def error(event: Any) -> tuple[Any, int]:
     """`(id or None, code)` of a refusal."""
-    assert isinstance(event, Refusal)
+    assert isinstance(event, Reply)
     message = json.loads(event.data)
     return message.get("id"), message["error"]["code"]
 
@@ -173,7 +174,7 @@ def test_an_id_is_free_again_after_its_answer() -> None:
 def test_a_cancelled_request_is_never_answered() -> None:
     one = opened()
     event = taken(one.receive(request(1, "resources/list")))
-    assert one.receive(notice("notifications/cancelled", {"requestId": 1})) == Cancelled(event)
+    assert one.receive(notice("notifications/cancelled", {"requestId": 1})) == Cancellation(event)
     assert one.respond(event, t.EmptyResult()) is None
     assert one.fail(event, InternalError()) is None
 
@@ -221,12 +222,12 @@ def test_a_known_notification_is_handed_on() -> None:
 
 def test_an_answer_finds_its_question_once() -> None:
     one = opened()
-    id, data = one.ask("roots/list", {}, "token")
+    id, data = one.request("roots/list", {}, "token")
     asked = json.loads(data)
     assert asked["id"] == id
     answer = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}).encode()
     event = one.receive(answer)
-    assert isinstance(event, Answer) and event.token == "token"
+    assert isinstance(event, Response) and event.waiter == "token"
     assert one.receive(answer) is None
 
 
@@ -467,9 +468,9 @@ def test_what_is_cancelled_in_its_own_batch_is_never_begun() -> None:
 
 def test_answers_in_a_batch_find_their_questions() -> None:
     one = opened("2025-03-26")
-    id, _ = one.ask("roots/list", {}, "token")
+    id, _ = one.request("roots/list", {}, "token")
     event = batch(one.receive(array(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % id)))
-    assert [e.token for e in event.events] == ["token"]
+    assert [e.waiter for e in event.events] == ["token"]
 
 
 @pytest.mark.parametrize("data", [b"[]", b"[ ]", array(*[b"1"] * 9), b"[" * 200 + b"]" * 200])
@@ -502,7 +503,7 @@ def test_mutated_batches_never_raise() -> None:
         if isinstance(event, Batch):
             assert event.left == sum(isinstance(e, Request) for e in event.events)
         else:
-            assert isinstance(event, Refusal)
+            assert isinstance(event, Reply)
 
 
 # -- every method, as a request and as a notification
@@ -567,7 +568,7 @@ def test_a_fault_in_taking_a_message_is_that_messages_error() -> None:
     one.report = report
     refused = one.receive(request(1, "x.test/explosive", FULL))
     assert error(refused) == (1, -32603)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Reply)
     assert b"secret" not in refused.data and b"reference" in refused.data
     assert one.receive(notice("notifications/x.test/explosive")) is None
     batch = one.receive(
@@ -594,7 +595,7 @@ def test_a_line_of_nothing_but_blanks_is_ignored(blank: bytes) -> None:
 
 
 def status(event: Any) -> int:
-    assert isinstance(event, Refusal)
+    assert isinstance(event, Reply)
     return event.status
 
 
@@ -618,36 +619,36 @@ def test_peer_that_refuses_begins_nothing_new() -> None:
     refused = one.receive(request(2, "ping"))
     assert error(refused) == (2, -32603)
     assert status(refused) == 503
-    assert isinstance(one.receive(notice("notifications/cancelled", {"requestId": 1})), Cancelled)
+    assert isinstance(one.receive(notice("notifications/cancelled", {"requestId": 1})), Cancellation)
     one.refusing = False
     assert taken(one.receive(request(2, "ping"))).id != first.id
 
 
 def test_overlong_line_is_told_the_limit() -> None:
     refused = peer(message=1234).receive(OVERLONG)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Reply)
     assert "1234 bytes" in json.loads(refused.data)["error"]["message"]
 
 
 def test_questions_are_numbered_from_one() -> None:
     one = opened()
     for number in (1, 2, 3):
-        id, data = one.ask("roots/list", {}, number)
+        id, data = one.request("roots/list", {}, number)
         assert (id, json.loads(data)["id"]) == (number, number)
 
 
 def test_question_that_has_no_encoding_takes_no_id() -> None:
     one = opened()
     with pytest.raises(TypeError):
-        one.ask("roots/list", {"a": object()}, "bad")
-    assert one.ask("roots/list", {}, "good")[0] == 1
+        one.request("roots/list", {"a": object()}, "bad")
+    assert one.request("roots/list", {}, "good")[0] == 1
     assert one.forget_all() == ["good"]
 
 
 def test_answer_that_is_forgotten_is_not_awaited() -> None:
     one = opened()
-    first, _ = one.ask("roots/list", {}, "first")
-    second, _ = one.ask("roots/list", {}, "second")
+    first, _ = one.request("roots/list", {}, "first")
+    second, _ = one.request("roots/list", {}, "second")
     assert one.forget(first)
     assert not one.forget(first)
     assert not one.forget(99)
@@ -659,7 +660,7 @@ def test_answer_that_is_forgotten_is_not_awaited() -> None:
 
 def test_closing_leaves_the_questions_of_the_rest_to_be_forgotten() -> None:
     one = opened()
-    one.ask("roots/list", {}, "asked")
+    one.request("roots/list", {}, "asked")
     taken(one.receive(request(1, "ping")))
     assert [event.id for event in one.close()] == [1]
     assert one.close() == []

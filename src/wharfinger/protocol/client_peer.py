@@ -9,13 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidRequest, MethodNotFound, ParseError, ProtocolError
+from wharfinger.protocol.events import (
+    Cancellation,
+    Malformed,
+    NotAMessage,
+    Notification,
+    Reply,
+    Response,
+    ServerRequest,
+    UnattributedError,
+    W,
+)
 from wharfinger.protocol.jsonrpc import (
     Id,
     Message,
@@ -28,80 +39,18 @@ from wharfinger.protocol.jsonrpc import (
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import Revision
 
-__all__ = [
-    "Answer",
-    "Asked",
-    "ClientPeer",
-    "Event",
-    "Garbage",
-    "Notice",
-    "Reply",
-    "Unattributed",
-    "Unreadable",
-    "Withdrawn",
-]
+__all__ = ["ClientPeer", "Event"]
 
-W = TypeVar("W")
-"""Who waits for an answer: whatever the transport keeps for one request."""
-
-
-class Answer(msgspec.Struct, Generic[W], gc=False):
-    """The answer that `waiter` awaited; its id is no longer in use."""
-
-    waiter: W
-    message: Message
-
-
-class Unreadable(msgspec.Struct, Generic[W], gc=False):
-    """An answer to `waiter` that breaks the protocol; there will be no other."""
-
-    waiter: W
-    reason: str
-
-
-class Unattributed(msgspec.Struct, Generic[W], gc=False):
-    """An error that names no request, so that it answers none.
-
-    `suspect` is the one request that it can be about: the error says that a message could not be read (JSON-RPC 2.0,
-    §5), and the server has shown that it read every other message. None if there are several such messages, or none.
-    """
-
-    suspect: W | None
-    message: Message
-
-
-class Notice(msgspec.Struct, Generic[W], gc=False):
-    """A notification; `waiter` has sent the request that it belongs to, None where it belongs to the connection."""
-
-    waiter: W | None
-    message: Message
-
-
-class Reply(msgspec.Struct, gc=False):
-    """The answer to a request of the server's, to be sent back."""
-
-    data: bytes
-
-
-class Asked(msgspec.Struct, gc=False):
-    """A request of the server's (handshake era), to be answered under its id; only where the peer `answers`."""
-
-    message: Message
-
-
-class Withdrawn(msgspec.Struct, gc=False):
-    """The server no longer wants the answer to its request of this id; only where the peer `answers`."""
-
-    id: Id
-
-
-class Garbage(msgspec.Struct, gc=False):
-    """Bytes that are no message, such as a line of a log on standard output."""
-
-    data: bytes
-
-
-Event = Answer[W] | Unreadable[W] | Unattributed[W] | Notice[W] | Reply | Asked | Withdrawn | Garbage
+Event = (
+    Response[W]
+    | Malformed[W]
+    | UnattributedError[W]
+    | Notification[W]
+    | Reply
+    | ServerRequest
+    | Cancellation[Id]
+    | NotAMessage
+)
 
 
 class _Code(msgspec.Struct, gc=False):
@@ -202,7 +151,7 @@ class ClientPeer(Generic[W]):
                 return self._unattributed(message)
             waiter = self.awaited.pop(message.id, None)
             # Late, repeated, or never asked for.
-            return (Answer(waiter, message),) if waiter is not None else _NOTHING
+            return (Response(waiter, message),) if waiter is not None else _NOTHING
         if message.id is UNSET:
             return self._notice(message)
         return self._asked(message)
@@ -233,7 +182,7 @@ class ClientPeer(Generic[W]):
         """An error without an id fails no call: anybody's message may be meant, or nobody's."""
         if message.error is UNSET:
             return _NOTHING
-        return (Unattributed(self._suspect(message.error), message),)
+        return (UnattributedError(self._suspect(message.error), message),)
 
     def _suspect(self, error: Raw) -> W | None:
         """The one request that the server may have been unable to read; None if that cannot be told.
@@ -252,7 +201,7 @@ class ClientPeer(Generic[W]):
 
     def _notice(self, message: Message) -> tuple[Event[W], ...]:
         if message.params is UNSET:
-            return (Notice(None, message),)
+            return (Notification(None, message),)
         try:
             routing = _decode_routing(message.params)
         except msgspec.MsgspecError:
@@ -260,18 +209,18 @@ class ClientPeer(Generic[W]):
         if message.method == "notifications/progress":
             waiter = self._waiting(routing.progress)
             of_task = isinstance(routing.progress, str) and routing.progress.startswith(TASK_PROGRESS)
-            return (Notice(waiter, message),) if waiter is not None or of_task else _NOTHING
+            return (Notification(waiter, message),) if waiter is not None or of_task else _NOTHING
         if message.method == "notifications/cancelled":
             if self.answers and not self._stateless and not isinstance(routing.request, UnsetType):
                 # Its own request: ids of the two directions have nothing in common.
-                return (Withdrawn(routing.request),)
+                return (Cancellation(routing.request),)
             waiter = self._waiting(routing.request)
-            return (Notice(waiter, message),) if waiter is not None else _NOTHING
+            return (Notification(waiter, message),) if waiter is not None else _NOTHING
         if isinstance(routing.meta, UnsetType) or isinstance(routing.meta.subscription, UnsetType):
-            return (Notice(None, message),)
+            return (Notification(None, message),)
         # Tagged for a subscription that is no more: it must not reach another one.
         waiter = self._waiting(routing.meta.subscription)
-        return (Notice(waiter, message),) if waiter is not None else _NOTHING
+        return (Notification(waiter, message),) if waiter is not None else _NOTHING
 
     def _waiting(self, id: Id | UnsetType) -> W | None:
         if isinstance(id, UnsetType):
@@ -291,7 +240,7 @@ class ClientPeer(Generic[W]):
         if message.method == "ping":
             return (Reply(encode_result(message.id, t.EmptyResult())),)
         if self.answers:
-            return (Asked(message),)
+            return (ServerRequest(message),)
         error = MethodNotFound("This client declares no capability for that method.")
         return (Reply(encode_error(message.id, error)),)
 
@@ -301,7 +250,7 @@ class ClientPeer(Generic[W]):
             return self._batch(data)
         if isinstance(error, ParseError) or start != b"{":
             waiter = self._guilty(data, None) if start == b"{" else None
-            return (Garbage(data),) if waiter is None else (Unreadable(waiter, error.message),)
+            return (NotAMessage(data),) if waiter is None else (Malformed(waiter, error.message),)
         if isinstance(error, InvalidRequest) and b"null" in data:
             try:
                 answered = _decode_null_id(data)
@@ -310,7 +259,7 @@ class ClientPeer(Generic[W]):
             else:
                 return self._unattributed(Message("2.0", error=answered.error))
         waiter = self._guilty(data, error.id)
-        return (Garbage(data),) if waiter is None else (Unreadable(waiter, error.message),)
+        return (NotAMessage(data),) if waiter is None else (Malformed(waiter, error.message),)
 
     def _guilty(self, data: bytes, id: Id | None) -> W | None:
         if id is None:
@@ -320,13 +269,13 @@ class ClientPeer(Generic[W]):
 
     def _batch(self, data: bytes) -> tuple[Event[W], ...]:
         if len(data) > self._limits.message or data.count(b'"jsonrpc"') > MOST_IN_BATCH:
-            return (Garbage(data),)
+            return (NotAMessage(data),)
         try:
             if data.count(b",") > FEW_ENTRIES:
                 _check_batch(data)
             messages = _decode_batch(data)
         except (msgspec.MsgspecError, RecursionError):
-            return (Garbage(data),)
+            return (NotAMessage(data),)
         return tuple(
             event for message in messages if bytes(message)[:1] != b"[" for event in self.receive(bytes(message))
         )

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger.errors import InternalError, InvalidRequest, Overloaded, ProtocolError
+from wharfinger.protocol.events import Cancellation, Notification, Reply, Response
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import Id, Message, decode, decode_batch, encode_error, encode_request
 from wharfinger.protocol.limits import Limits
@@ -16,34 +17,7 @@ from wharfinger.protocol.lines import OVERLONG, Overlong
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.request import ChunkedMessage, Request, ResultMeta, open_request, seal_error, seal_result
 
-__all__ = ["Answer", "Batch", "Cancelled", "Notification", "Refusal", "ServerPeer"]
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """The message cannot be served; `data` is the answer to send, `status` what HTTP says with it."""
-
-    data: bytes
-    status: int = 400
-
-
-class Cancelled(msgspec.Struct, frozen=True):
-    """The client no longer wants this request; nothing more may be sent for it."""
-
-    request: Request
-
-
-class Notification(msgspec.Struct, frozen=True):
-    """The client tells something; `params` is the decoded struct."""
-
-    method: str
-    params: Any
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The client answers a request of ours; `token` is what `ask` was given."""
-
-    token: Any
-    message: Message
+__all__ = ["Batch", "Event", "ServerPeer"]
 
 
 class Batch:
@@ -55,15 +29,15 @@ class Batch:
     __slots__ = ("answers", "events", "left")
 
     def __init__(self, events: list[Any]) -> None:
-        gone = {id(event.request) for event in events if isinstance(event, Cancelled)}
+        gone = {id(event.request) for event in events if isinstance(event, Cancellation)}
         ours = {id(event) for event in events if isinstance(event, Request)}
         self.events: list[Any] = []
         """In their order, without what is cancelled in the batch that it came in: that is never begun."""
         for event in events:
-            unbegun = isinstance(event, Cancelled) and id(event.request) in ours
-            if not (event is None or isinstance(event, Refusal) or unbegun or id(event) in gone):
+            unbegun = isinstance(event, Cancellation) and id(event.request) in ours
+            if not (event is None or isinstance(event, Reply) or unbegun or id(event) in gone):
                 self.events.append(event)
-        self.answers: list[bytes | ChunkedMessage] = [event.data for event in events if isinstance(event, Refusal)]
+        self.answers: list[bytes | ChunkedMessage] = [event.data for event in events if isinstance(event, Reply)]
         """Those that are there."""
         self.left = sum(isinstance(event, Request) for event in self.events)
         """Requests that have no answer yet."""
@@ -86,7 +60,7 @@ class Batch:
         return ChunkedMessage((*parts, b"]"))
 
 
-Event = Request | Refusal | Cancelled | Notification | Answer | Batch | None
+Event = Request | Reply | Cancellation[Request] | Notification[Any] | Response[Any] | Batch | None
 
 
 class ServerPeer:
@@ -120,33 +94,33 @@ class ServerPeer:
     def receive(self, line: bytes | Literal[Overlong.LINE]) -> Event:
         """Take one message; None where there is nothing to do."""
         if line is OVERLONG:
-            return Refusal(encode_error(None, InvalidRequest(f"A message may have {self.limits.message} bytes.")))
+            return Reply(encode_error(None, InvalidRequest(f"A message may have {self.limits.message} bytes.")))
         try:
             message = decode(line, self.limits)
         except ProtocolError as error:
             if not line.strip(b" \t\r"):  # looked at last: it costs every message something
                 return None
-            return self.take_batch(line) or Refusal(encode_error(error.id, error))
+            return self.take_batch(line) or Reply(encode_error(error.id, error))
         except Exception as error:
-            return Refusal(encode_error(None, self.report(error)), 500)
+            return Reply(encode_error(None, self.report(error)), 500)
         return self.take(message)
 
-    def take_batch(self, data: bytes) -> Batch | Refusal | None:
+    def take_batch(self, data: bytes) -> Batch | Reply | None:
         """Take an array of messages, where the session's revision has such; None where it is none."""
         if not self.session.caller.rules.batches:
             return None
         try:
             messages = decode_batch(data, self.limits)
         except ProtocolError as error:
-            return Refusal(encode_error(error.id, error))
+            return Reply(encode_error(error.id, error))
         return None if messages is None else Batch([self._take_entry(message) for message in messages])
 
     def _take_entry(self, message: Message | ProtocolError) -> Event:
         if isinstance(message, ProtocolError):
-            return Refusal(encode_error(message.id, message))
+            return Reply(encode_error(message.id, message))
         if message.method == "initialize" and message.id is not UNSET:  # 2025-03-26, lifecycle
             refused = InvalidRequest("initialize must not be part of a batch.")
-            return Refusal(encode_error(message.id, refused))
+            return Reply(encode_error(message.id, refused))
         return self.take(message)
 
     def take(self, message: Message) -> Event:
@@ -159,7 +133,7 @@ class ServerPeer:
                 return self._notified(message)
             if id in self.in_flight:
                 # Refused without the id, which is the first's: its caller must get its own answer (security: J18).
-                return Refusal(encode_error(None, InvalidRequest("This id is in flight: use another.")))
+                return Reply(encode_error(None, InvalidRequest("This id is in flight: use another.")))
             if self.refusing:
                 raise Overloaded("Answers are waiting to be read: read them first.")
             if len(self.in_flight) >= self.limits.in_flight:
@@ -173,7 +147,7 @@ class ServerPeer:
             return request
         if isinstance(id, UnsetType) or message.method is UNSET:
             return None
-        return Refusal(encode_error(id, answer), status)
+        return Reply(encode_error(id, answer), status)
 
     def _notified(self, message: Message) -> Event:
         row = METHODS.get(message.method)  # type: ignore[arg-type]
@@ -187,7 +161,7 @@ class ServerPeer:
             return self._cancelled(params.request_id)
         if row.name == "notifications/initialized" and not self.session.advance(row.name):
             return None
-        return Notification(row.name, params)
+        return Notification(None, message, params)
 
     def _cancelled(self, id: Id) -> Event:
         request = self.in_flight.get(id)
@@ -195,13 +169,13 @@ class ServerPeer:
         if request is None or request.method == "initialize":
             return None
         del self.in_flight[id]
-        return Cancelled(request)
+        return Cancellation(request)
 
     def _answered(self, message: Message) -> Event:
         # Late, doubled and invented answers find nothing awaited.
         missing = object()
-        token = self._awaited.pop(message.id, missing)  # type: ignore[arg-type]  # decode saw to an id or None
-        return None if token is missing else Answer(token, message)
+        waiter = self._awaited.pop(message.id, missing)  # type: ignore[arg-type]  # decode saw to an id or None
+        return None if waiter is missing else Response(waiter, message)
 
     def respond(self, request: Request, result: Any) -> bytes | ChunkedMessage | None:
         """Seal the answer and take the id out of flight; None where the request was cancelled meanwhile."""
@@ -219,11 +193,11 @@ class ServerPeer:
         del self.in_flight[request.id]
         return data
 
-    def ask(self, method: str, params: Any, token: Any) -> tuple[Id, bytes]:
-        """A request of ours to the client (handshake era) and its id; its `Answer` carries `token`."""
+    def request(self, method: str, params: Any, waiter: Any) -> tuple[Id, bytes]:
+        """Take a new id for a request to the client (handshake era): the id and the bytes to send."""
         data = encode_request(self._next_id + 1, method, params)
         self._next_id += 1
-        self._awaited[self._next_id] = token
+        self._awaited[self._next_id] = waiter
         return self._next_id, data
 
     def forget(self, id: Id) -> bool:

@@ -11,11 +11,12 @@ from typing import Any
 
 from wharfinger import types as t
 from wharfinger.errors import ConnectionLost, Overloaded, ProtocolError, RequestTimeout
+from wharfinger.protocol.events import Notification, Response
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.request import Request, to_protocol_error
-from wharfinger.protocol.server_peer import Answer, Notification, ServerPeer
+from wharfinger.protocol.server_peer import ServerPeer
 
 __all__ = ["Question", "Questions", "report", "take_notice"]
 
@@ -25,7 +26,7 @@ Send = Callable[[bytes], bool]
 
 
 class Question:
-    """One question that waits: the token that its answer comes back with."""
+    """One question that waits: the waiter of its `Response`."""
 
     __slots__ = ("_answer", "request")
 
@@ -57,15 +58,15 @@ def report(error: Exception) -> ProtocolError:
     return to_protocol_error(error, reference)
 
 
-def take_notice(service: Service, session: Session, event: Notification | Answer) -> None:
+def take_notice(service: Service, session: Session, event: Notification[Any] | Response[Any]) -> None:
     """Give what wants no answer to who waits for it; what that raises is logged and must not lose other messages."""
     try:
-        if isinstance(event, Answer):
-            event.token.take(event.message)
-        elif taker := service.notified.get(event.method):
+        if isinstance(event, Response):
+            event.waiter.take(event.message)
+        elif taker := service.notified.get(event.message.method):  # type: ignore[arg-type]  # it has one
             taker(session, event.params)
     except Exception:
-        log.exception("%s failed", "An answer" if isinstance(event, Answer) else event.method)
+        log.exception("%s failed", "A response" if isinstance(event, Response) else event.message.method)
 
 
 class Questions:
@@ -92,7 +93,7 @@ class Questions:
         if peer.in_flight.get(request.id) is not request:
             raise ConnectionLost("The request is over: nobody can be asked for it.")
         question = Question(request)
-        id, data = peer.ask(method, params, question)
+        id, data = peer.request(method, params, question)
         self._pause(request)
         try:
             if not send(data):

@@ -9,17 +9,16 @@ from typing import Any
 
 from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import ConnectionLost, InvalidResponse, RequestTimeout, WharfingerError
-from wharfinger.protocol.client_peer import (
-    Answer,
-    Asked,
-    ClientPeer,
-    Event,
-    Garbage,
-    Notice,
+from wharfinger.protocol.client_peer import ClientPeer, Event
+from wharfinger.protocol.events import (
+    Cancellation,
+    Malformed,
+    NotAMessage,
+    Notification,
     Reply,
-    Unattributed,
-    Unreadable,
-    Withdrawn,
+    Response,
+    ServerRequest,
+    UnattributedError,
 )
 from wharfinger.protocol.http.headers import HeaderParam
 from wharfinger.protocol.jsonrpc import Message, encode_notification
@@ -219,10 +218,10 @@ class StreamLink:
     # Inside.
 
     def _happen(self, event: Event[_Call]) -> None:
-        if type(event) is Answer:
+        if type(event) is Response:
             if not event.waiter.future.done():
                 event.waiter.future.set_result(event.message)
-        elif type(event) is Notice:
+        elif type(event) is Notification:
             take = self.unasked if event.waiter is None else event.waiter.notified
             if event.waiter is not None:
                 event.waiter.unread = None
@@ -230,16 +229,16 @@ class StreamLink:
                 take(event.message)
         elif type(event) is Reply:
             self._reply(event.data)
-        elif type(event) is Asked:
+        elif type(event) is ServerRequest:
             self._answers.take(event.message, self.asked, self._reply)
-        elif type(event) is Withdrawn:
-            self._answers.withdraw(event.id)
-        elif type(event) is Unreadable:
+        elif type(event) is Cancellation:
+            self._answers.withdraw(event.request)
+        elif type(event) is Malformed:
             reason = f"{self.name} answered {event.waiter.method} with what cannot be read: {event.reason}"
             self._fail(event.waiter, InvalidResponse(reason))
-        elif type(event) is Unattributed:
+        elif type(event) is UnattributedError:
             self._wait_for_suspect(event)
-        elif type(event) is Garbage:
+        elif type(event) is NotAMessage:
             if not self.garbage:
                 self.garbage = bytes(event.data[:GARBAGE_KEPT])
             logger.debug("skipped a line from %s that is no message: %.100r", self.name, event.data)
@@ -249,7 +248,7 @@ class StreamLink:
             self._peer.sent_otherwise()
             self._send(data)
 
-    def _wait_for_suspect(self, event: Unattributed[_Call]) -> None:
+    def _wait_for_suspect(self, event: UnattributedError[_Call]) -> None:
         """An error without an id fails no call at once: the answer may be on its way, and then it counts."""
         call, error = event.suspect, read_error(event.message)
         # Once: a flood must not fill the log. While opening it is normal: old servers refuse the first question so.

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from wharfinger.errors import ConnectionLost, HandlerFailed, Overloaded
+from wharfinger.protocol.events import Cancellation, Notification, Reply, Response
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
@@ -26,7 +27,7 @@ from wharfinger.protocol.request import (
     seal_error,
     to_protocol_error,
 )
-from wharfinger.protocol.server_peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.server_peer import Batch, Event, ServerPeer
 from wharfinger.protocol.shares import Shares
 from wharfinger.transports.outbound_requests import Questions, report, take_notice
 
@@ -97,17 +98,17 @@ class StreamServer(asyncio.Protocol):
                 event.born = self.tick
                 event.task = new_task(self.serve(event), loop=self.loop)
             elif event is not None:
-                self.settle(event)  # type: ignore[arg-type]  # mypy does not narrow by `type() is`
+                self.settle(event)
 
-    def settle(self, event: Refusal | Cancelled | Notification | Answer | Batch) -> None:
+    def settle(self, event: Event) -> None:
         """Do what an event other than a request asks for."""
         match event:
-            case Refusal(data):
+            case Reply(data):
                 self.write(data)
-            case Cancelled(request):
+            case Cancellation(request):
                 # In the next turn: a task that is cancelled before its first step never runs, and its batch would wait.
                 self.loop.call_soon(request.task.cancel)
-            case Notification() | Answer():
+            case Notification() | Response():
                 take_notice(self.service, self.peer.session, event)
             case Batch():
                 self.take_batch(event)

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wharfinger.errors import ConnectionLost, InvalidResponse, NotAuthorized, RequestTimeout, WharfingerError
-from wharfinger.protocol.client_peer import (
-    Answer,
-    Asked,
-    ClientPeer,
-    Event,
-    Notice,
+from wharfinger.protocol.client_peer import ClientPeer, Event
+from wharfinger.protocol.events import (
+    Cancellation,
+    Malformed,
+    Notification,
     Reply,
-    Unattributed,
-    Unreadable,
-    Withdrawn,
+    Response,
+    ServerRequest,
+    UnattributedError,
 )
 from wharfinger.protocol.http.headers import HeaderParam, encode_value, param_headers
 from wharfinger.protocol.jsonrpc import Message, encode_notification
@@ -237,9 +236,9 @@ class HttpLink:
             raise
 
     def _happen(self, event: Event[Call], call: Call | None) -> None:
-        if type(event) is Answer:
+        if type(event) is Response:
             event.waiter.answer = event.message
-        elif type(event) is Notice:
+        elif type(event) is Notification:
             stateless = self.rules is not None and self.rules.era == "stateless"
             # A stateless request's stream is its own: what comes there belongs to it, tagged or not.
             mine = call is not None and (event.waiter is not None or stateless)
@@ -248,15 +247,15 @@ class HttpLink:
                 take(event.message)
         elif type(event) is Reply:
             self._refuse(event.data)
-        elif type(event) is Asked:
+        elif type(event) is ServerRequest:
             self._answers.take(event.message, self.asked, self._reply, self._refuse)
-        elif type(event) is Withdrawn:
-            self._answers.withdraw(event.id)
-        elif type(event) is Unattributed:
+        elif type(event) is Cancellation:
+            self._answers.withdraw(event.request)
+        elif type(event) is UnattributedError:
             logger.debug("%s sent an error that names no request", self.name)
             if call is not None:
                 call.nameless = event.message
-        elif type(event) is Unreadable:
+        elif type(event) is Malformed:
             event.waiter.error = InvalidResponse(f"{self.name} sent an answer that cannot be read: {event.reason}")
 
     # HTTP.

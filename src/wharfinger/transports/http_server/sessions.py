@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from wharfinger.errors import HandlerFailed, Overloaded, ProtocolError
+from wharfinger.protocol.events import Cancellation, Notification, Reply, Response
 from wharfinger.protocol.http.rules import (
     LAST_EVENT,
     SESSION,
@@ -30,7 +31,7 @@ from wharfinger.protocol.request import (
     seal_error,
     to_protocol_error,
 )
-from wharfinger.protocol.server_peer import Answer, Batch, Cancelled, Notification, Refusal, ServerPeer
+from wharfinger.protocol.server_peer import Event, ServerPeer
 from wharfinger.protocol.shares import Crowd, Shares
 from wharfinger.transports.http_server.asgi_response import EventStream, Receive, Send, send_empty, send_json
 from wharfinger.transports.http_server.open_calls import Call, Calls
@@ -108,7 +109,7 @@ class HttpSessions:
         batch = session.peer.take_batch(body)
         if batch is None:
             return False
-        if isinstance(batch, Refusal):
+        if isinstance(batch, Reply):
             await send_json(call.reply, batch.status, batch.data)
             return True
         post = Post(session, call, batch)
@@ -235,16 +236,14 @@ class HttpSessions:
         answer = answer_for(request, error)
         return peer.fail(request, answer), _status(answer)
 
-    def _settle(
-        self, session: HttpSession, event: Refusal | Cancelled | Notification | Answer | Batch | None
-    ) -> tuple[int, bytes] | None:
+    def _settle(self, session: HttpSession, event: Event) -> tuple[int, bytes] | None:
         """Do what an event other than a request asks for; the status and body where it is refused."""
         match event:
-            case Refusal(data, status):
+            case Reply(data, status):
                 return 200 if status == 404 else status, data
-            case Cancelled(request):
+            case Cancellation(request):
                 self._stop(request)
-            case Notification() | Answer():
+            case Notification() | Response():
                 take_notice(self.service, session.peer.session, event)
             case _:
                 pass

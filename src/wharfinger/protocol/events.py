@@ -1,0 +1,102 @@
+"""What a message that comes in means: the events that `ServerPeer` and `ClientPeer` return to their transport.
+
+The server's peer has two more, `Request` and `Batch`: only a server runs requests in the order of their arrival.
+
+    event              what the transport does with it
+    Reply              sends its bytes back at once
+    Response           gives it to `waiter`, which sent the request
+    Cancellation       stops the work on `request`, whose answer nobody wants
+    Notification       passes it on to `waiter`, or to the listeners of the connection
+    ServerRequest      answers what the server asks (client only)
+    Malformed          fails `waiter`: its answer breaks the protocol (client only)
+    UnattributedError  fails `suspect` if no answer follows (client only)
+    NotAMessage        skips it (client only)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from wharfinger.protocol.jsonrpc import Message
+
+__all__ = [
+    "Cancellation",
+    "Malformed",
+    "NotAMessage",
+    "Notification",
+    "Reply",
+    "Response",
+    "ServerRequest",
+    "UnattributedError",
+]
+
+W = TypeVar("W")
+"""Who waits for a response: whatever the transport keeps for one request that it sent."""
+R = TypeVar("R")
+
+
+class Response(msgspec.Struct, Generic[W], frozen=True, gc=False):
+    """The response that `waiter` waits for: a result or an error. Its id is no longer in use."""
+
+    waiter: W
+    message: Message
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False):
+    """Bytes to send back at once: the message is refused, or needs no handler. `status` is the HTTP status."""
+
+    data: bytes
+    status: int = 400
+
+
+class Cancellation(msgspec.Struct, Generic[R], frozen=True, gc=False):
+    """The other side no longer wants the answer to its request; send nothing more for it.
+
+    On a server `request` is the `Request`, on a client the id of the server's request.
+    """
+
+    request: R
+
+
+class Notification(msgspec.Struct, Generic[W], frozen=True, gc=False):
+    """A notification.
+
+    `waiter` sent the request that it belongs to; None if it belongs to the connection. A server decodes its `params`,
+    a client leaves them as they are in `message`.
+    """
+
+    waiter: W | None
+    message: Message
+    params: Any = None
+
+
+class ServerRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request of the server (handshake era), to be answered under its id; only if `ClientPeer.answers` is set."""
+
+    message: Message
+
+
+class Malformed(msgspec.Struct, Generic[W], frozen=True, gc=False):
+    """A response to `waiter` that breaks the protocol; there will be no other."""
+
+    waiter: W
+    reason: str
+
+
+class UnattributedError(msgspec.Struct, Generic[W], frozen=True, gc=False):
+    """An error without an id, which therefore answers no request.
+
+    `suspect` is the one request that it can be about: the error says that a message could not be read (JSON-RPC 2.0,
+    §5), and the server has shown that it read every other message. None if there is no such request, or several.
+    """
+
+    suspect: W | None
+    message: Message
+
+
+class NotAMessage(msgspec.Struct, frozen=True, gc=False):
+    """Bytes that are not a message, such as a line of a log on standard output."""
+
+    data: bytes
