@@ -21,16 +21,16 @@ from wharfinger.source import Hit, Hits, Source
 class Shelf(Source):
     """Hits that are given; `asked` is what it was asked for."""
 
-    def __init__(self, *hits: Hit, name: str = "shelf", uri: str = "", cut: str = "") -> None:
+    def __init__(self, *hits: Hit, name: str = "shelf", uri: str = "", truncated: str = "") -> None:
         self.hits = Hits(hits)
-        self.hits.cut = cut
+        self.hits.truncated = truncated
         self.name = name
         self.uri = uri
         self.asked: list[tuple[str, int]] = []
         self.error: Exception | None = None
         self.busy: asyncio.Event | None = None
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("shelf:")
 
     async def read(self, uri: str) -> t.ReadResourceResult:
@@ -55,7 +55,9 @@ def hit(name: str, mime_type: str | None = None, snippet: str = "") -> Hit:
 
 async def found(server: Server, query: str = "x", **wanted: Any) -> Hits:
     request = opened(server, "server/discover")
-    return await search(server, request, Wanted(query=query, **wanted), lambda done, said: None)
+    return await search(
+        server.services, server.resources, request, Wanted(query=query, **wanted), lambda done, said: None
+    )
 
 
 def titles(hits: Hits) -> list[str]:
@@ -201,21 +203,21 @@ def test_what_is_wanted_is_filtered_by_any_filter() -> None:
 
 @looped
 async def test_what_two_find_is_shown_once_of_what_is_registered_and_the_cut_is_told() -> None:
-    shelf = Shelf(hit("x"), hit("y"), cut="There is more.")
+    shelf = Shelf(hit("x"), hit("y"), truncated="There is more.")
     server = of(shelf, Shelf(name="other"))
     server.add_resource("shelf:x", lambda: "text", name="x")
     hits = await found(server)
-    assert ([one.uri for one in hits], hits.cut) == (["shelf:x", "shelf:y"], "There is more.")
+    assert ([one.uri for one in hits], hits.truncated) == (["shelf:x", "shelf:y"], "There is more.")
 
 
 @pytest.mark.parametrize("error", [InternalError("away"), OSError("away")])
 @looped
 async def test_a_source_that_is_away_is_named_and_hides_nothing(error: Exception) -> None:
-    away, there = Shelf(name="away"), Shelf(hit("a"), name="there", cut="There is more.")
+    away, there = Shelf(name="away"), Shelf(hit("a"), name="there", truncated="There is more.")
     away.error = error
     hits = await found(of(away, there))
     assert titles(hits) == ["a"]
-    assert hits.cut == "Not searched, since it cannot be reached now: away."
+    assert hits.truncated == "Not searched, since it cannot be reached now: away."
 
 
 @pytest.mark.parametrize("error", [Overloaded("busy"), ValueError("odd"), InvalidArgument("no")])
@@ -235,7 +237,7 @@ async def test_a_source_that_does_not_answer_is_waited_for_no_longer_than_the_ot
     slow, quick = Shelf(name="slow"), Shelf(hit("a"), name="quick")
     slow.busy = asyncio.Event()
     hits = await found(of(slow, quick))
-    assert (titles(hits), "slow" in hits.cut, "quick" in hits.cut) == (["a"], True, False)
+    assert (titles(hits), "slow" in hits.truncated, "quick" in hits.truncated) == (["a"], True, False)
 
 
 @looped
@@ -265,9 +267,9 @@ async def test_a_search_that_is_cancelled_cancels_what_it_asked() -> None:
 class Known:
     """An index that knows some hits, and covers some of the sources."""
 
-    def __init__(self, *hits: Hit, left: list[Source], cut: str = "") -> None:
+    def __init__(self, *hits: Hit, left: list[Source], truncated: str = "") -> None:
         self.hits, self.left = Hits(hits), left
-        self.hits.cut = cut
+        self.hits.truncated = truncated
 
     async def start(self) -> None: ...
 
@@ -281,9 +283,9 @@ class Known:
 async def test_sources_that_the_index_covers_are_not_asked() -> None:
     covered, other = Shelf(hit("a"), name="covered"), Shelf(hit("b"), hit("i"), name="other")
     server = of(covered, other)
-    server.resources.index = Known(hit("i"), left=[other], cut="Not all is known yet.")
+    server.resources.index = Known(hit("i"), left=[other], truncated="Not all is known yet.")
     hits = await found(server, limit=5)
-    assert (titles(hits), hits.cut) == (["i", "b"], "Not all is known yet.")
+    assert (titles(hits), hits.truncated) == (["i", "b"], "Not all is known yet.")
     assert (covered.asked, other.asked) == ([], [("x", 4)])
     server.resources.index = Known(hit("i"), left=[])
     assert titles(await found(server)) == ["i"]

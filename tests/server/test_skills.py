@@ -19,7 +19,7 @@ class Shelf(Source):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith(f"{self.name}:")
 
     def children(self, uri: str, after: Any = None, limit: int = 1000) -> Any:

@@ -159,7 +159,7 @@ class Server:
         self.served: set[ListName] = set()
         """What there are handlers for."""
         self.lifespan = lifespan
-        self.running = ServerLifespan(self._serving)
+        self.running = ServerLifespan(self._serving, self._stop)
         """True from the start to the end."""
 
     # -- resources
@@ -804,12 +804,15 @@ class Server:
                     await self.own_tasks.begin_serving()
                 self.watching.start(asyncio.get_running_loop())
                 yield
-                self.drain()
                 if self.own_tasks is not None:
                     await self.own_tasks.end()
-                self.watching.stop()
         finally:
             self.pool.close()
+
+    def _stop(self) -> None:
+        """Take nothing new and report nothing more: the server is about to end."""
+        self.drain()
+        self.watching.stop()
 
     def _watched(self, uri: str | None) -> None:
         self.source_watches.attach(uri)

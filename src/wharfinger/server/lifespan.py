@@ -22,10 +22,14 @@ log = logging.getLogger("wharfinger.server")
 
 
 class ServerLifespan:
-    """Enters the context manager that `serving` makes for the first owner, and leaves it after the last one."""
+    """Enters the context manager that `serving` makes for the first owner, and leaves it after the last one.
 
-    def __init__(self, serving: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+    `stop` is called at once when it is to be left, before anything else can happen.
+    """
+
+    def __init__(self, serving: Callable[[], AbstractAsyncContextManager[None]], stop: Callable[[], None]) -> None:
         self._serving = serving
+        self._stop = stop
         self._run: _Run | None = None
         self._owners: set[object] = set()
 
@@ -53,6 +57,7 @@ class ServerLifespan:
         if self._owners or self._run is None:
             return
         run, self._run = self._run, None
+        self._stop()
         run.ending.set()
         if not run.begun.done():
             run.task.cancel()

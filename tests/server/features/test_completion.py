@@ -10,7 +10,7 @@ from tests.server.driving import ask, looped
 from wharfinger import types as t
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.server.features.completion import Complete
+from wharfinger.server.signature.complete import Complete
 from wharfinger.source import Source
 
 
@@ -112,7 +112,7 @@ def test_what_cannot_complete_is_refused() -> None:
 class Rows(Source):
     templates = (t.ResourceTemplate(uri_template="row://{n}", name="row"),)
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith("row:")
 
     def complete(self, template: str, argument: str, value: str, context: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.conftest import examples
-from wharfinger.server.features.feature_set import Features
+from wharfinger.protocol.request import Request
+from wharfinger.server.features.feature_set import Features, MountedFeatures
 
 
 @dataclass
@@ -153,65 +155,65 @@ def test_a_disabled_fallback_gives_way_too() -> None:
     assert not some.is_disabled("search")
 
 
-class Follower:
-    """What it was told; it refuses what it is told to refuse."""
+class Part:
+    """A mounted server, as far as sets of features need one."""
 
-    def __init__(self, *refused: str) -> None:
-        self.refused = refused
-        self.told: list[str] = []
+    direct: ClassVar[dict[str, bool]] = {}
 
-    def added(self, key: str, feature: Named, fallback: bool) -> None:
-        if key in self.refused:
-            raise ValueError(key)
-        self.told.append(f"+{key}{'?' if fallback else ''}")
+    def __init__(self, name: str = "part") -> None:
+        self.name = name
 
-    def removed(self, key: str) -> None:
-        self.told.append(f"-{key}")
-
-    def disabled(self, key: str) -> None:
-        self.told.append(f"off {key}")
-
-    def enabled(self, key: str) -> None:
-        self.told.append(f"on {key}")
+    async def serve(self, request: Request, **own: Any) -> Any: ...
+    async def start(self) -> None: ...
+    async def close(self) -> None: ...
+    def watch(self, uri: str | None) -> None: ...
+    def unwatch(self, uri: str | None) -> None: ...
 
 
-def test_who_follows_is_told_of_each_change_once() -> None:
-    some, changes = features()
-    follower = Follower()
-    some.onlookers.append(follower)
-    some.add("a", Named("a"))
-    some.disable("a")
-    some.disable("a")
-    some.enable("a")
-    some.enable("a")
-    some.remove("a")
-    some.add("b", Named("b"), fallback=True)
-    some.add("b", Named("c"))
-    some.add("b", Named("d"), fallback=True)
-    assert follower.told == ["+a", "off a", "on a", "-a", "+b?", "-b", "+b"]
-    assert (len(changes), some.version) == (6, 6)
+def mounted(whole: Features[Named], *parts: Features[Named]) -> None:
+    for number, part in enumerate(parts):
+        MountedFeatures(Part(f"part {number}"), part, whole, "whole", prefix=f"{number}_").show()
 
 
-def test_what_one_refuses_is_taken_back_everywhere() -> None:
-    some, changes = features()
-    first, second, third = Follower(), Follower("b"), Follower()
-    some.onlookers += [first, second, third]
-    some.add("a", Named("a"))
-    with pytest.raises(ValueError, match="b"):
-        some.add("b", Named("b"))
-    assert (names(some), some.has("b"), len(changes)) == (["a"], False, 1)
-    assert (first.told, second.told, third.told) == (["+a", "+b", "-b"], ["+a"], ["+a"])
-    some.onlookers.remove(second)
-    some.add("b", Named("b"))
-    assert names(some) == ["a", "b"]
+def test_every_change_of_a_part_changes_the_version_of_the_whole_once() -> None:
+    (whole, changes), (part, _) = features(), features()
+    mounted(whole, part)
+    before = whole.version
+    part.add("a", Named("a"))
+    part.disable("a")
+    part.disable("a")
+    part.enable("a")
+    part.enable("a")
+    part.remove("a")
+    part.add("b", Named("b"), fallback=True)
+    part.add("b", Named("c"))
+    part.add("b", Named("d"), fallback=True)
+    assert whole.version - before == 6
+    assert [key for key, _ in whole.items()] == ["0_b"]
+    assert changes == []
 
 
-def test_everything_is_told_in_order_with_what_is_out_of_sight() -> None:
+def test_what_one_whole_refuses_is_in_none() -> None:
+    (first, _), (second, _), (part, changes) = features(), features(), features()
+    mounted(first, part)
+    mounted(second, part)
+    second.add("0_b", Named("own"))
+    part.add("a", Named("a"))
+    with pytest.raises(ValueError, match=r"'whole' and 'part 0' both have the thing '0_b'"):
+        part.add("b", Named("b"))
+    assert (names(part), part.has("b"), len(changes), names(first)) == (["a"], False, 1, ["a"])
+    assert names(second) == ["own", "a"]
+    second.remove("0_b")
+    part.add("b", Named("b"))
+    assert names(first) == names(second) == ["a", "b"]
+
+
+def test_every_key_that_is_taken_is_known_in_order_also_of_what_is_disabled() -> None:
     some, _ = features()
     for name in "abc":
         some.add(name, Named(name), fallback=name == "b")
     some.disable("a")
-    assert [(key, fallback) for key, _, fallback in some.everything()] == [("a", False), ("b", True), ("c", False)]
+    assert list(some.taken()) == [("a", False), ("b", True), ("c", False)]
     assert [some.is_disabled(name) for name in "abx"] == [True, False, False]
     assert [some.has(name) for name in "abx"] == [True, True, False]
     for change in (some.disable, some.enable, some.remove):
@@ -228,7 +230,7 @@ def test_a_page_ends_where_the_next_begins_and_the_last_says_so(limit: int) -> N
     after: int | None = 0
     while after is not None:
         page, after = some.page(after, limit)
-        pages.append([feature.definition for feature in page])
+        pages.append([feature.definition for _, feature in page])
     assert [name for page in pages for name in page] == list("abcd")
     assert len(pages) == -(-4 // limit)
     assert some.page(0, 0) == ([], None)

@@ -12,7 +12,7 @@ from tests.server.driving import Wire, ask, listed, looped
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.server.app import Server
-from wharfinger.server.features.feature_set import pages
+from wharfinger.server.features import pages
 from wharfinger.source import Source
 
 
@@ -29,7 +29,7 @@ class Rows(Source):
         self.asked: list[tuple[Any, int]] = []
         self.cancelled = 0
 
-    def claims(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         return uri.startswith(self.uri)
 
     async def page(self, after: Any, limit: int) -> Any:

@@ -707,7 +707,7 @@ class Stone:
 @looped
 async def test_what_is_stored_is_loaded_up_to_the_limit_for_who_needs_all_of_it() -> None:
     class Store(Source):
-        def claims(self, uri: str) -> bool:
+        def matches(self, uri: str) -> bool:
             return uri.startswith("stone:")
 
         def read(self, uri: str) -> t.ReadResourceResult:
@@ -793,7 +793,7 @@ async def test_sources_and_catalogues_that_come_tell_that_the_list_has_changed()
     server = Server("s")
     server.add_resource("a:b", calm)
     changes: list[str] = []
-    server.list_changed = changes.append  # type: ignore[method-assign,assignment]
+    server.watching.list_changed = changes.append  # type: ignore[method-assign,assignment]
     server.include(Fleet(["ann"]))
     assert changes == ["resources"]
 

@@ -1328,10 +1328,10 @@ async def test_urls_that_wait_to_be_done_are_bounded_and_the_oldest_is_forgotten
         for id in "abc":
             await desk.call("it", id=id)
         assert [server.elicitation_complete(id) for id in "abc"] == [False, True, True]
-    assert server.open_urls == {}
+    assert server.services.open_urls == {}
     async with Desk(server, STATELESS, lambda question: {"action": "decline"}) as desk:
         await desk.call("it", id="d")
-    assert server.open_urls == {}
+    assert server.services.open_urls == {}
 
 
 class Half:
