@@ -93,7 +93,7 @@ async def test_a_fault_in_one_message_loses_no_other_of_its_chunk(caplog: pytest
         raise RuntimeError("secret")
 
     async with Wire(server, HANDSHAKE[0]) as wire:
-        asked, _data = wire.stream.peer.ask("roots/list", {}, Broken())
+        asked, _data = wire.stream.peer.request("roots/list", {}, Broken())
         wire.stream.data_received(
             line("x.test/fragile", {}, 1, HANDSHAKE[0])
             + b'{"jsonrpc":"2.0","method":"notifications/x.test/fragile"}\n'

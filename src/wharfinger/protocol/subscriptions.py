@@ -12,7 +12,7 @@ from wharfinger.protocol.request import META
 
 __all__ = [
     "LISTS",
-    "Notice",
+    "ChangeNotification",
     "Tag",
     "acknowledgement",
     "list_changed",
@@ -55,7 +55,7 @@ def acknowledgement(lists: list[str], uris: list[str], task_ids: list[str] | Non
     )
 
 
-class Notice:
+class ChangeNotification:
     """A change notification, encoded once for all who get it. Call it with a watcher's tag for the bytes to send."""
 
     __slots__ = ("_after", "_before", "_untagged")
@@ -69,14 +69,14 @@ class Notice:
         return self._untagged if tag is None else self._before + tag + self._after
 
 
-def updated(uri: str) -> Notice:
+def updated(uri: str) -> ChangeNotification:
     """`notifications/resources/updated`; a hint, with no payload but the URI."""
-    return Notice("notifications/resources/updated", {"uri": uri})
+    return ChangeNotification("notifications/resources/updated", {"uri": uri})
 
 
-def list_changed(name: str) -> Notice:
+def list_changed(name: str) -> ChangeNotification:
     """`notifications/<name>/list_changed`."""
-    return Notice(f"notifications/{name}/list_changed", {})
+    return ChangeNotification(f"notifications/{name}/list_changed", {})
 
 
 def task_changed(state: bytes, tag: Tag) -> bytes:
