@@ -9,24 +9,21 @@ from typing import Any
 import pytest
 
 from wharfinger import Context, Server
-from wharfinger.server import (
-    completion,
-    cursors,
-    details,
-    globs,
-    guards,
-    lists,
-    pages,
-    resource_features,
-    searching,
-    watching,
-)
+from wharfinger.content import globs
+from wharfinger.server import cursors
+from wharfinger.server import search as searching
+from wharfinger.server.features import completion, pages
+from wharfinger.server.features import listing as lists
+from wharfinger.server.features import resource as resource_features
 from wharfinger.server.input import round_trips as rounds
 from wharfinger.server.input.input_requests import Sample
+from wharfinger.server.middleware import development as details
+from wharfinger.server.middleware import guards
 from wharfinger.server.middleware.guards import Times, limit_rate
 from wharfinger.server.search import Wanted
 from wharfinger.server.signature import remembered
 from wharfinger.server.skills import serve_skills
+from wharfinger.server.subscriptions import watching
 from wharfinger.server.tasks import task_extension as serving
 from wharfinger.server.tasks.task_extension import Tasks
 from wharfinger.server.threads import Pool

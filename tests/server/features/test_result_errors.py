@@ -505,7 +505,10 @@ def nested(depth: int, inside: Any) -> Any:
         ({"a": [1, Half()]}, "the result['a'][1] is of type Half, which has no form in JSON."),
         ({"a": Record(Half())}, "the result['a'].inner is of type Half, which has no form in JSON."),
         ({"a": Record}, "the result['a'] is of type type, which has no form in JSON."),
-        ({Half: 1}, "the result has the key <class 'tests.server.test_faults.Half'> of type type: keys are text."),
+        (
+            {Half: 1},
+            "the result has the key <class 'tests.server.features.test_result_errors.Half'> of type type: keys are text.",
+        ),
         ({"a": "x\ud800"}, "the result['a'] has half of a surrogate pair, which UTF-8 does not have."),
         (["é", "\udcff"], "the result[1] has half of a surrogate pair"),
         ([{"fine": None, "b": float("nan")}], "the result[0]['b'] is nan, which JSON does not have"),
