@@ -507,7 +507,7 @@ def nested(depth: int, inside: Any) -> Any:
         ({"a": Record}, "the result['a'] is of type type, which has no form in JSON."),
         (
             {Half: 1},
-            "the result has the key <class 'tests.server.features.test_result_errors.Half'> of type type: keys are text.",
+            f"the result has the key {Half!r} of type type: keys are text.",
         ),
         ({"a": "x\ud800"}, "the result['a'] has half of a surrogate pair, which UTF-8 does not have."),
         (["é", "\udcff"], "the result[1] has half of a surrogate pair"),
