@@ -1,4 +1,4 @@
-"""Running out of file descriptors while connections are accepted: logged once in a while, with what to change."""
+"""Logs that no file descriptor is left for new connections, once a minute, with what to change."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ log = logging.getLogger("wharfinger.transports.accepting")
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _AGAIN = 60.0
-"""Seconds between two lines of the log that say so."""
+"""Seconds between two such lines of the log."""
 
 
 class Exhaustion:
-    """Logs that no connection can be accepted, from when it is made until `stop`.
+    """Logs that no connection can be accepted, until `stop`.
 
     asyncio reports each attempt to the loop's exception handler, with a traceback, and tries again after a second.
-    uvloop closes the connections without a word: `look` finds out.
+    uvloop closes the connections and reports nothing: call `look` once in a while.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -37,7 +37,7 @@ class Exhaustion:
             self._loop.set_exception_handler(self._before)
 
     def look(self) -> None:
-        """Log it if no descriptor is left now."""
+        """Log it if no descriptor is left."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError as error:

@@ -211,3 +211,51 @@ def test_a_header_of_an_answer_has_no_line_end() -> None:
         for wire in (their_wire, our_wire):
             wire.write(read("a"))
             assert wire.closed()
+
+
+# --- ours alone
+
+
+@pytest.mark.parametrize(("size", "status"), [(1000, 200), (1001, 431)])
+@pytest.mark.parametrize("cuts", [0, 1], ids=["at once", "in two parts"])
+def test_a_head_has_at_most_so_many_bytes(size: int, status: int, cuts: int) -> None:
+    """The target, and each name and value with four bytes around them."""
+    filler = size - len(b"/healthz") - len(b"hostlocalhostx") - 8
+    head = HEALTH[:-2] + b"X: %b\r\n\r\n" % (b"y" * filler)
+    with Quay(limits=HttpLimits(header_size=1000)) as ours, ours.wire() as wire:
+        for part in (head[: len(head) // 2], head[len(head) // 2 :]) if cuts else (head,):
+            wire.write(part)
+        assert wire.reply().status == status
+
+
+@pytest.mark.parametrize(("count", "status"), [(100, 200), (101, 431)])
+def test_a_head_has_at_most_so_many_headers(count: int, status: int) -> None:
+    with Quay() as ours, ours.wire() as wire:
+        wire.write(HEALTH[:-2] + b"X: y\r\n" * (count - 1) + b"\r\n")
+        assert wire.reply().status == status
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_requests_are_served_however_their_bytes_are_cut(step: int) -> None:
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA"
+    trailers = b"X-User: admin\r\nA: b\r\n\r\n"
+    requests = [read("a"), read("b", offer), read("c", chunked=trailers), read("d", offer, chunked=trailers), HEALTH]
+    data = b"".join(requests * 2)
+    with Quay() as ours, ours.wire() as wire:
+        for start in range(0, len(data), step):
+            wire.write(data[start : start + step])
+        for _ in range(2):
+            assert [wire.reply().text for _ in range(4)] == ["test://a", "test://b", "test://c", "test://d"]
+            assert wire.reply().status == 200
+
+
+def test_a_body_that_is_there_is_not_asked_for() -> None:
+    """Also when the application waits for the client to leave."""
+    with Quay(limits=HttpLimits(watch_after=0.01, sweep_time=0.01)) as ours, ours.wire() as wire:
+        wire.write(read("wait", b"Expect: 100-continue"))
+        assert ours.service.arrived.acquire(timeout=5)
+        (connection,) = find_server(ours).connections.open
+        while connection.serving is None or connection.serving.waiter is None:
+            pass
+        ours.open_gates()
+        assert wire.reply().status == 200

@@ -1,6 +1,9 @@
-"""The garbage collector of a process that is there to serve: what lasts is not looked through again and again.
+"""Keeps the pauses of the garbage collector short in a process that serves many connections.
 
-Only our own runners use it: in somebody else's process the collector is theirs.
+A full collection looks at every object of the process: 300 ms with 10,000 open streams. Frozen objects are not looked
+at (`gc.freeze`). So what is there at the start is frozen, and connections are, once there are many of them. Nothing of
+ours needs the collector to be freed. What an author's frozen objects leave behind is found when half of the connections
+have gone. Only our own runner does this: in another ASGI server the collector is not ours to tune.
 """
 
 from __future__ import annotations
@@ -19,12 +22,7 @@ _before: tuple[int, int, int] = (0, 0, 0)
 
 
 class Collector:
-    """Keeps pauses short while it is entered, and leaves the collector as it was found.
-
-    A full collection looks at every object of the process: 300 ms with 10,000 open streams. What was there at the start
-    is frozen, and so are connections once there are many of them. Nothing of ours needs the collector to be freed; what
-    an author's frozen objects leave behind is found after half of the connections have gone.
-    """
+    """Tunes the collector as a context manager, and leaves it as it was; does nothing if somebody else has tuned it."""
 
     def __init__(self) -> None:
         self._frozen = 0
@@ -34,7 +32,7 @@ class Collector:
 
     def __enter__(self) -> Collector:
         global _users, _before
-        self._active = gc.isenabled() and not (_users == 0 and gc.get_freeze_count())  # else somebody else steers it
+        self._active = gc.isenabled() and not (_users == 0 and gc.get_freeze_count())
         if self._active:
             _users += 1
             if _users == 1:
@@ -55,14 +53,14 @@ class Collector:
                 gc.set_threshold(*_before)
 
     def grew(self, lasting: int) -> None:
-        """So many connections and sessions are there, and one is coming."""
+        """Freeze them if there are many more connections and sessions (`lasting`) than at the last freeze."""
         if self._active and lasting >= self._frozen + STEP:
             self._freeze(lasting)
 
     def tick(self, lasting: int) -> None:
-        """So many are there now; called once per second."""
+        """The same, and find garbage after half of them have gone. Call it once a second."""
         fallen, self._last = lasting < self._last, lasting
-        if self._active and self._frozen and lasting <= self._frozen // 2 and not fallen:  # all that go have gone
+        if self._active and self._frozen and lasting <= self._frozen // 2 and not fallen:  # and no more go now
             gc.unfreeze()
             self._freeze(lasting)
         else:

@@ -56,6 +56,11 @@ _STATUS_LINES = {n: f"HTTP/1.1 {n} {_PHRASES.get(n, '')}\r\n".encode() for n in 
 class Connections:
     """The open connections of one server, and what they share: the application, limits, a clock."""
 
+    now: float
+    """The loop's time at the last sweep."""
+    date: bytes
+    """The Date header, as a line."""
+
     def __init__(self, app: Callable[..., Awaitable[None]], limits: HttpLimits, limit: int) -> None:
         self.app = app
         self.limits = limits
@@ -89,7 +94,7 @@ class Connections:
         for callback in callbacks:
             callback()
 
-    def find_room(self, connection: HttpConnection) -> bool:
+    def admit(self, connection: HttpConnection) -> bool:
         """Serve a connection, in place of another if there are too many; return False if none gives way."""
         if self.served.shares.total >= self.limit:
             victim = self.served.find_victim(connection.owner, lambda other: other.busy)
@@ -105,6 +110,7 @@ class HttpConnection(asyncio.Protocol):
     """One connection of a client."""
 
     transport: asyncio.Transport
+    parser: Any
     owner: str
 
     def __init__(self, connections: Connections) -> None:
@@ -140,7 +146,7 @@ class HttpConnection(asyncio.Protocol):
         self.owner = name_owner("", self.client[0] if self.client else "")
         connections = self.connections
         connections.open.add(self)
-        if not connections.find_room(self):
+        if not connections.admit(self):
             self.refuse(Overloaded("Too many connections are open: try again later."))
             if len(connections.open) > connections.limit + REFUSED:
                 transport.abort()
@@ -281,6 +287,7 @@ class HttpConnection(asyncio.Protocol):
     def serve(self, exchange: Exchange) -> None:
         """Run the application for this request."""
         self.serving = exchange
+        exchange.paused = self.drained is not None
         self.connections.running.add(exchange)
         exchange.task = self.connections.loop.create_task(exchange.run())
 
@@ -328,6 +335,8 @@ class HttpConnection(asyncio.Protocol):
         """The client takes no bytes at the moment."""
         self.write_deadline = self.connections.now + self.limits.stalled_time
         self.drained = asyncio.Event()
+        if self.serving is not None:
+            self.serving.paused = True
 
     def resume_writing(self) -> None:
         """It takes them again."""
@@ -335,6 +344,8 @@ class HttpConnection(asyncio.Protocol):
         if self.drained is not None:
             self.drained.set()
             self.drained = None
+        if self.serving is not None:
+            self.serving.paused = False
 
     def finish(self, exchange: Exchange) -> None:
         """Go on after an answer: serve the next request, or become idle."""
@@ -408,8 +419,16 @@ class Exchange:
     The application is this package's own, so the order of what it sends is not checked.
     """
 
+    __slots__ = (
+        "body", "chunked", "complete", "connection", "continued", "disconnected", "head", "head_only", "keep_alive",
+        "more_body", "paused", "scope", "started", "task", "transport", "waiter",
+    )  # fmt: skip
+
     def __init__(self, connection: HttpConnection, scope: dict[str, Any], keep_alive: bool) -> None:
         self.connection = connection
+        self.transport = connection.transport
+        self.paused = False
+        """The client takes no bytes at the moment. A copy: `write_at_once` runs for each of ten thousand streams."""
         self.scope = scope
         self.keep_alive = keep_alive
         self.head_only = scope["method"] == "HEAD"
@@ -437,7 +456,7 @@ class Exchange:
             connections.running.discard(self)
             if not self.complete and not self.disconnected:
                 self.complete = True
-                self.connection.transport.close()
+                self.transport.close()
 
     def wake(self) -> None:
         """Let `receive` look again."""
@@ -454,10 +473,10 @@ class Exchange:
                 if more:
                     connection.resume_reading()
                 return {"type": "http.request", "body": bytes(body), "more_body": more}
-            if not (self.continued or self.started):
+            if body is not None and not (self.continued or self.started):
                 self.continued = True
                 if any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.scope["headers"]):
-                    connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                    self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             connection.resume_reading()
             self.waiter = connection.connections.loop.create_future()
             await self.waiter
@@ -485,7 +504,7 @@ class Exchange:
         if self.head:  # one write for a head and its body
             body, self.head = self.head + body, b""
         if body:
-            connection.transport.write(body)
+            self.transport.write(body)
         if not more:
             self.complete = True
             self.wake()
@@ -514,7 +533,7 @@ class Exchange:
             raise ValueError("A header of the answer contains a line end.")
         self.started = True
         if streamed:
-            self.connection.transport.write(head)
+            self.transport.write(head)
         else:
             self.head = head
 
@@ -522,10 +541,9 @@ class Exchange:
         """Send a part of a stream that has begun; False if the connection takes nothing now and `send` would wait."""
         if self.disconnected or self.complete:
             return True
-        connection = self.connection
-        if connection.drained is not None:
+        if self.paused:
             return False
-        connection.transport.write(b"%x\r\n%b\r\n" % (len(body), body) if self.chunked else body)
+        self.transport.write(b"%x\r\n%b\r\n" % (len(body), body) if self.chunked else body)
         return True
 
 
@@ -537,8 +555,8 @@ def _new_parser(connection: HttpConnection) -> Any:
 
 
 def _address(transport: asyncio.Transport, name: str) -> tuple[str, int] | None:
-    address = transport.get_extra_info(name)
-    return (address[0], address[1]) if isinstance(address, tuple) else None
+    address: tuple[str, int] | str | None = transport.get_extra_info(name)
+    return address[:2] if isinstance(address, tuple) else None  # of IPv6 there is more
 
 
 def _framing_too_large() -> ProtocolError:
