@@ -13,11 +13,11 @@ import pytest
 
 from tests.transports.http_support import Quay, Wire
 from wharfinger import Server
-from wharfinger.transports.http_server.app import garbage_collection, http_connection, runner
 from wharfinger.transports.http_server.asgi_response import EventStream
 from wharfinger.transports.http_server.garbage_collection import STEP, THRESHOLDS, Collector
 from wharfinger.transports.http_server.http_connection import Exchange, HttpConnection
 from wharfinger.transports.http_server.open_calls import Call
+from wharfinger.transports.http_server.runner import HttpServer
 
 FOUND = (701, 11, 12)
 
@@ -134,7 +134,7 @@ def test_what_frozen_things_leave_behind_is_found_after_half_have_gone() -> None
 
 @pytest.mark.parametrize("sessions", [False, True])
 def test_our_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyPatch, sessions: bool) -> None:
-    monkeypatch.setattr(garbage_collection, "STEP", 5)
+    monkeypatch.setattr("wharfinger.transports.http_server.garbage_collection.STEP", 5)
     with Quay() as quay:
         wires = [quay.wire() for _ in range(1 if sessions else 7)]
         for wire in wires:
@@ -145,8 +145,7 @@ def test_our_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyP
                 assert wire.read("a").status == 200
         with quay.wire() as last:
             assert last.read("a").status == 200
-            kind = runner.HttpServer
-            assert not any(isinstance(thing, kind) for thing in gc.get_objects())
+            assert not any(isinstance(thing, HttpServer) for thing in gc.get_objects())
             if not sessions:
                 assert sum(isinstance(thing, HttpConnection) for thing in gc.get_objects()) < 5
         for wire in wires:
@@ -235,7 +234,7 @@ def test_a_connection_that_ends_is_freed_without_the_collector(begin: Callable[[
 
 
 def test_many_that_leave_at_once_are_let_go_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "SLICE", 2)
+    monkeypatch.setattr("wharfinger.transports.http_server.http_connection.SLICE", 2)
     with Quay() as quay:
         wires = [quay.wire() for _ in range(9)]
         for wire in wires:
