@@ -134,7 +134,7 @@ def checked(schema: Any, value: Any, **settings: Any) -> bool:
                 await client.call_tool("x")
                 found.append(True)
             except InvalidResponse as error:
-                assert "is not what its output schema says" in str(error)
+                assert "does not match its output schema" in str(error)
                 found.append(False)
 
     run(test())
@@ -198,10 +198,10 @@ def test_schema_counts_as_it_was_listed_last() -> None:
                     if fine:
                         await client.call_tool("x")
                     else:
-                        with pytest.raises(InvalidResponse, match="output schema says"):
+                        with pytest.raises(InvalidResponse, match="output schema"):
                             await client.call_tool("x")
             server.answers["tools/call"] = text("aye")
-            with pytest.raises(InvalidResponse, match="gave no structured content"):
+            with pytest.raises(InvalidResponse, match="returned no structured content"):
                 await client.call_tool("x")
 
     run(test())
@@ -214,7 +214,7 @@ def test_schemas_are_remembered_up_to_a_number_of_tools() -> None:
         result = {"content": [], "structuredContent": {}}
         async with Script(tools__list={"tools": tools}, tools__call=result) as server, server.client() as client:
             await client.list_tools()
-            with pytest.raises(InvalidResponse, match="output schema says"):
+            with pytest.raises(InvalidResponse, match="output schema"):
                 await client.call_tool("n9999")
             await client.call_tool("n10000")
 
@@ -303,7 +303,7 @@ def test_manual_that_cannot_be_read_is_refused_and_an_error_names_no_more_than_2
 # Many at once.
 
 
-@pytest.mark.parametrize(("options", "most"), [({}, 32), ({"at_once": 1}, 1), ({"at_once": 3}, 3)])
+@pytest.mark.parametrize(("options", "most"), [({}, 32), ({"concurrency": 1}, 1), ({"concurrency": 3}, 3)])
 def test_so_many_resources_are_asked_for_at_once(options: Any, most: int) -> None:
     async def test() -> None:
         under_way = [0]
@@ -343,7 +343,7 @@ def test_reading_many_ends_with_the_first_error_or_gives_them_in_their_places() 
             assert [isinstance(each, WharfingerError) for each in errors] == [False, False, True, True]
             assert await client.read_many([]) == []
             for at_once in (0, -1):
-                with pytest.raises(ValueError, match=f"at_once must be positive, not {at_once}"):
+                with pytest.raises(ValueError, match=f"concurrency must be positive, not {at_once}"):
                     await client.read_many(uris, concurrency=at_once)
             call = asyncio.ensure_future(client.read_many(uris, concurrency=2))
             await asyncio.sleep(0.5)
@@ -390,7 +390,7 @@ def test_answer_is_kept_until_its_time_and_not_at_it() -> None:
             for at, number in ((0, 1), (59.999, 1), (60, 2), (119.999, 2), (120, 3)):
                 clock.now = at
                 assert await numbers(client, "a:b") == [number]
-        for settings, longest in (({}, 86_400), ({"longest": 5}, 5)):
+        for settings, longest in (({}, 86_400), ({"max_ttl": 5}, 5)):
             clock.now = 0
             async with Kept(ttl=10**12) as server, server.client(cache=Cache(clock=clock, **settings)) as client:
                 for at, number in ((0, 1), (longest - 0.001, 1), (longest, 2)):
@@ -429,7 +429,7 @@ def test_stale_answer_is_given_for_so_long_when_the_server_is_gone() -> None:
                     assert await numbers(client, "a:b") == [3]
                 else:
                     with pytest.raises(ConnectionFailed):
-                        await numbers(client, "a:b", fresh=fresh)
+                        await numbers(client, "a:b", bypass_cache=fresh)
 
     run(test())
 
@@ -479,7 +479,7 @@ def test_answers_are_kept_up_to_a_number_of_bytes() -> None:
             assert cache.size == 2 * each
             cache.clear()
             assert (cache.size, len(cache)) == (0, 0)
-            assert repr(cache) == "<Cache: 0 answers, 0 bytes>"
+            assert repr(cache) == "<Cache: 0 results, 0 bytes>"
         for size, kept in ((2 * each, 2), (2 * each - 1, 1), (each, 1), (each - 1, 0)):
             cache = Cache(size=size)
             async with Kept() as server, server.client(cache=cache) as client:
@@ -500,7 +500,7 @@ def test_answer_of_a_long_uri_is_kept_up_to_a_length() -> None:
 
 
 def test_bounds_of_a_cache_are_not_negative() -> None:
-    for name in ("entries", "size", "longest", "stale_if_error"):
+    for name in ("entries", "size", "max_ttl", "stale_if_error"):
         Cache(**{name: 0})
         with pytest.raises(ValueError, match="cannot be negative"):
             Cache(**{name: -1})

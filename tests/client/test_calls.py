@@ -261,7 +261,7 @@ def test_read_many_keeps_the_order_and_a_bound() -> None:
             assert [result.text for result in results] == [str(n) for n in range(50)]
             assert most == 5
             assert await client.read_many([]) == []
-            with pytest.raises(ValueError, match="limit"):
+            with pytest.raises(ValueError, match="concurrency"):
                 await client.read_many(["n://1"], concurrency=0)
 
     run(test())

@@ -327,8 +327,9 @@ def test_http_server_that_restarts_is_found_again(quay: Quay, revision: str) -> 
 @ERAS
 def test_http_call_in_flight_fails_and_what_only_reads_does_not(quay: Quay, revision: str) -> None:
     async def test() -> None:
-        retry = Retry(initial_delay=0.01, attempts=50, max_delay=0.1)
-        async with Client(quay.url, revision=revision, retry=retry) as client:
+        async with Client(
+            quay.url, revision=revision, retry=Retry(initial_delay=0.01, attempts=50, max_delay=0.1)
+        ) as client:
             waiting = asyncio.ensure_future(client.call_tool("wait"))
             await appeared(quay.folder / "waiting")
             quay.end()

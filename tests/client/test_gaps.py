@@ -142,8 +142,10 @@ def test_server_that_is_not_mcp_any_more_is_not_opened_a_second_time() -> None:
 
 def test_call_that_waits_for_an_opening_keeps_its_time() -> None:
     async def test() -> None:
-        retry = Retry(initial_delay=1000, max_delay=1000)
-        async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
+        async with (
+            Script(HANDSHAKE) as server,
+            server.client(retry=Retry(initial_delay=1000, max_delay=1000)) as client,
+        ):
             await server.leave()
             begun = now()
             with pytest.raises(RequestTimeout, match=r"tools/call: not connected to .* again within 5 s"):
@@ -614,7 +616,7 @@ def test_watch_of_lists_begins_if_any_of_them_is_told(granted: Any, fine: bool) 
             if fine:
                 await client.watch_lists()
             else:
-                with pytest.raises(RemoteError, match="does not tell when its lists change"):
+                with pytest.raises(RemoteError, match="does not report changes of its lists"):
                     await client.watch_lists()
                 await settle()
                 assert server.count("notifications/cancelled") == 1

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.client.scripted import HANDSHAKE, STATELESS, Refusal, Script, now, run, settle
+from tests.client.scripted import HANDSHAKE, STATELESS, Refusal, Script, run, settle
 from tests.client.test_eras import Fake, handshake, stateless
-from tests.transports.client_servers import Asked, answer, event, result, serving, stream
+from tests.transports.client_servers import Asked, answer, result, serving
 from wharfinger.client import Client, Retry
-from wharfinger.client.auth_deadline import Patient
 from wharfinger.errors import ConnectionFailed, RequestTimeout, WharfingerError
 
 OBJECT = {"type": "object"}
@@ -203,72 +202,5 @@ def test_failures_that_nobody_waits_for_are_not_complained_of() -> None:
         gc.collect()
         await settle()
         assert complaints == []
-
-    run(test())
-
-
-def test_deadline_of_an_opening_stands_still_until_the_last_one_has_signed_in() -> None:
-    class Person:
-        async def headers(self, url: str) -> dict[str, str]:
-            return {}
-
-        async def refused(self, url: str, *_: Any) -> bool:
-            await asyncio.sleep(float(url))
-            return True
-
-    async def test() -> None:
-        async with asyncio.timeout(10) as deadline:
-            patient = Patient(Person(), deadline)
-            await asyncio.sleep(4)
-            first = asyncio.ensure_future(patient.refused("20", 401, {}, {}))
-            await asyncio.sleep(1)
-            last = asyncio.ensure_future(patient.refused("90", 401, {}, {}))
-            assert await first
-            assert (deadline.when(), patient.idle.is_set()) == (None, False)
-            assert await last
-            assert (deadline.when(), patient.idle.is_set()) == (pytest.approx(now() + 6), True)
-            assert await patient.refused("50", 401, {}, {})
-            assert deadline.when() == pytest.approx(now() + 6)
-
-    run(test())
-
-
-def test_older_transport_that_names_no_place_to_post_to_is_given_up() -> None:
-    async def refuses(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        seen.append(asked.verb)
-        if asked.verb == "POST":
-            answer(writer, b"no", "text/plain", "405 Method Not Allowed")
-
-    seen: list[str] = []
-
-    async def test() -> None:
-        async with serving(refuses) as base:
-            with pytest.raises(ConnectionFailed, match=r"405 Method Not Allowed.*Try"):
-                await Client(f"{base}/x", probe_timeout=5).open()
-            assert now() == pytest.approx(5)
-            assert seen == ["POST", "POST", "GET"]
-
-    run(test())
-
-
-def test_log_messages_of_a_call_are_told_beside_its_progress() -> None:
-    async def test() -> None:
-        told: list[Any] = []
-
-        async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-            if asked.message["method"] == "server/discover":
-                answer(writer, result(asked, supportedVersions=[STATELESS], capabilities={}, resultType="complete"))
-                return
-            stream(writer)
-            token = asked.message["params"]["_meta"]["progressToken"]
-            writer.write(event(method="notifications/message", params={"level": "info", "data": "hm"}))
-            writer.write(event(method="notifications/progress", params={"progressToken": token, "progress": 2}))
-            writer.write(event(id=asked.message["id"], result={"resultType": "complete", "content": []}))
-            await writer.drain()
-            writer.close()
-
-        async with serving(serve) as base, Client(f"{base}/mcp", log=lambda log: told.append(log.data)) as client:
-            await client.call_tool("x", progress=lambda done, *_: told.append(done))
-        assert told == ["hm", 2]
 
     run(test())

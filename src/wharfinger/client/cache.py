@@ -63,9 +63,6 @@ READS = tuple(method for method, name in NAME_PARAMS.items() if name == "uri")
 NOTIFYING = {"resources/list": "resources", "tools/list": "tools", "prompts/list": "prompts"}
 """By method: the capability that promises a notification of each change of the list (handshake era)."""
 
-ANSWERS = ("input_responses", "request_state")
-"""Params of a request whose result must not be kept (2026-07-28, caching)."""
-
 MAX_NAME = 8192
 """Characters of a URI or a cursor whose result is kept: servers choose their cursors, which outlive the result."""
 OVERHEAD = 512
@@ -317,7 +314,7 @@ class CacheStep:
         return row.name in NAME_PARAMS
 
     def __call__(self, call: Call, next: Next) -> Awaitable[Any]:
-        key, valid = self.find_key(call.method, call.params)
+        key, valid = self.find_key(call.row.name, call.params)
         return next(call) if key is None else self._answer(call, next, key, valid)
 
     def find_key(self, method: str, params: Any) -> tuple[Key | None, Authoritative | None]:
@@ -332,10 +329,10 @@ class CacheStep:
                 return None, None
             partition = self._session
         name = getattr(params, NAME_PARAMS[method])
-        if (name is not UNSET and len(name) > MAX_NAME) or any(
-            getattr(params, each, UNSET) is not UNSET for each in ANSWERS
-        ):
+        if name is not UNSET and len(name) > MAX_NAME:
             return None, None
+        if method == "resources/read" and (params.input_responses is not UNSET or params.request_state is not UNSET):
+            return None, None  # what comes of answers is not for keeping (2026-07-28, caching)
         return Key(self._server, method, None if name is UNSET else name, partition, self._vary), valid
 
     async def _answer(self, call: Call, next: Next, key: Key, valid: Authoritative | None) -> Any:

@@ -164,16 +164,17 @@ class ProgressStep:
     ) -> None:
         """`asks_by_result` says how the server asks; `unclaimed` takes notifications that are no progress."""
         self._handlers = handlers
+        self._may_be_asked = handlers.any
         self._asks_by_result = asks_by_result
         self._unclaimed = unclaimed
         self._name = name
 
     def applies_to(self, row: Method) -> bool:
         """Tools may report progress; any server that is answered may ask during any call."""
-        return row.name == "tools/call" or self._handlers.any
+        return row.name == "tools/call" or self._may_be_asked
 
     def __call__(self, call: Call, next: Next) -> Awaitable[Any]:
-        paused = self._handlers.any and not self._asks_by_result()
+        paused = self._may_be_asked and not self._asks_by_result()
         if call.progress is None and not call.reset_on_progress and not paused:
             return next(call)
         return self._report(call, next, paused or call.reset_on_progress)

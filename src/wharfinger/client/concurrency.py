@@ -26,7 +26,7 @@ async def gather_limited(
         ValueError: `limit` is not positive.
     """
     if limit < 1:
-        raise ValueError(f"The limit of calls at a time must be positive, not {limit}.")
+        raise ValueError(f"concurrency must be positive, not {limit}.")
     todo = list(arguments)
     results: list[Any] = [None] * len(todo)
     numbered = iter(enumerate(todo))

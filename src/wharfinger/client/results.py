@@ -138,16 +138,13 @@ SUMMARY = "wharfinger/summary"
 """In `_meta` of contents that are about the others, and not what was asked for."""
 
 
-class ReadResult:
+class ReadResult(msgspec.Struct, eq=False):
     """What is in a resource. Mostly it is one content; a directory, for instance, may have several."""
 
-    __slots__ = ("result", "uri")
-
-    def __init__(self, uri: str, result: t.ReadResourceResult) -> None:
-        self.uri = uri
-        """The URI that was read."""
-        self.result = result
-        """The whole result, with what it says on caching."""
+    uri: str
+    """The URI that was read."""
+    result: t.ReadResourceResult
+    """The whole result, with what it says on caching."""
 
     def __repr__(self) -> str:
         return f"<ReadResult {self.uri!r}: {len(self.contents)} contents>"
@@ -224,19 +221,16 @@ def _is_summary(content: t.ResourceContents) -> bool:
     return content.meta is not UNSET and bool(content.meta.get(SUMMARY))
 
 
-class ToolResult(Generic[T]):
+class ToolResult(msgspec.Struct, Generic[T], eq=False):
     """What a tool has answered: `data` is typed, `content` is what a model reads."""
 
-    __slots__ = ("data", "result")
+    data: T
+    """The answer as the type that was asked for; without one the structured content, else the text.
 
-    def __init__(self, data: T, result: t.CallToolResult) -> None:
-        self.data = data
-        """The answer as the type that was asked for; without one the structured content, else the text.
-
-        Older revisions carry a value that is not an object as `{"result": value}`; `data` is the value.
-        """
-        self.result = result
-        """The whole result."""
+    Older revisions carry a value that is not an object as `{"result": value}`; `data` is the value.
+    """
+    result: t.CallToolResult
+    """The whole result."""
 
     def __repr__(self) -> str:
         return f"<ToolResult {self.data!r}>"

@@ -31,9 +31,9 @@ from wharfinger.protocol.jsonrpc import (
     Id,
     Message,
     decode,
+    encode,
     encode_error,
     encode_notification,
-    encode_request,
     encode_result,
 )
 from wharfinger.protocol.limits import Limits
@@ -133,7 +133,7 @@ class ClientPeer(Generic[W]):
         number = next(self._ids)
         if progress:
             params = _with_token(params, number)
-        data = encode_request(number, method, params)
+        data = encode(Message("2.0", number, method, params))
         self.awaited[number] = waiter
         self._last = number
         if method == "initialize":

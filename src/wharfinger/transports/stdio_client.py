@@ -183,9 +183,12 @@ class _Child(asyncio.SubprocessProtocol):
         pipe: Any = self._transport.get_pipe_transport(1)
         if hasattr(pipe, "max_size"):
             pipe.max_size = READ
+        before = pipe.get_protocol()
+        if before is not None:  # else the child has closed its output already
+            pipe.set_protocol(_Output(self._link.feed, before))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 1:
+        if fd == 1:  # what came before `connection_made`
             self._link.feed(data)
         else:
             self._keep(data)
@@ -328,6 +331,14 @@ class _Child(asyncio.SubprocessProtocol):
         ):  # the second: all that is left are other users' or zombies (macOS)
             return False
         return True
+
+
+class _Output(asyncio.Protocol):
+    """The child's output, read without the turn of the event loop that asyncio's own protocol takes for each chunk."""
+
+    def __init__(self, feed: Callable[[bytes], None], before: asyncio.Protocol) -> None:
+        self.data_received = feed  # type: ignore[assignment,method-assign]
+        self.connection_lost = before.connection_lost  # type: ignore[method-assign]
 
 
 def _on_one_line(command: Sequence[str]) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
 
 from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import ConnectionLost, InvalidResponse, RequestTimeout, WharfingerError
@@ -23,7 +26,7 @@ from wharfinger.protocol.events import (
 from wharfinger.protocol.http.headers import HeaderParam
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.lines import OVERLONG, LineBuffer
+from wharfinger.protocol.lines import OVERLONG, LineBuffer, Overlong
 from wharfinger.protocol.negotiation import read_error
 from wharfinger.protocol.revisions import Revision
 from wharfinger.transports.inbound_requests import Answers
@@ -56,21 +59,18 @@ def shown_bytes(data: bytes) -> str:
     return redacted_text(repr(bytes(data[:SHOWN])))
 
 
-class _Call:
+class _Call(msgspec.Struct, eq=False):
     """One request that waits for its answer."""
 
-    __slots__ = ("deadline", "future", "id", "method", "notified", "timeout", "unread")
-
-    def __init__(self, method: str, future: asyncio.Future[Message], notified: Notified | None) -> None:
-        self.method = method
-        self.future = future
-        self.notified = notified
-        self.id = 0
-        self.timeout = 0.0
-        self.deadline = 0.0
-        """The loop's time at which it fails; 0 for never."""
-        self.unread: tuple[float, Message] | None = None
-        """The loop's time at which an error without an id becomes the answer, and that error."""
+    method: str
+    future: asyncio.Future[Message]
+    notified: Notified | None
+    id: int = 0
+    timeout: float = 0.0
+    deadline: float = 0.0
+    """The loop's time at which it fails; 0 for never."""
+    unread: tuple[float, Message] | None = None
+    """The loop's time at which an error without an id becomes the answer, and that error."""
 
 
 class StreamLink:
@@ -103,6 +103,7 @@ class StreamLink:
         self._lines = LineBuffer(limits.message)
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
         self._blocked: asyncio.Future[None] | None = None
         self._end: Callable[[], WharfingerError] | None = None
         self._reported = False
@@ -141,12 +142,15 @@ class StreamLink:
         call = _Call(method, self._loop.create_future(), notified)
         progress = notified is not None and method != "subscriptions/listen"
         call.id, data = self._peer.request(method, params, call, progress=progress)
-        self._send(data)
         if timeout is not None:
             call.timeout = timeout
-            call.deadline = self._loop.time() + timeout
-            if self._timer is None or call.deadline < self._timer.when():
-                self._wind(call.deadline)
+            call.deadline = deadline = self._loop.time() + timeout
+            if deadline < self._timer_at:
+                self._wind(deadline)
+        if self._out or len(self._peer.awaited) > 1:
+            self._send(data)
+        else:  # nothing else is under way that this could share a write with
+            self.write(data + b"\n")
         try:
             return await call.future
         except asyncio.CancelledError:
@@ -172,12 +176,20 @@ class StreamLink:
 
     def feed(self, data: bytes) -> None:
         """Take bytes as they come from the server."""
-        for line in self._lines.feed(data):
+        lines: Iterable[bytes | Literal[Overlong.LINE]]
+        if not self._lines.unfinished and len(data) <= self.limits.message and data.endswith(b"\n"):
+            lines = data.split(b"\n")  # whole lines, as nearly every time, need no buffer
+        else:
+            lines = self._lines.feed(data)
+        for line in lines:
             if line is OVERLONG:
                 self._overlong()
-                continue
-            for event in self._peer.receive(line):
-                self._happen(event)
+            elif line:
+                for event in self._peer.receive(line):
+                    if type(event) is not Response:
+                        self._happen(event)
+                    elif not event.waiter.future.done():
+                        event.waiter.future.set_result(event.message)
 
     def take(self, message: bytes) -> None:
         """Take one whole message, from a transport that brings them one by one."""
@@ -191,7 +203,6 @@ class StreamLink:
         self._end = end
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self.resume_writing()
         self._answers.stop()
         for call in self._peer.close():
@@ -266,7 +277,7 @@ class StreamLink:
         # A question of the opening costs nothing if it is taken for unread: another one follows.
         grace = UNREAD_TIME if call.method != "server/discover" or self.rules is not None else 0.0
         call.unread = self._loop.time() + grace, event.message
-        if self._timer is None or call.unread[0] < self._timer.when():
+        if call.unread[0] < self._timer_at:
             self._wind(call.unread[0])
 
     def _overlong(self) -> None:
@@ -279,12 +290,13 @@ class StreamLink:
         """Collect what is sent in this turn of the loop; one write takes it all."""
         if not self._out:
             self._loop.call_soon(self._flush)
-        self._out += (data, b"\n")
+        self._out.append(data)
 
     def _flush(self) -> None:
-        out, self._out = b"".join(self._out), []
+        out, self._out = self._out, []
         if self._end is None and out:
-            self.write(out)
+            out.append(b"")
+            self.write(b"\n".join(out))
 
     def _not_open(self, data: bytes) -> None:
         raise RuntimeError("The transport has not been opened.")  # a fault of ours: never reached by callers
@@ -314,10 +326,10 @@ class StreamLink:
         """One timer serves every deadline of the connection: a timer for each costs more than the request."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._sweep)
+        self._timer, self._timer_at = self._loop.call_at(when, self._sweep), when
 
     def _sweep(self) -> None:
-        self._timer = None
+        self._timer, self._timer_at = None, math.inf
         now = self._loop.time()
         for call in list(self._peer.awaited.values()):
             if call.unread is not None and call.unread[0] <= now:
