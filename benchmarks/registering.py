@@ -42,19 +42,19 @@ Functions = list[Callable[..., Any]]
 def one_function(server: Server, functions: Functions) -> None:
     """The same function under many names."""
     for number in range(len(functions)):
-        server.add_tool(functions[0], name=f"add_{number}")
+        server.tools.add(functions[0], name=f"add_{number}")
 
 
 def many_functions(server: Server, functions: Functions) -> None:
     """A function for each name."""
     for number, function in enumerate(functions):
-        server.add_tool(function, name=f"add_{number}")
+        server.tools.add(function, name=f"add_{number}")
 
 
 def resources(server: Server, functions: Functions) -> None:
     """A resource for each URI."""
     for number in range(len(functions)):
-        server.add_resource(f"bench://entry/{number}", text, name=f"entry {number}")
+        server.resources.add(f"bench://entry/{number}", text, name=f"entry {number}")
 
 
 WAYS: dict[str, Callable[[Server, Functions], None]] = {

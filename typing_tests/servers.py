@@ -70,6 +70,13 @@ async def uses() -> None:
     await log("mary")
     await berth(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     briefing()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.tools.add(berth, title="Berth", read_only=True)
+    server.tools.add(berth, titel="Berth")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.tools.add(berth, title=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    server.resources.add("harbour://quay", count, ttl=60.0)
+    server.resources.add("harbour://quay", count, tll=60.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.prompts.add(briefing, description="What is new")
+    assert_type(server.tools.names(), list[str])
     server.resource_updated("harbour://berths")
     server.list_changed("resources")
 

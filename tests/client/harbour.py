@@ -32,7 +32,7 @@ def harbour() -> Server:
         return {"a": 1}
 
     for number in range(8):
-        server.add_resource(f"notes://n{number}", today, name=f"n{number}")
+        server.resources.add(f"notes://n{number}", today, name=f"n{number}")
 
     @server.resource("log://{vessel}/today")
     async def log(vessel: str) -> str:
@@ -57,7 +57,7 @@ def harbour() -> Server:
 
     @server.tool
     async def grow() -> str:
-        server.add_resource("notes://grown", today)
+        server.resources.add("notes://grown", today)
         return "grown"
 
     @server.tool

@@ -71,7 +71,7 @@ def restless(folder: Path) -> Server:
 
     @server.tool
     def grow() -> str:
-        server.add_resource("log://grown", today)
+        server.resources.add("log://grown", today)
         return "grown"
 
     return server

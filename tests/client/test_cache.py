@@ -50,10 +50,10 @@ class Quay(Server):
         self.open = asyncio.Event()
         self.open.set()
         for number in range(3):
-            self.add_resource(f"notes://n{number}", self.note(number), name=f"n{number}")
-        self.add_resource("notes://folder", self.note(7))
-        self.add_resource("notes://folder/a", self.note(8))
-        self.add_tool(self.nothing)
+            self.resources.add(f"notes://n{number}", self.note(number), name=f"n{number}")
+        self.resources.add("notes://folder", self.note(7))
+        self.resources.add("notes://folder/a", self.note(8))
+        self.tools.add(self.nothing)
         self.hook(self.count)
 
     async def nothing(self) -> str:
@@ -290,7 +290,7 @@ def test_closed_client_gives_nothing_of_what_it_kept() -> None:
 def test_private_answers_are_for_one_authorization_and_public_ones_for_all() -> None:
     async def test() -> None:
         server, cache = Quay(), Cache()
-        server.add_resource("notes://board", server.note(9), cache_scope="public")
+        server.resources.add("notes://board", server.note(9), cache_scope="public")
         async with over_http(server) as url:
             alice, also_alice, bob = (
                 Client(url, cache=cache, headers={name: value})
@@ -554,7 +554,7 @@ def test_change_of_a_list_ends_all_its_pages_and_no_other_list() -> None:
         async with Client(server, revision="2026-07-28") as client, client.watch_lists() as changes:
             await client.list_resources()
             await client.list_tools()
-            server.add_resource("notes://later", server.note(5))
+            server.resources.add("notes://later", server.note(5))
             assert (await anext(changes)).kind == "resources"
             assert "notes://later" in [resource.uri for resource in await client.list_resources()]
             await client.list_tools()
@@ -623,7 +623,7 @@ def test_missing_resource_ends_what_was_kept_of_it() -> None:
         server, cache = Quay(), Cache()
         async with Client(server, cache=cache) as client:
             await text(client)
-            server.remove_resource("notes://n0")
+            server.resources.remove("notes://n0")
             with pytest.raises(ResourceNotFound):
                 await text(client, bypass_cache=True)
             assert len(cache) == 0
@@ -687,7 +687,7 @@ def test_with_a_watch_on_lists_a_session_keeps_them_until_they_change_or_it_ends
             await client.list_resources()
             assert server.times(LIST) == 3
             assert await text(client) != await text(client)  # no list, and no time
-            server.add_resource("notes://later", server.note(5))
+            server.resources.add("notes://later", server.note(5))
             await anext(changes)
             assert len(await client.list_resources()) == 6
             assert server.times(LIST) == 6

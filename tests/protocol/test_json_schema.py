@@ -211,7 +211,7 @@ def test_alternatives_inside_of_alternatives_take_no_time() -> None:
 def test_the_missing_extra_is_told_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     with pytest.raises(MissingExtra, match=r"input_schema of tool 'berth' needs the extra 'schema': pip install 'wh"):
-        Server("s").add_tool(lambda arguments: "", name="berth", input_schema=CREW)
+        Server("s").tools.add(lambda arguments: "", name="berth", input_schema=CREW)
 
 
 @pytest.mark.parametrize("revision", ALL)
@@ -251,9 +251,9 @@ async def test_a_function_takes_the_properties_by_name_or_in_one_dict_or_as_the_
     def rest(ship: str, **others: Any) -> str:
         return f"{ship} {others}"
 
-    server.add_tool(by_name, input_schema=CREW)
-    server.add_tool(whole, input_schema=CREW)
-    server.add_tool(rest, input_schema=CREW)
+    server.tools.add(by_name, input_schema=CREW)
+    server.tools.add(whole, input_schema=CREW)
+    server.tools.add(rest, input_schema=CREW)
     given = {"ship": "Mary", "crew": [{"age": 20}]}
     assert await said(server, given, "by_name") == "Mary [{'age': 20}] none"
     assert await said(server, given, "whole") == str(given)
@@ -273,12 +273,12 @@ async def test_a_function_takes_the_properties_by_name_or_in_one_dict_or_as_the_
 )
 def test_a_function_that_takes_something_else_is_refused_at_registration(function: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):
-        Server("s").add_tool(function, name="berth", input_schema=CREW)
+        Server("s").tools.add(function, name="berth", input_schema=CREW)
 
 
 def test_arguments_are_always_an_object() -> None:
     with pytest.raises(ValueError, match='must say "type": "object"'):
-        Server("s").add_tool(lambda arguments: "", name="berth", input_schema={"properties": {}})
+        Server("s").tools.add(lambda arguments: "", name="berth", input_schema={"properties": {}})
 
 
 @looped

@@ -28,7 +28,7 @@ async def test_icons_go_out_as_they_were_given() -> None:
     """Requirement 2.22-6."""
     icon = Icon(src="data:image/png;base64,AAAA", mime_type="image/png", sizes=["48x48"])
     server = Server("s", icons=[icon])
-    server.add_tool(lambda: "", name="drawn", icons=[icon])
+    server.tools.add(lambda: "", name="drawn", icons=[icon])
     told = (await ask(server, "tools/list"))["result"]
     wire = {"src": "data:image/png;base64,AAAA", "mimeType": "image/png", "sizes": ["48x48"]}
     assert told["tools"][0]["icons"] == [wire]
@@ -39,7 +39,7 @@ async def test_icons_go_out_as_they_were_given() -> None:
 async def test_trace_keys_are_let_through() -> None:
     """Requirement 2.22-7."""
     server = Server("s")
-    server.add_tool(lambda: "served", name="t")
+    server.tools.add(lambda: "served", name="t")
     trace = {
         "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         "tracestate": "vendor=value",

@@ -55,7 +55,9 @@ async def test_all_pages_of_a_list_have_one_scope() -> None:
     """Requirement 2.13-4."""
     server = Server("s", page_size=2, cache_scope="public", ttl=1)
     for number in range(5):
-        server.add_resource(f"test://{number}", lambda: "", name="r", cache_scope="private" if number % 2 else "public")
+        server.resources.add(
+            f"test://{number}", lambda: "", name="r", cache_scope="private" if number % 2 else "public"
+        )
     scopes: list[str] = []
     params: dict[str, str] = {}
     while True:
@@ -112,9 +114,9 @@ async def test_a_listen_that_the_server_ends_is_cancelled_and_then_answered() ->
 async def test_every_list_has_the_servers_hints() -> None:
     """Requirement 2.13-1."""
     server = Server("s", ttl=60, cache_scope="public")
-    server.add_tool(lambda: "", name="t")
-    server.add_prompt(lambda: "", name="p")
-    server.add_resource("test://r", lambda: "", name="r")
+    server.tools.add(lambda: "", name="t")
+    server.prompts.add(lambda: "", name="p")
+    server.resources.add("test://r", lambda: "", name="r")
     for name in ("tools", "prompts", "resources", "resources/templates"):
         result = (await ask(server, f"{name}/list"))["result"]
         assert (result["ttlMs"], result["cacheScope"]) == (60_000, "public")

@@ -182,7 +182,7 @@ async def test_a_lifespan_that_fails_to_end_tells_who_ends_it() -> None:
 def test_a_server_runs_again_on_another_loop() -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan())
-    server.add_resource("a:b", lambda: "text")
+    server.resources.add("a:b", lambda: "text")
 
     async def run() -> None:
         await server.start()
@@ -238,9 +238,9 @@ async def test_a_server_says_who_it_is_and_what_it_has(revision: str) -> None:
         assert result["_meta"] == {"io.modelcontextprotocol/serverInfo": identity}
     else:
         assert (result["protocolVersion"], result["serverInfo"]) == (revision, identity)
-    server.add_resource("a:b", lambda: "")
-    server.add_tool(lambda: "", name="t")
-    server.add_prompt(lambda: "", name="p")
+    server.resources.add("a:b", lambda: "")
+    server.tools.add(lambda: "", name="t")
+    server.prompts.add(lambda: "", name="p")
     assert (await opening())["capabilities"] == {
         **always,
         "completions": {},
@@ -257,9 +257,9 @@ async def test_what_is_added_at_run_time_is_served_at_once(revision: str) -> Non
     await server.start()
     async with Wire(server, revision) as wire:
         assert (await wire.ask("resources/list"))["error"]["code"] == -32601
-        server.add_resource("a:b", lambda: "text")
+        server.resources.add("a:b", lambda: "text")
         assert len((await wire.ask("resources/list"))["result"]["resources"]) == 1
-        server.remove_resource("a:b")
+        server.resources.remove("a:b")
         assert (await wire.ask("resources/list"))["result"]["resources"] == []
     await server.close()
 
@@ -267,7 +267,7 @@ async def test_what_is_added_at_run_time_is_served_at_once(revision: str) -> Non
 @pytest.mark.parametrize("revision", ERAS)
 def test_every_method_belongs_to_its_era(revision: str) -> None:
     server = Server("s")
-    server.add_resource("a:b", lambda: "")
+    server.resources.add("a:b", lambda: "")
 
     async def run() -> None:
         other = "subscriptions/listen" if revision != STATELESS else "resources/subscribe"
@@ -283,9 +283,9 @@ def test_every_method_belongs_to_its_era(revision: str) -> None:
 @looped
 async def test_a_fallback_tool_gives_way_to_the_authors() -> None:
     server = Server("s")
-    server.add_tool(lambda: "fallback", name="search", fallback=True)
-    server.add_tool(lambda: "own", name="search")
-    server.add_tool(lambda: "late", name="search", fallback=True)
+    server.tools.add(lambda: "fallback", name="search", fallback=True)
+    server.tools.add(lambda: "own", name="search")
+    server.tools.add(lambda: "late", name="search", fallback=True)
     tools = (await ask(server, "tools/list"))["result"]["tools"]
     assert [tool["name"] for tool in tools] == ["search"]
     called = await ask(server, "tools/call", {"name": "search", "arguments": {}})
@@ -321,7 +321,7 @@ def test_nothing_is_logged_or_printed_by_a_server_that_is_made(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG, "wharfinger")
-    Server("s").add_resource("a:b", lambda: "")
+    Server("s").resources.add("a:b", lambda: "")
     assert (caplog.records, capfd.readouterr()) == ([], ("", ""))
     assert not logging.getLogger("wharfinger").handlers
 
@@ -362,16 +362,16 @@ def test_what_is_neither_a_server_nor_a_source_is_not_included() -> None:
 @looped
 async def test_seconds_of_the_server_are_told_in_milliseconds() -> None:
     server = Server("s", ttl=5.0)
-    server.add_tool(lambda: "x", name="x")
+    server.tools.add(lambda: "x", name="x")
     assert (await ask(server, "tools/list"))["result"]["ttlMs"] == 5000
 
 
 @looped
 async def test_a_list_that_there_is_not_is_refused_and_any_other_is_told() -> None:
     server = Server("s")
-    server.add_tool(lambda: "x", name="x")
-    server.add_prompt(lambda: "x", name="x")
-    server.add_resource("a:b", lambda: "x")
+    server.tools.add(lambda: "x", name="x")
+    server.prompts.add(lambda: "x", name="x")
+    server.resources.add("a:b", lambda: "x")
     with pytest.raises(ValueError, match="There is no list 'roots': write resources, tools or prompts"):
         server.list_changed("roots")  # type: ignore[arg-type]
     await server.start()
@@ -409,7 +409,7 @@ def test_http_and_a_socket_at_once_are_refused() -> None:
 @looped
 async def test_a_server_that_drains_takes_no_new_task() -> None:
     server = Server("s")
-    server.add_tool(lambda: "x", name="x", task=True)
+    server.tools.add(lambda: "x", name="x", task=True)
     await server.start()
     server.drain()
     capabilities = {"extensions": {TASKS: {}}}

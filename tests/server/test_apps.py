@@ -157,7 +157,7 @@ async def test_a_page_says_what_was_said_of_it_and_how_long_it_is_kept() -> None
 @looped
 async def test_a_tool_is_there_for_whom_it_says(visibility: Any) -> None:
     server = server_of()
-    server.add_tool(lambda: "x", name="x", app=URI, visibility=visibility)
+    server.tools.add(lambda: "x", name="x", app=URI, visibility=visibility)
     (shown,) = (await ask(server, "tools/list"))["result"]["tools"]
     assert shown["_meta"]["ui"] == {"resourceUri": URI, "visibility": list(visibility)}
 
@@ -165,7 +165,7 @@ async def test_a_tool_is_there_for_whom_it_says(visibility: Any) -> None:
 @pytest.mark.parametrize("visibility", [[], ["model", "others"], ["others"]])
 def test_a_tool_is_there_for_nobody_else(visibility: Any) -> None:
     with pytest.raises(ValueError, match="visibility="):
-        server_of().add_tool(lambda: "x", name="x", app=URI, visibility=visibility)
+        server_of().tools.add(lambda: "x", name="x", app=URI, visibility=visibility)
 
 
 def test_text_that_is_no_page_is_told_in_part() -> None:

@@ -246,7 +246,7 @@ async def test_the_pages_of_a_context_are_those_of_a_client() -> None:
     server = Server("s", page_size=1)
     seen: list[str] = []
     for x in "abc":
-        server.add_resource(f"{x}:x", lambda: "")
+        server.resources.add(f"{x}:x", lambda: "")
 
     @server.tool
     async def everything(ctx: Context) -> None:

@@ -270,7 +270,7 @@ async def test_functions_that_a_loop_makes_keep_their_own_dependencies() -> None
         async def tool(it: Annotated[int, Depends(mine)]) -> int:
             return it
 
-        server.add_tool(tool, name=f"tool{number}")
+        server.tools.add(tool, name=f"tool{number}")
 
     for number in range(3):
         make(number)
@@ -528,7 +528,7 @@ def test_circles_are_told_at_registration() -> None:
         return it
 
     with pytest.raises(TypeError, match=r"one\(\) → two\(\) → one\(\)"):
-        Server("s").add_tool(tool)
+        Server("s").tools.add(tool)
 
 
 def test_what_nothing_fills_is_told_at_registration() -> None:
@@ -542,9 +542,9 @@ def test_what_nothing_fills_is_told_at_registration() -> None:
         return [db]
 
     adders: list[Callable[[], Any]] = [
-        lambda: Server("s").add_tool(function),
-        lambda: Server("s").add_prompt(function),
-        lambda: Server("s").add_resource("a:b", function),
+        lambda: Server("s").tools.add(function),
+        lambda: Server("s").prompts.add(function),
+        lambda: Server("s").resources.add("a:b", function),
         lambda: Complete(completes),
     ]
     for add in adders:
@@ -567,12 +567,12 @@ def test_a_plain_dependency_that_asks_is_told_at_registration() -> None:
         def tool(it: Annotated[Any, Depends(function)]) -> None: ...
 
         with pytest.raises(TypeError, match="for which it must be async"):
-            Server("s").add_tool(tool)
+            Server("s").tools.add(tool)
     for function in (may, asynccontextmanager(may)):
 
         def other(it: Annotated[Any, Depends(function)]) -> None: ...
 
-        Server("s").add_tool(other)
+        Server("s").tools.add(other)
 
 
 @looped
@@ -660,7 +660,7 @@ def test_a_marker_as_a_default_is_refused_since_callers_could_set_it() -> None:
 
     server = Server("s")
     told = r"wanting\(\): db = Depends\(database\) fills nothing: write db: Annotated\[…, Depends\(database\)\]"
-    for register in (server.add_tool, server.add_prompt, functools.partial(server.add_resource, "a:b")):
+    for register in (server.tools.add, server.prompts.add, functools.partial(server.resources.add, "a:b")):
         for function in (wanting, through):
             with pytest.raises(TypeError, match=told):
                 register(function)

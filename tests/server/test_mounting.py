@@ -136,7 +136,7 @@ async def test_prefixes_add_up_and_may_be_none() -> None:
     middle = Server("middle")
     middle.include(tides(), prefix="tides")
     other = Server("other")
-    other.add_tool(lambda: "own", name="own")
+    other.tools.add(lambda: "own", name="own")
     server = harbour((middle, "middle"), (other, ""))
     assert await names(server, "tools") == ["middle_tides_height", "middle_tides_whose", "own"]
     assert await call(server, "middle_tides_height", place="mary") == "mary 3 m"
@@ -197,23 +197,23 @@ async def test_sources_and_catalogues_of_a_part_are_the_wholes_also_later_ones(d
 async def test_what_becomes_of_a_part_later_shows_in_the_whole() -> None:
     part = tides()
     server = harbour((part, "tides"))
-    part.add_tool(lambda: "late", name="late")
-    part.add_resource("tide://late", lambda: "late")
-    part.remove_tool("height")
-    part.remove_resource("tide://now")
-    part.remove_resource("tide://{place}")
-    part.remove_prompt("report")
+    part.tools.add(lambda: "late", name="late")
+    part.resources.add("tide://late", lambda: "late")
+    part.tools.remove("height")
+    part.resources.remove("tide://now")
+    part.resources.remove("tide://{place}")
+    part.prompts.remove("report")
     assert await names(server, "tools") == ["tides_whose", "tides_late"]
     assert await names(server, "prompts") == []
     assert [shown["uri"] for shown in await listed(server)] == ["tide://late"]
     assert await call(server, "tides_late") == "late"
     assert (await read(server, "tide://mary"))["code"] == -32602
-    part.disable_tool("late")
+    part.tools.disable("late")
     assert await call(server, "tides_late") == "Unknown tool: tides_late"
-    part.enable_tool("late")
+    part.tools.enable("late")
     assert await call(server, "tides_late") == "late"
-    server.remove_tool("tides_late")
-    part.remove_tool("late")
+    server.tools.remove("tides_late")
+    part.tools.remove("late")
     part.resources.disable("tide://late")
     assert await listed(server) == []
     part.resources.enable("tide://late")
@@ -226,7 +226,7 @@ async def test_a_part_that_was_empty_brings_its_methods_with_its_first_feature()
     middle.include(leaf)
     server = harbour((middle, ""))
     assert "tools/list" not in server.handlers
-    leaf.add_tool(lambda: "x", name="x")
+    leaf.tools.add(lambda: "x", name="x")
     leaf.include(Rows())
     assert await call(server, "x") == "x"
     assert (await read(server, "row://1"))[0]["text"] == "row"
@@ -245,7 +245,7 @@ async def test_changes_of_a_parts_lists_are_told(revision: str) -> None:
         else:
             await wire.ask("ping")
         before = len(wire.notices)
-        part.add_tool(lambda: "late", name="late")
+        part.tools.add(lambda: "late", name="late")
         part.list_changed("resources")
         told = (await wire.notice(before + 2))[before:]
         assert {notice["method"] for notice in told} == {
@@ -259,14 +259,14 @@ async def test_changes_of_a_parts_lists_are_told(revision: str) -> None:
 async def test_a_fallback_of_a_part_gives_way_in_the_whole_too() -> None:
     part = Server("part")
     server = harbour((part, ""))
-    part.add_tool(lambda: "fallback", name="search", fallback=True)
+    part.tools.add(lambda: "fallback", name="search", fallback=True)
     assert await call(server, "search") == "fallback"
-    server.add_tool(lambda: "own", name="search")
+    server.tools.add(lambda: "own", name="search")
     assert await call(server, "search") == "own"
-    part.add_tool(lambda: "other", name="other", fallback=True)
-    part.add_tool(lambda: "parts", name="other")
+    part.tools.add(lambda: "other", name="other", fallback=True)
+    part.tools.add(lambda: "parts", name="other")
     assert await call(server, "other") == "parts"
-    part.remove_tool("search")
+    part.tools.remove("search")
     assert await call(server, "search") == "own"
 
 
@@ -280,7 +280,7 @@ async def test_arguments_that_headers_repeat_are_known_to_the_whole() -> None:
 
     server = harbour((part, "p"))
     assert dict(server.mirrors) == {"p_tide": part.mirrors["tide"]}
-    part.remove_tool("tide")
+    part.tools.remove("tide")
     assert not server.mirrors
 
 
@@ -301,15 +301,15 @@ async def test_pages_of_the_whole_go_on_where_they_were_while_parts_change() -> 
     server.include(part, prefix="p")
     for one in (leaf, part, server):
         for name in "abc":
-            one.add_tool(lambda: "", name=name)
+            one.tools.add(lambda: "", name=name)
     seen: list[list[str]] = []
     async for page in pages(server):
         seen.append(page)
         if len(seen) == 2:
-            part.remove_tool("a")
-            server.remove_tool("a")
-            leaf.add_tool(lambda: "", name="d")
-            server.add_tool(lambda: "", name="late")
+            part.tools.remove("a")
+            server.tools.remove("a")
+            leaf.tools.add(lambda: "", name="d")
+            server.tools.add(lambda: "", name="late")
     assert seen == [["a", "b"], ["c", "p_a"], ["p_b", "p_c"], ["p_leaf_a", "p_leaf_b"], ["p_leaf_c", "p_leaf_d"]]
 
 
@@ -318,10 +318,10 @@ async def test_pages_of_the_whole_are_encoded_again_only_after_a_change_of_any_p
     leaf, part, server = Server("leaf"), Server("part"), Server("whole")
     part.include(leaf)
     server.include(part)
-    leaf.add_tool(lambda: "", name="a")
+    leaf.tools.add(lambda: "", name="a")
     first = await server.tools.listing.page()
     assert await server.tools.listing.page() is first
-    leaf.add_tool(lambda: "", name="b")
+    leaf.tools.add(lambda: "", name="b")
     assert await server.tools.listing.page() is not first
 
 
@@ -344,9 +344,9 @@ async def test_the_whole_hides_a_feature_of_a_part_from_its_own_clients_only(kin
     text = {"tool": "x 3 m", "resource": "rising", "template": "mary of tides"}[kind]
     name = {"tool": "p_height", "resource": "tide://now", "template": "tide://{place}"}[kind]
     disable, enable, remove = (
-        (middle.disable_tool, middle.enable_tool, middle.remove_tool)
+        (middle.tools.disable, middle.tools.enable, middle.tools.remove)
         if kind == "tool"
-        else (middle.disable_resource, middle.enable_resource, middle.remove_resource)
+        else (middle.resources.disable, middle.resources.enable, middle.resources.remove)
     )
     disable(name)
     disable(name)
@@ -366,14 +366,14 @@ async def test_the_whole_hides_a_feature_of_a_part_from_its_own_clients_only(kin
 async def test_a_name_that_the_whole_has_removed_is_free_until_the_part_registers_it_anew() -> None:
     part = Server("part")
     server = harbour((part, "p"))
-    part.add_tool(lambda: "part", name="a")
-    server.remove_tool("p_a")
-    server.add_tool(lambda: "own", name="p_a")
+    part.tools.add(lambda: "part", name="a")
+    server.tools.remove("p_a")
+    server.tools.add(lambda: "own", name="p_a")
     assert await call(server, "p_a") == "own"
-    server.remove_tool("p_a")
+    server.tools.remove("p_a")
     assert await names(server, "tools") == []
-    part.remove_tool("a")
-    part.add_tool(lambda: "anew", name="a")
+    part.tools.remove("a")
+    part.tools.add(lambda: "anew", name="a")
     assert await call(server, "p_a") == "anew"
 
 
@@ -381,26 +381,26 @@ async def test_a_name_that_the_whole_has_removed_is_free_until_the_part_register
 async def test_a_fallback_of_the_whole_gives_way_to_a_tool_of_a_part() -> None:
     part = Server("part")
     server = harbour((part, ""))
-    server.add_tool(lambda: "fallback", name="search", fallback=True)
-    part.add_tool(lambda: "parts", name="search")
+    server.tools.add(lambda: "fallback", name="search", fallback=True)
+    part.tools.add(lambda: "parts", name="search")
     assert await call(server, "search") == "parts"
     assert await names(server, "tools") == ["search"]
-    part.disable_tool("search")
+    part.tools.disable("search")
     assert await names(server, "tools") == ["search"]
-    part.remove_tool("search")
+    part.tools.remove("search")
     assert await call(server, "search") == "fallback"
 
 
 @looped
 async def test_the_most_specific_template_wins_whichever_server_has_it() -> None:
     part = Server("part")
-    part.add_resource("tide://{place}/high", lambda place: f"part {place}")
+    part.resources.add("tide://{place}/high", lambda place: f"part {place}")
     server = harbour((part, "p"))
-    server.add_resource("tide://{+rest}", lambda rest: f"whole {rest}")
+    server.resources.add("tide://{+rest}", lambda rest: f"whole {rest}")
     assert (await read(server, "tide://mary/high"))[0]["text"] == "part mary"
-    part.disable_resource("tide://{place}/high")
+    part.resources.disable("tide://{place}/high")
     assert (await read(server, "tide://mary/high"))[0]["text"] == "whole mary/high"
-    part.enable_resource("tide://{place}/high")
+    part.resources.enable("tide://{place}/high")
     assert (await read(server, "tide://mary/high"))[0]["text"] == "part mary"
 
 
@@ -412,19 +412,19 @@ def test_what_collides_is_told_with_both_servers_and_nothing_is_included() -> No
     server = harbour((one, "a"))
     with pytest.raises(ValueError, match=r"'one' and 'other' both have the resource 'tide://now': remove one"):
         server.include(other, prefix="b")
-    other.remove_resource("tide://now")
+    other.resources.remove("tide://now")
     with pytest.raises(
         ValueError,
         match=r"'one' and 'other' both have the resource template 'tide://\{place\}'|'harbour' and 'other': .*'tide://\{place\}'",
     ):
         server.include(other, prefix="b")
-    other.remove_resource("tide://{place}")
-    other.add_resource("tide://{where}", lambda where: where)
+    other.resources.remove("tide://{place}")
+    other.resources.add("tide://{where}", lambda where: where)
     with pytest.raises(
         ValueError, match=r"'harbour' and 'other': .*'tide://\{where\}' is as specific as 'tide://\{place\}'"
     ):
         server.include(other, prefix="b")
-    other.remove_resource("tide://{where}")
+    other.resources.remove("tide://{where}")
     with pytest.raises(
         ValueError, match=r"'one' and 'other' both have the tool 'a_height': include one with another prefix"
     ):
@@ -437,15 +437,15 @@ def test_what_collides_is_told_with_both_servers_and_nothing_is_included() -> No
 def test_what_collides_later_is_refused_where_it_is_added() -> None:
     part = tides()
     server = harbour((part, "tides"))
-    server.add_tool(lambda: "", name="tides_late")
-    server.add_resource("tide://late/{x}", lambda x: x)
+    server.tools.add(lambda: "", name="tides_late")
+    server.resources.add("tide://late/{x}", lambda x: x)
     with pytest.raises(ValueError, match=r"'harbour' and 'tides' both have the tool 'tides_late'"):
-        part.add_tool(lambda: "", name="late")
+        part.tools.add(lambda: "", name="late")
     with pytest.raises(ValueError, match="is as specific as"):
-        part.add_resource("tide://late/{y}", lambda y: y)
+        part.resources.add("tide://late/{y}", lambda y: y)
     assert "late" not in part.tools.features.by_key
-    part.add_tool(lambda: "", name="other")
-    part.add_resource("tide://other/{y}", lambda y: y)
+    part.tools.add(lambda: "", name="other")
+    part.resources.add("tide://other/{y}", lambda y: y)
 
 
 def test_names_that_are_none_are_refused() -> None:
@@ -453,7 +453,7 @@ def test_names_that_are_none_are_refused() -> None:
         Server("s").include(tides(), prefix="the tides")
     with pytest.raises(ValueError, match="pass a shorter prefix"):
         long = Server("long")
-        long.add_tool(lambda: "", name="x" * 100)
+        long.tools.add(lambda: "", name="x" * 100)
         Server("s").include(long, prefix="y" * 40)
     with pytest.raises(TypeError, match="Only a server takes a prefix"):
         Server("s").include(Rows(), prefix="rows")
@@ -479,7 +479,7 @@ async def test_hooks_of_a_part_run_around_its_features_only_and_know_its_names()
     part.include(Rows())
     server = Server("whole")
     server.include(harbour((part, "tides")), prefix="harbour")
-    server.add_tool(lambda: "own", name="own")
+    server.tools.add(lambda: "own", name="own")
     seen: list[str] = []
 
     def hook(name: str) -> Callable[..., Any]:
@@ -820,16 +820,16 @@ async def test_three_levels_add_at_most_three_calls(method: str, params: dict[st
 @looped
 async def test_what_is_disabled_in_a_part_is_so_in_the_whole_until_it_is_enabled() -> None:
     part = tides()
-    part.disable_tool("height")
-    part.disable_prompt("report")
+    part.tools.disable("height")
+    part.prompts.disable("report")
     part.resources.disable("tide://now")
     server = harbour((part, "tides"))
     assert await names(server, "tools") == ["tides_whose"]
     assert await names(server, "prompts") == []
     assert await listed(server) == []
     assert await call(server, "tides_height", place="mary") == "Unknown tool: tides_height"
-    part.enable_tool("height")
-    part.enable_prompt("report")
+    part.tools.enable("height")
+    part.prompts.enable("report")
     part.resources.enable("tide://now")
     assert await names(server, "tools") == ["tides_height", "tides_whose"]
     assert await names(server, "prompts") == ["tides_report"]
@@ -904,7 +904,7 @@ def test_a_longer_or_odd_prefix_is_refused(prefix: str) -> None:
 @looped
 async def test_who_watches_is_told_that_a_part_came_with_its_lists() -> None:
     server = Server("whole")
-    server.add_tool(lambda: "x", name="x")
+    server.tools.add(lambda: "x", name="x")
     await server.start()
     async with Wire(server) as wire:
         await wire.watch(lists=("tools",))

@@ -39,9 +39,9 @@ def echo(kind: Any) -> Any:
 def server_of_kinds() -> Server:
     server = Server("s")
     for name, kind in KINDS.items():
-        server.add_tool(echo(kind), name=name)
-        server.add_prompt(echo(kind), name=name)
-        server.add_resource(f"{name}:" + "{v}", echo(kind))
+        server.tools.add(echo(kind), name=name)
+        server.prompts.add(echo(kind), name=name)
+        server.resources.add(f"{name}:" + "{v}", echo(kind))
 
     @server.tool(input_schema={"type": "object", "properties": {"v": {}, "w": {"type": "number"}}})
     async def given(v: Any = 0, w: Any = 0) -> str:

@@ -101,7 +101,7 @@ async def test_no_more_hits_are_shown_than_wanted_and_sources_are_asked_for_what
     shelf = Shelf(*(hit(f"x{number}") for number in range(5)))
     server = of(shelf)
     for number in range(2):
-        server.add_resource(f"note:x{number}", lambda: "text", name=f"note x{number}")
+        server.resources.add(f"note:x{number}", lambda: "text", name=f"note x{number}")
     assert titles(await found(server, limit=4)) == ["note x0", "note x1", "x0", "x1"]
     assert shelf.asked == [("x", 2)]
     assert titles(await found(server, limit=2)) == ["note x0", "note x1"]
@@ -122,7 +122,7 @@ async def test_a_source_is_asked_for_more_where_a_filter_takes_some_away(wanted:
 @looped
 async def test_only_so_many_words_are_looked_for_among_what_is_registered() -> None:
     server = Server("s")
-    server.add_resource("note:a", lambda: "text", name=" ".join(f"w{number}." for number in range(16)))
+    server.resources.add("note:a", lambda: "text", name=" ".join(f"w{number}." for number in range(16)))
     words = [f"w{number}." for number in range(16)]
     assert len(await found(server, " ".join(words))) == 1
     assert len(await found(server, " ".join([*words, "other"]))) == 1
@@ -133,7 +133,7 @@ async def test_only_so_many_words_are_looked_for_among_what_is_registered() -> N
 @looped
 async def test_words_are_looked_for_in_all_that_is_said_of_a_resource_in_any_case() -> None:
     server = Server("s")
-    server.add_resource("note:a", lambda: "text", name="Name", title="Title", description="Described")
+    server.resources.add("note:a", lambda: "text", name="Name", title="Title", description="Described")
     for query in ("NAME", "title", "described", "note:a", "name title described note:a"):
         assert titles(await found(server, query)) == ["Title"]
     assert await found(server, "name other") == []
@@ -146,7 +146,7 @@ async def test_words_are_looked_for_in_all_that_is_said_of_a_resource_in_any_cas
 async def test_a_source_is_found_by_its_name_or_uri_in_any_case() -> None:
     one, other = Shelf(hit("a"), name="First"), Shelf(hit("b"), name="", uri="shelf:Second")
     server = of(one, other)
-    server.add_resource("note:x", lambda: "text", name="x")
+    server.resources.add("note:x", lambda: "text", name="x")
     assert titles(await found(server, source="first")) == ["a"]
     assert titles(await found(server, source="SHELF:second")) == ["b"]
     assert titles(await found(server)) == ["x", "a", "b"]
@@ -205,7 +205,7 @@ def test_what_is_wanted_is_filtered_by_any_filter() -> None:
 async def test_what_two_find_is_shown_once_of_what_is_registered_and_the_cut_is_told() -> None:
     shelf = Shelf(hit("x"), hit("y"), truncated="There is more.")
     server = of(shelf, Shelf(name="other"))
-    server.add_resource("shelf:x", lambda: "text", name="x")
+    server.resources.add("shelf:x", lambda: "text", name="x")
     hits = await found(server)
     assert ([one.uri for one in hits], hits.truncated) == (["shelf:x", "shelf:y"], "There is more.")
 

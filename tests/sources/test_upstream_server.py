@@ -45,7 +45,7 @@ def harbour(count: int = 25, page_size: int = 10) -> Server:
         return "high tide"
 
     for number in range(count):
-        server.add_resource(f"notes://quay/n{number:03}", note, name=f"n{number:03}", title=f"Note {number}")
+        server.resources.add(f"notes://quay/n{number:03}", note, name=f"n{number:03}", title=f"Note {number}")
 
     @server.resource("log://{vessel}/today", name="log")
     async def log(vessel: str) -> str:
@@ -128,7 +128,7 @@ def test_a_page_goes_on_behind_the_last_that_was_shown_though_the_list_changed()
         server = harbour(count=10)
         async with over_http(server) as url, published(url) as (_, source):
             first, after = await source.page(None, 4)
-            server.remove_resource("notes://quay/n000")
+            server.resources.remove("notes://quay/n000")
             source._lists.forget()
             rest, _ = await source.page(after, 100)
             assert [resource.name for resource in first + rest] == [f"n{number:03}" for number in range(10)]
@@ -196,7 +196,7 @@ def test_what_is_read_is_what_the_other_server_says_for_as_long_and_for_whom(rev
 def test_what_the_other_server_calls_private_stays_private() -> None:
     async def test() -> None:
         server = Server("vault", ttl=9.0, cache_scope="private")
-        server.add_resource("notes://mine/a", lambda: "mine", name="a")
+        server.resources.add("notes://mine/a", lambda: "mine", name="a")
         async with over_http(server) as url, published(url) as (client, _):
             assert (await client.read_resource("notes://mine/a")).result.cache_scope == "private"
 
@@ -298,9 +298,9 @@ def test_facts_say_what_there_is() -> None:
 def test_it_shadows_nothing_of_another_source(charts: Path, first: bool) -> None:
     async def test() -> None:
         evil = Server("evil")
-        evil.add_resource("file:///charts/README.md", lambda: "evil", name="README.md")
-        evil.add_resource("own://evil/notes", lambda: "own", name="notes")
-        evil.add_resource("file:///{+path}", lambda path: f"evil {path}", name="all")
+        evil.resources.add("file:///charts/README.md", lambda: "evil", name="README.md")
+        evil.resources.add("own://evil/notes", lambda: "own", name="notes")
+        evil.resources.add("file:///{+path}", lambda path: f"evil {path}", name="all")
         folder = files(charts, label="charts")
         async with (
             over_http(evil) as url,
@@ -339,9 +339,9 @@ def test_a_content_with_the_uri_of_another_source_is_left_out(charts: Path) -> N
 def test_of_two_servers_each_has_what_it_lists() -> None:
     async def test() -> None:
         one, other = Server("one"), Server("other")
-        one.add_resource("notes://shared/a", lambda: "one's", name="a")
-        one.add_resource("notes://shared/{name}", lambda name: f"one's {name}", name="any")
-        other.add_resource("notes://shared/b", lambda: "other's", name="b")
+        one.resources.add("notes://shared/a", lambda: "one's", name="a")
+        one.resources.add("notes://shared/{name}", lambda name: f"one's {name}", name="any")
+        other.resources.add("notes://shared/b", lambda: "other's", name="b")
         async with over_http(one) as first, over_http(other) as second:
             behind = upstream(second, allow_private=True)
             async with published(first, behind=(behind,)) as (client, _):
@@ -389,8 +389,8 @@ def test_a_change_of_the_list_there_is_one_here(revision: str) -> None:
             client.watch_lists() as changes,
         ):
             await eventually(lambda: list_watched(server))
-            server.add_resource("notes://quay/new", lambda: "new", name="new")
-            server.add_resource("depth://{place}", lambda place: place, name="depth")
+            server.resources.add("notes://quay/new", lambda: "new", name="new")
+            server.resources.add("depth://{place}", lambda place: place, name="depth")
             assert (await anext(changes)).kind == "resources"
             await eventually(lambda: has(client, "notes://quay/new"))
             await eventually(lambda: has_template(client, "depth://{place}"))

@@ -41,7 +41,7 @@ class Held:
 
 def make(**limits: Any) -> tuple[Server, Held]:
     server, held = Server("s", limits=Limits(**limits)), Held()
-    server.add_resource("a:held", held)
+    server.resources.add("a:held", held)
 
     @server.resource("a:b")
     async def quick() -> str:
@@ -249,7 +249,7 @@ async def test_an_error_without_a_form_on_the_wire_is_told_by_its_reference(erro
 async def test_a_result_without_a_form_on_the_wire_is_that_calls_error() -> None:
     """security S07"""
     server, _ = make()
-    server.add_resource("a:surrogate", lambda: "\udcff", inline=True)
+    server.resources.add("a:surrogate", lambda: "\udcff", inline=True)
     async with Wire(server) as wire:
         assert (await wire.ask("resources/read", {"uri": "a:surrogate"}))["error"]["code"] == -32603
         assert wire.stream.peer.in_flight == {}

@@ -8,9 +8,9 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
@@ -26,12 +26,12 @@ from wharfinger.server.cursors import Keys
 from wharfinger.server.dependencies import Overrides
 from wharfinger.server.features.completion import Completions
 from wharfinger.server.features.prompts import Prompts
-from wharfinger.server.features.resource import check_scheme, is_uri, make_resource, unlisted_feature_of
+from wharfinger.server.features.resource import check_scheme, is_uri, unlisted_feature_of
 from wharfinger.server.features.resources import Resources
 from wharfinger.server.features.tools import Tools, telling
 from wharfinger.server.lifespan import ServerLifespan, explained
 from wharfinger.server.middleware.chain import Handlers, Hook
-from wharfinger.server.services import Services
+from wharfinger.server.services import ListName, Services
 from wharfinger.server.subscriptions.listening import Listening
 from wharfinger.server.subscriptions.source_watches import SourceWatches
 from wharfinger.server.subscriptions.watching import Watching
@@ -43,16 +43,20 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from wharfinger.server.apps import Page, PageOptions
+    from wharfinger.server.extensions import MethodOptions
+    from wharfinger.server.features.prompts import PromptOptions
+    from wharfinger.server.features.resource import ResourceOptions
+    from wharfinger.server.features.tools import ToolOptions
     from wharfinger.server.mounting import Mount
+    from wharfinger.server.run_options import HttpRunOptions, UnixRunOptions
     from wharfinger.server.tasks.task_extension import Tasks
-    from wharfinger.transports.http_server.app import HttpOptions
+    from wharfinger.transports.http_server.app import HttpApp, HttpOptions
 
 __all__ = ["Includable", "Lifespan", "Server"]
 
 log = logging.getLogger("wharfinger.server")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-ListName = Literal["resources", "tools", "prompts"]
 AnyHook = TypeVar("AnyHook", bound=Hook)
 Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
@@ -126,6 +130,7 @@ class Server:
             keys=Keys(secret),
             handlers=self.handlers,
             notify=self.watching,
+            serve=self.serve,
             context=lambda request: Context(self, request),
             ttl_ms=round(ttl * 1000),
             cache_scope=cache_scope,
@@ -164,144 +169,41 @@ class Server:
 
     # -- resources
 
-    def resource(
-        self,
-        uri: str,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: t.Annotations | Callable[[], t.Annotations] | None = None,
-        icons: Sequence[t.Icon] | None = None,
-        ttl: float | None = None,
-        cache_scope: t.CacheScope | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
-        meta: dict[str, Any] | None = None,
-        allow_traversal: bool = False,
-    ) -> Callable[[Function], Function]:
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[Function], Function]:
         """Register the decorated function as the resource `uri`, or as every resource that the template `uri` matches.
 
-        See `add_resource` for the options.
+        The imperative form is `server.resources.add`, which says more.
         """
-        options = {name: value for name, value in locals().items() if name not in ("self", "uri")}
         if callable(uri):
             raise TypeError('A resource needs its URI: @server.resource("notes://today")')
 
         def register(function: Function) -> Function:
-            self.add_resource(uri, function, **options)
+            self.resources.add(uri, function, **options)
             return function
 
         return register
-
-    def add_resource(
-        self,
-        uri: str,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: t.Annotations | Callable[[], t.Annotations] | None = None,
-        icons: Sequence[t.Icon] | None = None,
-        ttl: float | None = None,
-        cache_scope: t.CacheScope | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
-        meta: dict[str, Any] | None = None,
-        allow_traversal: bool = False,
-    ) -> None:
-        """Register a resource, or a template where `uri` has variables; with watchers of the list, they are told.
-
-        `annotations` may be a function, called for every list. `size` is in bytes. `ttl` is in seconds. A plain
-        function runs in a thread unless it is `inline`, which promises that it never blocks. `timeout` is in seconds.
-
-        `{name}` is one part of a path: it never holds "/", "\\" or a control character, escaped or not, and is never
-        "." or "..". `{+name}` and `{#name}` hold "/", but are no absolute path and have no "." or ".." in them. With
-        `allow_traversal` these two hold anything: then check the path yourself before you open it.
-
-        Raises:
-            InvalidTemplate: `uri` is not a template that can be parsed.
-            ValueError: it is taken, is no URI, or is ambiguous with another template; `allow_traversal` is set and the
-                template has neither `{+name}` nor `{#name}`.
-            TypeError: the function's parameters are not the template's variables.
-        """
-        self.resources.add(
-            make_resource(
-                self.services,
-                uri,
-                function,
-                name=name,
-                title=title,
-                description=description,
-                mime_type=mime_type,
-                size=size,
-                annotations=annotations,
-                icons=icons,
-                ttl=ttl,
-                cache_scope=cache_scope,
-                inline=inline,
-                timeout=timeout,
-                meta=meta,
-                allow_traversal=allow_traversal,
-            )
-        )
-        self.serve("resources")
-
-    def remove_resource(self, uri: str) -> None:
-        """Remove a resource by its URI or a template by its text; watchers of the list are told.
-
-        Raises:
-            KeyError: there is none.
-        """
-        self.resources.remove(uri)
-
-    def disable_resource(self, uri: str) -> None:
-        """Take a resource, or a template by its text, out of lists and reads until `enable_resource` brings it back.
-
-        Raises:
-            KeyError: there is none.
-        """
-        self.resources.disable(uri)
-
-    def enable_resource(self, uri: str) -> None:
-        """Bring a disabled resource or template back to its place; watchers of the list are told.
-
-        Raises:
-            KeyError: there is none.
-        """
-        self.resources.enable(uri)
 
     @overload
     def list_resources(self, function: Function, /) -> Function: ...
     @overload
     def list_resources(self) -> Callable[[Function], Function]: ...
-    def list_resources(self, function: Any = None) -> Any:
-        """List what the decorated async generator yields behind the registered resources, in pages.
+    def list_resources(self, function: Function | None = None) -> Function | Callable[[Function], Function]:
+        """List what the decorated async generator yields after the registered resources, in pages.
 
-        With a parameter `after` it is given the URI of the last one shown (None at first) and yields those behind it;
-        without one it starts over for each page and must keep its order. With or without parentheses.
+        If it has a parameter `after`, it gets the URI of the last one shown (None at first) and yields those after it;
+        if not, it starts over for each page and must keep its order. With or without parentheses.
         """
-        return _decorated(self._add_catalogue, function, {})
-
-    def _add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
-        self.resources.add_catalogue(function)
-        self.serve("resources")
+        return _decorated(self.resources.add_catalogue, function)
 
     def read_resource(self, template: str, *, allow_traversal: bool = False) -> Callable[[Function], Function]:
-        """Read every URI that `template` matches by the decorated function; neither is listed.
+        """Read every URI that `template` matches by the decorated function, without listing the template.
 
-        `allow_traversal` is that of `add_resource`.
+        `allow_traversal` as for `server.resources.add`.
         """
 
         def register(function: Function) -> Function:
             feature = unlisted_feature_of(self.services, template, function, allow_traversal=allow_traversal)
-            self.resources.add(feature, listed=False)
-            self.serve("resources")
+            self.resources.put(feature, listed=False)
             return function
 
         return register
@@ -360,7 +262,6 @@ class Server:
         if self.running:
             self.source_watches.join(source)
         self.resources.add_source(source)
-        self.serve("resources")
 
     def resource_updated(self, uri: str) -> None:
         """Tell every watcher of `uri`, of either era, that it changed; from any thread, and at any time.
@@ -432,146 +333,28 @@ class Server:
     @overload
     def tool(self, function: Function, /) -> Function: ...
     @overload
+    def tool(self, **options: Unpack[ToolOptions]) -> Callable[[Function], Function]: ...
     def tool(
-        self,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: t.ToolAnnotations | Mapping[str, Any] | None = None,
-        read_only: bool | None = None,
-        destructive: bool | None = None,
-        idempotent: bool | None = None,
-        open_world: bool | None = None,
-        icons: Sequence[t.Icon] | None = None,
-        meta: dict[str, Any] | None = None,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        decode_json_strings: bool | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
-        task: Literal[False, True, "required", "later"] = False,
-        task_ttl: float | None = ...,
-        app: str | None = None,
-        visibility: Sequence[Literal["model", "app"]] | None = None,
-    ) -> Callable[[Function], Function]: ...
-    def tool(self, function: Any = None, **options: Any) -> Any:
-        """Register the decorated function as a tool; with or without parentheses. See `add_tool` for the options."""
-        return _decorated(self.add_tool, function, options)
+        self, function: Function | None = None, **options: Unpack[ToolOptions]
+    ) -> Function | Callable[[Function], Function]:
+        """Register the decorated function as a tool; with or without parentheses.
 
-    def add_tool(
-        self,
-        function: Callable[..., Any],
-        *,
-        fallback: bool = False,
-        app: str | None = None,
-        visibility: Sequence[Literal["model", "app"]] | None = None,
-        **options: Any,
-    ) -> None:
-        """Register a function, or a bound method, as a tool; with watchers of the list, they are told.
-
-        Its parameters make the input schema and are checked by type, its docstring describes it, and its return
-        annotation makes the output schema. `options`: `name`, `title`, `description`, `annotations` (a struct or a
-        mapping, or `read_only`, `destructive`, `idempotent`, `open_world`), `icons`, `meta`; `inline` and `timeout` as
-        for resources; `input_schema` and `output_schema`, given by hand; `decode_json_strings`, which takes arrays and
-        objects also as strings. A `fallback` gives way to a tool of the same name that is none.
-
-        `task=True` answers clients that know the tasks extension with a task and goes on in the background, others
-        when it is done; `"required"` refuses those others; with `"later"` the function decides, by
-        `await ctx.start_task()`. `task_ttl` is the server's for this tool.
-
-        `app` is the `ui://` URI of the page that shows its results, and `visibility` who may call it, `["model"]` or
-        `["app"]` (both by default). Hosts without MCP Apps show the text of the result: it must say all there is.
-
-        Raises:
-            TypeError: a parameter cannot be filled from JSON.
-            ValueError: the name is taken, or is none.
+        The imperative form is `server.tools.add`, which says more.
         """
-        if app is not None or visibility is not None:
-            from wharfinger.server.apps import tool_meta
-
-            options["meta"] = tool_meta(options.get("meta"), app, visibility)
-        self.tools.add(function, fallback=fallback, **options)
-        self.serve("tools")
-
-    def remove_tool(self, name: str) -> None:
-        """Remove a tool; watchers of the list are told.
-
-        Raises:
-            KeyError: there is none.
-        """
-        self.tools.remove(name)
-
-    def disable_tool(self, name: str) -> None:
-        """Take a tool out of lists and calls until `enable_tool` brings it back; watchers of the list are told.
-
-        Raises:
-            KeyError: there is none.
-        """
-        self.tools.features.disable(name)
-
-    def enable_tool(self, name: str) -> None:
-        """Bring a disabled tool back to its place; watchers of the list are told.
-
-        Raises:
-            KeyError: there is none.
-        """
-        self.tools.features.enable(name)
+        return _decorated(self.tools.add, function, **options)
 
     @overload
     def prompt(self, function: Function, /) -> Function: ...
     @overload
+    def prompt(self, **options: Unpack[PromptOptions]) -> Callable[[Function], Function]: ...
     def prompt(
-        self,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Sequence[t.Icon] | None = None,
-        meta: dict[str, Any] | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
-    ) -> Callable[[Function], Function]: ...
-    def prompt(self, function: Any = None, **options: Any) -> Any:
-        """Register the decorated function as a prompt; with or without parentheses; options as `add_prompt`."""
-        return _decorated(self.add_prompt, function, options)
+        self, function: Function | None = None, **options: Unpack[PromptOptions]
+    ) -> Function | Callable[[Function], Function]:
+        """Register the decorated function as a prompt; with or without parentheses.
 
-    def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
-        """Register a function as a prompt; with watchers of the list, they are told.
-
-        Its parameters are the prompt's arguments, filled from text; it returns text, content, messages, or a list of
-        these. `options`: `name`, `title`, `description`, `icons`, `meta`; `inline` and `timeout` as for resources.
-
-        Raises:
-            TypeError: a parameter cannot be filled from text.
-            ValueError: the name is taken or empty.
+        The imperative form is `server.prompts.add`, which says more.
         """
-        self.prompts.add(function, **options)
-        self.serve("prompts")
-
-    def remove_prompt(self, name: str) -> None:
-        """Remove a prompt; watchers of the list are told.
-
-        Raises:
-            KeyError: there is none.
-        """
-        self.prompts.remove(name)
-
-    def disable_prompt(self, name: str) -> None:
-        """Take a prompt out of lists and use until `enable_prompt` brings it back; watchers of the list are told.
-
-        Raises:
-            KeyError: there is none.
-        """
-        self.prompts.features.disable(name)
-
-    def enable_prompt(self, name: str) -> None:
-        """Bring a disabled prompt back to its place; watchers of the list are told.
-
-        Raises:
-            KeyError: there is none.
-        """
-        self.prompts.features.enable(name)
+        return _decorated(self.prompts.add, function, **options)
 
     # -- extensions
 
@@ -590,23 +373,8 @@ class Server:
         for mount in self.part_of:
             publish_extensions(mount.parent, self)
 
-    def method(
-        self,
-        name: str,
-        *,
-        params: type[t.RequestParams] | None = None,
-        result: type[Any] | None = None,
-        extension: str = "",
-        required: bool = False,
-        kept: bool = False,
-        named_by: str = "",
-        ttl: float | None = None,
-        cache_scope: t.CacheScope | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
-    ) -> Callable[[Function], Function]:
+    def method(self, name: str, **options: Unpack[MethodOptions]) -> Callable[[Function], Function]:
         """Serve a method that the protocol does not have by the decorated function. See `add_method`."""
-        options = {name: value for name, value in locals().items() if name not in ("self", "name")}
 
         def register(function: Function) -> Function:
             self.add_method(name, function, **options)
@@ -614,28 +382,25 @@ class Server:
 
         return register
 
-    def add_method(self, name: str, function: Callable[..., Any], *, extension: str = "", **options: Any) -> None:
+    def add_method(self, name: str, function: Callable[..., Any], **options: Unpack[MethodOptions]) -> None:
         """Serve a method that the protocol does not have, such as `tides/forecast`.
 
-        The function takes the decoded params, a struct that derives from `types.RequestParams` (its annotation, or
-        `params`), and may take a `Context`; it returns a struct that derives from `types.Result`, or what encodes to
-        a JSON object. `extension` is the identifier of the extension that it belongs to, which is declared with it;
-        with `required` only clients that declare it are served. `kept`: results carry caching hints, `ttl` (seconds)
-        and `cache_scope`. `named_by` is the field of the params that the HTTP header `Mcp-Name` repeats. `inline` and
-        `timeout` as for resources.
+        The function takes the decoded params, a struct that derives from `types.RequestParams`, and may take a
+        `Context`; it returns a struct that derives from `types.Result`, or what encodes to a JSON object.
 
         Raises:
-            TypeError: the function or its params do not fit.
-            ValueError: the name is none, the protocol's own, taken, or known with other params or options.
+            TypeError: the function or its params do not fit, or there is no such option.
+            ValueError: the name is not a method's, the protocol's own, taken, or known with other params or options.
         """
         from wharfinger.server.extensions import check_id, method_of
         from wharfinger.server.mounting import publish_extensions
 
         if name in self.handlers:
             raise ValueError(f"The method {name!r} is served already.")
+        extension = options.get("extension", "")
         if extension:
             check_id(extension)
-        self.handlers[name] = method_of(self.services, name, function, extension=extension, **options)
+        self.handlers[name] = method_of(self.services, name, function, options)
         if extension:
             self.extension(extension)
         for mount in self.part_of:
@@ -689,8 +454,7 @@ class Server:
         """
         from wharfinger.server.apps import EXTENSION, view
 
-        self.resources.add(view(self.services, uri, page, **options))
-        self.serve("resources")
+        self.resources.put(view(self.services, uri, page, **options))
         self.extension(EXTENSION)
 
     # -- hooks, and what stands in for dependencies
@@ -851,33 +615,28 @@ class Server:
 
     # -- being run
 
-    def run(self, *, http: str | None = None, unix: str | os.PathLike[str] | None = None, **options: Any) -> None:
+    @overload
+    def run(self) -> None: ...
+    @overload
+    def run(self, *, http: str, **options: Unpack[HttpRunOptions]) -> None: ...
+    @overload
+    def run(self, *, unix: str | os.PathLike[str], **options: Unpack[UnixRunOptions]) -> None: ...
+    def run(self, *, http: str | None = None, unix: str | os.PathLike[str] | None = None, **options: object) -> None:
         """Serve until the end of input or Ctrl-C: over stdio, with `http="127.0.0.1:8000"` over HTTP, or with
         `unix="/path"` on a Unix socket.
 
-        `options` are those of `transports.http_runner.serve_http`, or of `transports.socket_server.serve_unix`.
-
         Raises:
-            TypeError: `http` and `unix` at once, `http` is no text, or options are given without either.
+            TypeError: `http` and `unix` at once, `http` is not text, or options are given without either.
             ValueError: `http` is not of the form HOST:PORT.
         """
+        given: Any = options
         if http is not None and unix is not None:
             raise TypeError("http and unix exclude each other: serve over one of them.")
         if unix is not None:
             from wharfinger.transports.unix_server import serve_unix
 
-            serve_unix(self, unix, **options)
-        elif http is None:
-            if options:
-                raise TypeError(
-                    f'run() over stdio takes no {next(iter(options))}=: for HTTP say run(http="127.0.0.1:8000").'
-                )
-            from wharfinger.transports.stdio_server import serve_stdio
-
-            if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
-                self._say_how_to_try()
-            serve_stdio(self)
-        else:
+            serve_unix(self, unix, **given)
+        elif http is not None:
             from wharfinger.transports.http_server.runner import run_http
 
             if not isinstance(http, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -885,7 +644,17 @@ class Server:
             host, _, port = http.rpartition(":")
             if not (port.isascii() and port.isdecimal() and int(port) < 65536):
                 raise ValueError(f'{http!r} is not HOST:PORT: run(http="127.0.0.1:8000")')
-            run_http(self, host or "127.0.0.1", int(port), **options)
+            run_http(self, host or "127.0.0.1", int(port), **given)
+        elif options:
+            raise TypeError(
+                f'run() over stdio takes no {next(iter(options))}=: for HTTP say run(http="127.0.0.1:8000").'
+            )
+        else:
+            from wharfinger.transports.stdio_server import serve_stdio
+
+            if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+                self._say_how_to_try()
+            serve_stdio(self)
 
     def _say_how_to_try(self) -> None:
         """Say on stderr why nothing happens at a terminal: hosts start servers, and people may not know that."""
@@ -897,7 +666,7 @@ class Server:
             "Ctrl-C ends it.\n"
         )
 
-    def asgi(self, **options: Unpack[HttpOptions]) -> Any:
+    def asgi(self, **options: Unpack[HttpOptions]) -> HttpApp:
         """This server as an ASGI application, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
 
         `options` are those of `transports.http_server.HttpApp`. Chunked bodies are refused unless
@@ -916,17 +685,16 @@ class Server:
 Value = TypeVar("Value")
 
 
-def _decorated(add: Callable[..., None], function: Any, options: dict[str, Any]) -> Any:
+def _decorated(
+    add: Callable[..., object], function: Function | None, **options: Any
+) -> Function | Callable[[Function], Function]:
     """What a decorator returns with or without parentheses."""
-    if function is not None:
+
+    def register(function: Function) -> Function:
         add(function, **options)
         return function
 
-    def register(function: Any) -> Any:
-        add(function, **options)
-        return function
-
-    return register
+    return register if function is None else register(function)
 
 
 def _store(named: Store | str | None) -> Store | None:

@@ -97,7 +97,7 @@ def view(
     )
     return ResourceFeature(
         definition,
-        _View(services, function, meta, inline=inline, timeout=timeout),
+        _View(services, function, meta, inline, timeout),
         ttl_ms=services.ttl_ms if ttl is None else round(ttl * 1000),
         cache_scope=cache_scope or services.cache_scope,
     )
@@ -128,8 +128,15 @@ class _View(HandlerFunction):
 
     __slots__ = ("_meta",)
 
-    def __init__(self, services: Services, function: Callable[..., Any], meta: dict[str, Any], **options: Any) -> None:
-        super().__init__(services, function, **options)
+    def __init__(
+        self,
+        services: Services,
+        function: Callable[..., Any],
+        meta: dict[str, Any],
+        inline: bool,
+        timeout: float | None,
+    ) -> None:
+        super().__init__(services, function, inline=inline, timeout=timeout)
         self._meta = meta
         self.direct = False
 

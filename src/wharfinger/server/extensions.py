@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -19,13 +19,14 @@ from wharfinger.protocol.interfaces import Handler, Notified
 from wharfinger.protocol.methods import CORE, EXTENSIONS_FROM, Method, add_method
 from wharfinger.protocol.request import Request
 from wharfinger.server.features.handler_function import HandlerFunction
+from wharfinger.server.features.registration import check_options
 from wharfinger.server.threads import is_async
 
 if TYPE_CHECKING:
     from wharfinger.protocol.handshake import Session
     from wharfinger.server.services import Services
 
-__all__ = ["check_id", "declare", "method_of", "notification_of", "require"]
+__all__ = ["MethodOptions", "check_id", "declare", "method_of", "notification_of", "require"]
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -72,31 +73,44 @@ def require(request: Request, id: str) -> dict[str, Any]:
     return settings
 
 
-def method_of(
-    services: Services,
-    name: str,
-    function: Callable[..., Any],
-    *,
-    params: type[t.RequestParams] | None = None,
-    result: type[Any] | None = None,
-    kept: bool = False,
-    named_by: str = "",
-    extension: str = "",
-    required: bool = False,
-    ttl: float | None = None,
-    cache_scope: t.CacheScope | None = None,
-    inline: bool = False,
-    timeout: float | None = None,
-) -> Handler:
+class MethodOptions(TypedDict, total=False):
+    """What can be said of a method of one's own when it is registered."""
+
+    params: type[t.RequestParams] | None
+    """The struct that its params are decoded to; by default the annotation of the function's parameter."""
+    result: type[Any] | None
+    """The struct of its result; by default the function's return annotation."""
+    extension: str
+    """The identifier of the extension that it belongs to, which is declared with it."""
+    required: bool
+    """Whether only clients that declare this extension are served."""
+    kept: bool
+    """Whether results carry caching hints, `ttl` and `cache_scope`."""
+    named_by: str
+    """The field of the params that the HTTP header `Mcp-Name` repeats."""
+    ttl: float | None
+    """Seconds that clients may keep a result; by default as the server says."""
+    cache_scope: t.CacheScope | None
+    inline: bool
+    """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
+    timeout: float | None
+    """Seconds that a call may take."""
+
+
+def method_of(services: Services, name: str, function: Callable[..., Any], options: MethodOptions) -> Handler:
     """The handler of a new method, whose row is in the table of methods from now on.
 
     Raises:
-        TypeError: the params are no `types.RequestParams`, or the function takes something else.
-        ValueError: the name is none, the protocol's own, or known with other facts.
+        TypeError: the params do not derive from `types.RequestParams`, the function takes something else, or there is
+            no such option.
+        ValueError: the name is not a method's, the protocol's own, or known with other facts.
     """
+    check_options("method", None, options, MethodOptions)
+    result, ttl = options.get("result"), options.get("ttl")
+    extension, required = options.get("extension", ""), options.get("required", False)
     _check_name(name)
     parameter, annotated, returns = _signature(function)
-    shape = _params(name, params or annotated, t.RequestParams)
+    shape = _params(name, options.get("params") or annotated, t.RequestParams)
     row = add_method(
         Method(
             name,
@@ -104,15 +118,19 @@ def method_of(
             shape,
             result or (returns if isinstance(returns, type) else t.EmptyResult),
             first=EXTENSIONS_FROM,
-            kept=kept,
-            named_by=_named_by(name, shape, named_by),
+            kept=options.get("kept", False),
+            named_by=_named_by(name, shape, options.get("named_by", "")),
         )
     )
     call = HandlerFunction(
-        services, function, variables=(parameter,) if parameter else (), inline=inline, timeout=timeout
+        services,
+        function,
+        variables=(parameter,) if parameter else (),
+        inline=options.get("inline", False),
+        timeout=options.get("timeout"),
     )
     ttl_ms = services.ttl_ms if ttl is None else round(ttl * 1000)
-    scope = cache_scope or services.cache_scope
+    scope = options.get("cache_scope") or services.cache_scope
     if required and not extension:
         raise ValueError(f"{row.name}: required=True needs the extension that the client must declare.")
 

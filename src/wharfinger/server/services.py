@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from wharfinger import types as t
 from wharfinger.protocol.handshake import Session
@@ -16,7 +17,9 @@ from wharfinger.server.signature.annotations import RequestContext
 from wharfinger.server.subscriptions.watching import Watching
 from wharfinger.server.threads import Pool
 
-__all__ = ["Services"]
+__all__ = ["ListName", "Services"]
+
+ListName = Literal["resources", "tools", "prompts"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -30,6 +33,8 @@ class Services:
     keys: Keys
     handlers: Handlers
     """Every method that the server has, with what is around it: how a feature uses another one as the caller would."""
+    serve: Callable[[ListName], None]
+    """Has the methods of a kind of feature served, here and wherever this server is mounted."""
     notify: Watching
     """Where to report that a list or a resource changed."""
     context: Callable[[Request], RequestContext]

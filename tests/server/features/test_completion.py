@@ -123,8 +123,8 @@ class Rows(Source):
 async def test_each_reference_is_completed_by_what_it_refers_to() -> None:
     server = Server("s")
     server.include(Rows())
-    server.add_resource("a:static", lambda: "x")
-    server.add_resource("a:{x}/{y}", lambda x, y: x)
+    server.resources.add("a:static", lambda: "x")
+    server.resources.add("a:{x}/{y}", lambda x, y: x)
 
     def ref(uri: str) -> dict[str, str]:
         return {"type": "ref/resource", "uri": uri}

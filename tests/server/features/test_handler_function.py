@@ -73,9 +73,9 @@ async def test_every_kind_of_function_is_called() -> None:
         "g": generator,
     }
     for name, function in kinds.items():
-        server.add_resource(f"{name}:x", function)
-        server.add_resource(f"{name}:inline", function, inline=True)
-        server.add_resource(f"{name}:partial", functools.partial(function))
+        server.resources.add(f"{name}:x", function)
+        server.resources.add(f"{name}:inline", function, inline=True)
+        server.resources.add(f"{name}:partial", functools.partial(function))
     for name in kinds:
         for uri in (f"{name}:x", f"{name}:inline", f"{name}:partial"):
             assert (uri, (await read(server, uri))[0]["text"]) == (uri, name)
@@ -90,8 +90,8 @@ async def test_a_plain_function_runs_in_a_thread_unless_it_is_inline() -> None:
     def where() -> list[Any]:
         return [threading.current_thread() is threading.main_thread(), name.get()]
 
-    server.add_resource("a:thread", where)
-    server.add_resource("a:inline", where, inline=True)
+    server.resources.add("a:thread", where)
+    server.resources.add("a:inline", where, inline=True)
     assert (await read(server, "a:thread"))[0]["text"] == '[false,"ann"]'
     assert (await read(server, "a:inline"))[0]["text"] == '[true,"ann"]'
 
@@ -145,13 +145,13 @@ def test_parameters_that_are_not_the_variables_are_refused(
     uri: str, function: Callable[..., Any], message: str
 ) -> None:
     with pytest.raises(TypeError, match=message):
-        Server("s").add_resource(uri, function)
+        Server("s").resources.add(uri, function)
 
 
 def test_parameters_with_defaults_and_many_keywords_are_fine() -> None:
     server = Server("s")
-    server.add_resource("a:b", lambda x=1, *rest, **others: "")
-    server.add_resource("a:{x}/{y}", lambda **variables: "")
+    server.resources.add("a:b", lambda x=1, *rest, **others: "")
+    server.resources.add("a:{x}/{y}", lambda **variables: "")
 
 
 # -- time
@@ -168,9 +168,9 @@ async def test_a_function_that_takes_longer_than_its_time_is_cancelled_and_says_
         finally:
             gone.set()
 
-    server.add_resource("a:async", never, timeout=0.01)
+    server.resources.add("a:async", never, timeout=0.01)
     released = threading.Event()
-    server.add_resource("a:sync", lambda: str(released.wait(20)), timeout=0.01)
+    server.resources.add("a:sync", lambda: str(released.wait(20)), timeout=0.01)
     expected = {"code": -32603, "message": "The handler took longer than 0.01 s."}
     assert await read(server, "a:async") == expected
     assert gone.is_set()
@@ -187,7 +187,7 @@ async def test_a_functions_own_timeout_is_not_the_servers() -> None:
     async def fails() -> str:
         raise TimeoutError("the database's")
 
-    server.add_resource("a:b", fails, timeout=20)
+    server.resources.add("a:b", fails, timeout=20)
     error = await read(server, "a:b")
     assert error["code"] == -32603
     assert error["message"].startswith("Internal error (reference")
@@ -196,7 +196,7 @@ async def test_a_functions_own_timeout_is_not_the_servers() -> None:
 @looped
 async def test_a_quick_function_with_a_time_is_served() -> None:
     server = Server("s")
-    server.add_resource("a:b", coroutine, timeout=20)
+    server.resources.add("a:b", coroutine, timeout=20)
     assert (await read(server, "a:b"))[0]["text"] == "c"
 
 
@@ -253,8 +253,8 @@ async def test_a_blocking_function_holds_up_nothing_else() -> None:
     """security F08"""
     server = Server("s")
     released = threading.Event()
-    server.add_resource("a:blocks", lambda: str(released.wait(20)))
-    server.add_resource("a:c", coroutine)
+    server.resources.add("a:blocks", lambda: str(released.wait(20)))
+    server.resources.add("a:c", coroutine)
     async with Wire(server) as wire:
         id = wire.put("resources/read", {"uri": "a:blocks"})
         before = time.monotonic()
@@ -276,7 +276,7 @@ async def test_a_call_that_was_refused_for_want_of_threads_says_so() -> None:
         blocked.set()
         return str(released.wait(20))
 
-    server.add_resource("a:blocks", blocks)
+    server.resources.add("a:blocks", blocks)
     first = asyncio.create_task(read(server, "a:blocks"))
     assert await asyncio.to_thread(blocked.wait, 20)
     error = (await ask(server, "resources/read", {"uri": "a:blocks"}))["error"]
@@ -334,7 +334,7 @@ def test_a_time_that_nothing_can_keep_is_told_at_registration(timeout: float) ->
         return ""
 
     server = Server("s")
-    for register in (server.add_tool, server.add_prompt, functools.partial(server.add_resource, "a:b")):
+    for register in (server.tools.add, server.prompts.add, functools.partial(server.resources.add, "a:b")):
         with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
             register(it, timeout=timeout)
 
@@ -364,7 +364,7 @@ def test_a_plain_function_that_asks_is_refused_however_it_does(question: str) ->
     ):
         exec(f"def asks{number}(ctx: Context):\n    {body}\n", scope)
         with pytest.raises(TypeError, match=rf"asks{number}\(\) calls ctx.{question}\(\), for which it must be async"):
-            Server("s").add_tool(scope[f"asks{number}"])
+            Server("s").tools.add(scope[f"asks{number}"])
 
 
 def test_a_plain_function_that_asks_nothing_of_its_context_is_fine() -> None:
@@ -384,7 +384,7 @@ def test_a_plain_function_that_asks_nothing_of_its_context_is_fine() -> None:
 
     server = Server("s")
     for function in (other, inside, asks):
-        server.add_tool(function)
+        server.tools.add(function)
     assert len(server.tools.features) == 3
 
 
@@ -417,5 +417,5 @@ async def test_bounds_and_texts_beside_a_variables_type_hold() -> None:
 @pytest.mark.parametrize("timeout", [0, -1, -0.5])
 def test_no_time_at_all_is_refused_and_hardly_any_is_not(timeout: float) -> None:
     with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
-        Server("s").add_resource("a:b", coroutine, timeout=timeout)
-    Server("s").add_resource("a:b", coroutine, timeout=0.001)
+        Server("s").resources.add("a:b", coroutine, timeout=timeout)
+    Server("s").resources.add("a:b", coroutine, timeout=0.001)

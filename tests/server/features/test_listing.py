@@ -62,7 +62,7 @@ async def test_pages_are_full_across_registered_catalogues_and_sources(revision:
     server = Server("s", page_size=size)
     expected = [f"a:{n}" for n in range(3)] + ["k:1", "k:2"] + ["c:1", "c:2", "c:3"] + [f"s:{n:03}" for n in range(5)]
     for uri in expected[:3]:
-        server.add_resource(uri, lambda: "")
+        server.resources.add(uri, lambda: "")
     server.list_resources(catalogue(["k:1", "k:2"], keyed=True))
     server.include(Rows("empty", 0))
     server.list_resources(catalogue(["c:1", "c:2", "c:3"], keyed=False))
@@ -91,7 +91,7 @@ async def test_the_last_page_has_no_cursor(number: int) -> None:
 async def test_templates_of_registered_ones_and_sources_are_one_list() -> None:
     server = Server("s", page_size=2)
     for number in range(3):
-        server.add_resource(f"a{number}:{{x}}", lambda x: x)
+        server.resources.add(f"a{number}:{{x}}", lambda x: x)
     source = Rows("s", 0)
     source.templates = [t.ResourceTemplate(uri_template=f"s{n}:{{x}}", name="s") for n in range(3)]
     server.include(source)
@@ -116,7 +116,7 @@ def test_what_was_there_all_the_time_is_listed_once(kind: str, size: int, rounds
     source.uris = uris
     if kind == "registered":
         for uri in uris:
-            server.add_resource(uri, lambda: "")
+            server.resources.add(uri, lambda: "")
     elif kind == "source":
         server.include(source)
     else:
@@ -127,14 +127,14 @@ def test_what_was_there_all_the_time_is_listed_once(kind: str, size: int, rounds
             if uris:
                 uri = uris.pop(number % len(uris))
                 if kind == "registered":
-                    server.remove_resource(uri)
+                    server.resources.remove(uri)
                 staying.discard(uri)
         elif kind in ("registered", "again"):
             uri = f"x:new{len(uris)}-{number}-{len(shown)}"
             if uri not in uris:
                 uris.append(uri)
                 if kind == "registered":
-                    server.add_resource(uri, lambda: "")
+                    server.resources.add(uri, lambda: "")
         elif (uri := f"x:{number * 2 + 1:03}") not in uris:
             uris.append(uri)
             uris.sort()
@@ -218,8 +218,8 @@ async def test_a_cursor_that_is_none_of_this_list_is_an_invalid_param(revision: 
     def make(**options: Any) -> Server:
         server = Server("s", page_size=1, **options)
         for x in "abc":
-            server.add_resource(f"{x}:y", lambda: "")
-            server.add_resource(f"{x}:y/{{x}}", lambda x: "")
+            server.resources.add(f"{x}:y", lambda: "")
+            server.resources.add(f"{x}:y/{{x}}", lambda x: "")
         return server
 
     server = make()
@@ -233,7 +233,7 @@ async def test_a_cursor_that_is_none_of_this_list_is_an_invalid_param(revision: 
     shared = (await ask(make(secret="s"), "resources/list"))["result"]["nextCursor"]
     assert (await page(make(secret="s"), shared, revision))[0] == ["b:y"]
     fewer = Server("s", secret="s")
-    fewer.add_resource("a:y", lambda: "")
+    fewer.resources.add("a:y", lambda: "")
     more = make(secret="s")
     more.include(Rows("r", 3))
     beyond = (await page(more, (await page(more, (await page(more, shared))[1]))[1]))[1]
@@ -248,16 +248,16 @@ async def test_a_cursor_that_is_none_of_this_list_is_an_invalid_param(revision: 
 async def test_a_page_is_encoded_once_until_the_list_changes() -> None:
     server = Server("s", page_size=2)
     for number in range(5):
-        server.add_resource(f"a:{number}", lambda: "")
+        server.resources.add(f"a:{number}", lambda: "")
     first = await server.resources.listing.page()
     assert await server.resources.listing.page() is first
     _, cursor = await page(server)
     assert (await page(server, cursor))[0] == ["a:2", "a:3"]
-    server.remove_resource("a:1")
+    server.resources.remove("a:1")
     assert await server.resources.listing.page() is not first
     assert (await page(server))[0] == ["a:0", "a:2"]
     assert (await page(server, cursor))[0] == ["a:2", "a:3"]
-    server.add_resource("a:5", lambda: "")
+    server.resources.add("a:5", lambda: "")
     assert [r["uri"] for r in await listed(server)] == ["a:0", "a:2", "a:3", "a:4", "a:5"]
 
 
@@ -265,7 +265,7 @@ async def test_a_page_is_encoded_once_until_the_list_changes() -> None:
 async def test_only_so_many_pages_are_kept() -> None:
     server = Server("s", page_size=1)
     for number in range(KEPT + 10):
-        server.add_resource(f"a:{number}", lambda: "")
+        server.resources.add(f"a:{number}", lambda: "")
     assert len(await listed(server)) == KEPT + 10
     assert len(server.resources.listing._kept) == KEPT
 
@@ -280,7 +280,7 @@ async def test_a_list_says_whose_share_of_the_threads_it_uses() -> None:
         owners.append(owner)
         return [], None
 
-    server.add_resource("a:b", lambda: "")
+    server.resources.add("a:b", lambda: "")
     server.resources.listing.providers.append(provider)
     await ask(server, "resources/list", principal="ann", revision="2025-11-25")
     assert [owner.partition(MEMBER)[0] for owner in owners] == ["principal ann"]
@@ -335,7 +335,7 @@ def test_pages_are_as_full_as_bytes_allow_and_nothing_is_lost_or_doubled(
     listing = server.resources.listing
     listing.size, listing.most_bytes = size, room
     for number, length in enumerate(registered):
-        server.add_resource(f"a:{number:03}", lambda: "", description="é" * length)
+        server.resources.add(f"a:{number:03}", lambda: "", description="é" * length)
     rows = [Described(prefix, lengths) for prefix, lengths in zip("bcd", (first, second, third), strict=True)]
     server.include(rows[0])
     server.list_resources(yielding(rows[1], keyed=True))
@@ -365,7 +365,7 @@ def test_pages_are_as_full_as_bytes_allow_and_nothing_is_lost_or_doubled(
 async def test_a_page_of_exactly_the_bytes_is_one_page(more: int) -> None:
     server = Server("s")
     for number in range(10):
-        server.add_resource(f"a:{number}", lambda: "", description="d" * 100)
+        server.resources.add(f"a:{number}", lambda: "", description="d" * 100)
     listing = server.resources.listing
     listing.most_bytes = len(encode([feature.definition for feature in server.resources.static])) - more
     uris, cursor = await page(server)
@@ -377,7 +377,7 @@ async def test_a_page_of_exactly_the_bytes_is_one_page(more: int) -> None:
 async def test_a_thousand_are_one_page(number: int) -> None:
     server = Server("s")
     for each in range(number):
-        server.add_resource(f"notes://of-the-harbour/{each:05}", lambda: "", description="A note on the tide. " * 5)
+        server.resources.add(f"notes://of-the-harbour/{each:05}", lambda: "", description="A note on the tide. " * 5)
     uris, cursor = await page(server)
     assert (len(uris), cursor is None) == (PAGE, number == PAGE)
 
@@ -386,7 +386,7 @@ async def test_a_thousand_are_one_page(number: int) -> None:
 async def test_a_thousand_long_descriptions_are_several_pages() -> None:
     server = Server("s")
     for number in range(1_000):
-        server.add_resource(f"a:{number:05}", lambda: "", description="d" * 5_000)
+        server.resources.add(f"a:{number:05}", lambda: "", description="d" * 5_000)
     first = await server.resources.listing.page()
     assert PAGE_BYTES - 6_000 < len(first) <= PAGE_BYTES + 200
     assert [resource["uri"] for resource in await listed(server)] == [f"a:{number:05}" for number in range(1_000)]
@@ -396,7 +396,7 @@ async def test_a_thousand_long_descriptions_are_several_pages() -> None:
 async def test_the_page_size_of_an_author_is_exact() -> None:
     server = Server("s", page_size=300)
     for number in range(301):
-        server.add_resource(f"a:{number:05}", lambda: "", description="d" * 5_000)
+        server.resources.add(f"a:{number:05}", lambda: "", description="d" * 5_000)
     uris, cursor = await page(server)
     assert (len(uris), cursor is None) == (300, False)
 

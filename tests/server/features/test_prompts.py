@@ -158,8 +158,8 @@ def log(vessel: Annotated[str, Complete(ships)], day: str) -> str:
 def complete(ref: dict[str, str], name: str, value: str, others: dict[str, str] | None = None) -> Any:
     async def run() -> t.CompleteResult:
         server = Server("test")
-        server.add_resource("log://{vessel}/{day}", log)
-        server.add_resource("log://all", lambda: "")
+        server.resources.add("log://{vessel}/{day}", log)
+        server.resources.add("log://all", lambda: "")
         server.include(Charts())
         server.prompts.add(plan)
         params: dict[str, Any] = {"ref": ref, "argument": {"name": name, "value": value}}
@@ -231,7 +231,7 @@ def test_functions_of_prompts_are_described_by_fields_and_have_their_defaults() 
         return f"{days} {ship}"
 
     plan.__annotations__.update(days=Annotated[int, pydantic.Field(description="How many.", default=3)])
-    server.add_prompt(plan)
+    server.prompts.add(plan)
     (argument, _) = server.prompts.get("plan").definition.arguments
     assert (argument.description, argument.required) == ("How many.", UNSET)
     answer = asyncio.run(ask(server, "prompts/get", {"name": "plan"}))
@@ -240,19 +240,19 @@ def test_functions_of_prompts_are_described_by_fields_and_have_their_defaults() 
 
 def test_a_disabled_prompt_is_unknown() -> None:
     server = Server("s")
-    server.add_prompt(lambda: "x", name="p")
-    server.disable_prompt("p")
+    server.prompts.add(lambda: "x", name="p")
+    server.prompts.disable("p")
     assert asyncio.run(ask(server, "prompts/get", {"name": "p"}))["error"]["code"] == -32602
     ref = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}}
     assert asyncio.run(ask(server, "completion/complete", ref))["error"]["code"] == -32602
-    server.enable_prompt("p")
+    server.prompts.enable("p")
     assert asyncio.run(ask(server, "prompts/get", {"name": "p"}))["result"]["messages"]
 
 
 @pytest.mark.parametrize("message", [{"role": "system", "content": "x"}, {"role": "user", "content": {"type": "no"}}])
 def test_a_message_of_an_unknown_kind_is_a_fault_of_the_server(message: dict[str, Any]) -> None:
     server = Server("s")
-    server.add_prompt(lambda: [message], name="p")
+    server.prompts.add(lambda: [message], name="p")
     assert asyncio.run(ask(server, "prompts/get", {"name": "p"}))["error"]["code"] == -32603
 
 
@@ -266,7 +266,7 @@ def test_what_cannot_complete_is_refused_at_once(values: Any) -> None:
 async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
     """A bug: each had its line, so that the answer was three times what was sent."""
     server = Server("s")
-    server.add_prompt(lambda a="": a, name="greet")
+    server.prompts.add(lambda a="": a, name="greet")
     error = (await ask(server, "prompts/get", {"name": "greet", "arguments": {f"k{n}": "x" for n in range(5_000)}}))[
         "error"
     ]
@@ -281,7 +281,7 @@ async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
 async def filled_with(value: Any, **options: Any) -> Any:
     """The messages of a prompt that returns this, or the error."""
     server = Server("s")
-    server.add_prompt(lambda: value, name="it", **options)
+    server.prompts.add(lambda: value, name="it", **options)
     answer = await ask(server, "prompts/get", {"name": "it"})
     return answer["result"]["messages"] if "result" in answer else answer["error"]
 
@@ -337,7 +337,7 @@ async def test_what_a_prompt_returns_becomes_messages(value: Any, expected: list
 @looped
 async def test_what_is_no_message_is_an_internal_error(value: Any) -> None:
     server = Server("s")
-    server.add_prompt(lambda: value, name="it")
+    server.prompts.add(lambda: value, name="it")
     async with Wire(server) as wire:
         answer = await wire.ask("prompts/get", {"name": "it"})
     assert answer["error"]["code"] == -32603
@@ -374,4 +374,4 @@ async def test_a_prompt_is_listed_with_what_was_said_and_nothing_else() -> None:
         "message": "Invalid arguments: place: missing; other: no such argument; the arguments are place, when",
     }
     with pytest.raises(ValueError, match="A prompt needs a name"):
-        server.add_prompt(lambda: "x", name="")
+        server.prompts.add(lambda: "x", name="")

@@ -47,7 +47,7 @@ async def calm() -> str:
 @looped
 async def test_a_resource_is_listed_with_all_that_was_said_of_it(revision: str) -> None:
     server = Server("s")
-    server.add_resource(
+    server.resources.add(
         "weather://today",
         calm,
         name="today",
@@ -58,7 +58,7 @@ async def test_a_resource_is_listed_with_all_that_was_said_of_it(revision: str) 
         icons=[t.Icon(src="https://example.test/i.png", sizes=["48x48"])],
         meta={"example.test/k": 1},
     )
-    server.add_resource("weather://{day}", lambda day: day, title="A day", description="Any day.")
+    server.resources.add("weather://{day}", lambda day: day, title="A day", description="Any day.")
     assert await listed(server, revision=revision) == [
         {
             "uri": "weather://today",
@@ -104,16 +104,16 @@ def hints(answer: Any) -> tuple[Any, Any]:
 @looped
 async def test_caching_hints_are_the_resources_own_else_the_servers_and_told_in_the_stateless_era_only() -> None:
     server = Server("s", ttl=60, cache_scope="public")
-    server.add_resource("a:own", calm, ttl=0.5, cache_scope="private")
-    server.add_resource("a:none", calm)
-    server.add_resource("a:never", calm, ttl=0)
-    server.add_resource("a:{x}", lambda x: x, ttl=1)
+    server.resources.add("a:own", calm, ttl=0.5, cache_scope="private")
+    server.resources.add("a:none", calm)
+    server.resources.add("a:never", calm, ttl=0)
+    server.resources.add("a:{x}", lambda x: x, ttl=1)
 
     def result(**caching: Any) -> t.ReadResourceResult:
         return t.ReadResourceResult(contents=[t.ResourceContents(uri="x:", text="")], **caching)
 
-    server.add_resource("b:zero", lambda: result(ttl_ms=0, result_type="complete"))
-    server.add_resource("b:silent", result)
+    server.resources.add("b:zero", lambda: result(ttl_ms=0, result_type="complete"))
+    server.resources.add("b:silent", result)
     server.include(Shelf(result))
     expected = {
         "a:own": (500, "private"),
@@ -229,7 +229,7 @@ RETURNS: list[tuple[Any, str | None, list[dict[str, Any]]]] = [
 @looped
 async def test_what_a_function_returns_is_read_as(revision: str, value: Any, mime_type: Any, expected: Any) -> None:
     server = Server("s")
-    server.add_resource("x:y", lambda: value, mime_type=mime_type, inline=True)
+    server.resources.add("x:y", lambda: value, mime_type=mime_type, inline=True)
     assert await read(server, "x:y", revision) == expected
 
 
@@ -273,7 +273,7 @@ async def test_a_path_is_read_as_its_bytes_and_a_missing_one_is_not_found(tmp_pa
 @looped
 async def test_what_has_no_form_is_an_internal_error(value: Any) -> None:
     server = Server("s")
-    server.add_resource("x:y", lambda: value, inline=True)
+    server.resources.add("x:y", lambda: value, inline=True)
     assert (await read(server, "x:y"))["code"] == -32603
 
 
@@ -282,7 +282,7 @@ async def test_a_pydantic_model_is_read_as_json() -> None:
     pydantic = pytest.importorskip("pydantic")
     model = pydantic.create_model("Model", depth=(int, ...))
     server = Server("s")
-    server.add_resource("x:y", lambda: model(depth=3))
+    server.resources.add("x:y", lambda: model(depth=3))
     assert await read(server, "x:y") == text('{"depth":3}', "application/json")
 
 
@@ -376,9 +376,9 @@ async def test_what_leads_out_of_a_folder_reaches_no_template(revision: str, tmp
 @looped
 async def test_what_one_template_refuses_goes_to_the_next() -> None:
     server = Server("s")
-    server.add_resource("a://x/{name}", lambda name: "part")
-    server.add_resource("a://{+path}", lambda path: "path")
-    server.add_resource("{+every}", lambda every: "all", allow_traversal=True)
+    server.resources.add("a://x/{name}", lambda name: "part")
+    server.resources.add("a://{+path}", lambda path: "path")
+    server.resources.add("{+every}", lambda every: "all", allow_traversal=True)
     for uri, expected in (("a://x/y", "part"), ("a://x/y/z", "path"), ("a://x/y%2Fz", "all"), ("a://x/..", "all")):
         assert (await read(server, uri))[0]["text"] == expected
 
@@ -387,7 +387,7 @@ async def test_what_one_template_refuses_goes_to_the_next() -> None:
 def test_allowing_traversal_where_none_could_be_is_refused(uri: str) -> None:
     server = Server("s")
     with pytest.raises(ValueError, match="allow_traversal"):
-        server.add_resource(uri, lambda name="", path="", q="": "", allow_traversal=True)
+        server.resources.add(uri, lambda name="", path="", q="": "", allow_traversal=True)
     with pytest.raises(ValueError, match="allow_traversal"):
         server.read_resource(uri, allow_traversal=True)(lambda name="", path="", q="": "")
 
@@ -405,17 +405,17 @@ async def test_a_client_expands_what_a_server_refuses(tmp_path: Path) -> None:
 @looped
 async def test_a_registered_resource_comes_before_a_template_and_the_closest_template_first() -> None:
     server = Server("s")
-    server.add_resource("a:{x}/{y}", lambda x, y: "two")
-    server.add_resource("a:b/{y}", lambda y: "one")
-    server.add_resource("a:b/c", lambda: "none")
+    server.resources.add("a:{x}/{y}", lambda x, y: "two")
+    server.resources.add("a:b/{y}", lambda y: "one")
+    server.resources.add("a:b/c", lambda: "none")
     assert [(await read(server, uri))[0]["text"] for uri in ("a:b/c", "a:b/d", "a:d/d")] == ["none", "one", "two"]
 
 
 def test_an_ambiguous_template_is_refused_with_both_names() -> None:
     server = Server("s")
-    server.add_resource("a:{x}/b", lambda x: "")
+    server.resources.add("a:{x}/b", lambda x: "")
     with pytest.raises(AmbiguousTemplate) as refused:
-        server.add_resource("a:{y}/b", lambda y: "")
+        server.resources.add("a:{y}/b", lambda y: "")
     assert "a:{x}/b" in str(refused.value)
     assert "a:{y}/b" in str(refused.value)
     assert [feature.definition.name for feature in server.resources.templates] == ["<lambda>"]
@@ -424,21 +424,21 @@ def test_an_ambiguous_template_is_refused_with_both_names() -> None:
 @pytest.mark.parametrize("uri", ["a:b", "a:{x}"])
 def test_what_is_registered_already_is_refused(uri: str) -> None:
     server = Server("s")
-    server.add_resource(uri, lambda **_: "")
+    server.resources.add(uri, lambda **_: "")
     with pytest.raises(ValueError, match="is registered already") as refused:
-        server.add_resource(uri, lambda **_: "")
+        server.resources.add(uri, lambda **_: "")
     assert uri in str(refused.value)
 
 
 @pytest.mark.parametrize("uri", ["", "today", "a b:c", "a:b c", "1a:b", "a:" + "b" * 9000, "a:\n"])
 def test_what_is_no_uri_cannot_be_registered(uri: str) -> None:
     with pytest.raises(ValueError, match="URI"):
-        Server("s").add_resource(uri, lambda: "")
+        Server("s").resources.add(uri, lambda: "")
 
 
 def test_a_template_has_no_size_and_a_decorator_needs_a_uri() -> None:
     with pytest.raises(ValueError, match="size"):
-        Server("s").add_resource("a:{x}", lambda x: x, size=3)
+        Server("s").resources.add("a:{x}", lambda x: x, size=3)
     with pytest.raises(TypeError, match="needs its URI"):
         Server("s").resource(calm)  # type: ignore[arg-type]
 
@@ -446,20 +446,20 @@ def test_a_template_has_no_size_and_a_decorator_needs_a_uri() -> None:
 @looped
 async def test_what_was_removed_is_gone_and_may_come_back() -> None:
     server = Server("s")
-    server.add_resource("a:b", lambda: "first")
-    server.add_resource("a:{x}", lambda x: "second")
+    server.resources.add("a:b", lambda: "first")
+    server.resources.add("a:{x}", lambda x: "second")
     server.read_resource("c:{x}")(lambda x: "third")
     assert len(await listed(server)) == len(await listed(server, "resources/templates/list")) == 1
     for uri, text in (("a:b", "second"), ("a:{x}", None)):
-        server.remove_resource(uri)
+        server.resources.remove(uri)
         answer = await read(server, "a:b")
         assert (answer[0]["text"] if text else answer.get("code")) == (text or -32602)
         with pytest.raises(KeyError, match="There is no"):
-            server.remove_resource(uri)
-    server.remove_resource("c:{x}")
+            server.resources.remove(uri)
+    server.resources.remove("c:{x}")
     assert (await read(server, "c:d"))["code"] == -32602
     assert await listed(server) == await listed(server, "resources/templates/list") == []
-    server.add_resource("a:{x}", lambda x: "again")
+    server.resources.add("a:{x}", lambda x: "again")
     assert (await read(server, "a:b"))[0]["text"] == "again"
 
 
@@ -486,7 +486,7 @@ async def test_an_empty_server_has_no_resource_methods(revision: str) -> None:
 @looped
 async def test_a_missing_and_a_forbidden_resource_look_the_same(revision: str) -> None:
     server = Server("s")
-    server.add_resource("a:b", calm)
+    server.resources.add("a:b", calm)
 
     @server.resource("secret:{x}")
     async def secret(x: str) -> str:
@@ -506,7 +506,7 @@ async def test_a_missing_and_a_forbidden_resource_look_the_same(revision: str) -
 @looped
 async def test_what_is_no_uri_is_an_invalid_param(uri: str) -> None:
     server = Server("s")
-    server.add_resource("{+anything}", lambda anything: "")
+    server.resources.add("{+anything}", lambda anything: "")
     for revision in ALL:
         error = await read(server, uri, revision)
         assert (error["code"], "data" in error) == (-32602, False)
@@ -576,7 +576,7 @@ async def test_a_source_lists_and_reads_in_threads(revision: str) -> None:
     server = Server("s", page_size=2)
     fleet = Fleet(["ann", "bob", "cat"])
     server.include(fleet)
-    server.add_resource("a:b", calm)
+    server.resources.add("a:b", calm)
     assert [r["uri"] for r in await listed(server, revision=revision)] == ["a:b", "ship:ann", "ship:bob", "ship:cat"]
     assert [r["name"] for r in await listed(server, "resources/templates/list", revision)] == ["ship"]
     assert (await read(server, "ship:ann", revision))[0]["text"] == "ann"
@@ -617,8 +617,8 @@ def test_a_catalogue_that_is_no_async_generator_is_refused() -> None:
 @looped
 async def test_a_search_finds_registered_resources_first_then_each_sources() -> None:
     server = Server("s")
-    server.add_resource("a:b", calm, title="Annual report")
-    server.add_resource("a:c", calm, name="other")
+    server.resources.add("a:b", calm, title="Annual report")
+    server.resources.add("a:c", calm, name="other")
     server.include(Fleet(["ann", "anna", "bob"]))
     request = opened(server, "resources/list")
     search = server.resources.search
@@ -642,10 +642,10 @@ def test_registering_is_linear(caplog: pytest.LogCaptureFixture) -> None:
             seen += 1
 
         for warm in range(10):
-            server.add_resource(f"warm:{warm}", calm)
+            server.resources.add(f"warm:{warm}", calm)
         sys.setprofile(count)
         for n in range(number):
-            server.add_resource(f"a:{n}", calm)
+            server.resources.add(f"a:{n}", calm)
         sys.setprofile(None)
         return seen
 
@@ -655,7 +655,7 @@ def test_registering_is_linear(caplog: pytest.LogCaptureFixture) -> None:
 @looped
 async def test_ten_thousand_resources_are_listed_page_by_page() -> None:
     server = Server("s")
-    server.add_resource("a:0", calm)
+    server.resources.add("a:0", calm)
     call = server.resources.static.by_key["a:0"].call
     uris = [f"a:{number}" for number in range(10_000)]
     for uri in uris[1:]:
@@ -668,25 +668,25 @@ async def test_ten_thousand_resources_are_listed_page_by_page() -> None:
 async def test_a_disabled_resource_or_template_is_not_there_until_it_is_enabled() -> None:
     server = Server("s")
     for name in "abc":
-        server.add_resource(f"x://{name}", lambda: "text")
-    server.add_resource("log://{day}", lambda day: day)
+        server.resources.add(f"x://{name}", lambda: "text")
+    server.resources.add("log://{day}", lambda day: day)
     for uri, read_uri, method in (
         ("x://b", "x://b", "resources/list"),
         ("log://{day}", "log://1", "resources/templates/list"),
     ):
         before = await listed(server, method)
         assert isinstance(await read(server, read_uri), list)
-        server.disable_resource(uri)
-        server.disable_resource(uri)
+        server.resources.disable(uri)
+        server.resources.disable(uri)
         assert len(await listed(server, method)) == len(before) - 1
         assert (await read(server, read_uri))["code"] == -32602
-        server.enable_resource(uri)
-        server.enable_resource(uri)
+        server.resources.enable(uri)
+        server.resources.enable(uri)
         assert await listed(server, method) == before
         assert isinstance(await read(server, read_uri), list)
-        server.disable_resource(uri)
-        server.remove_resource(uri)
-        for refused in (server.enable_resource, server.disable_resource, server.remove_resource):
+        server.resources.disable(uri)
+        server.resources.remove(uri)
+        for refused in (server.resources.enable, server.resources.disable, server.resources.remove):
             with pytest.raises(KeyError):
                 refused(uri)
 
@@ -744,21 +744,21 @@ async def test_what_is_yielded_may_have_as_many_bytes_as_the_limit() -> None:
 @looped
 async def test_a_uri_has_as_many_characters_as_the_limit() -> None:
     server = Server("s")
-    server.add_resource("a:{+rest}", lambda rest: str(len(rest)))
+    server.resources.add("a:{+rest}", lambda rest: str(len(rest)))
     assert (await read(server, "a:" + "x" * 8190))[0]["text"] == "8190"
     assert await read(server, "a:" + "x" * 8191) == {"code": -32602, "message": "A URI may have 8192 characters."}
-    server.add_resource("b:" + "x" * 8190, calm)
+    server.resources.add("b:" + "x" * 8190, calm)
     assert (await read(server, "b:" + "x" * 8190))[0]["text"] == "calm"
     with pytest.raises(ValueError, match="8192"):
-        server.add_resource("b:" + "x" * 8191, calm)
+        server.resources.add("b:" + "x" * 8191, calm)
 
 
 @looped
 async def test_seconds_to_keep_are_told_in_milliseconds() -> None:
     server = Server("s", ttl=2.0, cache_scope="public")
-    server.add_resource("a:own", calm, ttl=7.0)
-    server.add_resource("a:none", calm)
-    server.add_resource("a:mine", calm, cache_scope="private")
+    server.resources.add("a:own", calm, ttl=7.0)
+    server.resources.add("a:none", calm)
+    server.resources.add("a:mine", calm, cache_scope="private")
     server.read_resource("b:{x}")(lambda x: x)
     answers = {uri: hints(await ask(server, "resources/read", {"uri": uri})) for uri in ("a:own", "a:none", "a:mine")}
     assert answers == {"a:own": (7000, "public"), "a:none": (2000, "public"), "a:mine": (2000, "private")}
@@ -768,12 +768,12 @@ async def test_seconds_to_keep_are_told_in_milliseconds() -> None:
 @looped
 async def test_a_template_that_could_not_be_added_leaves_nothing() -> None:
     server = Server("s")
-    server.add_resource("a:{x}", lambda x: x)
-    server.disable_resource("a:{x}")
+    server.resources.add("a:{x}", lambda x: x)
+    server.resources.disable("a:{x}")
     with pytest.raises(ValueError, match="registered already"):
-        server.add_resource("a:{x}", lambda x: "other")
+        server.resources.add("a:{x}", lambda x: "other")
     assert (await read(server, "a:y"))["code"] == -32602
-    server.enable_resource("a:{x}")
+    server.resources.enable("a:{x}")
     assert (await read(server, "a:y"))[0]["text"] == "y"
 
 
@@ -783,15 +783,15 @@ async def test_an_unlisted_template_may_be_removed_and_come_back() -> None:
     for answer in ("one", "two"):
         server.read_resource("a:{x}")(lambda x, answer=answer: answer)
         assert (await read(server, "a:y"))[0]["text"] == answer
-        server.remove_resource("a:{x}")
+        server.resources.remove("a:{x}")
         with pytest.raises(KeyError):
-            server.remove_resource("a:{x}")
+            server.resources.remove("a:{x}")
 
 
 @looped
 async def test_sources_and_catalogues_that_come_tell_that_the_list_has_changed() -> None:
     server = Server("s")
-    server.add_resource("a:b", calm)
+    server.resources.add("a:b", calm)
     changes: list[str] = []
     server.watching.list_changed = changes.append  # type: ignore[method-assign,assignment]
     server.include(Fleet(["ann"]))
@@ -807,13 +807,13 @@ async def test_sources_and_catalogues_that_come_tell_that_the_list_has_changed()
 @looped
 async def test_text_with_signs_is_read_as_it_is_and_the_text_of_a_coroutine_is_not() -> None:
     server = Server("s")
-    server.add_resource("a:signs", lambda: "1 < 2, a <b> and object at 0x1")
-    server.add_resource("a:coroutine", lambda: coroutine_text())
+    server.resources.add("a:signs", lambda: "1 < 2, a <b> and object at 0x1")
+    server.resources.add("a:coroutine", lambda: coroutine_text())
 
     async def direct() -> str:
         return coroutine_text()
 
-    server.add_resource("a:direct", direct)
+    server.resources.add("a:direct", direct)
     assert (await read(server, "a:signs"))[0]["text"].startswith("1 < 2")
     for uri in ("a:coroutine", "a:direct"):
         assert (await read(server, uri))["code"] == -32603
@@ -832,26 +832,28 @@ async def test_a_result_of_its_own_may_say_how_long_it_is_kept_in_part() -> None
     def result(**caching: Any) -> t.ReadResourceResult:
         return t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text="x")], **caching)
 
-    server.add_resource("a:none", lambda: result())
-    server.add_resource("a:time", lambda: result(ttl_ms=5))
-    server.add_resource("a:scope", lambda: result(cache_scope="public"))
-    server.add_resource("a:type", lambda: result(result_type="complete"))
+    server.resources.add("a:none", lambda: result())
+    server.resources.add("a:time", lambda: result(ttl_ms=5))
+    server.resources.add("a:scope", lambda: result(cache_scope="public"))
+    server.resources.add("a:type", lambda: result(result_type="complete"))
     found = {uri: hints(await ask(server, "resources/read", {"uri": f"a:{uri}"})) for uri in ("none", "time", "scope")}
     assert found == {"none": (2000, "private"), "time": (5, "private"), "scope": (2000, "public")}
     for uri in ("a:none", "a:time", "a:scope", "a:type"):
         older = (await ask(server, "resources/read", {"uri": uri}, "2025-11-25"))["result"]
         assert set(older) == {"contents"}
-    server.add_resource("a:odd", lambda: t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b")]))
+    server.resources.add("a:odd", lambda: t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b")]))
     assert (await read(server, "a:odd"))["code"] == -32603
 
 
 @looped
 async def test_contents_may_be_several_with_their_own_uris_and_types() -> None:
     server = Server("s")
-    server.add_resource("a:list", lambda: [Content("x"), Content(b"y", uri="a:2", mime_type="text/x-y", meta={"k": 1})])
-    server.add_resource("a:mixed", lambda: [Content("x"), "y"])
-    server.add_resource("a:empty", list)
-    server.add_resource("a:none", lambda: None)
+    server.resources.add(
+        "a:list", lambda: [Content("x"), Content(b"y", uri="a:2", mime_type="text/x-y", meta={"k": 1})]
+    )
+    server.resources.add("a:mixed", lambda: [Content("x"), "y"])
+    server.resources.add("a:empty", list)
+    server.resources.add("a:none", lambda: None)
     assert await read(server, "a:list") == [
         {"uri": "a:list", "mimeType": "text/plain", "text": "x"},
         {"uri": "a:2", "mimeType": "text/x-y", "text": "y", "_meta": {"k": 1}},
@@ -865,7 +867,7 @@ async def test_contents_may_be_several_with_their_own_uris_and_types() -> None:
 @looped
 async def test_only_what_is_a_uri_and_there_may_be_watched(uri: str) -> None:
     server = Server("s")
-    server.add_resource("a:x", calm)
+    server.resources.add("a:x", calm)
     await server.start()
     async with Wire(server, "2025-11-25") as wire:
         answer = await wire.ask("resources/subscribe", {"uri": uri})

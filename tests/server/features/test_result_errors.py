@@ -131,7 +131,7 @@ async def test_what_cannot_be_sent_is_named_in_the_log_and_not_to_the_caller(
     mistake: Callable[..., Any], said: str, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
-    server.add_tool(mistake)
+    server.tools.add(mistake)
     name = mistake.__name__
     async with Wire(server, revision) as wire:
         answer = await wire.ask("tools/call", {"name": name})
@@ -158,7 +158,7 @@ async def test_so_it_is_with_resources(
     mistake: Callable[..., Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
-    server.add_resource("tide://now", mistake)
+    server.resources.add("tide://now", mistake)
     async with Wire(server) as wire:
         answer = await wire.ask("resources/read", {"uri": "tide://now"})
     assert answer["error"]["code"] == -32603
@@ -173,7 +173,7 @@ async def test_so_it_is_with_resources(
 @looped
 async def test_so_it_is_with_prompts(mistake: Callable[..., Any], said: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
-    server.add_prompt(mistake, name="it")
+    server.prompts.add(mistake, name="it")
     async with Wire(server) as wire:
         answer = await wire.ask("prompts/get", {"name": "it"})
     assert answer["error"]["code"] == -32603
@@ -269,7 +269,7 @@ def test_our_client_raises_the_failure_as_an_error_of_the_tool() -> None:
     from wharfinger import Client
 
     server = Server("s")
-    server.add_tool(forgets_to_return)
+    server.tools.add(forgets_to_return)
 
     async def run() -> None:
         async with Client(server) as client:
@@ -371,7 +371,7 @@ def test_an_update_of_what_is_not_a_uri_is_warned_of_once(caplog: pytest.LogCapt
 @looped
 async def test_a_hook_that_returns_nothing_is_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
-    server.add_tool(forgets_to_return_text, name="it")
+    server.tools.add(forgets_to_return_text, name="it")
 
     @server.hook("tools/list")
     async def forgets(call: Any, next: Any) -> Any:
@@ -473,7 +473,7 @@ def unsent(value: Any, function: Any = None) -> str:
 
     async def run() -> str:
         server = Server("s")
-        server.add_tool(function or (lambda: value), name="it")
+        server.tools.add(function or (lambda: value), name="it")
         request = opened(server, "tools/call", {"name": "it"})
         try:
             await server.handlers["tools/call"](request)
@@ -507,7 +507,7 @@ def nested(depth: int, inside: Any) -> Any:
         ({"a": Record}, "the result['a'] is of type type, which has no form in JSON."),
         (
             {Half: 1},
-            f"the result has the key {Half!r} of type type: keys are text.",
+            f"the result has the key {Half} of type type: keys are text.",
         ),
         ({"a": "x\ud800"}, "the result['a'] has half of a surrogate pair, which UTF-8 does not have."),
         (["é", "\udcff"], "the result[1] has half of a surrogate pair"),

@@ -76,7 +76,7 @@ def wire(result: t.CallToolResult) -> Any:
 def sealed(function: Callable[..., Any], revision: str) -> Any:
     """The result of a tool as this revision gets it, without what a revision adds to every result."""
     server = Server("test")
-    server.add_tool(function, name="it")
+    server.tools.add(function, name="it")
     result = asyncio.run(ask(server, "tools/call", {"name": "it"}, revision))["result"]
     return {name: value for name, value in result.items() if name not in ("resultType", "_meta")}
 
@@ -192,7 +192,7 @@ def test_its_output_schema_is_listed_as_it_is_sent(function: Callable[[], Any], 
     from wharfinger.protocol.json_schema import CompiledSchema
 
     server = Server("s")
-    server.add_tool(function)
+    server.tools.add(function)
     (listed,) = asyncio.run(ask(server, "tools/list", {}, revision))["result"]["tools"]
     schema = listed["outputSchema"]
     assert (schema["type"], schema["required"], schema["x-fastmcp-wrap-result"]) == ("object", ["result"], True)
@@ -219,7 +219,7 @@ def test_references_of_a_schema_given_by_hand_still_lead_to_the_same_place_when_
 @pytest.mark.parametrize("revision", ALL)
 def test_our_client_gives_the_value_in_every_revision(function: Callable[[], Any], value: Any, revision: str) -> None:
     server = Server("s")
-    server.add_tool(function, name="it")
+    server.tools.add(function, name="it")
 
     async def run() -> None:
         async with Client(server, revision=revision) as client:
@@ -232,7 +232,7 @@ def test_our_client_gives_the_value_in_every_revision(function: Callable[[], Any
 
 def test_an_object_whose_only_member_is_called_result_stays_whole() -> None:
     server = Server("s")
-    server.add_tool(lambda: {"result": 3}, name="it")
+    server.tools.add(lambda: {"result": 3}, name="it")
 
     async def run() -> None:
         async with Client(server, revision="2025-11-25") as client:
@@ -413,7 +413,7 @@ def test_a_disabled_tool_is_unknown_until_it_is_enabled_and_keeps_its_place() ->
     changes: list[str] = []
     server.watching.list_changed = changes.append  # type: ignore[method-assign,assignment]
     for name in "abc":
-        server.add_tool(lambda: "x", name=name)
+        server.tools.add(lambda: "x", name=name)
     changes.clear()
 
     async def names() -> list[str]:
@@ -421,21 +421,21 @@ def test_a_disabled_tool_is_unknown_until_it_is_enabled_and_keeps_its_place() ->
 
     async def run() -> None:
         assert await names() == ["a", "b", "c"]
-        server.disable_tool("b")
-        server.disable_tool("b")
+        server.tools.disable("b")
+        server.tools.disable("b")
         assert await names() == ["a", "c"]
         assert (await ask(server, "tools/call", {"name": "b"}))["error"]["code"] == -32602
         with pytest.raises(ValueError, match="registered already"):
-            server.add_tool(lambda: "x", name="b")
-        server.enable_tool("b")
-        server.enable_tool("b")
+            server.tools.add(lambda: "x", name="b")
+        server.tools.enable("b")
+        server.tools.enable("b")
         assert await names() == ["a", "b", "c"]
         assert (await ask(server, "tools/call", {"name": "b"}))["result"]["content"]
-        server.disable_tool("a")
-        server.remove_tool("a")
+        server.tools.disable("a")
+        server.tools.remove("a")
         assert await names() == ["b", "c"]
         with pytest.raises(KeyError):
-            server.enable_tool("a")
+            server.tools.enable("a")
 
     asyncio.run(run())
     assert changes == ["tools"] * 4
@@ -451,7 +451,7 @@ def test_json_in_strings_is_taken_where_the_tool_or_the_server_says_so() -> None
         (Server("s", decode_json_strings=True), None, True),
         (Server("s", decode_json_strings=True), False, False),
     ):
-        server.add_tool(count, decode_json_strings=option)
+        server.tools.add(count, decode_json_strings=option)
         answer = asyncio.run(ask(server, "tools/call", {"name": "count", "arguments": {"names": '["a"]'}}))
         assert answer["result"].get("isError", False) is not taken
 
@@ -507,8 +507,8 @@ def test_whatever_a_tool_does_is_its_calls_error_and_nobody_elses(
     broken: Callable[[], Any], inline: bool, revision: str
 ) -> None:
     server = Server("s")
-    server.add_tool(broken, name="broken", inline=inline)
-    server.add_tool(lambda: "fine", name="fine", inline=True)
+    server.tools.add(broken, name="broken", inline=inline)
+    server.tools.add(lambda: "fine", name="fine", inline=True)
 
     async def run() -> None:
         async with Wire(server, revision) as wire:
@@ -525,8 +525,8 @@ def test_whatever_a_tool_does_is_its_calls_error_and_nobody_elses(
 @pytest.mark.parametrize("broken", BROKEN)
 def test_so_it_is_over_http(broken: Callable[[], Any]) -> None:
     server = Server("s")
-    server.add_tool(broken, name="broken")
-    server.add_tool(lambda: "fine", name="fine")
+    server.tools.add(broken, name="broken")
+    server.tools.add(lambda: "fine", name="fine")
 
     async def run() -> None:
         status, answer = await post(server, "broken", {}, {})
@@ -639,7 +639,7 @@ def test_the_servers_deadline_is_told_as_a_result_of_the_tool(revision: str) -> 
 def test_a_list_has_the_order_of_registration_and_says_the_same_each_time(revision: str) -> None:
     server = Server("s", page_size=2)
     for name in ("c", "a", "b", "d", "e"):
-        server.add_tool(lambda: 1, name=name)
+        server.tools.add(lambda: 1, name=name)
 
     async def run() -> list[str]:
         shown: list[str] = []
@@ -688,11 +688,11 @@ def test_a_static_method_may_be_decorated_where_it_stands() -> None:
 def test_an_option_that_there_is_none_of_is_told_in_the_words_of_the_decorator() -> None:
     server = Server("test")
     with pytest.raises(TypeError, match=r"A tool has no option 'descripton': did you mean 'description'\?"):
-        server.add_tool(len, descripton="x")
-    with pytest.raises(TypeError, match="A tool has no option 'tags': there are annotations, decode_json_strings"):
-        server.add_tool(len, tags={"a"})
+        server.tools.add(len, descripton="x")
+    with pytest.raises(TypeError, match="A tool has no option 'qqq': there are annotations, app, decode_json_strings"):
+        server.tools.add(len, qqq={"a"})
     with pytest.raises(TypeError, match="A prompt has no option 'inlined': did you mean 'inline'"):
-        server.add_prompt(len, inlined=True)
+        server.prompts.add(len, inlined=True)
     decorate: Any = server.tool
     with pytest.raises(TypeError, match=r"by name=: @server.tool\(name='high_water'\)"):
         decorate("high_water")
@@ -707,9 +707,9 @@ def test_a_generator_is_refused_since_a_call_has_one_result() -> None:
 
     for function in (counted, told, functools.partial(told)):
         with pytest.raises(TypeError, match=r"is a generator, but there is one result: return a list"):
-            Server("test").add_tool(function)
+            Server("test").tools.add(function)
         with pytest.raises(TypeError, match=r"is a generator, but there is one result: return a list"):
-            Server("test").add_prompt(function)
+            Server("test").prompts.add(function)
 
 
 @pytest.mark.parametrize("context", [False, True])
@@ -727,7 +727,7 @@ def test_what_tasks_of_a_group_raise_on_purpose_is_told(context: bool) -> None:
     async def with_context(ctx: Context) -> None:
         await both()
 
-    server.add_tool(with_context if context else both, name="both")
+    server.tools.add(with_context if context else both, name="both")
     result = asyncio.run(ask(server, "tools/call", {"name": "both"}))["result"]
     assert (result["isError"], result["content"][0]["text"]) == (True, "The quay is taken.\nThe tide is out.")
 
@@ -746,7 +746,7 @@ def test_a_fault_beside_what_is_told_is_told_as_nothing_but_a_reference() -> Non
 
 def test_a_hint_that_no_tool_has_is_refused() -> None:
     with pytest.raises(TypeError, match="'readOnly' is no annotation of a tool: there are title, readOnlyHint"):
-        Server("s").add_tool(lambda: "x", name="x", annotations={"readOnly": True})
+        Server("s").tools.add(lambda: "x", name="x", annotations={"readOnly": True})
 
 
 # -- what becomes of each kind of result
@@ -999,7 +999,7 @@ def test_an_object_is_promised_and_told_as_it_is_in_every_revision(revision: str
         return Berth("Mary")
 
     server = Server("s")
-    server.add_tool(berth)
+    server.tools.add(berth)
     (listed,) = asyncio.run(ask(server, "tools/list", {}, revision))["result"]["tools"]
     assert set(listed["outputSchema"]["properties"]) == {"ship", "quay"}
     assert sealed(berth, revision)["structuredContent"] == {"ship": "Mary", "quay": 1}
@@ -1117,7 +1117,7 @@ def test_what_another_server_refused_is_not_repeated_as_our_own() -> None:
 
     async def run() -> Any:
         server = Server("s")
-        server.add_tool(raises)
+        server.tools.add(raises)
         async with Wire(server) as wire:
             return await wire.ask("tools/call", {"name": "raises"})
 
@@ -1146,14 +1146,14 @@ def test_hints_are_those_that_were_given_and_no_others(options: dict[str, Any], 
 
 def test_a_mistyped_option_is_told_with_what_is_nearest_or_with_all() -> None:
     with pytest.raises(TypeError, match=r"A tool has no option 'titel': did you mean 'title'\?"):
-        Server("s").add_tool(lambda: "x", name="x", titel="T")
-    with pytest.raises(TypeError, match="A tool has no option 'qqq': there are annotations, decode_json_strings, "):
-        Server("s").add_tool(lambda: "x", name="x", qqq="T")
+        Server("s").tools.add(lambda: "x", name="x", titel="T")
+    with pytest.raises(TypeError, match="A tool has no option 'qqq': there are annotations, app, "):
+        Server("s").tools.add(lambda: "x", name="x", qqq="T")
     with pytest.raises(TypeError, match=r"A tool's name is given by name=: @server.tool\(name='x'\)"):
         Server("s").tool("x")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="task_ttl"):
-        Server("s").add_tool(lambda: "x", name="x", task_ttl=5)
-    Server("s").add_tool(lambda: "x", name="x", task=True, task_ttl=5)
+        Server("s").tools.add(lambda: "x", name="x", task_ttl=5)
+    Server("s").tools.add(lambda: "x", name="x", task=True, task_ttl=5)
 
 
 @pytest.mark.parametrize("name", ["x", "x" * 128, "a.b-c/d_e", "0"])
@@ -1171,24 +1171,24 @@ def test_the_headers_of_a_tool_are_those_of_the_one_that_is_there() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "City"}}}
     plain = {"type": "object", "properties": {"city": {"type": "string"}}}
     server = Server("s")
-    server.add_tool(lambda city: city, name="a", input_schema=schema)
+    server.tools.add(lambda city: city, name="a", input_schema=schema)
     assert list(server.tools.mirrors) == ["a"]
-    server.remove_tool("a")
+    server.tools.remove("a")
     assert server.tools.mirrors == {}
-    server.add_tool(lambda city: city, name="a", input_schema=schema, fallback=True)
+    server.tools.add(lambda city: city, name="a", input_schema=schema, fallback=True)
     assert list(server.tools.mirrors) == ["a"]
-    server.add_tool(lambda city: city, name="a", input_schema=plain)
+    server.tools.add(lambda city: city, name="a", input_schema=plain)
     assert server.tools.mirrors == {}
-    server.add_tool(lambda city: city, name="a", input_schema=schema, fallback=True)
+    server.tools.add(lambda city: city, name="a", input_schema=schema, fallback=True)
     assert server.tools.mirrors == {}
 
 
 @pytest.mark.parametrize("arguments", [[], "x", 5, None])
 def test_arguments_that_are_no_object_are_an_invalid_call(arguments: Any) -> None:
     server = Server("s")
-    server.add_tool(lambda n: n, name="it")
+    server.tools.add(lambda n: n, name="it")
     for function in (lambda: "x", plain_async):
-        server.add_tool(function, name=f"tool-{id(function)}")
+        server.tools.add(function, name=f"tool-{id(function)}")
         answer = asyncio.run(ask(server, "tools/call", {"name": f"tool-{id(function)}", "arguments": arguments}))
         assert answer["error"]["code"] == -32602
 
@@ -1207,6 +1207,6 @@ def test_json_in_strings_is_taken_of_an_async_function_too() -> None:
         (Server("s", decode_json_strings=True), None, True),
         (Server("s", decode_json_strings=True), False, False),
     ):
-        server.add_tool(count, decode_json_strings=option)
+        server.tools.add(count, decode_json_strings=option)
         answer = asyncio.run(ask(server, "tools/call", {"name": "count", "arguments": {"names": '["a"]'}}))
         assert answer["result"].get("isError", False) is not taken

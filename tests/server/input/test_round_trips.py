@@ -340,7 +340,7 @@ async def test_what_a_revision_does_not_have_is_not_asked(revision: str) -> None
             await ask(ctx)
             return "asked"
 
-        server.add_tool(functools.partial(_asks, ask), name=name)
+        server.tools.add(functools.partial(_asks, ask), name=name)
     async with Desk(server, revision, filled) as desk:
         for name in asks:
             if (name, revision) == ("elicit", "2025-06-18"):

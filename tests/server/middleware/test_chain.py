@@ -111,7 +111,7 @@ async def test_a_hook_for_some_methods_leaves_the_others_as_they_are() -> None:
 async def test_what_is_registered_after_a_hook_is_inside_of_it() -> None:
     server = Server("s")
     seen = seeing(server)
-    server.add_resource("a:b", lambda: "text")
+    server.resources.add("a:b", lambda: "text")
     await ask(server, "resources/read", {"uri": "a:b"})
     assert seen == ["resources/read hook"]
 

@@ -227,10 +227,10 @@ async def test_a_result_above_the_size_is_refused() -> None:
 @looped
 async def test_bytes_count_as_what_is_sent_and_what_cannot_be_sent_is_told_by_others() -> None:
     server = Server("s")
-    server.add_resource("a:fits", lambda: b"\xff" * 90)
-    server.add_resource("a:over", lambda: b"\xff" * 91)
-    server.add_resource("a:wide", lambda: "é" * 61)
-    server.add_tool(lambda: "\ud800", name="broken")
+    server.resources.add("a:fits", lambda: b"\xff" * 90)
+    server.resources.add("a:over", lambda: b"\xff" * 91)
+    server.resources.add("a:wide", lambda: "é" * 61)
+    server.tools.add(lambda: "\ud800", name="broken")
     server.add_hook(limit_size(120))
     answers = [await ask(server, "resources/read", {"uri": uri}) for uri in ("a:fits", "a:over", "a:wide")]
     assert ["result" in answer for answer in answers] == [True, False, False]
@@ -315,7 +315,7 @@ async def test_what_needs_input_or_became_a_task_has_not_failed() -> None:
     async def answers(result: Any) -> int:
         server = Server("s")
         timing = Timing(clock=Clock())
-        server.add_tool(lambda: "x", name="tool")
+        server.tools.add(lambda: "x", name="tool")
         server.add_hook(timing)
 
         @server.hook

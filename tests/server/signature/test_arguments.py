@@ -566,7 +566,7 @@ def test_methods_are_registered_bound() -> None:
     assert list(Signature(Harbour().berth).parameters) == ["ship"]
     assert list(Signature(Harbour.open).parameters) == ["day"]
     assert list(Signature(Harbour.close).parameters) == ["day"]
-    with pytest.raises(TypeError, match=r"without its object.*server\.add_tool\(harbour\.berth\)"):
+    with pytest.raises(TypeError, match=r"without its object.*server\.tools.add\(harbour\.berth\)"):
         Signature(Harbour.berth)
     with pytest.raises(TypeError, match="has no class yet"):
         Signature(Harbour.__dict__["open"])

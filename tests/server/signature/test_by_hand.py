@@ -37,7 +37,7 @@ def named(a: float = 0, list: tuple[int, ...] = (), map: Any = None, free: Any =
 
 def call(function: Callable[..., Any], arguments: Any, **options: Any) -> str:
     server = Server("s")
-    server.add_tool(function, name="it", input_schema=SCHEMA, **options)
+    server.tools.add(function, name="it", input_schema=SCHEMA, **options)
     answer = asyncio.run(ask(server, "tools/call", {"name": "it", "arguments": arguments}))
     return str(answer["result"]["content"][0]["text"] if "result" in answer else answer["error"]["code"])
 
@@ -94,18 +94,18 @@ def test_a_function_that_does_not_take_what_the_schema_says_is_refused_by_name()
         (wants_rest, r"wants_rest\(\) wants 'more', which is no property"),
     ):
         with pytest.raises(TypeError, match=said):
-            Server("s").add_tool(function, name="it", input_schema=SCHEMA)
-    Server("s").add_tool(default, name="it", input_schema=SCHEMA)
+            Server("s").tools.add(function, name="it", input_schema=SCHEMA)
+    Server("s").tools.add(default, name="it", input_schema=SCHEMA)
     one = {"type": "object", "properties": {"arguments": {"type": "object"}}}
     server = Server("s")
-    server.add_tool(whole, name="it", input_schema=one)
+    server.tools.add(whole, name="it", input_schema=one)
     answer = asyncio.run(ask(server, "tools/call", {"name": "it", "arguments": {"arguments": {"x": 1}}}))
     assert answer["result"]["content"][0]["text"] == "whole [('x', 1)]"
 
 
 def test_arguments_are_always_an_object() -> None:
     with pytest.raises(ValueError, match='must say "type": "object": arguments are always an object'):
-        Server("s").add_tool(whole, name="it", input_schema={"type": "array"})
+        Server("s").tools.add(whole, name="it", input_schema={"type": "array"})
 
 
 def test_numbers_that_cannot_be_read_are_told_by_name_up_to_eight() -> None:
@@ -113,7 +113,7 @@ def test_numbers_that_cannot_be_read_are_told_by_name_up_to_eight() -> None:
         from tests.server.driving import Wire
 
         server = Server("s")
-        server.add_tool(whole, name="it", input_schema={"type": "object"})
+        server.tools.add(whole, name="it", input_schema={"type": "object"})
         async with Wire(server) as wire:
             id = wire.put("tools/call", {"name": "it", "arguments": {"x": "PLACE"}}, 5)
             del id

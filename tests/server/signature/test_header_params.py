@@ -54,7 +54,7 @@ def either(a: Annotated[str | int, Header("A")]) -> None: ...
 @pytest.mark.parametrize("function", [number, spaced, empty, twice, listed, either])
 def test_what_a_header_cannot_repeat_is_refused_at_registration(function: Any) -> None:
     with pytest.raises(ValueError, match=f"The tool '{function.__name__}': .*x-mcp-header"):
-        Server("s").add_tool(function)
+        Server("s").tools.add(function)
 
 
 def test_a_schema_by_hand_is_looked_through_too() -> None:
@@ -63,12 +63,12 @@ def test_a_schema_by_hand_is_looked_through_too() -> None:
         "properties": {"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}},
     }
     with pytest.raises(ValueError, match="reachable"):
-        Server("s").add_tool(lambda arguments: "", name="f", input_schema=inside)
+        Server("s").tools.add(lambda arguments: "", name="f", input_schema=inside)
     nested = {"type": "object", "properties": {"a": {"properties": {"b": {"type": "string", "x-mcp-header": "B"}}}}}
     server = Server("s")
-    server.add_tool(lambda arguments: "", name="f", input_schema=nested)
+    server.tools.add(lambda arguments: "", name="f", input_schema=nested)
     assert server.mirrors["f"][0].path == ("a", "b")
-    server.remove_tool("f")
+    server.tools.remove("f")
     assert not server.mirrors
 
 

@@ -25,7 +25,7 @@ def schema_of(annotation: Any, default: Any = ...) -> Any:
     if default is not ...:
         it.__defaults__ = (default,)
     server = Server("s")
-    server.add_tool(it)
+    server.tools.add(it)
     return asyncio.run(ask(server, "tools/list"))["result"]["tools"][0]["inputSchema"]
 
 
@@ -37,7 +37,7 @@ def said(annotation: Any, value: Any) -> str:
 
     it.__annotations__["a"] = annotation
     server = Server("s")
-    server.add_tool(it)
+    server.tools.add(it)
     answer = asyncio.run(ask(server, "tools/call", {"name": "it", "arguments": {"a": value}}))
     return str(answer["result"]["content"][0]["text"])
 
@@ -164,9 +164,9 @@ def test_two_types_of_one_name_are_refused() -> None:
 
 def test_what_json_does_not_have_is_no_result() -> None:
     server = Server("s")
-    server.add_tool(lambda: {"a": Path("x/y")}, name="path")
-    server.add_tool(lambda: {"a": Crew(name="Ann", age=20)}, name="crew")
-    server.add_tool(lambda: {"a": object()}, name="odd")
+    server.tools.add(lambda: {"a": Path("x/y")}, name="path")
+    server.tools.add(lambda: {"a": Crew(name="Ann", age=20)}, name="crew")
+    server.tools.add(lambda: {"a": object()}, name="odd")
 
     def result(name: str) -> Any:
         return asyncio.run(ask(server, "tools/call", {"name": name}))["result"]

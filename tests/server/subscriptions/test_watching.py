@@ -209,7 +209,7 @@ async def test_the_acknowledgement_comes_first_and_every_notice_has_the_ids_own_
 @looped
 async def test_only_what_the_filter_names_is_told() -> None:
     server = notes()
-    server.add_tool(lambda: "x", name="x")
+    server.tools.add(lambda: "x", name="x")
     await server.start()
     async with Wire(server) as wire:
         await wire.watch("note://end", lists=("tools",))
@@ -580,21 +580,21 @@ def test_a_follower_must_be_async() -> None:
 @looped
 async def test_adding_and_removing_tells_the_watchers_of_the_list(revision: str) -> None:
     server = notes()
-    server.add_tool(lambda: "x", name="first")
-    server.add_prompt(lambda: "x", name="first")
+    server.tools.add(lambda: "x", name="first")
+    server.prompts.add(lambda: "x", name="first")
     await server.start()
     async with Wire(server, revision) as wire:
         await wire.watch("note://end", lists=("resources", "tools", "prompts"))
         changes: list[tuple[Callable[[], None], str]] = [
-            (lambda: server.add_resource("new://x", lambda: ""), "resources"),
-            (lambda: server.remove_resource("new://x"), "resources"),
-            (lambda: server.add_resource("new://{x}", lambda x: ""), "resources"),
-            (lambda: server.remove_resource("new://{x}"), "resources"),
+            (lambda: server.resources.add("new://x", lambda: ""), "resources"),
+            (lambda: server.resources.remove("new://x"), "resources"),
+            (lambda: server.resources.add("new://{x}", lambda x: ""), "resources"),
+            (lambda: server.resources.remove("new://{x}"), "resources"),
             (lambda: server.include(Quay()), "resources"),
-            (lambda: server.add_tool(lambda: "x", name="second"), "tools"),
-            (lambda: server.remove_tool("second"), "tools"),
-            (lambda: server.add_prompt(lambda: "x", name="second"), "prompts"),
-            (lambda: server.remove_prompt("second"), "prompts"),
+            (lambda: server.tools.add(lambda: "x", name="second"), "tools"),
+            (lambda: server.tools.remove("second"), "tools"),
+            (lambda: server.prompts.add(lambda: "x", name="second"), "prompts"),
+            (lambda: server.prompts.remove("second"), "prompts"),
         ]
         before = len(wire.notices)
         for number, (change, name) in enumerate(changes, 1):
@@ -658,7 +658,7 @@ def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() 
 
     async def run() -> None:
         server, late = Server("late"), Late()
-        server.add_resource("a:b", lambda: "x")
+        server.resources.add("a:b", lambda: "x")
         await server.start()
         session = Session()
         session.phase = Phase.OPEN

@@ -851,7 +851,7 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
         return ""
 
     with pytest.raises(ValueError, match="write"):
-        server.add_tool(job, **options)
+        server.tools.add(job, **options)
 
 
 def test_a_store_that_is_none_is_refused_when_the_server_is_made() -> None:
@@ -1295,7 +1295,7 @@ async def test_a_task_that_runs_is_stored_for_a_minute_longer_than_its_time() ->
 @pytest.mark.parametrize("ttl", [0, -2, 0.0])
 def test_a_time_of_nothing_is_refused(ttl: float) -> None:
     with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
-        Server("s").add_tool(lambda: "x", name="x", task=True, task_ttl=ttl)
+        Server("s").tools.add(lambda: "x", name="x", task=True, task_ttl=ttl)
 
 
 # -- each thing that can fail on the way

@@ -62,10 +62,10 @@ def test_a_tool_of_the_author_wins(first: bool) -> None:
         return "mine"
 
     if first:
-        server.add_tool(search)
+        server.tools.add(search)
     server.include(mirrors())
     if not first:
-        server.add_tool(search)
+        server.tools.add(search)
 
     async def main() -> str:
         async with Client(server) as client:

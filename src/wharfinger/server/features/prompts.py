@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
 from msgspec import UNSET
@@ -15,16 +15,35 @@ from wharfinger.server.features.feature_set import Features, Found
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import Listing
 from wharfinger.server.features.media import Media
+from wharfinger.server.features.registration import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.features.result_errors import check_texts, unusable
 from wharfinger.server.features.tool_results import BLOCKS, with_media_read
-from wharfinger.server.features.tools import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.signature.arguments import BadArguments, Parameter, printable, signature_of
 from wharfinger.server.signature.complete import Complete
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from wharfinger.server.services import Services
 
-__all__ = ["Prompt", "Prompts"]
+__all__ = ["Prompt", "PromptOptions", "Prompts"]
+
+
+class PromptOptions(TypedDict, total=False):
+    """What can be said of a prompt when it is registered."""
+
+    name: str | None
+    """What clients call it; by default the function's name."""
+    title: str | None
+    description: str | None
+    """What people read; by default the function's docstring."""
+    icons: Sequence[t.Icon] | None
+    meta: dict[str, Any] | None
+    """`_meta` of the definition."""
+    inline: bool
+    """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
+    timeout: float | None
+    """Seconds that filling it in may take."""
 
 
 class Prompt:
@@ -41,39 +60,31 @@ class Prompt:
     completers: Mapping[str, Complete]
     """What completes the arguments that have something to complete them."""
 
-    def __init__(
-        self,
-        services: Services,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Sequence[t.Icon] | None = None,
-        meta: dict[str, Any] | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
-    ) -> None:
+    def __init__(self, services: Services, function: Callable[..., Any], options: PromptOptions) -> None:
         function = unwrapped(function)
         refuse_generator(function)
         self.signature = signature_of(function)
         self.completers = self.signature.completers
-        self.name = feature_name(function, name)
+        self.name = feature_name(function, options.get("name"))
         if not self.name:
             raise ValueError("A prompt needs a name.")
         self._services = services
         self._call = HandlerFunction(
-            services, function, variables=tuple(self.signature.parameters), inline=inline, timeout=timeout
+            services,
+            function,
+            variables=tuple(self.signature.parameters),
+            inline=options.get("inline", False),
+            timeout=options.get("timeout"),
         )
         self._call.finish = self._result
         arguments = [_argument(parameter) for parameter in self.signature.parameters.values()]
         self.definition = t.Prompt(
             name=self.name,
-            title=UNSET if title is None else title,
-            description=description or self.signature.summary or UNSET,
+            title=UNSET if (title := options.get("title")) is None else title,
+            description=options.get("description") or self.signature.summary or UNSET,
             arguments=arguments or UNSET,
-            icons=UNSET if icons is None else list(icons),
-            meta=UNSET if meta is None else meta,
+            icons=UNSET if (icons := options.get("icons")) is None else list(icons),
+            meta=UNSET if (meta := options.get("meta")) is None else meta,
         )
 
     async def fill(self, request: Request) -> t.GetPromptResult:
@@ -112,25 +123,49 @@ class Prompts:
         self.listing = Listing("prompts", self.features, services.keys, size, _prompts_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
 
-    def add(self, function: Callable[..., Any], *, fallback: bool = False, **options: Any) -> Prompt:
-        """Add a prompt; `options` are those of `Prompt`. A fallback gives way to another prompt of the same name.
+    def add(self, function: Callable[..., Any], *, fallback: bool = False, **options: Unpack[PromptOptions]) -> Prompt:
+        """Register a function as a prompt, and report that the list has changed.
+
+        Its parameters are the prompt's arguments, filled from text; it returns text, content, messages, or a list of
+        these. A `fallback` gives way to another prompt of the same name.
 
         Raises:
-            TypeError: the function's parameters cannot be filled from strings.
+            TypeError: a parameter cannot be filled from text, or there is no such option.
             ValueError: the name is taken or empty.
         """
-        check_options("prompt", function, options, (), Prompt)
-        prompt = Prompt(self._services, function, **options)
+        check_options("prompt", function, options, PromptOptions)
+        prompt = Prompt(self._services, function, options)
         self.features.add(prompt.name, prompt, fallback=fallback)
+        self._services.serve("prompts")
         return prompt
 
     def remove(self, name: str) -> None:
-        """Remove a prompt.
+        """Remove a prompt, and report that the list has changed.
 
         Raises:
-            KeyError: there is none of this name.
+            KeyError: there is no prompt of this name.
         """
         self.features.remove(name)
+
+    def disable(self, name: str) -> None:
+        """Take a prompt out of lists and use until `enable` brings it back, and report that the list has changed.
+
+        Raises:
+            KeyError: there is no prompt of this name.
+        """
+        self.features.disable(name)
+
+    def enable(self, name: str) -> None:
+        """Bring a disabled prompt back to its place, and report that the list has changed.
+
+        Raises:
+            KeyError: there is no prompt of this name.
+        """
+        self.features.enable(name)
+
+    def names(self) -> list[str]:
+        """The names of the enabled prompts, those of mounted servers too, in the order of the list."""
+        return [name for name, _ in self.features.items()]
 
     def get(self, name: str) -> Prompt:
         """The prompt of this name.

@@ -6,7 +6,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 from msgspec import UNSET
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LONGEST_URI",
     "ResourceFeature",
+    "ResourceOptions",
     "check_scheme",
     "check_uri",
     "is_literal",
@@ -82,41 +83,53 @@ class ResourceFeature:
             return self.definition
 
 
+class ResourceOptions(TypedDict, total=False):
+    """What can be said of a resource, or a template, when it is registered."""
+
+    name: str | None
+    """By default the function's name."""
+    title: str | None
+    description: str | None
+    """By default the first paragraph of the function's docstring."""
+    mime_type: str | None
+    size: int | None
+    """Bytes; templates have none."""
+    annotations: t.Annotations | Callable[[], t.Annotations] | None
+    """A struct, or a function that is called for every list."""
+    icons: Sequence[t.Icon] | None
+    ttl: float | None
+    """Seconds that clients may keep what they read; by default as the server says."""
+    cache_scope: t.CacheScope | None
+    inline: bool
+    """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
+    timeout: float | None
+    """Seconds that a read may take."""
+    meta: dict[str, Any] | None
+    """`_meta` of the definition."""
+    allow_traversal: bool
+    """Whether `{+name}` and `{#name}` may hold anything, absolute paths and ".." too: the function must check them."""
+
+
 def make_resource(
-    services: Services,
-    uri: str,
-    function: Callable[..., Any],
-    *,
-    name: str | None,
-    title: str | None,
-    description: str | None,
-    mime_type: str | None,
-    size: int | None,
-    annotations: t.Annotations | Callable[[], t.Annotations] | None,
-    icons: Sequence[t.Icon] | None,
-    ttl: float | None,
-    cache_scope: t.CacheScope | None,
-    inline: bool,
-    timeout: float | None,
-    meta: dict[str, Any] | None,
-    allow_traversal: bool,
+    services: Services, uri: str, function: Callable[..., Any], options: ResourceOptions
 ) -> ResourceFeature:
-    """A function as a resource, or as a template where `uri` has variables. See `Server.add_resource`."""
+    """A function as a resource, or as a template if `uri` has variables. See `Resources.add`."""
+    allow_traversal, annotations = options.get("allow_traversal", False), options.get("annotations")
+    ttl, size = options.get("ttl"), options.get("size")
     check_scheme(uri, function)
     if inspect.isgeneratorfunction(function):
         raise TypeError(
             f"{place_of(function)} is a generator: return text, bytes or a list, or yield bytes in `async def`."
         )
     template = None if is_literal(uri) and not allow_traversal else _template_of(uri, allow_traversal)
-    computed = callable(annotations)
     shared: dict[str, Any] = {
-        "name": name or getattr(function, "__name__", uri),
-        "title": _given(title),
-        "description": _given(description or _summary(function)),
-        "mime_type": _given(mime_type),
-        "icons": UNSET if icons is None else list(icons),
-        "meta": _given(meta),
-        "annotations": UNSET if computed else _given(annotations),
+        "name": options.get("name") or getattr(function, "__name__", uri),
+        "title": _given(options.get("title")),
+        "description": _given(options.get("description") or _summary(function)),
+        "mime_type": _given(options.get("mime_type")),
+        "icons": UNSET if (icons := options.get("icons")) is None else list(icons),
+        "meta": _given(options.get("meta")),
+        "annotations": UNSET if callable(annotations) else _given(annotations),
     }
     definition: t.Resource | t.ResourceTemplate
     if template is not None and template.variables:
@@ -134,11 +147,17 @@ def make_resource(
     variables = template.variables if template else ()
     return ResourceFeature(
         definition,
-        HandlerFunction(services, function, variables=variables, inline=inline, timeout=timeout),
+        HandlerFunction(
+            services,
+            function,
+            variables=variables,
+            inline=options.get("inline", False),
+            timeout=options.get("timeout"),
+        ),
         template=template,
         annotate=annotations if callable(annotations) else None,
         ttl_ms=services.ttl_ms if ttl is None else round(ttl * 1000),
-        cache_scope=cache_scope or services.cache_scope,
+        cache_scope=options.get("cache_scope") or services.cache_scope,
     )
 
 

@@ -28,7 +28,8 @@ from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.features.feature_set import Features, MountedFeatures
 from wharfinger.server.features.listing import Listing
 from wharfinger.server.features.pages import pages_of_catalogue, pages_of_source, templates_of_source
-from wharfinger.server.features.resource import ResourceFeature, check_uri
+from wharfinger.server.features.registration import check_options
+from wharfinger.server.features.resource import ResourceFeature, ResourceOptions, check_uri, make_resource
 from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable
 from wharfinger.server.features.tool_results import to_wire
 from wharfinger.server.input.request_state import CannotAsk
@@ -38,6 +39,8 @@ from wharfinger.server.search import Index, Wanted, search
 from wharfinger.source import Hits, Source
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from wharfinger.server.part import Part
     from wharfinger.server.services import Services
 
@@ -96,11 +99,27 @@ class Resources:
 
     # -- registering
 
-    def add(self, feature: ResourceFeature, *, listed: bool = True) -> None:
-        """Add a resource, or a template.
+    def add(self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]) -> None:
+        """Register a function as a resource, or as a template if `uri` has variables; report that the list has changed.
+
+        `{name}` is one part of a path: it never holds "/", "\\" or a control character, escaped or not, and is never
+        "." or "..". `{+name}` and `{#name}` hold "/", but are never an absolute path and have no "." or ".." in them.
+        With `allow_traversal` these two hold anything: then check the path yourself before you open it.
 
         Raises:
-            ValueError: the URI is taken, or the template is ambiguous with another (both are named).
+            InvalidTemplate: `uri` is not a template that can be parsed.
+            ValueError: it is taken, is not a URI, or is ambiguous with another template (both are named);
+                `allow_traversal` is set and the template has neither `{+name}` nor `{#name}`.
+            TypeError: the function's parameters are not the template's variables, or there is no such option.
+        """
+        check_options("resource", None, options, ResourceOptions)
+        self.put(make_resource(self._services, uri, function, options))
+
+    def put(self, feature: ResourceFeature, *, listed: bool = True) -> None:
+        """Add what is a resource or a template already.
+
+        Raises:
+            ValueError: the URI is taken, or the template is ambiguous with another.
         """
         definition = feature.definition
         feature.call.finish = functools.partial(self._finish, definition.mime_type, feature.call.function)
@@ -118,9 +137,10 @@ class Resources:
                 raise
         if feature.annotate is not None:
             self.listing.computed = self.templates_listing.computed = True
+        self._services.serve("resources")
 
     def remove(self, uri: str) -> None:
-        """Remove a resource by its URI, or a template by its text.
+        """Remove a resource by its URI, or a template by its text, and report that the list has changed.
 
         Raises:
             KeyError: there is none.
@@ -134,7 +154,7 @@ class Resources:
         raise KeyError(f"There is no resource {uri!r}.")
 
     def disable(self, uri: str) -> None:
-        """Take a resource, or a listed template by its text, out of lists and reads.
+        """Take a resource, or a template by its text, out of lists and reads, and report that the list has changed.
 
         Raises:
             KeyError: there is none.
@@ -147,7 +167,7 @@ class Resources:
         self.templates.disable(uri)
 
     def enable(self, uri: str) -> None:
-        """Bring a disabled resource or template back to its place.
+        """Bring a disabled resource or template back to its place, and report that the list has changed.
 
         Raises:
             KeyError: there is none.
@@ -163,6 +183,10 @@ class Resources:
                 except ValueError:
                     self.templates.disable(uri)
                     raise
+
+    def uris(self) -> list[str]:
+        """The URIs of the enabled resources that are registered, those of mounted servers too, in the list's order."""
+        return [uri for uri, _ in self.static.items()]
 
     def mount(self, part: Part, resources: Resources) -> None:
         """Show the resources of a mounted server.
@@ -229,6 +253,7 @@ class Resources:
         self.listing.add_provider(pages)
         self.templates_listing.add_provider(templates_of_source(source))
         self._services.notify.list_changed("resources")
+        self._services.serve("resources")
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
         """List what an async generator yields behind everything that is there."""
@@ -236,6 +261,7 @@ class Resources:
             raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
         self.listing.add_provider(pages_of_catalogue(function))
         self._services.notify.list_changed("resources")
+        self._services.serve("resources")
 
     # -- reading
 

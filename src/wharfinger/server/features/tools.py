@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
 from wharfinger.errors import (
@@ -25,18 +23,21 @@ from wharfinger.protocol.request import Request
 from wharfinger.server.features.feature_set import Features
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import Listing
+from wharfinger.server.features.registration import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unusable
-from wharfinger.server.features.tool_results import BLOCKS, Output, is_content, with_media_read
+from wharfinger.server.features.tool_results import Output, with_media_read
 from wharfinger.server.signature.arguments import BadArguments, Signature, printable, signature_of
 from wharfinger.server.signature.header_params import mirrors_of
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from wharfinger.protocol.interfaces import Handler
     from wharfinger.server.services import Services
     from wharfinger.server.signature.explicit_schema import ByHand
     from wharfinger.server.tasks.task_extension import Tasks
 
-__all__ = ["BLOCKS", "Tool", "Tools", "feature_name", "is_content", "telling"]
+__all__ = ["TaskKind", "Tool", "ToolOptions", "Tools", "telling"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _TOLD = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
@@ -45,8 +46,48 @@ _UNUSABLE = (TypeError, ValueError, OSError, RecursionError)
 _UNAWAITED = UNAWAITED.encode()
 _UNFIT = (msgspec.MsgspecError, TypeError, RecursionError)
 
+TaskKind = Literal[False, True, "required", "later"]
+
 asdict = msgspec.structs.asdict
 encode = msgspec.json.encode
+
+
+class ToolOptions(TypedDict, total=False):
+    """What can be said of a tool when it is registered."""
+
+    name: str | None
+    """What clients call it; by default the function's name."""
+    title: str | None
+    description: str | None
+    """What models read; by default the function's docstring."""
+    annotations: t.ToolAnnotations | Mapping[str, Any] | None
+    """Hints for hosts: a struct, or a mapping as the protocol has it; the next four are short for it."""
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+    open_world: bool | None
+    icons: Sequence[t.Icon] | None
+    meta: dict[str, Any] | None
+    """`_meta` of the definition."""
+    input_schema: Mapping[str, Any] | None
+    """A JSON Schema of the arguments, instead of the one that the parameters make."""
+    output_schema: Mapping[str, Any] | None
+    """A JSON Schema of the result, instead of the one that the return annotation makes."""
+    decode_json_strings: bool | None
+    """Whether arrays and objects may also come as strings that hold them; by default as the server says."""
+    inline: bool
+    """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
+    timeout: float | None
+    """Seconds that a call may take."""
+    task: TaskKind
+    """Whether calls become tasks for clients that know tasks. True: at once, while others wait for the result.
+    `"required"`: others are refused. `"later"`: when the function says so, by `await ctx.start_task()`."""
+    task_ttl: float | None
+    """Seconds that a task may take and that its result is kept; None: for ever. By default as the server says."""
+    app: str | None
+    """The `ui://` URI of the page that shows its results. Hosts without MCP Apps show the text of a result."""
+    visibility: Sequence[Literal["model", "app"]] | None
+    """Who may call it; by default both."""
 
 
 class Tool:
@@ -94,40 +135,27 @@ class Tool:
         self,
         services: Services,
         function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: t.ToolAnnotations | Mapping[str, Any] | None = None,
-        read_only: bool | None = None,
-        destructive: bool | None = None,
-        idempotent: bool | None = None,
-        open_world: bool | None = None,
-        icons: Sequence[t.Icon] | None = None,
-        meta: dict[str, Any] | None = None,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        decode_json_strings: bool | None = None,
-        inline: bool = False,
-        timeout: float | None = None,
+        options: ToolOptions,
     ) -> None:
         function = unwrapped(function)
         refuse_generator(function)
-        self.name = feature_name(function, name)
+        self.name = feature_name(function, options.get("name"))
         if not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"{printable(self.name)!r} is no name for a tool: "
                 "pass name= with 1 to 128 letters, digits, '_', '-', '.' and '/'."
             )
         self._services = services
+        decode_json_strings = options.get("decode_json_strings")
         self._json_strings = services.decode_json_strings if decode_json_strings is None else decode_json_strings
+        input_schema, timeout = options.get("input_schema"), options.get("timeout")
         self.signature: Signature | ByHand = (
             signature_of(function) if input_schema is None else _by_hand(function, input_schema, self.name)
         )
-        self._output = self._output_of(output_schema)
+        self._output = self._output_of(options.get("output_schema"))
         variables, known = tuple(self.signature.parameters), self.signature.derived
         self._call = HandlerFunction(
-            services, function, variables=variables, inline=inline, timeout=timeout, known=known
+            services, function, variables=variables, inline=options.get("inline", False), timeout=timeout, known=known
         )
         self._call.finish = self.result
         self.mirrors = self._mirrors()
@@ -139,13 +167,13 @@ class Tool:
         self.wraps = self._output.wraps
         self.full_definition = t.Tool(
             name=self.name,
-            title=UNSET if title is None else title,
-            description=description or self.signature.summary or UNSET,
+            title=_given(options.get("title")),
+            description=options.get("description") or self.signature.summary or UNSET,
             input_schema=self.signature.schema,
             output_schema=UNSET if self._output.schema is None else self._output.schema,
-            annotations=_hints(annotations, read_only, destructive, idempotent, open_world),
-            icons=UNSET if icons is None else list(icons),
-            meta=UNSET if meta is None else meta,
+            annotations=_hints(options),
+            icons=UNSET if (icons := options.get("icons")) is None else list(icons),
+            meta=_given(options.get("meta")),
         )
         self.definition = self.full_definition
         if self.wraps:
@@ -232,32 +260,60 @@ class Tools:
         self.mirrors: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
         """The arguments that HTTP headers repeat, by the name of the tool; those without any are not in it."""
 
-    def add(self, function: Callable[..., Any], *, fallback: bool = False, task: Any = False, **options: Any) -> Tool:
-        """Add a tool; `options` are those of `Tool`. A fallback gives way to another tool of the same name.
+    def add(self, function: Callable[..., Any], *, fallback: bool = False, **options: Unpack[ToolOptions]) -> Tool:
+        """Register a function, or a bound method, as a tool, and report that the list has changed.
 
-        With `task` its calls may become tasks; `options` are then those of `TaskTool`.
+        Its parameters make the input schema and are checked by type, its docstring describes it, and its return
+        annotation makes the output schema. A `fallback` gives way to another tool of the same name.
 
         Raises:
-            TypeError: the function's parameters cannot be filled from JSON.
-            ValueError: the name is taken, or is none.
+            TypeError: a parameter cannot be filled from JSON, or there is no such option.
+            ValueError: the name is taken, or is not 1 to 128 letters, digits, "_", "-", "." and "/".
         """
-        check_options("tool", function, options, ("task_ttl",) if task else (), Tool)
-        if task is False:
-            tool = Tool(self._services, function, **options)
+        check_options("tool", function, options, ToolOptions)
+        if options.get("app") is not None or options.get("visibility") is not None:
+            from wharfinger.server.apps import tool_meta
+
+            options["meta"] = tool_meta(options.get("meta"), options.get("app"), options.get("visibility"))
+        if options.get("task", False) is False:
+            if "task_ttl" in options:
+                raise TypeError("A tool without task= has no option 'task_ttl'.")
+            tool = Tool(self._services, function, options)
         else:
             from wharfinger.server.tasks.task_tool import TaskTool  # with the first one: most servers have none
 
-            tool = TaskTool(self._services, function, serve_tasks=self._serve_tasks, task=task, **options)
+            tool = TaskTool(self._services, function, options, self._serve_tasks)
         self.features.add(tool.name, tool, fallback=fallback)
+        self._services.serve("tools")
         return tool
 
     def remove(self, name: str) -> None:
-        """Remove a tool.
+        """Remove a tool, and report that the list has changed.
 
         Raises:
-            KeyError: there is none of this name.
+            KeyError: there is no tool of this name.
         """
         self.features.remove(name)
+
+    def disable(self, name: str) -> None:
+        """Take a tool out of lists and calls until `enable` brings it back, and report that the list has changed.
+
+        Raises:
+            KeyError: there is no tool of this name.
+        """
+        self.features.disable(name)
+
+    def enable(self, name: str) -> None:
+        """Bring a disabled tool back to its place, and report that the list has changed.
+
+        Raises:
+            KeyError: there is no tool of this name.
+        """
+        self.features.enable(name)
+
+    def names(self) -> list[str]:
+        """The names of the enabled tools, those of mounted servers too, in the order of the list."""
+        return [name for name, _ in self.features.items()]
 
     async def call(self, request: Request) -> t.CallToolResult:
         """The handler of `tools/call`.
@@ -337,66 +393,24 @@ def _by_hand(function: Callable[..., Any], schema: Mapping[str, Any], name: str)
     return ByHand(function, schema, f"input_schema of tool {name!r}")
 
 
-def _hints(given: Any, *short: bool | None) -> Any:
-    """The annotations of a tool: a struct, or a mapping as the wire has it, and what the short options say."""
-    if given is None and short == (None, None, None, None):
-        return UNSET
-    names = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
-    said = {name: value for name, value in zip(names, short, strict=True) if value is not None}
+def _hints(options: ToolOptions) -> t.ToolAnnotations | UnsetType:
+    """The annotations of a tool, with what the short options say."""
+    given = options.get("annotations")
     if isinstance(given, Mapping):
         known = t.ToolAnnotations.__struct_encode_fields__
-        for name in cast("Mapping[str, object]", given):
+        for name in given:
             if name not in known:
                 raise TypeError(f"{name!r} is no annotation of a tool: there are {', '.join(known)}.")
         given = msgspec.convert(given, t.ToolAnnotations)
-    if not said:
-        return UNSET if given is None else given
-    return msgspec.structs.replace(given or t.ToolAnnotations(), **said)
+    short = {f"{word}_hint": options.get(word) for word in ("read_only", "destructive", "idempotent", "open_world")}
+    said: dict[str, Any] = {name: value for name, value in short.items() if value is not None}
+    if said:
+        return msgspec.structs.replace(given or t.ToolAnnotations(), **said)
+    return UNSET if given is None else given
 
 
-def unwrapped(function: Any) -> Callable[..., Any]:
-    """The function in a static method that is decorated while its class is being made."""
-    return cast("Callable[..., Any]", function.__func__ if isinstance(function, staticmethod) else function)
-
-
-def check_options(word: str, function: Any, options: Mapping[str, Any], more: Collection[str], kind: type) -> None:
-    """Refuse what `@server.tool` and its like cannot take, in their words: `more` is known besides those of `kind`.
-
-    Raises:
-        TypeError: an option that there is none of, or a name where the function belongs.
-    """
-    if isinstance(function, str):
-        raise TypeError(f"A {word}'s name is given by name=: @server.{word}(name={function!r})")
-    if not options:
-        return
-    known = {*(cast("Any", kind).__init__.__kwdefaults__), *more}
-    unknown = next((name for name in options if name not in known), None)
-    if unknown is not None:
-        import difflib  # for whoever mistyped
-
-        near = difflib.get_close_matches(unknown, known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}."
-        raise TypeError(f"A {word} has no option {unknown!r}: {hint}")
-
-
-def refuse_generator(function: Callable[..., Any]) -> None:
-    """Raise TypeError where a tool or a prompt would give many results one by one."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(
-            f"{function.__name__}() is a generator, but there is one result: return a list, "
-            "and tell how far it is by ctx.report_progress()."
-        )
-
-
-def feature_name(function: Callable[..., Any], name: str | None) -> str:
-    """The name given, else the function's."""
-    if name is not None:
-        return name
-    while isinstance(function, functools.partial):
-        function = function.func
-    return str(getattr(function, "__name__", type(function).__name__))
+def _given(value: Any) -> Any:
+    return UNSET if value is None else value
 
 
 def _tools_result(shown: list[Any], next_cursor: Any) -> t.ListToolsResult:

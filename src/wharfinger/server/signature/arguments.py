@@ -350,7 +350,7 @@ def refuse_unbound(function: Any) -> None:
             return
         name = cast("Any", function).__func__.__qualname__
         raise TypeError(
-            f"{name}() has no class yet where it is decorated: add it behind the class, with server.add_tool({name})."
+            f"{name}() has no class yet where it is decorated: add it behind the class, with server.tools.add({name})."
         )
     code = getattr(function, "__code__", None)
     if code is None or not code.co_argcount or code.co_varnames[0] not in ("self", "cls"):
@@ -359,7 +359,7 @@ def refuse_unbound(function: Any) -> None:
     if owner and not owner.endswith("<locals>") and not inspect.ismethod(function):
         raise TypeError(
             f"{function.__qualname__}() is a method without its object: make the object and add the bound method, "
-            f"such as server.add_tool({owner.rpartition('.')[2].lower()}.{name})."
+            f"such as server.tools.add({owner.rpartition('.')[2].lower()}.{name})."
         )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wharfinger.protocol.request import Request, input_needed
-from wharfinger.server.features.tools import Tool
+from wharfinger.server.features.tools import Tool, ToolOptions
 from wharfinger.server.signature.arguments import BadArguments
 from wharfinger.server.tasks.task_channel import RunningTask
 from wharfinger.server.tasks.task_extension import Pending, Tasks, check_declared, declares, outcome
@@ -17,11 +17,7 @@ from wharfinger.server.tasks.task_extension import Pending, Tasks, check_declare
 if TYPE_CHECKING:
     from wharfinger.server.services import Services
 
-__all__ = ["TaskKind", "TaskTool"]
-
-TaskKind = Literal[True, "required", "later"]
-"""True: a task at once, for who knows tasks; `required`: for others an error; `later`: when the function says so."""
-
+__all__ = ["TaskTool"]
 
 _SERVERS = -1.0
 """As long as the server's."""
@@ -40,17 +36,15 @@ class TaskTool(Tool):
         self,
         services: Services,
         function: Callable[..., Any],
-        *,
+        options: ToolOptions,
         serve_tasks: Callable[[], Tasks],
-        task: TaskKind,
-        task_ttl: float | None = _SERVERS,
-        **options: Any,
     ) -> None:
+        task, task_ttl = options.get("task"), options.get("task_ttl", _SERVERS)
         if task not in (True, "required", "later"):
             raise ValueError(f"task={task!r}: write True, 'required' or 'later'.")
         if task_ttl is not None and task_ttl <= 0 and task_ttl != _SERVERS:
             raise ValueError(f"task_ttl={task_ttl!r}: write more than 0 seconds, or None.")
-        super().__init__(services, function, **options)
+        super().__init__(services, function, options)
         self.decode = None  # every call comes through `call`
         serve_tasks()
         self._serve_tasks = serve_tasks

@@ -54,7 +54,7 @@ class Mirrors:
 
 
 def _register(server: Server, function: Callable[..., Any], title: str) -> None:
-    server.add_tool(
+    server.tools.add(
         function,
         title=title,
         annotations=t.ToolAnnotations(
