@@ -673,7 +673,7 @@ def test_a_partial_is_described_by_its_function() -> None:
 def told(function: Any, arguments: Any, **options: Any) -> str:
     """What a tool says when it is called with this."""
     server = Server("s")
-    server.add_tool(function, name="it", **options)
+    server.tools.add(function, name="it", **options)
     answer = asyncio.run(ask(server, "tools/call", {"name": "it", "arguments": arguments}))
     return str(answer["result"]["content"][0]["text"])
 
@@ -689,7 +689,7 @@ def test_up_to_eight_arguments_that_there_are_not_are_named(number: int, lines: 
 
 def test_each_unknown_argument_of_a_prompt_is_named_once_where_it_stands() -> None:
     server = Server("s")
-    server.add_prompt(lambda a, b="": a, name="it")
+    server.prompts.add(lambda a, b="": a, name="it")
     params = {"name": "it", "arguments": {"x": "1", "b": "2", "y": "3"}}
     message = asyncio.run(ask(server, "prompts/get", params))["error"]["message"]
     assert message == (
@@ -746,7 +746,7 @@ def test_a_prompts_text_becomes_its_parameters_type(text: str, kind: Any, expect
 
     it.__annotations__["a"] = kind
     server = Server("s")
-    server.add_prompt(it)
+    server.prompts.add(it)
     answer = asyncio.run(ask(server, "prompts/get", {"name": "it", "arguments": {"a": text}}))
     if expected is None:
         assert answer["error"]["message"].startswith("Invalid arguments: a: ")

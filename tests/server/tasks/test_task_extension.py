@@ -1535,8 +1535,8 @@ async def test_times_of_tasks_are_told_in_milliseconds_and_never_as_none() -> No
     later = [0.0]
     store = MemoryStore(lambda: time.time() + later[0])
     server = Server("quick", task_poll=0.0001, task_ttl=1_000_000.0, task_store=store)
-    server.add_tool(lambda: "x", name="x", task=True)
-    server.add_tool(lambda: "x", name="soon", task=True, task_ttl=0.0001)
+    server.tools.add(lambda: "x", name="x", task=True)
+    server.tools.add(lambda: "x", name="soon", task=True, task_ttl=0.0001)
     async with client_of(server) as client:
         started = await client.call("x")
         assert (started["ttlMs"], started["pollIntervalMs"]) == (1_000_000_000, 1)
