@@ -52,7 +52,7 @@ def _agreed(version: str) -> str:
 
 def test_nothing_is_sent_before_the_client_confirms_or_after_the_end() -> None:
     sent: list[bytes] = []
-    session = Session(outlet=lambda message: sent.append(message) is None)
+    session = Session(send_notification=lambda message: sent.append(message) is None)
     assert not session.send(b"early")
     session.advance("initialize")
     assert not session.send(b"still early")
@@ -88,14 +88,14 @@ def test_session_without_a_stream_sends_nothing() -> None:
     session = Session()
     session.phase = Phase.OPEN
     assert not session.send(b"x")
-    session.outlet = lambda message: False
+    session.send_notification = lambda message: False
     assert not session.send(b"x")
 
 
 def test_closing_leaves_neither_stream_nor_phase() -> None:
-    session = Session(outlet=lambda message: True)
+    session = Session(send_notification=lambda message: True)
     session.close()
-    assert (session.phase, session.outlet) == (Phase.CLOSED, None)
+    assert (session.phase, session.send_notification) == (Phase.CLOSED, None)
 
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "tools/list", ""])

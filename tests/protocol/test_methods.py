@@ -41,10 +41,10 @@ def test_notification_is_what_has_no_result() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named_by", "routed"), [("", b""), ("uri", b'"uri"'), ("name", b'"name"'), ("task_id", b'"taskId"')]
+    ("name_param", "routed_member"), [("", b""), ("uri", b'"uri"'), ("name", b'"name"'), ("task_id", b'"taskId"')]
 )
-def test_member_that_is_routed_on_is_told_as_it_stands_in_the_bytes(named_by: Any, routed: bytes) -> None:
-    assert row(named_by=named_by).routed == routed
+def test_member_that_is_routed_on_is_told_as_it_stands_in_the_bytes(name_param: Any, routed_member: bytes) -> None:
+    assert row(name_param=name_param).routed_member == routed_member
 
 
 def test_params_and_results_are_checked_each_time() -> None:
@@ -67,12 +67,12 @@ def test_methods_of_the_protocol_are_not_for_extensions() -> None:
 
 
 def test_method_is_added_once() -> None:
-    first = row("x.test/added", named_by="name")
+    first = row("x.test/added", name_param="name")
     try:
         assert add_method(first) is first
         assert METHODS["x.test/added"] is first
         assert add_method(first) is first
-        assert add_method(row("x.test/added", named_by="name")) is first
+        assert add_method(row("x.test/added", name_param="name")) is first
         with pytest.raises(ValueError, match="is known already, with other params, result or options"):
             add_method(row("x.test/added"))
         assert METHODS["x.test/added"] is first
@@ -88,13 +88,13 @@ def test_method_is_added_once() -> None:
         Method("x.test/f", "client", Ferry, t.EmptyResult),
         Method("x.test/f", "client", Ferry, Crossing, first="2025-03-26"),
         Method("x.test/f", "client", Ferry, Crossing, last="2025-11-25"),
-        Method("x.test/f", "client", Ferry, Crossing, named_by="uri"),
-        Method("x.test/f", "client", Ferry, Crossing, kept=True),
+        Method("x.test/f", "client", Ferry, Crossing, name_param="uri"),
+        Method("x.test/f", "client", Ferry, Crossing, cacheable=True),
         Method("x.test/f", "client", Ferry, Crossing, long=True),
     ],
 )
 def test_rows_differ_in_every_fact(other: Method) -> None:
-    assert other.facts != row("x.test/f").facts == row("x.test/f", capability="not on the wire").facts
+    assert other.spec != row("x.test/f").spec == row("x.test/f", capability="not on the wire").spec
 
 
 def test_extensions_begin_with_the_first_revision_that_has_them() -> None:

@@ -324,7 +324,7 @@ def test_refusal_of_a_method_shows_64_characters_of_it() -> None:
 
 def test_notification_goes_by_the_requests_own_channel() -> None:
     class Kept:
-        shared = False
+        multiplexed = False
         room = True
 
         def send(self, request: Request, message: bytes) -> bool:

@@ -217,7 +217,7 @@ def test_unknown_and_misplaced_notifications_are_ignored(method: str) -> None:
 
 def test_a_known_notification_is_handed_on() -> None:
     event = opened().receive(notice("notifications/roots/list_changed"))
-    assert isinstance(event, Notification) and event.method == "notifications/roots/list_changed"
+    assert isinstance(event, Notification) and event.message.method == "notifications/roots/list_changed"
 
 
 def test_an_answer_finds_its_question_once() -> None:

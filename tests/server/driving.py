@@ -60,7 +60,7 @@ def hello(revision: str) -> dict[str, Any]:
 class Recorder:
     """A channel that keeps what a handler sends before its answer; `full` refuses it."""
 
-    shared = False
+    multiplexed = False
 
     def __init__(self, full: bool = False) -> None:
         self.full = full

@@ -47,7 +47,7 @@ def nothing() -> None:
 def tidal(**options: Any) -> Server:
     server = Server("harbour")
 
-    @server.method("tides/forecast", extension=TIDES, kept=True, **options)
+    @server.method("tides/forecast", extension=TIDES, cacheable=True, **options)
     async def forecast(params: ForecastParams, ctx: Context) -> Forecast:
         return Forecast(port=f"{params.port} for {ctx.request_id}", high_water=["06:12"] * params.days)
 
@@ -74,7 +74,7 @@ async def test_a_kept_result_carries_the_hints_of_the_method_or_its_own() -> Non
     assert (result["ttlMs"], result["cacheScope"]) == (5000, "public")
     server = Server("harbour")
 
-    @server.method("tides/forecast", kept=True, result=Forecast)
+    @server.method("tides/forecast", cacheable=True, result=Forecast)
     def forecast(params: ForecastParams) -> Forecast:
         return Forecast(port=params.port, high_water=[], ttl_ms=9)
 
@@ -138,7 +138,7 @@ async def test_a_required_extension_must_be_declared_by_the_client() -> None:
 
 def test_the_header_must_repeat_what_names_the_request() -> None:
     server = Server("harbour")
-    server.add_method("tides/named_by", lambda params: {}, params=ForecastParams, named_by="port")
+    server.add_method("tides/named_by", lambda params: {}, params=ForecastParams, name_param="port")
     request = opened(server, "tides/named_by", {"port": "Hull"})
     headers = {b"mcp-protocol-version": STATELESS.encode(), b"mcp-method": b"tides/named_by", b"mcp-name": b"Hull"}
     check_header_params(headers, request)
@@ -266,7 +266,7 @@ def test_params_must_be_request_params() -> None:
     with pytest.raises(TypeError, match=r"derives from types\.RequestParams"):
         Server("harbour").add_method("tides/loose", lambda params: {}, params=Loose)
     with pytest.raises(ValueError, match="no field 'berth'"):
-        Server("harbour").add_method("tides/named", lambda params: {}, params=ForecastParams, named_by="berth")
+        Server("harbour").add_method("tides/named", lambda params: {}, params=ForecastParams, name_param="berth")
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -308,7 +308,7 @@ async def test_results_say_in_part_how_long_they_are_kept() -> None:
     server = Server("harbour")
     given: dict[str, Any] = {}
 
-    @server.method("tides/forecast", extension=TIDES, kept=True, ttl=5, cache_scope="public")
+    @server.method("tides/forecast", extension=TIDES, cacheable=True, ttl=5, cache_scope="public")
     async def forecast(params: ForecastParams) -> Forecast:
         return Forecast(port="x", high_water=[], **given)
 

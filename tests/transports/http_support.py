@@ -160,7 +160,7 @@ class Harbour:
         return bytes(message.error if message.result is UNSET else message.result).decode()
 
     async def wait_polled(self, request: Request) -> None:
-        self.released = request.channel.release(request, 7)
+        self.released = request.channel.detach(request, 7)
         for step in range(2):
             notify(request, "notifications/progress", {"progressToken": 1, "progress": step})
         await self.wait(request)

@@ -139,7 +139,7 @@ async def test_the_deadline_stands_still_while_the_client_is_asked_and_goes_on_a
     line.feed({"jsonrpc": "2.0", "id": id, "result": {"roots": []}})
     (answer,) = await line.told()
     assert json.loads(said(answer)) == {"roots": []}
-    assert request.born == 10
+    assert request.started_at == 10
     line.server.connection_lost(None)
 
 
@@ -155,10 +155,10 @@ async def test_of_two_questions_at_once_the_last_one_lets_time_go_on() -> None:
     ids = list(line.server.peer._awaited)
     line.feed({"jsonrpc": "2.0", "id": ids[1], "result": {"roots": []}})
     await other
-    assert request.born == float("inf")
+    assert request.started_at == float("inf")
     line.feed({"jsonrpc": "2.0", "id": ids[0], "result": {"roots": []}})
     await line.told()
-    assert request.born == 0
+    assert request.started_at == 0
     assert line.clean
     line.server.connection_lost(None)
 

@@ -26,8 +26,10 @@ from wharfinger.types.skills import (
 
 __all__ = ["DIRECTORY", "GET", "LIST", "check_entry", "check_file"]
 
-LIST = Method("skills/list", "client", t.PaginatedRequestParams, ListSkillsResult, first=EXTENSIONS_FROM, kept=True)
-GET = Method("skills/get", "client", GetSkillRequestParams, GetSkillResult, first=EXTENSIONS_FROM, kept=True)
+LIST = Method(
+    "skills/list", "client", t.PaginatedRequestParams, ListSkillsResult, first=EXTENSIONS_FROM, cacheable=True
+)
+GET = Method("skills/get", "client", GetSkillRequestParams, GetSkillResult, first=EXTENSIONS_FROM, cacheable=True)
 DIRECTORY = Method(
     "resources/directory/read",
     "client",

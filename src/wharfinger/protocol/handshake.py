@@ -13,10 +13,10 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidRequest
 from wharfinger.protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, REVISIONS, Revision
 
-__all__ = ["Caller", "Outlet", "Phase", "Session"]
+__all__ = ["Caller", "Phase", "SendNotification", "Session"]
 
 
-Outlet = Callable[[bytes], bool]
+SendNotification = Callable[[bytes], bool]
 """Sends a message that belongs to no request; False where it was dropped because the reader is too slow or gone."""
 
 
@@ -78,15 +78,15 @@ _UNKNOWN = Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities(), "")
 class Session:
     """One connection of the handshake era, from the server's side: what was agreed on, and the way to its client."""
 
-    __slots__ = ("__weakref__", "caller", "log_level", "on_close", "outlet", "phase", "principal")
+    __slots__ = ("__weakref__", "caller", "log_level", "on_close", "phase", "principal", "send_notification")
 
-    def __init__(self, principal: str = "", outlet: Outlet | None = None) -> None:
+    def __init__(self, principal: str = "", send_notification: SendNotification | None = None) -> None:
         self.phase = Phase.NEW
         self.principal = principal
         self.caller = _UNKNOWN
         self.log_level: str | None = None
         """The least level of log messages that the client asked for; None until it did."""
-        self.outlet: Outlet | None = outlet
+        self.send_notification: SendNotification | None = send_notification
         """How to send what belongs to no request; None where the client keeps no stream open for it."""
         self.on_close: list[Callable[[Session], None]] = []
         """Called once each when the connection is gone: whoever keeps something for this session drops it."""
@@ -131,10 +131,10 @@ class Session:
 
     def send(self, message: bytes) -> bool:
         """Send what belongs to no request; False where there is no stream for it, or it was dropped."""
-        return self.outlet is not None and self.phase is Phase.OPEN and self.outlet(message)
+        return self.send_notification is not None and self.phase is Phase.OPEN and self.send_notification(message)
 
     def close(self) -> None:
         """The connection is gone."""
-        self.phase, self.outlet = Phase.CLOSED, None
+        self.phase, self.send_notification = Phase.CLOSED, None
         while self.on_close:
             self.on_close.pop()(self)

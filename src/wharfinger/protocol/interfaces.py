@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from wharfinger.protocol.handshake import Outlet, Session
+from wharfinger.protocol.handshake import SendNotification, Session
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import Channel, Request, ResultMeta
@@ -24,7 +24,7 @@ __all__ = [
     "Handler",
     "Link",
     "Notified",
-    "Outlet",
+    "SendNotification",
     "Service",
     "Store",
     "Verify",

@@ -22,7 +22,7 @@ _LAST_HANDSHAKE = "2025-11-25"
 class Method:
     """One method. `decode_params` and `decode_result` check and decode in one pass, by decoders built on first use."""
 
-    __slots__ = ("capability", "decode_params", "decode_result", "first", "kept", "last", "long", "name", "named_by", "notification", "params", "result", "routed", "sender")  # fmt: skip
+    __slots__ = ("cacheable", "capability", "decode_params", "decode_result", "first", "last", "long", "name", "name_param", "notification", "params", "result", "routed_member", "sender")  # fmt: skip
 
     decode_params: Callable[[Raw | bytes], Any]
     decode_result: Callable[[Raw | bytes], Any]
@@ -37,8 +37,8 @@ class Method:
         first: str = _FIRST,
         last: str = _LAST,
         capability: str = "",
-        named_by: Literal["", "uri", "name", "task_id"] = "",
-        kept: bool = False,
+        name_param: Literal["", "uri", "name", "task_id"] = "",
+        cacheable: bool = False,
         long: bool = False,
     ) -> None:
         self.name = name
@@ -52,11 +52,11 @@ class Method:
         self.last = REVISIONS[last].order
         self.capability = capability
         """The receiver's capability that it needs, dotted; empty for none."""
-        self.named_by = named_by
+        self.name_param = name_param
         """The attribute of the params that the HTTP header `Mcp-Name` repeats."""
-        self.routed = f'"{_WIRE_NAMES.get(named_by, named_by)}"'.encode() if named_by else b""
+        self.routed_member = f'"{_WIRE_NAMES.get(name_param, name_param)}"'.encode() if name_param else b""
         """That member as it stands in the bytes: two of them may not be."""
-        self.kept = kept
+        self.cacheable = cacheable
         """Results carry `ttlMs` and `cacheScope` in the stateless era."""
         self.long = long
         """Stays open until one end ends it; no deadline."""
@@ -64,7 +64,7 @@ class Method:
         self.decode_result = self._first_result
 
     @property
-    def facts(self) -> tuple[Any, ...]:
+    def spec(self) -> tuple[Any, ...]:
         """Everything that two rows of the same method must agree on."""
         return (
             self.name,
@@ -73,8 +73,8 @@ class Method:
             self.result,
             self.first,
             self.last,
-            self.named_by,
-            self.kept,
+            self.name_param,
+            self.cacheable,
             self.long,
         )
 
@@ -100,23 +100,23 @@ def _rows() -> tuple[Method, ...]:
         Method("initialize", "client", t.InitializeRequestParams, t.InitializeResult, **handshake),
         Method("notifications/initialized", "client", notice, **handshake),
         Method("ping", "both", t.RequestParams, t.EmptyResult, **handshake),
-        Method("server/discover", "client", t.RequestParams, t.DiscoverResult, kept=True, **stateless),
+        Method("server/discover", "client", t.RequestParams, t.DiscoverResult, cacheable=True, **stateless),
         Method("notifications/cancelled", "both", t.CancelledNotificationParams),
         Method("notifications/progress", "both", t.ProgressNotificationParams),
-        Method("resources/list", "client", t.PaginatedRequestParams, t.ListResourcesResult, capability="resources", kept=True),
-        Method("resources/templates/list", "client", t.PaginatedRequestParams, t.ListResourceTemplatesResult, capability="resources", kept=True),
-        Method("resources/read", "client", t.ReadResourceRequestParams, t.ReadResourceResult, capability="resources", named_by="uri", kept=True),
+        Method("resources/list", "client", t.PaginatedRequestParams, t.ListResourcesResult, capability="resources", cacheable=True),
+        Method("resources/templates/list", "client", t.PaginatedRequestParams, t.ListResourceTemplatesResult, capability="resources", cacheable=True),
+        Method("resources/read", "client", t.ReadResourceRequestParams, t.ReadResourceResult, capability="resources", name_param="uri", cacheable=True),
         Method("resources/subscribe", "client", t.SubscribeRequestParams, t.EmptyResult, capability="resources.subscribe", **handshake),
         Method("resources/unsubscribe", "client", t.UnsubscribeRequestParams, t.EmptyResult, capability="resources.subscribe", **handshake),
         Method("notifications/resources/updated", "server", t.ResourceUpdatedNotificationParams),
         Method("notifications/resources/list_changed", "server", notice),
         Method("subscriptions/listen", "client", t.SubscriptionsListenRequestParams, t.SubscriptionsListenResult, long=True, **stateless),
         Method("notifications/subscriptions/acknowledged", "server", t.SubscriptionsAcknowledgedNotificationParams, **stateless),
-        Method("tools/list", "client", t.PaginatedRequestParams, t.ListToolsResult, capability="tools", kept=True),
-        Method("tools/call", "client", t.CallToolRequestParams, t.CallToolResult, capability="tools", named_by="name"),
+        Method("tools/list", "client", t.PaginatedRequestParams, t.ListToolsResult, capability="tools", cacheable=True),
+        Method("tools/call", "client", t.CallToolRequestParams, t.CallToolResult, capability="tools", name_param="name"),
         Method("notifications/tools/list_changed", "server", notice),
-        Method("prompts/list", "client", t.PaginatedRequestParams, t.ListPromptsResult, capability="prompts", kept=True),
-        Method("prompts/get", "client", t.GetPromptRequestParams, t.GetPromptResult, capability="prompts", named_by="name"),
+        Method("prompts/list", "client", t.PaginatedRequestParams, t.ListPromptsResult, capability="prompts", cacheable=True),
+        Method("prompts/get", "client", t.GetPromptRequestParams, t.GetPromptResult, capability="prompts", name_param="name"),
         Method("notifications/prompts/list_changed", "server", notice),
         Method("completion/complete", "client", t.CompleteRequestParams, t.CompleteResult, capability="completions"),
         Method("logging/setLevel", "client", t.SetLevelRequestParams, t.EmptyResult, capability="logging", **handshake),
@@ -127,9 +127,9 @@ def _rows() -> tuple[Method, ...]:
         Method("elicitation/create", "server", t.ElicitRequestParams, t.ElicitResult, capability="elicitation", first="2025-06-18", last=_LAST_HANDSHAKE),
         Method("notifications/elicitation/complete", "server", t.ElicitationCompleteNotificationParams, **r4),
         # The extension io.modelcontextprotocol/tasks; those of 2025-11-25 are in `client.task_calls`.
-        Method("tasks/get", "client", tasks.TaskParams, tasks.TaskState, named_by="task_id", **stateless),
-        Method("tasks/update", "client", tasks.TaskUpdateParams, t.EmptyResult, named_by="task_id", **stateless),
-        Method("tasks/cancel", "client", tasks.TaskParams, t.EmptyResult, named_by="task_id", **stateless),
+        Method("tasks/get", "client", tasks.TaskParams, tasks.TaskState, name_param="task_id", **stateless),
+        Method("tasks/update", "client", tasks.TaskUpdateParams, t.EmptyResult, name_param="task_id", **stateless),
+        Method("tasks/cancel", "client", tasks.TaskParams, t.EmptyResult, name_param="task_id", **stateless),
         Method("notifications/tasks", "server", tasks.TaskNoticeParams, **stateless),
     )  # fmt: skip
 
@@ -150,12 +150,12 @@ def add_method(row: Method) -> Method:
     Servers of one process share the table: a row says what is on the wire, and not who serves it.
 
     Raises:
-        ValueError: the name is the protocol's own, or is known with other facts.
+        ValueError: the name is the protocol's own, or is known with another `spec`.
     """
     if row.name in CORE:
         raise ValueError(f"{row.name!r} is a method of the protocol: choose another name.")
     known = METHODS.setdefault(row.name, row)
-    if known is not row and known.facts != row.facts:
+    if known is not row and known.spec != row.spec:
         raise ValueError(
             f"The method {row.name!r} is known already, with other params, result or options: "
             "define its params and result once, in a module, for every server of this process."

@@ -64,7 +64,7 @@ class Channel(Protocol):
     """A handler's way back to its caller, on its request's own stream."""
 
     @property
-    def shared(self) -> bool:
+    def multiplexed(self) -> bool:
         """Whether the stream goes on when the request is over, so that its end must be told."""
         ...
 
@@ -80,9 +80,9 @@ class Channel(Protocol):
         """
         ...
 
-    def release(self, request: Request, retry: int) -> bool:
+    def detach(self, request: Request, retry_ms: int) -> bool:
         """End the connection that the request's stream uses, but not the stream: its client is to come back for the
-        rest after `retry` milliseconds. False where the stream cannot outlive its connection.
+        rest after `retry_ms` milliseconds. False where the stream cannot outlive its connection.
         """
         ...
 
@@ -133,9 +133,9 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     cache_scope: str = "private"
     task: Any = None
     """What runs the handler, so that its connection can cancel it."""
-    born: float = 0
+    started_at: float = 0
     """When the request came, by the transport's own clock, for its deadline; infinite while its time stands still."""
-    takes_stored: bool = False
+    accepts_lazy_blobs: bool = False
     """Whether its transport sends `types.Stored` blobs as they are read; else they are loaded first."""
     asked: Any = None
     """What the handler asked and remembers of earlier runs; made by the server for handlers that ask or tell."""
@@ -196,7 +196,7 @@ def open_request(message: Message, session: Session | None, principal: str = "")
         if bytes(raw).count(_META_MEMBER) > fields:
             refuse_duplicates(bytes(raw), message.id)  # type: ignore[arg-type]
     if row is not None:
-        if row.routed and bytes(raw).count(row.routed) > (names if row.named_by == "name" else 1):
+        if row.routed_member and bytes(raw).count(row.routed_member) > (names if row.name_param == "name" else 1):
             refuse_duplicates(bytes(raw), message.id)  # type: ignore[arg-type]
         if not row.first <= caller.rules.order <= row.last:
             row = None
@@ -242,8 +242,8 @@ LIBRARIES = (_OURS, traceback.__file__.rpartition("traceback")[0], "<frozen ")
 
 def called(request: Request) -> str:
     """What a request calls, for the log: the method, and the name or URI."""
-    named_by = "" if request.row is None else request.row.named_by
-    name = getattr(request.params, named_by, None) if named_by else None
+    name_param = "" if request.row is None else request.row.name_param
+    name = getattr(request.params, name_param, None) if name_param else None
     return f"{request.method} {name!r}" if isinstance(name, str) else request.method
 
 
@@ -272,7 +272,7 @@ class ResultMeta:
         """The first members of a result, from the brace to before the next comma; `kind` is its `resultType`."""
         row = request.row
         members: dict[str, Any] = {"resultType": "complete" if kind is UNSET else kind}
-        if row is not None and row.kept and kind is UNSET:  # questions are not kept (2026-07-28, caching)
+        if row is not None and row.cacheable and kind is UNSET:  # questions are not kept (2026-07-28, caching)
             members |= {"ttlMs": request.ttl_ms, "cacheScope": request.cache_scope}
         meta: dict[str, Any] = {f"{META}serverInfo": self._info} | ({} if own_meta is UNSET else own_meta)
         opening = encode(members | {"_meta": meta})[:-1]
@@ -439,7 +439,7 @@ def seal_error(request: Request, error: ProtocolError, stamps: ResultMeta) -> by
         return seal_result(request, tool_failure(error), stamps)
     if isinstance(error, ResourceNotFound):
         return encode_error(request.id, error, request.caller.rules.resource_not_found)
-    if isinstance(error, PermissionDenied) and request.row is not None and request.row.named_by == "uri":
+    if isinstance(error, PermissionDenied) and request.row is not None and request.row.name_param == "uri":
         # Refusing must not tell what exists: the answer is the one for what is missing (security: U02).
         return seal_error(request, ResourceNotFound(request.params.uri), stamps)
     return encode_error(request.id, error)

@@ -132,7 +132,7 @@ class Context(RequestContext, Generic[State]):
         Only sessions of 2025-11-25 over HTTP can do so, for calls that take long; elsewhere this does nothing and
         gives False. Call it on the server's loop, not from a plain function.
         """
-        return self.request.channel.release(self.request, retry_ms)
+        return self.request.channel.detach(self.request, retry_ms)
 
     def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Tell how far the request has come, if its caller asked (`notifications/progress`).

@@ -84,9 +84,9 @@ class MethodOptions(TypedDict, total=False):
     """The identifier of the extension that it belongs to, which is declared with it."""
     required: bool
     """Whether only clients that declare this extension are served."""
-    kept: bool
+    cacheable: bool
     """Whether results carry caching hints, `ttl` and `cache_scope`."""
-    named_by: str
+    name_param: str
     """The field of the params that the HTTP header `Mcp-Name` repeats."""
     ttl: float | None
     """Seconds that clients may keep a result; by default as the server says."""
@@ -118,8 +118,8 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
             shape,
             result or (returns if isinstance(returns, type) else t.EmptyResult),
             first=EXTENSIONS_FROM,
-            kept=options.get("kept", False),
-            named_by=_named_by(name, shape, options.get("named_by", "")),
+            cacheable=options.get("cacheable", False),
+            name_param=_name_param(name, shape, options.get("name_param", "")),
         )
     )
     call = HandlerFunction(
@@ -197,10 +197,10 @@ def _params(name: str, shape: Any, base: type[Any]) -> type[Any]:
     return shape
 
 
-def _named_by(name: str, shape: type[Any], named_by: str) -> Any:
-    if named_by and named_by not in shape.__struct_fields__:
-        raise ValueError(f"{name}: {shape.__name__} has no field {named_by!r}.")
-    return named_by
+def _name_param(name: str, shape: type[Any], name_param: str) -> Any:
+    if name_param and name_param not in shape.__struct_fields__:
+        raise ValueError(f"{name}: {shape.__name__} has no field {name_param!r}.")
+    return name_param
 
 
 def _result(request: Request, value: Any) -> Any:

@@ -28,7 +28,7 @@ def read_request(request: Request, uri: str) -> Request:
         row=METHODS["resources/read"],
         params=params,
         channel=_OuterStream(request),
-        takes_stored=False,
+        accepts_lazy_blobs=False,
     )
 
 
@@ -41,8 +41,8 @@ class _OuterStream:
         self.outer = request
 
     @property
-    def shared(self) -> bool:
-        return self.outer.channel.shared
+    def multiplexed(self) -> bool:
+        return self.outer.channel.multiplexed
 
     def send(self, request: Request, message: bytes) -> bool:
         return self.outer.channel.send(self.outer, message)
@@ -50,5 +50,5 @@ class _OuterStream:
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
         return self.outer.channel.ask(self.outer, method, params)
 
-    def release(self, request: Request, retry: int) -> bool:
-        return self.outer.channel.release(self.outer, retry)
+    def detach(self, request: Request, retry_ms: int) -> bool:
+        return self.outer.channel.detach(self.outer, retry_ms)

@@ -93,7 +93,7 @@ def _shown(result: Any) -> Any:
 class _Run:
     """A call in one era, as a channel that answers at once."""
 
-    shared = True
+    multiplexed = True
 
     def __init__(self, server: Server, revision: str, answers: Answers, principal: str) -> None:
         self.server = server
@@ -139,7 +139,7 @@ class _Run:
         """Nobody looks at what is told."""
         return True
 
-    def release(self, request: Request, retry: int) -> bool:
+    def detach(self, request: Request, retry_ms: int) -> bool:
         """There is no connection."""
         return False
 

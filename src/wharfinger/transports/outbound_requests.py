@@ -77,9 +77,9 @@ class Questions:
     def __init__(self, peer: ServerPeer, now: Callable[[], float]) -> None:
         self._peer = peer
         self._now = now
-        """The clock by which `Request.born` is kept."""
+        """The clock by which `Request.started_at` is kept."""
         self._open: dict[Request, tuple[int, float, float]] = {}
-        """How many wait in each request, when it was born, and since when its time stands still."""
+        """How many wait in each request, when it started, and since when its time stands still."""
 
     async def put(self, request: Request, method: str, params: Any, send: Send) -> Message:
         """Ask, and wait for the answer: a result or an error.
@@ -108,16 +108,16 @@ class Questions:
             self._resume(request)
 
     def _pause(self, request: Request) -> None:
-        count, born, since = self._open.get(request, (0, request.born, self._now()))
-        self._open[request] = (count + 1, born, since)
-        request.born = math.inf
+        count, started_at, since = self._open.get(request, (0, request.started_at, self._now()))
+        self._open[request] = (count + 1, started_at, since)
+        request.started_at = math.inf
 
     def _resume(self, request: Request) -> None:
-        count, born, since = self._open.pop(request)
+        count, started_at, since = self._open.pop(request)
         if count > 1:
-            self._open[request] = (count - 1, born, since)
-        elif request.born == math.inf:
-            request.born = born + self._now() - since
+            self._open[request] = (count - 1, started_at, since)
+        elif request.started_at == math.inf:
+            request.started_at = started_at + self._now() - since
 
     def close(self) -> None:
         """The connection is gone: nothing waits any more."""

@@ -46,8 +46,8 @@ FLUSH = 16
 LARGE = 256 * 1024
 """Bytes from which an answer is written in parts of this size, as fast as the reader takes them."""
 UNREAD_TOTAL = "Too much of what was answered is not read yet: try again later."
-LATE = -1
-"""`Request.born` of a request whose deadline has passed."""
+EXPIRED = -1
+"""`Request.started_at` of a request whose deadline has passed."""
 
 
 class StreamServer(asyncio.Protocol):
@@ -57,7 +57,7 @@ class StreamServer(asyncio.Protocol):
     `ended` is done when the connection is over and everything that was read is answered, or cancelled.
     """
 
-    shared = True
+    multiplexed = True
 
     def __init__(self, service: Service, *, principal: str = "", unread: Shares | None = None, owner: str = "") -> None:
         self.service = service
@@ -95,7 +95,7 @@ class StreamServer(asyncio.Protocol):
             event = self.peer.receive(line)
             if type(event) is Request:
                 event.channel = self
-                event.born = self.tick
+                event.started_at = self.tick
                 event.task = new_task(self.serve(event), loop=self.loop)
             elif event is not None:
                 self.settle(event)
@@ -126,7 +126,7 @@ class StreamServer(asyncio.Protocol):
     def begin(self, request: Request, batch: Batch | None = None) -> None:
         """Serve a request that did not come in a line of its own."""
         request.channel = self
-        request.born = self.tick
+        request.started_at = self.tick
         request.task = new_task(self.serve(request, batch), loop=self.loop)
 
     def eof_received(self) -> bool:
@@ -184,7 +184,7 @@ class StreamServer(asyncio.Protocol):
         """A cancelled handler: no answer where the client cancelled or is gone, else the deadline's."""
         if self.peer.in_flight.get(request.id) is not request:
             return None
-        if request.born == LATE:
+        if request.started_at == EXPIRED:
             seconds = self.service.limits.handler_time
             return self.peer.fail(
                 request, HandlerFailed(f"The request was cancelled: it took longer than {seconds:g} s.")
@@ -197,8 +197,8 @@ class StreamServer(asyncio.Protocol):
         self.tick += 1
         oldest = self.tick - self.service.limits.handler_time / TICK
         for request in self.peer.in_flight.values():
-            if request.born < oldest and not (request.row is not None and request.row.long):
-                request.born = LATE
+            if request.started_at < oldest and not (request.row is not None and request.row.long):
+                request.started_at = EXPIRED
                 request.task.cancel()
         self.sweeper = self.loop.call_later(TICK, self.sweep)
 
@@ -214,7 +214,7 @@ class StreamServer(asyncio.Protocol):
             return None
         return self.questions.put(request, method, params, self.put)
 
-    def release(self, request: Request, retry: int) -> bool:
+    def detach(self, request: Request, retry_ms: int) -> bool:
         """`Channel`: the stream is the connection."""
         return False
 
@@ -226,7 +226,7 @@ class StreamServer(asyncio.Protocol):
         return True
 
     def send_apart(self, message: bytes) -> bool:
-        """`Outlet`: a notification that belongs to no request; dropped when the reader is too slow."""
+        """`SendNotification`: a notification that belongs to no request; dropped when the reader is too slow."""
         if self.parked_bytes > self.service.limits.backlog or self.ended.done():
             return False
         self.write(message)

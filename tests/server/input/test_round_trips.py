@@ -1094,7 +1094,7 @@ async def test_no_answer_in_time_is_an_error() -> None:
 class Closed:
     """A channel that takes no questions, as no transport of the handshake era should be."""
 
-    shared = True
+    multiplexed = True
 
     def send(self, request: Any, message: bytes) -> bool:
         return True
@@ -1337,7 +1337,7 @@ async def test_urls_that_wait_to_be_done_are_bounded_and_the_oldest_is_forgotten
 class Half:
     """A channel that takes one question and no more."""
 
-    shared = False
+    multiplexed = False
 
     def __init__(self) -> None:
         self.taken = 0

@@ -339,9 +339,9 @@ def test_a_hook_that_only_passes_on_leaves_what_is_stored_where_it_is() -> None:
         server.add_hook(hook)
         assert server.handlers.may_differ("tools/list") is not takes
         request = opened(server, "resources/read", {"uri": "a:b"})
-        request.takes_stored = True
+        request.accepts_lazy_blobs = True
         asyncio.run(_served(server, request))
-        assert request.takes_stored is takes
+        assert request.accepts_lazy_blobs is takes
 
 
 async def _served(server: Server, request: Any) -> None:

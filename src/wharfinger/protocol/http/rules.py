@@ -331,8 +331,8 @@ def check_header_params(headers: Headers, request: _Opened) -> None:
     if method != request.method.encode():
         _refuse_method(method, request.method)
     row = request.row
-    if row is not None and row.named_by:
-        name: str = getattr(request.params, row.named_by)
+    if row is not None and row.name_param:
+        name: str = getattr(request.params, row.name_param)
         value = headers.get(NAME)
         # An encoded value is never equal to its text, and a text that looks encoded must be encoded.
         if value is None or value != name.encode() or value.startswith(b"=?"):

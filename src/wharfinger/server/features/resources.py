@@ -336,7 +336,7 @@ class Resources:
         That is hooks, and every line of stdio: once begun it cannot be taken back when reading fails.
         """
         run = functools.partial(self._services.pool.run, owner_of(request))
-        if request.takes_stored:
+        if request.accepts_lazy_blobs:
             stored.run = run
         elif len(stored) <= self._services.limits.content:
             content.blob = await run(stored.read, 0, len(stored))

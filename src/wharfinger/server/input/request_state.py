@@ -135,7 +135,7 @@ class Transcript:
         from hashlib import sha256  # on use
 
         request = self._request
-        named = getattr(request.params, request.row.named_by) if request.row and request.row.named_by else ""
+        named = getattr(request.params, request.row.name_param) if request.row and request.row.name_param else ""
         arguments: Any = getattr(request.params, "arguments", UNSET)
         if isinstance(arguments, Raw):
             arguments = msgspec.json.decode(arguments)

@@ -112,7 +112,7 @@ def _around(handler: Handler, hook: Hook) -> Handler:
 
     def serve(call: Call) -> Awaitable[Result]:
         if looks:
-            call.takes_stored = False
+            call.accepts_lazy_blobs = False
         return hook(call, handler)
 
     return serve

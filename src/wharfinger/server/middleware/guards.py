@@ -208,8 +208,8 @@ def _length(data: Any) -> int:
 
 def subject_of(call: Call) -> str:
     """What a call is about, fit for one line: the name of a tool or prompt, the URI of a resource; empty for others."""
-    named_by = call.row.named_by if call.row is not None else ""
-    return _line(str(getattr(call.params, named_by))) if named_by in ("name", "uri") else ""
+    name_param = call.row.name_param if call.row is not None else ""
+    return _line(str(getattr(call.params, name_param))) if name_param in ("name", "uri") else ""
 
 
 def _line(text: str) -> str:

@@ -131,7 +131,7 @@ class Listening:
                 await tasks.catch_up(watcher)
             await ended
             # A stream is told twice: the cancellation page wants the notification, the subscriptions page the result.
-            if request.channel.shared:
+            if request.channel.multiplexed:
                 over = t.CancelledNotificationParams(request_id=request.id, reason="The server ends the subscription.")
                 request.channel.send(request, encode_notification("notifications/cancelled", over))
             return subscriptions.listen_result(request.id)

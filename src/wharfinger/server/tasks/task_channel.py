@@ -38,7 +38,7 @@ class RunningTask:
     whenever it stands otherwise than before.
     """
 
-    shared = False
+    multiplexed = False
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class RunningTask:
         """`Channel`: put a question to the client, and wait until `tasks/update` brings its answer."""
         return self._ask(method, params)
 
-    def release(self, request: Request, retry: int) -> bool:
+    def detach(self, request: Request, retry_ms: int) -> bool:
         """`Channel`: a task has no connection of its own."""
         return False
 

@@ -271,8 +271,8 @@ class HttpLink:
             headers = {**self._origin.headers, "MCP-Protocol-Version": rules.name}
         headers["Mcp-Method"] = method
         row = METHODS.get(method)
-        if row is not None and row.named_by:
-            headers["Mcp-Name"] = encode_value(getattr(params, row.named_by)).decode("ascii")
+        if row is not None and row.name_param:
+            headers["Mcp-Name"] = encode_value(getattr(params, row.name_param)).decode("ascii")
         mirrors = self.mirrors.get(params.name) if self.mirrors and method == "tools/call" else None
         if mirrors:
             given = b"{}" if params.arguments is msgspec.UNSET else params.arguments

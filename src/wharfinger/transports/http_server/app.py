@@ -51,7 +51,7 @@ from wharfinger.transports.http_server.asgi_response import (
     send_json,
 )
 from wharfinger.transports.http_server.legacy_sse import MESSAGES, SSE, SseSessions
-from wharfinger.transports.http_server.open_calls import Call, Calls
+from wharfinger.transports.http_server.open_calls import Call, Calls, CancelReason
 from wharfinger.transports.http_server.sessions import HttpSessions, answer_for, stopped
 from wharfinger.transports.stream_server import LARGE
 
@@ -244,7 +244,7 @@ class HttpApp:
                 if row.long:
                     event, body, message = {}, b"", None  # it stays open for long, and they may have megabytes
             request.channel = call
-            request.takes_stored = True
+            request.accepts_lazy_blobs = True
             request.headers = headers
             request.peer = call.address
             request.task = call.task
@@ -254,15 +254,15 @@ class HttpApp:
             status = 200
         except asyncio.CancelledError:
             call.over = True
-            if call.why:
+            if call.cancel_reason is not None:
                 call.task.uncancel()  # type: ignore[union-attr]
             elif call.task is None or call.task.cancelling():
                 raise  # the ASGI server's own doing
-            if call.why == "gone":
+            if call.cancel_reason is CancelReason.CLIENT_GONE:
                 if call.stream is not None:
                     call.stream.closed = True
                 return
-            answer = self._why_cancelled(call, request)
+            answer = self._cancellation_error(call, request)
             data, status = self._sealed(request, answer), answer.http_status
             call.headers = getattr(answer, "headers", ())
         except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
@@ -320,7 +320,7 @@ class HttpApp:
         try:
             while True:
                 if event["type"] == "http.disconnect":
-                    call.why = "gone"
+                    call.cancel_reason = CancelReason.CLIENT_GONE
                     raise asyncio.CancelledError
                 body += event.get("body", b"")
                 self._unfinished.add(call.owner, len(body) - call.size)
@@ -335,10 +335,10 @@ class HttpApp:
         finally:
             self._unfinished.add(call.owner, -call.size)
 
-    def _why_cancelled(self, call: Call, request: Request | None) -> ProtocolError:
-        if call.why == "body":
+    def _cancellation_error(self, call: Call, request: Request | None) -> ProtocolError:
+        if call.cancel_reason is CancelReason.BODY_TIMEOUT:
             return _with_headers(Refused(408, "The body did not arrive in time (--limit body_time)."), CLOSE)
-        return stopped(request, call.why, limits=self.service.limits)
+        return stopped(request, call.cancel_reason, limits=self.service.limits)
 
     async def _one_way(self, message: Message, send: Send) -> None:
         """A stateless client has nothing to answer and, over HTTP, nothing to notify that the core defines."""
@@ -398,12 +398,12 @@ class HttpApp:
         try:
             sse.take(scope["query_string"], principal, await self._rest(call, await receive(), receive))
         except asyncio.CancelledError:
-            if not call.why:
+            if call.cancel_reason is None:
                 raise
             call.task.uncancel()  # type: ignore[union-attr]
-            if call.why == "gone":
+            if call.cancel_reason is CancelReason.CLIENT_GONE:
                 return
-            raise self._why_cancelled(call, None) from None
+            raise self._cancellation_error(call, None) from None
         finally:
             call.over = True
             self.calls.end(call)
@@ -504,7 +504,7 @@ class HttpApp:
         end = asyncio.get_running_loop().time() + seconds
         while (self.calls.busy or self.sessions.running) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  # none signals the last
             await asyncio.sleep(0.005)
-        self.calls.cancel_all("drain")
+        self.calls.cancel_all(CancelReason.DRAIN)
         self.sessions.close()
 
     async def aclose(self, seconds: float | None = None) -> None:

@@ -18,7 +18,7 @@ from wharfinger.protocol.server_peer import Batch
 from wharfinger.protocol.shares import Shares
 from wharfinger.protocol.sse import encode_event
 from wharfinger.transports.http_server.asgi_response import EventStream, Receive, Send
-from wharfinger.transports.http_server.open_calls import Call, Calls
+from wharfinger.transports.http_server.open_calls import Call, Calls, CancelReason
 from wharfinger.transports.stream_server import StreamServer
 
 __all__ = ["MESSAGES", "SSE", "SseSessions"]
@@ -69,7 +69,7 @@ class SseSessions:
             while (await receive())["type"] != "http.disconnect":
                 pass
         except asyncio.CancelledError:
-            if not call.why:
+            if call.cancel_reason is None:
                 raise
             call.task.uncancel()  # type: ignore[union-attr]
             await server.down.finish(None)
@@ -110,7 +110,7 @@ class _Connection(StreamServer):
         self.headers = headers
         self.down = call.stream = _Down(call, self)
         self.connection_made(self.down)
-        self.ended.add_done_callback(lambda _: call.cancel("ended"))
+        self.ended.add_done_callback(lambda _: call.cancel(CancelReason.STREAM_ENDED))
 
     def take(self, body: bytes) -> None:
         """Take one message."""
@@ -179,4 +179,4 @@ class _Down(EventStream):
         """As a transport: end the connection now."""
         self.closed = True
         self._queue.clear()
-        self._call.cancel("ended")
+        self._call.cancel(CancelReason.STREAM_ENDED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from typing import Any
 
 from wharfinger.errors import Overloaded
@@ -15,7 +16,17 @@ from wharfinger.protocol.shares import Shares, name_network, name_owner
 from wharfinger.transports.http_server.asgi_response import EventStream, Flushes, Receive, Send
 from wharfinger.transports.stream_server import UNREAD_TOTAL
 
-__all__ = ["Call", "Calls"]
+__all__ = ["Call", "Calls", "CancelReason"]
+
+
+class CancelReason(Enum):
+    """Why the server cancels the task of a call."""
+
+    CLIENT_GONE = "the client closed the connection"
+    BODY_TIMEOUT = "the body did not arrive in time"
+    DEADLINE = "the handler took longer than `Limits.handler_time`"
+    DRAIN = "the server is stopping"
+    STREAM_ENDED = "another connection took over its stream, or the session has ended"
 
 
 class Call:
@@ -25,6 +36,7 @@ class Call:
         "accepted",
         "address",
         "calls",
+        "cancel_reason",
         "counted",
         "final",
         "final_id",
@@ -41,9 +53,8 @@ class Call:
         "task",
         "unread",
         "watcher",
-        "why",
     )
-    shared = False
+    multiplexed = False
 
     def __init__(
         self, calls: Calls, receive: Receive, reply: Send, accepted: int, client: Any, principal: str = ""
@@ -67,8 +78,8 @@ class Call:
         self.watcher: asyncio.Task[None] | None = None
         self.over = False
         """The handler has returned: nothing is taken any more but its result."""
-        self.why = ""
-        """Why we cancelled the task: gone, body, deadline, drain or ended; empty where we did not."""
+        self.cancel_reason: CancelReason | None = None
+        """Why we cancelled the task; None if we did not."""
         self.in_session = False
         """Its work belongs to a session: nothing ends it before that."""
         self.unread = 0
@@ -92,14 +103,16 @@ class Call:
         """`Channel`: a stateless request has to run again with its answers."""
         return None
 
-    def release(self, request: Request, retry: int) -> bool:
+    def detach(self, request: Request, retry_ms: int) -> bool:
         """`Channel`: the stream is the connection."""
         return False
 
-    def cancel(self, why: str) -> None:
+    def cancel(self, reason: CancelReason) -> None:
         """Stop the handler, or the reading of the body, for one of our reasons."""
-        if not self.over and not self.why and self.task is not None and (not self.in_session or why == "ended"):
-            self.why = why
+        if self.over or self.cancel_reason is not None or self.task is None:
+            return
+        if not self.in_session or reason is CancelReason.STREAM_ENDED:
+            self.cancel_reason = reason
             self.task.cancel()
 
 
@@ -181,10 +194,10 @@ class Calls:
             call.watcher.cancel()
             call.watcher = None
 
-    def cancel_all(self, why: str) -> None:
+    def cancel_all(self, reason: CancelReason) -> None:
         """Stop every call, but nothing that belongs to a session."""
         for call in (*self.fresh, *self.slow, *self.streams):
-            call.cancel(why)
+            call.cancel(reason)
 
     # -- large answers
 
@@ -283,7 +296,7 @@ class Calls:
             if call.request is not None:
                 self.watch(call)
             elif call.since < now - limits.body_time - call.size / limits.body_rate:
-                call.cancel("body")
+                call.cancel(CancelReason.BODY_TIMEOUT)
 
     def _sweep_slow(self) -> None:
         quiet, late = self.now - self.limits.comment_time, self.now - self.service.limits.handler_time
@@ -293,10 +306,10 @@ class Calls:
         for call in list(self.slow):
             if call.since >= late:
                 break
-            call.cancel("deadline")
+            call.cancel(CancelReason.DEADLINE)
 
 
 async def _watch(call: Call) -> None:
     while (await call.receive())["type"] != "http.disconnect":
         pass
-    call.cancel("gone")
+    call.cancel(CancelReason.CLIENT_GONE)

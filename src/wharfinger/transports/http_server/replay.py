@@ -6,7 +6,7 @@ from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.request import ChunkedMessage
 from wharfinger.protocol.shares import Shares
 from wharfinger.transports.http_server.asgi_response import is_hint
-from wharfinger.transports.http_server.open_calls import Call
+from wharfinger.transports.http_server.open_calls import Call, CancelReason
 
 __all__ = ["Ring", "Rings", "Track"]
 
@@ -148,7 +148,7 @@ class Track:
         if reader is not None and reader.stream is not None and not reader.stream.closed:
             reader.final = answer
             reader.final_id = self._id(number)
-            reader.cancel("ended")
+            reader.cancel(CancelReason.STREAM_ENDED)
         elif not kept:
             self.ring.keep(self.stream, number, too_large)
 
@@ -168,7 +168,7 @@ class Track:
         if reader is None or reader.stream is None or reader.stream.closed:
             return False
         reader.stream.prime(self._id(self._last), now, retry=retry)
-        reader.cancel("ended")
+        reader.cancel(CancelReason.STREAM_ENDED)
         return True
 
     def leave(self, call: Call) -> None:
@@ -182,7 +182,7 @@ class Track:
         A connection that still reads it, as far as we know, is ended: its client has said that it is not there.
         """
         if self.reader is not None:
-            self.reader.cancel("ended")
+            self.reader.cancel(CancelReason.STREAM_ENDED)
         self.reader = call
         assert call.stream is not None
         for number, message in self.ring.after(self.stream, self._delivered if after is None else after):

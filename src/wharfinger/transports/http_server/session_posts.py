@@ -51,7 +51,7 @@ class HttpSession:
         """The streams of requests that still run."""
 
     def push(self, message: bytes) -> bool:
-        """`Outlet`: to the session's own stream, or kept for its next connection as far as that goes."""
+        """`SendNotification`: to the session's own stream, or kept for its next connection as far as that goes."""
         return self.own.push(message, self.calls.now)
 
     def open_track(self) -> Track:
@@ -89,7 +89,7 @@ class Post:
     """One POST with requests: their `Channel`. Answered in JSON unless a handler emits something first."""
 
     __slots__ = ("batch", "call", "done", "session", "track")
-    shared = False
+    multiplexed = False
 
     def __init__(self, session: HttpSession, call: Call, batch: Batch | None = None) -> None:
         self.session = session
@@ -120,12 +120,12 @@ class Post:
 
         return self.session.questions.put(request, method, params, put)
 
-    def release(self, request: Request, retry: int) -> bool:
+    def detach(self, request: Request, retry_ms: int) -> bool:
         """`Channel`: end the connection, and keep what comes until the client reads on over another one."""
         if not request.caller.rules.polled_streams or self.session.peer.in_flight.get(request.id) is not request:
             return False
         track = self.track or self._open(request)
-        return track is not None and track.release(retry, self.call.calls.now)
+        return track is not None and track.release(retry_ms, self.call.calls.now)
 
     def _open(self, request: Request) -> Track | None:
         call = self.call

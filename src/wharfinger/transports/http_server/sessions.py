@@ -34,7 +34,7 @@ from wharfinger.protocol.request import (
 from wharfinger.protocol.server_peer import Event, ServerPeer
 from wharfinger.protocol.shares import Crowd, Shares
 from wharfinger.transports.http_server.asgi_response import EventStream, Receive, Send, send_empty, send_json
-from wharfinger.transports.http_server.open_calls import Call, Calls
+from wharfinger.transports.http_server.open_calls import Call, Calls, CancelReason
 from wharfinger.transports.http_server.replay import Rings
 from wharfinger.transports.http_server.session_posts import HttpSession, Post, Sealed
 from wharfinger.transports.outbound_requests import take_notice
@@ -135,10 +135,10 @@ class HttpSessions:
 
     def _begin(self, post: Post, request: Request, headers: dict[bytes, bytes]) -> None:
         request.channel = post
-        request.takes_stored = post.batch is None  # the answers of a batch are joined
+        request.accepts_lazy_blobs = post.batch is None  # the answers of a batch are joined
         request.headers = headers
         request.peer = post.call.address
-        request.born = self.calls.now
+        request.started_at = self.calls.now
         self.running[request] = post
         self.requests.add(post.session.owner)
         post.call.in_session = True
@@ -174,7 +174,7 @@ class HttpSessions:
             while (await call.receive())["type"] != "http.disconnect":
                 pass
         except asyncio.CancelledError:
-            if not call.why:
+            if call.cancel_reason is None:
                 raise
             call.task.uncancel()  # type: ignore[union-attr]
             if call.stream is not None:
@@ -220,9 +220,9 @@ class HttpSessions:
                 return seal_error(request, error, self.service.stamps), error.http_status
         return data, 200
 
-    def _stop(self, request: Request, *why: str) -> None:
+    def _stop(self, request: Request, *reason: CancelReason) -> None:
         # In the next turn of the loop: a task that is cancelled before its first step never runs, nor says so.
-        asyncio.get_running_loop().call_soon(request.task.cancel, *why)
+        asyncio.get_running_loop().call_soon(request.task.cancel, *reason)
 
     def _failed(
         self, peer: ServerPeer, request: Request, error: BaseException
@@ -308,7 +308,7 @@ class HttpSessions:
         self._crowd.use(session.owner, session)
         return session
 
-    def _end(self, session: HttpSession, why: str = "") -> None:
+    def _end(self, session: HttpSession) -> None:
         """Cancel what runs, close the stream, and let everybody drop what they keep for this session."""
         self._table.pop(session.key, None)
         self._crowd.discard(session.owner, session)
@@ -329,8 +329,8 @@ class HttpSessions:
                 self._end(session)
         late = now - self.service.limits.handler_time
         for request in self.running:
-            if request.born < late:
-                request.task.cancel("deadline")
+            if request.started_at < late:
+                request.task.cancel(CancelReason.DEADLINE)
         return bool(self._table or self.running)
 
     def drain(self) -> None:
@@ -338,12 +338,12 @@ class HttpSessions:
         self.draining = True
         for session in self._table.values():
             if session.own.reader is not None:
-                session.own.reader.cancel("drain")
+                session.own.reader.cancel(CancelReason.DRAIN)
 
     def close(self) -> None:
         """Cancel what still runs and end every session."""
         for request in list(self.running):
-            self._stop(request, "drain")
+            self._stop(request, CancelReason.DRAIN)
         for session in list(self._table.values()):
             if not session.peer.in_flight:
                 self._end(session)
@@ -365,11 +365,11 @@ def answer_for(request: Request | None, error: BaseException) -> ProtocolError:
     return answer
 
 
-def stopped(request: Request | None, why: str = "", *, limits: Limits) -> ProtocolError:
+def stopped(request: Request | None, reason: CancelReason | None = None, *, limits: Limits) -> ProtocolError:
     """What the caller of a cancelled handler is told: our reason, or that the handler cancelled itself."""
-    if why == "deadline":
+    if reason is CancelReason.DEADLINE:
         return HandlerFailed(f"The request was cancelled: it took longer than {limits.handler_time:g} s.")
-    if why == "drain":
+    if reason is CancelReason.DRAIN:
         return Overloaded("The server is stopping.")
     return answer_for(request, RuntimeError("the handler's own task was cancelled"))
 
