@@ -6,11 +6,11 @@ import pytest
 
 from wharfinger.auth.urls import (
     covers,
+    forbidden_reason,
     is_public,
-    objection,
     origin_of,
-    resource_metadata_places,
-    server_metadata_places,
+    resource_metadata_urls,
+    server_metadata_urls,
 )
 
 SERVER = "https://harbour.example/api/mcp"
@@ -61,7 +61,7 @@ def test_an_origin_has_one_spelling(url: str, origin: str | None) -> None:
     ],
 )
 def test_an_address_is_asked_only_where_a_server_may_send_us(url: str, server: str, fault: str | None) -> None:
-    found = objection(url, server)
+    found = forbidden_reason(url, server)
     assert found is None if fault is None else found is not None and fault in found
 
 
@@ -104,33 +104,33 @@ def test_what_is_of_the_internet_is_public(address: str) -> None:
 
 def test_the_servers_metadata_is_looked_for_in_this_order() -> None:
     known = "https://harbour.example/.well-known/oauth-protected-resource"
-    assert resource_metadata_places(SERVER, "https://harbour.example/prm") == [
+    assert resource_metadata_urls(SERVER, "https://harbour.example/prm") == [
         "https://harbour.example/prm",
         f"{known}/api/mcp",
         known,
     ]
-    assert resource_metadata_places("https://harbour.example", None) == [known]
-    assert resource_metadata_places("https://harbour.example/", f"{known}") == [known]
+    assert resource_metadata_urls("https://harbour.example", None) == [known]
+    assert resource_metadata_urls("https://harbour.example/", f"{known}") == [known]
 
 
 @pytest.mark.parametrize(
     "named", ["https://evil.example/prm", "http://harbour.example/prm", "https://harbour.example:444/", "x"]
 )
 def test_a_header_that_leads_elsewhere_is_not_followed(named: str) -> None:
-    assert named not in resource_metadata_places(SERVER, named)
+    assert named not in resource_metadata_urls(SERVER, named)
 
 
 def test_the_authorization_servers_metadata_is_looked_for_in_this_order() -> None:
-    assert server_metadata_places("https://as.example/one/") == [
+    assert server_metadata_urls("https://as.example/one/") == [
         "https://as.example/.well-known/oauth-authorization-server/one",
         "https://as.example/.well-known/openid-configuration/one",
         "https://as.example/one/.well-known/openid-configuration",
     ]
-    assert server_metadata_places("https://as.example") == [
+    assert server_metadata_urls("https://as.example") == [
         "https://as.example/.well-known/oauth-authorization-server",
         "https://as.example/.well-known/openid-configuration",
     ]
-    assert server_metadata_places("https://as.example/?x") == []
+    assert server_metadata_urls("https://as.example/?x") == []
 
 
 @pytest.mark.parametrize(

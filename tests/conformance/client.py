@@ -144,13 +144,13 @@ async def agree(url: str) -> str | None:
 
 async def sign_in(url: str, _: dict[str, Any]) -> None:
     """Sign in, list the tools, and call them."""
-    await list_and_call(url, SignIn(visit=agree, client_metadata_url=DOCUMENT))
+    await list_and_call(url, SignIn(open_browser=agree, client_metadata_url=DOCUMENT))
 
 
 async def sign_in_as_registered(url: str, context: dict[str, Any]) -> None:
     """Sign in as a client that was registered before."""
     identity = {"client_id": context["client_id"], "client_secret": context["client_secret"]}
-    await list_and_call(url, SignIn(visit=agree, issuer=context.get("issuer"), **identity))
+    await list_and_call(url, SignIn(open_browser=agree, issuer=context.get("issuer"), **identity))
 
 
 async def get_in_by_key(url: str, context: dict[str, Any]) -> None:

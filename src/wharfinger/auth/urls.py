@@ -7,12 +7,12 @@ from urllib.parse import SplitResult, urlsplit
 
 __all__ = [
     "covers",
+    "forbidden_reason",
     "is_loopback",
     "is_public",
-    "objection",
     "origin_of",
-    "resource_metadata_places",
-    "server_metadata_places",
+    "resource_metadata_urls",
+    "server_metadata_urls",
 ]
 
 _PORTS = {"http": 80, "https": 443}
@@ -103,7 +103,7 @@ def _embedded(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
     return list(address.teredo or ())
 
 
-def objection(url: str, server: str) -> str | None:
+def forbidden_reason(url: str, server: str) -> str | None:
     """Why a URL that a server's documents name is neither asked nor opened; None where nothing speaks against it.
 
     Tokens and codes travel by https; http is for this machine, and only where the server itself is on it.
@@ -125,21 +125,21 @@ def objection(url: str, server: str) -> str | None:
     return None if is_public(host) or host == home else "it is a private address"
 
 
-def resource_metadata_places(server: str, named: str | None) -> list[str]:
+def resource_metadata_urls(server: str, named: str | None) -> list[str]:
     """Where a server's metadata may be, in order (RFC 9728 §3, §5.1): the header's address, by path, at the root."""
     parts, origin = split(server), origin_of(server)
     if parts is None or origin is None:
         return []
-    places = [f"{origin}/.well-known/oauth-protected-resource"]
+    urls = [f"{origin}/.well-known/oauth-protected-resource"]
     if parts.path.strip("/"):
-        places.insert(0, f"{places[0]}{parts.path}")
+        urls.insert(0, f"{urls[0]}{parts.path}")
     # An address elsewhere is not asked: a server may name any, and this machine may reach more than the server does.
     if named is not None and origin_of(named) == origin:
-        places.insert(0, named)
-    return list(dict.fromkeys(places))
+        urls.insert(0, named)
+    return list(dict.fromkeys(urls))
 
 
-def server_metadata_places(issuer: str) -> list[str]:
+def server_metadata_urls(issuer: str) -> list[str]:
     """Where an authorization server's metadata may be, in order (RFC 8414 §3, OpenID Connect Discovery §4)."""
     parts, origin = split(issuer), origin_of(issuer)
     if parts is None or origin is None or parts.query:

@@ -58,7 +58,7 @@ def explain(url: str, client_id: str | None, client_metadata_url: str | None, pr
     from wharfinger.auth.client.registration import ClientIdentity
 
     identity = ClientIdentity(client_id=client_id, metadata_url=client_metadata_url)
-    trail, good = run(walk(checked(url), identity, fetch_for(url, private=private)))
+    trail, good = run(walk(checked(url), identity, fetch_for(url, allow_private_networks=private)))
     if as_json:
         from wharfinger.cli.output import print_json
 
@@ -87,7 +87,9 @@ Examples:
 @click.option("--client-metadata-url", metavar="URL", help="The client's own metadata document.")
 @click.option("--scope", "scopes", metavar="SCOPE", multiple=True, help="Ask for this scope, too. Repeatable.")
 @click.option("--redirect-port", type=click.IntRange(0, 65535), default=0, help="Port of the redirect; else any.")
-@click.option("--private", is_flag=True, help="Allow an authorization server in a private network.")
+@click.option(
+    "--private", "allow_private_networks", is_flag=True, help="Allow an authorization server in a private network."
+)
 @click.option("--no-browser", is_flag=True, help="Print the address of the page, and open nothing.")
 @verbosity_options
 @click.pass_context
@@ -103,11 +105,11 @@ def login(ctx: click.Context, /, url: str, client_secret_env: str | None, no_bro
     tokens = FileTokens()
     try:
         signing = SignIn(
-            client_secret=secret, tokens=tokens, tell=show, visit=nowhere if no_browser else None, **options
+            client_secret=secret, tokens=tokens, on_url=show, open_browser=nowhere if no_browser else None, **options
         )
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None
-    grant = run(sign_in(checked(url), signing, options["private"]))
+    grant = run(sign_in(checked(url), signing, options["allow_private_networks"]))
     if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
         scopes = f" for {' '.join(grant.scope)}" if grant.scope else ""
         say(f"Signed in to {grant.server} by {grant.issuer}{scopes}. The token is kept in {tokens.folder}.")
@@ -165,12 +167,12 @@ async def sign_in(url: str, signing: SignIn, private: bool) -> Grant:
     from wharfinger.auth.client.fetching import fetch_for
     from wharfinger.auth.client.steps import run as drive
 
-    status, header = await drive(first_request(url), fetch_for(url, private=private))
+    status, header = await drive(first_request(url), fetch_for(url, allow_private_networks=private))
     await signing.forget(url)  # who signs in again may want to be somebody else
     asked = 401 if status not in (401, 403) else status
     if not await signing.refused(url, asked, {"www-authenticate": header}, {}):
         raise Failed(f"{url} wants other credentials than a token: {header[:200]}")
-    grant = await signing.kept(url)
+    grant = await signing.grant(url)
     assert grant is not None
     return grant
 

@@ -91,7 +91,7 @@ def test_a_server_elsewhere_cannot_send_us_to_this_machine() -> None:
         async with site() as (there, origin):
             fetch = fetch_for("https://harbour.example/mcp")
             for url in (origin, origin.replace("127.0.0.1", "localhost"), "https://10.0.0.1/"):
-                with pytest.raises(ConnectionFailed, match="is not asked"):
+                with pytest.raises(ConnectionFailed, match="is not requested"):
                     await fetch("GET", url, {}, None)
             assert there.asked == []
 

@@ -24,7 +24,7 @@ def test_a_person_signs_in_once_and_every_request_carries_the_token() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             told: list[str] = []
-            async with Client(guarded.url, auth=SignIn(visit=agree, tell=told.append)) as client:
+            async with Client(guarded.url, auth=SignIn(open_browser=agree, on_url=told.append)) as client:
                 assert [tool.name for tool in await client.list_tools()] == ["write"]
             assert authority.paths() == ["register", "authorize", "authorization_code"]
             assert set(guarded.seen) == {"", "token-0"}
@@ -40,7 +40,7 @@ def test_a_person_signs_in_once_and_every_request_carries_the_token() -> None:
 
 def test_more_scopes_are_asked_for_in_one_with_those_from_before() -> None:
     async def test() -> None:
-        async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(visit=agree)) as client:
+        async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(open_browser=agree)) as client:
             assert (await client.call_tool("write", {})).text == "written"
             scopes = [row["scope"] for path, row in authority.asked if path == "authorize"]
             assert scopes == ["read offline_access", "read offline_access write"]
@@ -50,7 +50,7 @@ def test_more_scopes_are_asked_for_in_one_with_those_from_before() -> None:
 
 def test_requests_at_once_share_one_sign_in() -> None:
     async def test() -> None:
-        async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(visit=agree)) as client:
+        async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(open_browser=agree)) as client:
             authority.granted.clear()
             authority.refresh.clear()
             authority.granted["gone"] = set()
@@ -65,7 +65,7 @@ def test_a_token_that_ends_is_renewed_before_it_does() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             authority.expires_in = 0.001
-            async with Client(guarded.url, auth=SignIn(visit=agree)) as client:
+            async with Client(guarded.url, auth=SignIn(open_browser=agree)) as client:
                 authority.expires_in = 3600
                 await client.list_tools()
                 await client.list_tools()
@@ -78,7 +78,7 @@ def test_a_token_that_ends_is_renewed_before_it_does() -> None:
 
 def test_a_token_that_is_refused_is_renewed_once() -> None:
     async def test() -> None:
-        async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(visit=agree)) as client:
+        async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(open_browser=agree)) as client:
             authority.granted["token-0"] = set()
             del authority.granted["token-0"]
             authority.granted["spent"] = set()
@@ -92,7 +92,7 @@ def test_a_token_that_is_refused_is_renewed_once() -> None:
 def test_tokens_in_files_serve_the_next_process_without_a_person(tmp_path: Path) -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
-            async with Client(guarded.url, auth=SignIn(visit=agree, tokens=FileTokens(tmp_path / "tokens"))):
+            async with Client(guarded.url, auth=SignIn(open_browser=agree, tokens=FileTokens(tmp_path / "tokens"))):
                 pass
             kept = SignIn(interactive=False, tokens=FileTokens(tmp_path / "tokens"))
             async with Client(guarded.url, auth=kept) as client:
@@ -126,7 +126,7 @@ def test_an_answer_that_is_not_ours_or_a_no_ends_before_the_token(answer: dict[s
         async with harbour() as (guarded, authority):
             authority.answer = {name: value.format(issuer=authority.url) for name, value in answer.items()}
             with pytest.raises(NotAuthorized, match=says):
-                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                async with Client(guarded.url, auth=SignIn(open_browser=agree)):
                     pass
             assert "authorization_code" not in authority.paths()
 
@@ -138,7 +138,7 @@ def test_the_description_of_another_issuer_is_not_shown() -> None:
         async with harbour() as (guarded, authority):
             authority.answer = {"iss": "https://evil.example", "error": "x", "error_description": "call 555-1234"}
             with pytest.raises(NotAuthorized) as raised:
-                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                async with Client(guarded.url, auth=SignIn(open_browser=agree)):
                     pass
             assert "555" not in str(raised.value)
 
@@ -150,7 +150,7 @@ def test_without_pkce_nobody_signs_in() -> None:
         async with harbour() as (guarded, authority):
             authority.metadata = {"code_challenge_methods_supported": None}
             with pytest.raises(NotAuthorized, match="S256"):
-                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                async with Client(guarded.url, auth=SignIn(open_browser=agree)):
                     pass
             assert "authorize" not in authority.paths()
 
@@ -169,7 +169,7 @@ def test_a_page_that_is_no_web_page_is_never_opened() -> None:
                     return None
 
                 with pytest.raises(NotAuthorized, match="authorization_endpoint"):
-                    async with Client(guarded.url, auth=SignIn(visit=visit)):
+                    async with Client(guarded.url, auth=SignIn(open_browser=visit)):
                         pass
                 assert opened == []
 
@@ -181,7 +181,7 @@ def test_a_resource_of_somebody_else_ends_it_before_anything_is_asked() -> None:
         async with harbour() as (guarded, authority):
             guarded.resource = {"resource": "https://evil.example/mcp"}
             with pytest.raises(NotAuthorized, match="does not cover"):
-                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                async with Client(guarded.url, auth=SignIn(open_browser=agree)):
                     pass
             assert authority.asked == []
 
@@ -194,7 +194,7 @@ def test_another_authorization_server_gets_nothing_of_the_first_one() -> None:
         async with harbour() as (guarded, first), serving(second) as there:
             second.url, second.clients = there, 40
             tokens = MemoryTokens()
-            async with Client(guarded.url, auth=SignIn(visit=agree, tokens=tokens)) as client:
+            async with Client(guarded.url, auth=SignIn(open_browser=agree, tokens=tokens)) as client:
                 first.granted.clear()
                 guarded.authority = second
                 second.granted["spent"] = set()
@@ -209,12 +209,14 @@ def test_another_authorization_server_gets_nothing_of_the_first_one() -> None:
 def test_a_client_id_is_shown_to_its_issuer_only() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
-            signing = SignIn(visit=agree, client_id="harbour", client_secret="s3cret!", issuer=authority.url)
+            signing = SignIn(open_browser=agree, client_id="harbour", client_secret="s3cret!", issuer=authority.url)
             async with Client(guarded.url, auth=signing):
                 pass
             assert authority.paths() == ["authorize", "authorization_code"]
             authority.metadata = {"registration_endpoint": None}
-            elsewhere = SignIn(visit=agree, client_id="harbour", client_secret="s3cret!", issuer="https://as.example")
+            elsewhere = SignIn(
+                open_browser=agree, client_id="harbour", client_secret="s3cret!", issuer="https://as.example"
+            )
             with pytest.raises(NotAuthorized, match=r"is for https://as\.example"):
                 async with Client(guarded.url, auth=elsewhere):
                     pass
@@ -228,7 +230,7 @@ def test_a_registration_is_used_again_while_its_port_is_free() -> None:
         async with harbour() as (guarded, authority):
             tokens = MemoryTokens()
             for _ in range(2):
-                async with Client(guarded.url, auth=SignIn(visit=agree, tokens=tokens)):
+                async with Client(guarded.url, auth=SignIn(open_browser=agree, tokens=tokens)):
                     pass
                 for grant in await tokens.grants():
                     await tokens.forget(grant)
@@ -254,7 +256,7 @@ def test_a_server_that_refuses_what_it_asked_for_is_not_asked_again() -> None:
         async with serving(authority) as there, serving(guarded) as here:
             authority.url, guarded.url = there, f"{here}/mcp"
             with pytest.raises(NotAuthorized, match="would not help"):
-                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                async with Client(guarded.url, auth=SignIn(open_browser=agree)):
                     pass
             assert authority.paths().count("authorize") == 1
 
@@ -272,7 +274,9 @@ def test_a_person_who_takes_long_is_waited_for_by_the_opening() -> None:
                     await asyncio.sleep(0.2)
                 return await agree(url)
 
-            async with Client(guarded.url, auth=SignIn(visit=slow), open_timeout=0.4, probe_timeout=0.2) as client:
+            async with Client(
+                guarded.url, auth=SignIn(open_browser=slow), open_timeout=0.4, probe_timeout=0.2
+            ) as client:
                 assert opened.is_set()
                 await client.list_tools()
 
@@ -288,7 +292,7 @@ def test_a_browser_that_stays_open_holds_nothing_up() -> None:
                 await asyncio.Event().wait()
                 return None
 
-            async with Client(guarded.url, auth=SignIn(visit=stays)) as client:
+            async with Client(guarded.url, auth=SignIn(open_browser=stays)) as client:
                 await client.list_tools()
 
     run(test())
@@ -299,7 +303,7 @@ def test_what_another_process_has_renewed_is_not_renewed_again() -> None:
         async with harbour() as (guarded, authority):
             tokens = MemoryTokens()  # as one folder of files is, for two processes
             authority.expires_in = 0.001
-            first, second = (SignIn(visit=agree, tokens=tokens) for _ in range(2))
+            first, second = (SignIn(open_browser=agree, tokens=tokens) for _ in range(2))
             async with Client(guarded.url, auth=first) as one:
                 await one.list_tools()
                 assert await second.headers(guarded.url)
@@ -325,11 +329,11 @@ def test_a_token_that_is_refused_as_soon_as_it_is_given_out_ends_it() -> None:
         async with serving(authority) as there, serving(guarded) as here:
             authority.url, guarded.url = there, f"{here}/mcp"
             with pytest.raises(NotAuthorized):
-                async with Client(guarded.url, auth=SignIn(visit=agree, offline=False)):
+                async with Client(guarded.url, auth=SignIn(open_browser=agree, offline=False)):
                     pass
             assert authority.paths().count("authorize") == 1
             with pytest.raises(NotAuthorized):
-                async with Client(guarded.url, auth=SignIn(visit=agree)):
+                async with Client(guarded.url, auth=SignIn(open_browser=agree)):
                     pass
             assert authority.paths().count("authorize") <= 1 + 3
 
@@ -344,7 +348,7 @@ def test_nobody_who_comes_in_time_is_told() -> None:
                 return None
 
             with pytest.raises(NotAuthorized, match=r"within 0\.1 s"):
-                async with Client(guarded.url, auth=SignIn(visit=away, timeout=0.1)):
+                async with Client(guarded.url, auth=SignIn(open_browser=away, timeout=0.1)):
                     pass
 
     run(test())

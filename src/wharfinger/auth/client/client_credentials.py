@@ -1,4 +1,4 @@
-"""A program's own credentials for its tokens (client credentials, RFC 7523): nobody is asked; knows no transport."""
+"""`ClientCredentials`: tokens for a program, without a person (client credentials grant, RFC 7523)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from wharfinger.protocol.interfaces import Fetch
 __all__ = ["ClientCredentials"]
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-ASSERTION_TIME = 120
-"""Seconds that a signed proof is good for."""
+ASSERTION_SECONDS = 120
+"""How long a signed assertion is valid."""
 
 
 class ClientCredentials:
-    """Gets a program in by its own credentials: a secret, or a private key to sign with.
+    """Authorizes a program by its own secret or private key: `Client(url, auth=ClientCredentials("id", secret=…))`.
 
-    `Client(url, auth=ClientCredentials("nightly", secret=...))`. Tokens are kept while the object lives.
+    Tokens are kept as long as the object lives.
     """
 
     def __init__(
@@ -39,17 +39,18 @@ class ClientCredentials:
         algorithm: str = "ES256",
         issuer: str | None = None,
         scopes: Iterable[str] = (),
-        private: bool = False,
+        allow_private_networks: bool = False,
         fetch: Callable[[str], Fetch] | None = None,
     ) -> None:
         """Give `secret`, or `private_key` (PEM) with the `algorithm` to sign by (needs the extra `auth`).
 
-        `issuer` is who gave them out; they are shown to no other, and without it to the first that a server names.
-        `scopes`, `private` and `fetch` as for `SignIn`.
+        `issuer` is the authorization server that issued the credentials: they are sent to no other. Without it they
+        belong to the first one that a server names. `scopes`, `allow_private_networks` and `fetch` are those of
+        `SignIn`.
 
         Raises:
-            MissingExtra: there is a key, and nothing to sign with.
-            ValueError: both a secret and a key, or neither; or the key cannot be read.
+            MissingExtra: a key was given, but the extra `auth` is not installed.
+            ValueError: both or neither of secret and key were given, or the key cannot be read.
         """
         if (secret is None) == (private_key is None):
             raise ValueError("Client credentials need either a secret or a private_key.")
@@ -58,27 +59,27 @@ class ClientCredentials:
         self._sign = None if private_key is None else _signer(client_id, private_key, algorithm)
         self._issuer = issuer
         self._bound: dict[str, str] = {}
-        self._holding = TokenManager(
+        self._manager = TokenManager(
             self._obtain,
             MemoryTokens(),
-            fetch or (lambda server: fetch_for(server, private=private)),
+            fetch or (lambda server: fetch_for(server, allow_private_networks=allow_private_networks)),
             scopes=scopes,
             issuer=issuer,
         )
 
     async def headers(self, url: str) -> Mapping[str, str]:
-        """The token for the server at this URL, as `Authorize.headers`."""
-        return await self._holding.headers(url)
+        """Return the token for the server at this URL; see `Authorize.headers`."""
+        return await self._manager.headers(url)
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
-        """Get a token, as `Authorize.refused`."""
-        return await self._holding.refused(url, status, headers, sent)
+        """Get a token; see `Authorize.refused`."""
+        return await self._manager.refused(url, status, headers, sent)
 
-    def trail(self, url: str) -> tuple[TraceStep, ...]:
-        """What the last attempt asked and found, step by step; it holds no secret."""
-        return tuple(self._holding.trails.get(url, ()))
+    def trace(self, url: str) -> tuple[TraceStep, ...]:
+        """Return the steps of the last attempt and what each found. It holds no secret."""
+        return tuple(self._manager.traces.get(url, ()))
 
-    async def _obtain(self, found: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trail: Trace) -> Grant:
+    async def _obtain(self, found: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trace: Trace) -> Grant:
         expected = self._issuer or self._bound.setdefault(found.server, found.issuer)
         if found.issuer != expected:
             raise NotAuthorized(f"{found.server} names {found.issuer}; these credentials are for {expected} only.")
@@ -94,27 +95,21 @@ class ClientCredentials:
         now = time.time()
         if self._sign is not None:
             form |= {"client_assertion_type": ASSERTION, "client_assertion": self._sign(found.issuer, now)}
-        return await run(take_tokens(found, client, form, scopes, now, trail), fetch)
-
-
-def _kind(jwk: Any, algorithm: str) -> Any:
-    """The class of key that an algorithm signs by."""
-    kinds = {"ES": jwk.ECKey, "RS": jwk.RSAKey, "PS": jwk.RSAKey, "Ed": jwk.OKPKey}
-    if algorithm[:2] not in kinds:
-        raise ValueError(f"{algorithm!r} signs with no private key: use ES256, RS256, PS256 or EdDSA.")
-    return kinds[algorithm[:2]]
+        return await run(take_tokens(found, client, form, scopes, now, trace), fetch)
 
 
 def _signer(client_id: str, pem: str, algorithm: str) -> Callable[[str, float], str]:
-    """What signs a proof of who the client is, for one authorization server (RFC 7523 §3)."""
+    """Return a function that signs an assertion for an authorization server (RFC 7523 §3)."""
     try:
         from joserfc import jwk, jwt
         from joserfc.errors import JoseError
     except ImportError:
         raise MissingExtra("auth", "Signing with a private key") from None
-    kind = _kind(jwk, algorithm)
+    key_types: dict[str, Any] = {"ES": jwk.ECKey, "RS": jwk.RSAKey, "PS": jwk.RSAKey, "Ed": jwk.OKPKey}
+    if algorithm[:2] not in key_types:
+        raise ValueError(f"{algorithm!r} does not sign with a private key: use ES256, RS256, PS256 or EdDSA.")
     try:
-        key = kind.import_key(pem)
+        key = key_types[algorithm[:2]].import_key(pem)
     except (JoseError, ValueError, KeyError) as error:
         raise ValueError(f"The private key cannot be read for {algorithm}: {type(error).__name__}.") from None
 
@@ -125,7 +120,7 @@ def _signer(client_id: str, pem: str, algorithm: str) -> Callable[[str, float], 
             "aud": audience,
             "jti": secrets.token_urlsafe(16),
             "iat": int(now),
-            "exp": int(now) + ASSERTION_TIME,
+            "exp": int(now) + ASSERTION_SECONDS,
         }
         return jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm])
 

@@ -26,13 +26,13 @@ async def explain(url: str, identity: ClientIdentity, fetch: Fetch) -> tuple[Tra
 
     Nothing is registered, and no page is opened.
     """
-    trail: Trace = []
+    trace: Trace = []
     try:
-        return trail, await run(_walk(url, identity, trail), fetch)
+        return trace, await run(_walk(url, identity, trace), fetch)
     except WharfingerError as error:
-        if not any(note.good is False for note in trail[-1:]):
-            trail.append(TraceStep("sign-in", False, str(error)))
-        return trail, False
+        if not any(note.good is False for note in trace[-1:]):
+            trace.append(TraceStep("sign-in", False, str(error)))
+        return trace, False
 
 
 def first_request(url: str) -> Steps[tuple[int, str]]:
@@ -48,71 +48,71 @@ def first_request(url: str) -> Steps[tuple[int, str]]:
     return answer.status, answer.headers.get("www-authenticate", "")
 
 
-def _walk(url: str, identity: ClientIdentity, trail: Trace) -> Steps[bool]:
+def _walk(url: str, identity: ClientIdentity, trace: Trace) -> Steps[bool]:
     status, header = yield from first_request(url)
-    challenge = _challenge(url, status, header, trail)
+    challenge = _challenge(url, status, header, trace)
     if challenge is None:
         return False
-    found = yield from discover(url, challenge, [identity.issuer] if identity.issuer else [], trail)
-    good = _registration(found, identity, trail)
-    good = _pkce(found, trail) and good
+    found = yield from discover(url, challenge, [identity.issuer] if identity.issuer else [], trace)
+    good = _registration(found, identity, trace)
+    good = _pkce(found, trace) and good
     scopes = scopes_to_ask(found, (), (), offline=True)
-    trail.append(TraceStep("scopes", True, shown(" ".join(scopes)) or "none are named, so that none are asked for"))
+    trace.append(TraceStep("scopes", True, shown(" ".join(scopes)) or "none are named, so that none are asked for"))
     resource = found.resource or "none is published (2025-03-26)"
-    trail.append(TraceStep("resource", True if found.resource else None, shown(resource)))
-    _renewal(found, trail)
+    trace.append(TraceStep("resource", True if found.resource else None, shown(resource)))
+    _renewal(found, trace)
     return good
 
 
-def _challenge(url: str, status: int, header: str, trail: Trace) -> Challenge | None:
-    place = f"POST {url}"
+def _challenge(url: str, status: int, header: str, trace: Trace) -> Challenge | None:
+    step = f"POST {url}"
     if status not in (401, 403):
-        trail.append(TraceStep(place, None, f"{status}: no token is wanted for `initialize`; others may want one"))
+        trace.append(TraceStep(step, None, f"{status}: no token is wanted for `initialize`; others may want one"))
         return Challenge("bearer", {})
     challenge = bearer_challenge(header)
-    told = f"{status}, WWW-Authenticate: {shown(header)}"
+    answer = f"{status}, WWW-Authenticate: {shown(header)}"
     if challenge is None:
-        trail.append(TraceStep(place, False, told, "It wants other credentials than a token: give them in a header."))
+        trace.append(TraceStep(step, False, answer, "It wants other credentials than a token: give them in a header."))
         return None
     if not header:
-        told, fix = f"{status} without WWW-Authenticate", 'Send WWW-Authenticate: Bearer resource_metadata="…".'
-        trail.append(TraceStep(place, False, told, fix))
+        answer, fix = f"{status} without WWW-Authenticate", 'Send WWW-Authenticate: Bearer resource_metadata="…".'
+        trace.append(TraceStep(step, False, answer, fix))
     elif challenge.resource_metadata is None:
         fix = "Name resource_metadata there: clients then need not guess."
-        trail.append(TraceStep(place, None, told, fix))
+        trace.append(TraceStep(step, None, answer, fix))
     else:
-        trail.append(TraceStep(place, True, told))
+        trace.append(TraceStep(step, True, answer))
     return challenge
 
 
-def _registration(found: AuthServer, identity: ClientIdentity, trail: Trace) -> bool:
+def _registration(found: AuthServer, identity: ClientIdentity, trace: Trace) -> bool:
     way = how_registered(found, identity)
     if way:
-        trail.append(TraceStep("registration", True, _WAYS[way]))
+        trace.append(TraceStep("registration", True, _WAYS[way]))
         return True
     fix = "Ask its operator for a client id, and give it with --client-id."
     if found.metadata.client_id_metadata_document_supported:
         fix = "It takes client ID metadata documents: give the URL of one with --client-metadata-url."
-    trail.append(TraceStep("registration", False, f"{found.issuer} registers no clients by itself", fix))
+    trace.append(TraceStep("registration", False, f"{found.issuer} registers no clients by itself", fix))
     return False
 
 
-def _pkce(found: AuthServer, trail: Trace) -> bool:
+def _pkce(found: AuthServer, trace: Trace) -> bool:
     methods = found.metadata.code_challenge_methods_supported
     if methods and "S256" in methods:
-        trail.append(
+        trace.append(
             TraceStep("PKCE", None if found.assumed else True, "S256" + (" is assumed" if found.assumed else ""))
         )
         return True
     listed = shown(", ".join(methods)) if methods else "nothing"
     fix = "List S256 in code_challenge_methods_supported: without it a stolen code can be used."
-    trail.append(TraceStep("PKCE", False, f"code_challenge_methods_supported lists {listed}", fix))
+    trace.append(TraceStep("PKCE", False, f"code_challenge_methods_supported lists {listed}", fix))
     return False
 
 
-def _renewal(found: AuthServer, trail: Trace) -> None:
+def _renewal(found: AuthServer, trace: Trace) -> None:
     grants = found.metadata.grant_types_supported
     if grants is not None and "refresh_token" not in grants:
-        trail.append(TraceStep("renewal", None, "no refresh_token grant: a person signs in again when the token ends"))
+        trace.append(TraceStep("renewal", None, "no refresh_token grant: a person signs in again when the token ends"))
     else:
-        trail.append(TraceStep("renewal", True, "by refresh token"))
+        trace.append(TraceStep("renewal", True, "by refresh token"))

@@ -1,4 +1,4 @@
-"""The HTTP requests of signing in: small, bounded, never redirected, only to where a server has business; no OAuth."""
+"""HTTP requests of a sign-in: bounded in time and size, without redirects, only to addresses a server may name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from wharfinger.auth.urls import is_loopback, is_public, objection
+from wharfinger.auth.urls import forbidden_reason, is_loopback, is_public
 from wharfinger.errors import ConnectionFailed
 from wharfinger.protocol.interfaces import Fetch, Fetched
 
@@ -24,26 +24,28 @@ BODY = 256 * 1024
 """Bytes of one answer."""
 
 
-def fetch_for(server: str, *, private: bool = False, time: float = TIME) -> Fetch:
-    """A fetch function for the sign-in of one server.
+def fetch_for(server: str, *, allow_private_networks: bool = False, time: float = TIME) -> Fetch:
+    """Return a fetch function for the sign-in of one server.
 
-    It asks what `places.objection` has nothing against, and only addresses of the internet, except on the server's own
-    host and, for a server on this machine, on this machine. With `private` also names that lead into private networks,
-    as where server and authorization server are both in one.
+    It requests URLs that `urls.forbidden_reason` allows, at public addresses only. Exceptions are the server's own host
+    and, for a server on this machine, this machine. `allow_private_networks` also allows names that resolve to private
+    addresses, for a server and an authorization server in the same private network.
     """
 
     async def fetch(verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
         import aiohttp  # imported on use, as all of HTTP is
         from yarl import URL
 
-        if (fault := objection(url, server)) is not None:
-            raise ConnectionFailed(f"{url} is not asked: {fault}.")
+        if (fault := forbidden_reason(url, server)) is not None:
+            raise ConnectionFailed(f"{url} is not requested: {fault}.")
         proxy = _proxy(url)
         try:
             async with (
                 asyncio.timeout(time),
                 aiohttp.ClientSession(
-                    connector=aiohttp.TCPConnector(resolver=_resolver(server, private, proxy), force_close=True),
+                    connector=aiohttp.TCPConnector(
+                        resolver=_resolver(server, allow_private_networks, proxy), force_close=True
+                    ),
                     cookie_jar=aiohttp.DummyCookieJar(),
                     auto_decompress=False,
                 ) as session,
@@ -65,13 +67,13 @@ def fetch_for(server: str, *, private: bool = False, time: float = TIME) -> Fetc
                     chunks.append(chunk)
                 return Fetched(response.status, _headers(response.headers.items()), b"".join(chunks))
         except TimeoutError:
-            raise ConnectionFailed(f"{url} gave no answer within {time:g} s.") from None
+            raise ConnectionFailed(f"{url} did not answer within {time:g} s.") from None
         except aiohttp.ClientSSLError as error:
             raise ConnectionFailed(f"{url} cannot be reached: TLS failed ({error}).") from None
         except aiohttp.ClientConnectorError as error:
             raise ConnectionFailed(f"{url} cannot be reached: {error.os_error.strerror or error.os_error}.") from None
         except (aiohttp.ClientError, ValueError) as error:
-            raise ConnectionFailed(f"{url} cannot be asked: {str(error) or type(error).__name__}.") from None
+            raise ConnectionFailed(f"The request to {url} failed: {str(error) or type(error).__name__}.") from None
 
     return fetch
 
@@ -85,7 +87,7 @@ def _headers(items: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _proxy(url: str) -> str | None:
-    """The HTTP proxy that the environment names for a URL; this machine is reached without."""
+    """Return the HTTP proxy of the environment for a URL; None for this machine."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host):
@@ -97,10 +99,10 @@ def _proxy(url: str) -> str | None:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _resolver(server: str, private: bool, proxy: str | None) -> AbstractResolver:
-    """Looks names up and gives away only addresses that may be asked, so that no name leads into a private network.
+def _resolver(server: str, allow_private_networks: bool, proxy: str | None) -> AbstractResolver:
+    """Return a resolver that drops private addresses, so that no host name leads into a private network.
 
-    The proxy is the user's own choice, wherever it is.
+    The proxy is the user's own choice and may be anywhere.
     """
     from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -113,10 +115,10 @@ def _resolver(server: str, private: bool, proxy: str | None) -> AbstractResolver
         ) -> list[ResolveResult]:
             loop = asyncio.get_running_loop()
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
-            trusted = private or host in own or (is_loopback(host) and is_loopback(home))
+            trusted = allow_private_networks or host in own or (is_loopback(host) and is_loopback(home))
             addresses = [row for row in found if trusted or is_public(str(row[4][0]))]
             if found and not addresses:
-                raise OSError(None, f"{host} is in a private network, which {home} has no business to name")
+                raise OSError(None, f"{host} is in a private network, and {home} is not")
             return [
                 ResolveResult(
                     hostname=host, host=str(row[4][0]), port=int(row[4][1]), family=row[0], proto=row[2], flags=0

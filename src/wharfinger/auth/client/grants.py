@@ -131,15 +131,15 @@ def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
     if issuer is not None and issuer != found.issuer:
         raise NotAuthorized(f"The answer is not of {found.issuer}, which was asked, but of another issuer. Not used.")
     if "error" in given:
-        told = ": ".join(shown(given[name]) for name in ("error", "error_description") if given.get(name))
-        raise NotAuthorized(f"{found.issuer} did not agree ({told}).")
+        said = ": ".join(shown(given[name]) for name in ("error", "error_description") if given.get(name))
+        raise NotAuthorized(f"{found.issuer} did not agree ({said}).")
     if not given.get("code"):
         raise NotAuthorized(f"{found.issuer} answered without a code.")
     return given["code"]
 
 
 def exchange_code(
-    found: AuthServer, client: Registered, attempt: Attempt, code: str, scopes: Iterable[str], now: float, trail: Trace
+    found: AuthServer, client: Registered, attempt: Attempt, code: str, scopes: Iterable[str], now: float, trace: Trace
 ) -> Steps[Grant]:
     """Tokens for a code.
 
@@ -153,11 +153,11 @@ def exchange_code(
         "code_verifier": attempt.verifier,
         **_optional(found.resource, ()),
     }
-    return (yield from take_tokens(found, client, form, scopes, now, trail))
+    return (yield from take_tokens(found, client, form, scopes, now, trace))
 
 
 def take_tokens(
-    found: AuthServer, client: Registered, form: Mapping[str, str], scopes: Iterable[str], now: float, trail: Trace
+    found: AuthServer, client: Registered, form: Mapping[str, str], scopes: Iterable[str], now: float, trace: Trace
 ) -> Steps[Grant]:
     """Tokens for a form of whatever grant; `now` is in seconds since 1970.
 
@@ -168,10 +168,10 @@ def take_tokens(
     answer = yield token_form("tokens", endpoint, client, form)
     if answer.status != 200:
         _, refused = refusal(f"The token request at {endpoint}", answer)
-        trail.append(TraceStep(endpoint, False, str(refused)))
+        trace.append(TraceStep(endpoint, False, str(refused)))
         raise refused
     tokens = _tokens(endpoint, answer.body)
-    trail.append(TraceStep(endpoint, True, "a token" + (", and one to renew it" if tokens.refresh_token else "")))
+    trace.append(TraceStep(endpoint, True, "a token" + (", and one to renew it" if tokens.refresh_token else "")))
     return Grant(
         server=found.server,
         issuer=found.issuer,

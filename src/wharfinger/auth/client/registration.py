@@ -51,7 +51,7 @@ def how_registered(found: AuthServer, identity: ClientIdentity) -> str:
 
 
 def register(
-    found: AuthServer, identity: ClientIdentity, redirect_uri: str, trail: Trace, kept: Registered | None = None
+    found: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace, kept: Registered | None = None
 ) -> Steps[Registered]:
     """Become a client of the authorization server that was found; `kept` is an earlier registration there.
 
@@ -60,29 +60,29 @@ def register(
     """
     way = how_registered(found, identity)
     if way == "before" and identity.client_id is not None:
-        return _known(found, identity.client_id, identity.client_secret, redirect_uri, trail)
+        return _known(found, identity.client_id, identity.client_secret, redirect_uri, trace)
     if way == "document" and identity.metadata_url is not None:
         fault = _no_document(identity.metadata_url)
         if fault is not None:
             raise NotAuthorized(f"{identity.metadata_url} cannot be a client id: {fault}.")
-        trail.append(TraceStep("client", True, f"the document {identity.metadata_url}"))
+        trace.append(TraceStep("client", True, f"the document {identity.metadata_url}"))
         return Registered(
             issuer=found.issuer, client_id=identity.metadata_url, method="none", redirect_uri=redirect_uri
         )
     if kept is not None and kept.issuer == found.issuer and kept.redirect_uri == redirect_uri:
         return kept
     if way == "dynamic":
-        return (yield from _dynamic(found, identity, redirect_uri, trail))
+        return (yield from _dynamic(found, identity, redirect_uri, trace))
     why = "registers no clients by itself"
     if identity.client_id is not None:
         why += f", and the client id that was given is for {identity.issuer}"
     fix = "Ask its operator for a client id, and give it with its issuer."
-    trail.append(TraceStep("client", False, f"{found.issuer} {why}", fix))
+    trace.append(TraceStep("client", False, f"{found.issuer} {why}", fix))
     raise NotAuthorized(f"{found.issuer} {why}. {fix}")
 
 
-def _known(found: AuthServer, client_id: str, secret: str | None, redirect_uri: str, trail: Trace) -> Registered:
-    trail.append(TraceStep("client", True, f"{shown(client_id)}, registered before"))
+def _known(found: AuthServer, client_id: str, secret: str | None, redirect_uri: str, trace: Trace) -> Registered:
+    trace.append(TraceStep("client", True, f"{shown(client_id)}, registered before"))
     return Registered(
         issuer=found.issuer,
         client_id=client_id,
@@ -111,14 +111,14 @@ class _Registration(msgspec.Struct, frozen=True):
     token_endpoint_auth_method: str | None = None
 
 
-def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, trail: Trace) -> Steps[Registered]:
+def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace) -> Steps[Registered]:
     """Register now (RFC 7591); the redirect is on this machine, so that the application is a native one."""
-    place = found.metadata.registration_endpoint
-    assert place is not None
+    endpoint = found.metadata.registration_endpoint
+    assert endpoint is not None
     asked = next((method for method in _METHODS if method in found.metadata.auth_methods), _METHODS[0])
     answer = yield ask_json(
         "registration of this client",
-        place,
+        endpoint,
         {
             "client_name": identity.name,
             "redirect_uris": [redirect_uri],
@@ -129,18 +129,18 @@ def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, tra
         },
     )
     if answer.status not in (200, 201):
-        _, refused = refusal(f"The registration at {place}", answer)
+        _, refused = refusal(f"The registration at {endpoint}", answer)
         fix = "Ask for a client id, and give it with its issuer."
         if found.assumed:
             fix = "The server has no metadata for signing in: it may want a token in a header instead."
-        trail.append(TraceStep(place, False, str(refused), fix))
+        trace.append(TraceStep(endpoint, False, str(refused), fix))
         raise NotAuthorized(f"{refused} {fix}")
     registration = read_document(answer.body, _Registration)
     if isinstance(registration, str) or not registration.client_id:
         fault = registration if isinstance(registration, str) else "its client_id is empty"
-        trail.append(TraceStep(place, False, f"the registration cannot be read: {shown(fault)}"))
-        raise NotAuthorized(f"The registration at {place} gave an answer that cannot be used: {shown(fault)}.")
-    trail.append(TraceStep(place, True, f"registered as {shown(registration.client_id)}"))
+        trace.append(TraceStep(endpoint, False, f"the registration cannot be read: {shown(fault)}"))
+        raise NotAuthorized(f"The registration at {endpoint} gave an answer that cannot be used: {shown(fault)}.")
+    trace.append(TraceStep(endpoint, True, f"registered as {shown(registration.client_id)}"))
     return Registered(
         issuer=found.issuer,
         client_id=registration.client_id,

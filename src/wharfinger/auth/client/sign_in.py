@@ -1,4 +1,4 @@
-"""Signing a person in by the browser (OAuth 2.1 with PKCE): drives the steps of this folder; knows no transport."""
+"""`SignIn`: sign a person in with the browser (OAuth 2.1 with PKCE)."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from wharfinger.auth.client.registration import ClientIdentity, Registered, how_
 from wharfinger.auth.client.steps import Trace, TraceStep, run
 from wharfinger.auth.client.token_manager import TokenManager
 from wharfinger.auth.client.token_store import MemoryTokens, Tokens
-from wharfinger.auth.urls import objection
+from wharfinger.auth.urls import forbidden_reason
 from wharfinger.errors import NotAuthorized
 from wharfinger.protocol.interfaces import Fetch
 
 __all__ = ["SignIn"]
 
-Visit = Callable[[str], Awaitable[str | None]]
-"""Opens a page for a person; returns the address it was redirected to where it sees that itself, else None."""
+OpenBrowser = Callable[[str], Awaitable[str | None]]
+"""Opens a page for a person. Returns the URL of the final redirect if it can see that itself, else None."""
 
 
 class SignIn:
-    """Gets a client in by asking a person to sign in, once, in the browser: `Client(url, auth=SignIn())`.
+    """Signs a person in once, in the browser: `Client(url, auth=SignIn())`.
 
-    Where a server answers 401 it is found out who gives tokens for it, a page is opened, and the answer taken at a port
-    of this machine. Tokens are renewed while they can be; more scopes are asked for where a server wants them. One
-    object may serve clients of several servers; each server gets tokens of its own.
+    When a server answers 401, `SignIn` finds its authorization server, opens the sign-in page and receives the answer
+    on a port of this machine. It renews tokens as long as it can, and asks for more scopes when a server requires them.
+    One object may serve clients of several servers; each server gets tokens of its own.
     """
 
     def __init__(
@@ -47,33 +47,39 @@ class SignIn:
         scopes: Iterable[str] = (),
         offline: bool = True,
         tokens: Tokens | None = None,
-        visit: Visit | None = None,
-        tell: Callable[[str], None] | None = None,
+        open_browser: OpenBrowser | None = None,
+        on_url: Callable[[str], None] | None = None,
         interactive: bool = True,
         redirect_port: int = 0,
         timeout: float = 300.0,
-        private: bool = False,
+        allow_private_networks: bool = False,
         fetch: Callable[[str], Fetch] | None = None,
     ) -> None:
-        """Nothing is asked yet.
+        """Create the object; it sends no request yet.
 
-        `client_id`, with its `client_secret`, is one that `issuer` has given out; it is shown to no other. Without
-        `issuer` it belongs to the first authorization server that a server names. `client_metadata_url` is the https
-        URL of the application's client ID metadata document. Without either the client registers itself, as
-        `client_name`.
-
-        `scopes` are asked for in addition to what a server wants; with `offline` also a way to renew without a person.
-        `tokens` keeps them, by default as long as this object lives (`FileTokens()` for longer). `visit` opens the
-        page, by default in the browser; `tell` is told its URL, to be shown. `interactive=False` opens nothing, and
-        goes on with tokens that are kept only. `redirect_port` is a fixed one for clients that were registered so.
-        `timeout` is how many seconds a person has. `private` allows an authorization server whose name leads into a
-        private network; `fetch` gives another way to ask than ours.
+        Args:
+            client_id: An id that `issuer` issued; it is sent to no other authorization server.
+            client_secret: The secret of that id.
+            issuer: The authorization server of that id. By default the first one that a server names.
+            client_metadata_url: The https URL of the application's client ID metadata document. Without this and
+                without an id the client registers itself.
+            client_name: The name under which it registers.
+            scopes: Scopes to request in addition to those that a server requires.
+            offline: Whether to request `offline_access`, to renew tokens without a person.
+            tokens: Where tokens are stored, by default in memory. `FileTokens()` keeps them on disk.
+            open_browser: Opens the sign-in page, by default in the browser.
+            on_url: Is called with the URL of the page, to show it.
+            interactive: With False no page is opened: only stored tokens are used.
+            redirect_port: A fixed port for the redirect, for clients that were registered with one.
+            timeout: Seconds that a person has to sign in.
+            allow_private_networks: Allow an authorization server whose name resolves to a private address.
+            fetch: Returns the function that sends the HTTP requests for a server.
 
         Raises:
-            ValueError: a secret or an issuer without a client id.
+            ValueError: a secret or an issuer was given without a client id.
         """
         if client_id is None and (client_secret is not None or issuer is not None):
-            raise ValueError("client_secret and issuer belong to a client_id: give that too.")
+            raise ValueError("client_secret and issuer require a client_id.")
         self._identity = ClientIdentity(
             client_id=client_id,
             client_secret=client_secret,
@@ -83,64 +89,64 @@ class SignIn:
         )
         self._bound: dict[str, str] = {}
         self._tokens: Tokens = tokens if tokens is not None else MemoryTokens()
-        self._visit = visit or _open_page
-        self._tell = tell
+        self._open_browser = open_browser or _open_page
+        self._on_url = on_url
         self._interactive = interactive
         self._port = redirect_port
         self._timeout = timeout
-        self._holding = TokenManager(
+        self._manager = TokenManager(
             self._obtain,
             self._tokens,
-            fetch or (lambda server: fetch_for(server, private=private)),
+            fetch or (lambda server: fetch_for(server, allow_private_networks=allow_private_networks)),
             scopes=scopes,
             offline=offline,
             issuer=issuer,
         )
 
     async def headers(self, url: str) -> Mapping[str, str]:
-        """The token for the server at this URL, as `Authorize.headers`."""
-        return await self._holding.headers(url)
+        """Return the token for the server at this URL; see `Authorize.headers`."""
+        return await self._manager.headers(url)
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
-        """Sign in, or renew, as `Authorize.refused`."""
-        return await self._holding.refused(url, status, headers, sent)
+        """Sign in, or renew the token; see `Authorize.refused`."""
+        return await self._manager.refused(url, status, headers, sent)
 
     async def forget(self, url: str) -> bool:
-        """Drop the tokens for a server; False where there were none. They are not revoked."""
-        return await self._holding.forget(url)
+        """Delete the tokens for a server; False if there are none. They are not revoked."""
+        return await self._manager.forget(url)
 
-    async def kept(self, url: str) -> Grant | None:
-        """The tokens for a server, as they are kept; None where there are none. They are secrets."""
+    async def grant(self, url: str) -> Grant | None:
+        """Return the stored tokens for a server; None if there are none. They are secrets."""
         return await self._tokens.grant(url)
 
-    def trail(self, url: str) -> tuple[TraceStep, ...]:
-        """What the last sign-in to this server asked and found, step by step; it holds no secret."""
-        return tuple(self._holding.trails.get(url, ()))
+    def trace(self, url: str) -> tuple[TraceStep, ...]:
+        """Return the steps of the last sign-in to this server and what each found. It holds no secret."""
+        return tuple(self._manager.traces.get(url, ()))
 
-    async def _obtain(self, found: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trail: Trace) -> Grant:
+    async def _obtain(self, found: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trace: Trace) -> Grant:
         if not self._interactive and found.assumed:
-            raise NotAuthorized(f"{found.server} wants a token, and says nowhere how to sign in.")
+            raise NotAuthorized(f"{found.server} requires a token, and does not say how to sign in.")
         if not self._interactive:
-            raise NotAuthorized(f"{found.server} wants you to sign in. Run: wharfinger auth login {found.server}")
+            raise NotAuthorized(f"{found.server} requires you to sign in. Run: wharfinger auth login {found.server}")
         identity = self._identity_for(found)
         kept = await self._kept(found, identity)
         async with AsyncExitStack() as stack:
             callback = await self._listen(stack, kept)
-            client = await run(register(found, identity, callback.url, trail, kept), fetch)
+            client = await run(register(found, identity, callback.url, trace, kept), fetch)
             if client != kept and how_registered(found, identity) == "dynamic":
                 await self._tokens.keep_client(client)
             attempt = Attempt(secrets.token_urlsafe(48), secrets.token_urlsafe(24), callback.url)
             code = await self._ask(found, authorization_url(found, client, attempt, scopes), attempt, callback)
-            trail.append(TraceStep("the person", True, "agreed"))
+            trace.append(TraceStep("the person", True, "agreed"))
         try:
-            return await run(exchange_code(found, client, attempt, code, scopes, time.time(), trail), fetch)
+            return await run(exchange_code(found, client, attempt, code, scopes, time.time(), trace), fetch)
         except NotAuthorized:
             if kept is not None:
-                await self._tokens.forget_client(found.issuer)  # it may be gone there: next time it is made anew
+                await self._tokens.forget_client(found.issuer)  # it may be deleted there: register again next time
             raise
 
     def _identity_for(self, found: AuthServer) -> ClientIdentity:
-        """A client id without an issuer is bound to the first one that its server names."""
+        """Bind a client id without an issuer to the first issuer that its server names."""
         known = self._identity
         if known.client_id is None or known.issuer is not None:
             return known
@@ -160,28 +166,28 @@ class SignIn:
         return None if kept is None or 0 < kept.secret_expires_at <= time.time() else kept
 
     async def _listen(self, stack: AsyncExitStack, kept: Registered | None) -> Callback:
-        """A listener, where an earlier registration expects it; the redirect's address has to be the same text."""
+        """Listen for the redirect, on the port of an earlier registration: the redirect URI must be the same text."""
         port = self._port or (urlsplit(kept.redirect_uri).port or 0 if kept is not None else 0)
         try:
             return await stack.enter_async_context(Callback(port))
         except OSError as error:
             if self._port:
-                raise NotAuthorized(f"Port {self._port} of this machine is taken: {error.strerror or error}.") from None
+                raise NotAuthorized(f"Cannot listen on port {self._port}: {error.strerror or error}.") from None
             return await stack.enter_async_context(Callback())
 
     async def _ask(self, found: AuthServer, url: str, attempt: Attempt, callback: Callback) -> str:
-        """The code that a person's agreement brings."""
-        if (fault := objection(url, found.server)) is not None:
+        """Open the sign-in page and return the authorization code of the redirect."""
+        if (fault := forbidden_reason(url, found.server)) is not None:
             raise NotAuthorized(f"The sign-in page of {found.issuer} is not opened: {fault}.")
-        if self._tell is not None:
-            self._tell(url)
+        if self._on_url is not None:
+            self._on_url(url)
 
         def judge(query: str) -> str:
             return read_redirect(query, found, attempt)
 
-        # A browser may stay open long after the answer has come.
+        # Do not wait for the browser: it may stay open long after the redirect.
         waiting = asyncio.ensure_future(callback.wait(judge, self._timeout))
-        visiting = asyncio.ensure_future(self._visit(url))
+        visiting = asyncio.ensure_future(self._open_browser(url))
         try:
             await asyncio.wait((waiting, visiting), return_when=asyncio.FIRST_COMPLETED)
             visited = visiting.result() if visiting.done() else None
@@ -192,17 +198,17 @@ class SignIn:
                 task.cancel()
             await asyncio.gather(waiting, visiting, return_exceptions=True)
         if visited.partition("?")[0] != attempt.redirect_uri:
-            raise NotAuthorized(f"{found.issuer} sent the answer elsewhere.")
+            raise NotAuthorized(f"{found.issuer} redirected to another URL.")
         try:
             return judge(urlsplit(visited).query)
         except NotOurs:
-            raise NotAuthorized(f"{found.issuer} answered another question: `state` is not what was sent.") from None
+            raise NotAuthorized(f"{found.issuer} answered with another `state` than was sent.") from None
 
 
 async def _open_page(url: str) -> None:
-    """Open the browser; that there is none is no failure, as the URL can be opened by hand.
+    """Open the browser. It is no error if there is none: a person can open the URL by hand.
 
-    Some browsers return only when they are closed, so that nobody waits for them, not even the end of the program.
+    It runs in a daemon thread, because some browsers return only when they are closed.
     """
     import webbrowser  # imported on use: most programs never open one
 

@@ -11,7 +11,7 @@ from wharfinger.auth.client.discovery import AuthServer, discover
 from wharfinger.auth.client.grants import Grant, renew, scopes_to_ask
 from wharfinger.auth.client.steps import Trace, TraceStep, run, shown
 from wharfinger.auth.client.token_store import Tokens
-from wharfinger.auth.urls import objection
+from wharfinger.auth.urls import forbidden_reason
 from wharfinger.errors import ConnectionFailed, NotAuthorized
 from wharfinger.protocol.interfaces import AGAIN, Fetch
 
@@ -59,7 +59,7 @@ class TokenManager:
         """By server: the scopes that were asked for since this object is there."""
         self._looked: set[str] = set()
         """Servers for which nothing was kept; looked for again only when they refuse."""
-        self.trails: dict[str, Trace] = {}
+        self.traces: dict[str, Trace] = {}
         """By server: what the last sign-in found, step by step."""
 
     async def headers(self, url: str) -> Mapping[str, str]:
@@ -100,9 +100,9 @@ class TokenManager:
                 self._held[url] = held
             if held is not None and _headers(held) != sent:
                 return True  # somebody else has got a new one since this request was sent
-            trail: Trace = []
-            self.trails[url] = trail
-            grant = await self._again(url, status, challenge, held, trail)
+            trace: Trace = []
+            self.traces[url] = trace
+            grant = await self._again(url, status, challenge, held, trace)
             self._held[url] = grant
             await self._tokens.keep(grant)
             return True
@@ -114,10 +114,10 @@ class TokenManager:
             await self._tokens.forget(held)
         return held is not None
 
-    async def _again(self, url: str, status: int, challenge: Challenge, held: Grant | None, trail: Trace) -> Grant:
+    async def _again(self, url: str, status: int, challenge: Challenge, held: Grant | None, trace: Trace) -> Grant:
         fetch = self._fetch(url)
         known = [issuer for issuer in (self._issuer, held.issuer if held is not None else None) if issuer is not None]
-        found = await run(discover(url, challenge, known, trail), fetch)
+        found = await run(discover(url, challenge, known, trace), fetch)
         # Of another authorization server, or for another resource: nothing of what is held belongs there.
         earlier = held if held is not None and _same(found, held) else None
         if earlier is not None and status == 401 and not set(challenge.scope) - set(earlier.scope):
@@ -127,23 +127,23 @@ class TokenManager:
                     self._renewed = {renewed.access_token, *list(self._renewed)[:63]}
                     return renewed
             elif earlier.access_token not in self._renewed and self._clock() - earlier.taken_at < JUST:
-                raise self._useless(url, found, trail, "the token that was just given out")
+                raise self._useless(url, found, trace, "the token that was just given out")
         if status == 403 and earlier is not None and set(found.scopes) <= self._had(url, earlier):
             scopes = shown(" ".join(found.scopes)) or "more"
-            raise self._useless(url, found, trail, f"a token for which {scopes} had been asked")
+            raise self._useless(url, found, trace, f"a token for which {scopes} had been asked")
         self._count(url)
         asked = scopes_to_ask(found, earlier.scope if earlier else (), self._scopes, offline=self._offline)
         before = self._asked.get(url, ()) if earlier is not None else ()
         self._asked[url] = {*before, *asked}
-        return await self._obtain(found, asked, fetch, trail)
+        return await self._obtain(found, asked, fetch, trace)
 
     def _had(self, url: str, grant: Grant) -> set[str]:
         """What asking again would not get: what was granted, and what was asked for just now, granted or not."""
         return {*(grant.scope if grant.granted is None else grant.granted), *self._asked.get(url, ())}
 
-    def _useless(self, url: str, found: AuthServer, trail: Trace, what: str) -> NotAuthorized:
+    def _useless(self, url: str, found: AuthServer, trace: Trace, what: str) -> NotAuthorized:
         fix = "Ask whoever runs them which scopes and which resource they want."
-        trail.append(TraceStep(url, False, f"it refuses {what}", fix))
+        trace.append(TraceStep(url, False, f"it refuses {what}", fix))
         return NotAuthorized(f"{url} refuses {what} by {found.issuer}: signing in again would not help. {fix}")
 
     def _count(self, url: str) -> None:
@@ -160,7 +160,7 @@ class TokenManager:
         newer = await self._newer(url, grant)
         if newer is not None:
             return newer
-        if grant.refresh_token is not None and objection(grant.token_endpoint, url) is None:
+        if grant.refresh_token is not None and forbidden_reason(grant.token_endpoint, url) is None:
             try:
                 renewed = await run(renew(grant, self._clock()), self._fetch(url))
             except (ConnectionFailed, NotAuthorized):
