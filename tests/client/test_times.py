@@ -268,7 +268,7 @@ def test_hook_may_change_how_long_a_call_may_take_or_answer_itself() -> None:
             return await next(call)
 
         hooks = [hurries, Answers(), partial(counts, 5)]
-        async with Script(tools__call=SILENCE) as server, server.client(hooks=hooks) as client:
+        async with Script(tools__call=SILENCE) as server, server.client(middleware=hooks) as client:
             assert await lasts(client.call_tool("x"), words="within 3 s") == pytest.approx(3)
             assert (await client.call_tool("y")).text == ""
             assert seen == ["<Call tools/call>", "5", "<Call tools/call>"]
@@ -289,4 +289,4 @@ def test_what_is_no_async_function_is_no_hook() -> None:
         (3, "int"),
     ):
         with pytest.raises(TypeError, match=f"{name}.* must be an async function"):
-            Client("unix:/x", hooks=[hook])
+            Client("unix:/x", middleware=[hook])

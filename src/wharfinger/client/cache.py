@@ -347,7 +347,7 @@ class CacheStep:
             request = cache.in_flight.get(place)
             if request is None or request.spoiled:
                 break
-            await request.wait(call.left())
+            await request.wait(call.left(asyncio.get_running_loop().time()))
             if request.raw is not None:
                 return open_result(call.row, request.raw)
             alone = request.uncacheable

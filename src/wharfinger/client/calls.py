@@ -74,16 +74,16 @@ class Call(msgspec.Struct, eq=False):
         """The method's name, such as `tools/call`."""
         return self.row.name
 
-    def left(self) -> float | None:
-        """Seconds that are left, or None if there is no limit. The clock starts with the first question.
+    def left(self, now: float) -> float | None:
+        """Seconds that are left by the loop's clock, or None if there is no limit. The first question starts the clock.
 
         Raises:
             RequestTimeout: the time is up.
         """
-        now = asyncio.get_running_loop().time()
         if self.ends is None:
-            self.ends, self.ends_last = now + self.timeout, now + self.max_timeout
-            left = self.timeout if self.timeout < self.max_timeout else self.max_timeout  # exact, for error messages
+            timeout, max_timeout = self.timeout, self.max_timeout
+            self.ends, self.ends_last = now + timeout, now + max_timeout
+            left = timeout if timeout < max_timeout else max_timeout  # exact, for error messages
         else:
             left = min(self.ends, self.ends_last) - now
             if left <= 0:
@@ -101,7 +101,7 @@ class Call(msgspec.Struct, eq=False):
 
     def follow_up(self, row: Method, params: Any, seconds: float) -> Call:
         """Another request of the same call, which gets so many seconds, but no more than are left of the call."""
-        left = self.left()
+        left = self.left(asyncio.get_running_loop().time())
         return Call(row, params, seconds if left is None else min(seconds, left), math.inf)
 
 
@@ -183,9 +183,9 @@ class ProgressStep:
         reports = None if call.progress is None else CallbackQueue(call.progress)
         inner, timeout = call, None
         if pausable:
-            left = call.left()
+            now = asyncio.get_running_loop().time()
+            timeout = PausableTimeout(call.left(now), max_seconds=call.ends_last - now)
             inner = msgspec.structs.replace(call, timeout=math.inf, max_timeout=math.inf, ends=None)
-            timeout = PausableTimeout(left, max_seconds=call.ends_last - asyncio.get_running_loop().time())
 
         def take(message: Message) -> None:
             if message.method != PROGRESS:

@@ -402,23 +402,21 @@ class Client:
         given = UNSET if arguments is None else Raw(_encode(arguments))
         params = t.CallToolRequestParams(name=name, arguments=given)
 
-        def call() -> Awaitable[t.CallToolResult]:
-            row = CALL_AS_TASK if params.name in self._tools.as_tasks else _CALL
-            return self._call(row, params, timeout, max_timeout, progress, reset_on_progress, retry)
-
+        options = (timeout, max_timeout, progress, reset_on_progress, retry)
+        tools = self._tools
         try:
-            result = await call()
+            result = await self._call(CALL_AS_TASK if name in tools.as_tasks else _CALL, params, *options)
         except RemoteError as error:
             if not await self._was_called_wrongly(params.name, error, timeout):
                 raise
-            result = await call()
+            result = await self._call(CALL_AS_TASK if params.name in tools.as_tasks else _CALL, params, *options)
         if result.is_error is True:
             if await self._was_called_wrongly(params.name, result, timeout):
-                result = await call()
+                result = await self._call(CALL_AS_TASK, params, *options)
             if result.is_error is True:
                 raise ToolError(text_of(result) or "The tool failed and does not say why.", result=result)
-        if self._tools.schemas is not None and name in self._tools.schemas.by_tool:
-            self._tools.schemas.check(name, result)
+        if tools.schemas is not None and name in tools.schemas.by_tool:
+            tools.schemas.check(name, result)
         return ToolResult(data_of(result, returns), result)
 
     def list_prompts(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Prompt]:

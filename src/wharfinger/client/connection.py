@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -82,6 +83,8 @@ class ConnectionManager:
         self._backoff = Backoff(retry.initial_delay, retry.max_delay, settings.random, reset_after=retry.reset_after)
         self._connecting: asyncio.Task[None] | None = None
         self._disposals = BackgroundTasks()
+        self._loop_time: Callable[[], float] = settings.clock
+        """The clock of the running loop: asking for the loop costs a system call before Python 3.12."""
         self._connected_at = 0.0
         self._was_connected = False
         """Whether the first attempt succeeded since it was opened."""
@@ -94,6 +97,7 @@ class ConnectionManager:
         """Connect for the first time; does nothing while it is open. Raises what `connect` raises."""
         if self._was_connected:
             return
+        self._loop_time = asyncio.get_running_loop().time
         if not self.is_open:
             self.is_open = True
             self._connecting = self._start_connecting(0.0)
@@ -167,11 +171,11 @@ class ConnectionManager:
             InvalidResponse: the answer is not what the protocol says.
             RemoteError: the answer is an error.
         """
-        timeout = call.left()
+        timeout = call.left(self._loop_time())
         link = self.link
         if link is None:
             link = await self._get_within(call, timeout)
-            timeout = call.left()
+            timeout = call.left(self._loop_time())
         agreed = self.agreed
         assert agreed is not None
         row, params = call.row, call.params

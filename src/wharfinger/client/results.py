@@ -287,7 +287,7 @@ def _plain(result: t.CallToolResult) -> Any:
     if not isinstance(structured, dict):
         return structured
     members = cast("dict[str, Any]", structured)
-    if members.keys() != {"result"}:
+    if len(members) != 1 or "result" not in members:
         return members
     value = members["result"]
     mark: Any = None if result.meta is UNSET else result.meta.get("fastmcp")

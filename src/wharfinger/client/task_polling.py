@@ -275,7 +275,7 @@ def _poll_delay(interval: int | UnsetType, whole: Call) -> float:
     """Seconds before the next poll of a task whose server names milliseconds."""
     delay = POLL_INTERVAL if isinstance(interval, UnsetType) else interval / 1000
     delay = min(max(delay, MIN_POLL_INTERVAL), MAX_POLL_INTERVAL)
-    left = whole.left()
+    left = whole.left(asyncio.get_running_loop().time())
     return delay if left is None else min(delay, left)
 
 
