@@ -268,7 +268,8 @@ class CacheStep:
         self._capabilities = msgspec.json.encode(capabilities)
         self._vary: Hashable = None
         self._rules: Revision | None = None
-        self._server_capabilities: t.ServerCapabilities | None = None
+        self._notifying: frozenset[str] = frozenset()
+        """Methods of lists whose changes the server promises to report."""
         self._was_connected = False
         self._hear_lists = hear_lists
 
@@ -280,7 +281,12 @@ class CacheStep:
             self._cache.drop(lambda key: key.server == self._server)
         self._was_connected = True
         self._session = object()
-        self._rules, self._server_capabilities = rules, capabilities
+        self._rules = rules
+        self._notifying = frozenset(
+            method
+            for method, name in NOTIFYING.items()
+            if getattr(getattr(capabilities, name), "list_changed", UNSET) is True
+        )
         self._vary = rules.name, self._capabilities
 
     def closed(self) -> None:
@@ -324,8 +330,7 @@ class CacheStep:
             return None, None
         partition: Hashable = self._credentials
         if rules.era == "handshake":  # it has no time to live: a list is kept while its changes are heard
-            capability = getattr(self._server_capabilities, NOTIFYING.get(method, ""), UNSET)
-            if getattr(capability, "list_changed", UNSET) is not True or (valid := self._hear_lists()) is None:
+            if method not in self._notifying or (valid := self._hear_lists()) is None:
                 return None, None
             partition = self._session
         name = getattr(params, NAME_PARAMS[method])

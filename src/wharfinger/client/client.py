@@ -168,7 +168,7 @@ class Client:
             validate=validate,
             log=log,
         )
-        self._tools = self._session.tools
+        self._tools, self._chains = self._session.tools, self._session.chains
 
     # Opening and closing.
 
@@ -521,7 +521,7 @@ class Client:
         if timeout is None:
             timeout = self._timeout
         call = Call(row, params, timeout, max_timeout, progress, reset_on_progress, retry, bypass_cache, bounded)
-        chain = self._session.chains.get(row) or self._session.compose(row)
+        chain = self._chains.get(row) or self._session.compose(row)
         return chain(call)
 
     def _list(
