@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.cli.commands.test_serve_everything import KINDS, aws, endpoint, everything, postgres, url
 from tests.cli.everything import Everything
-from tests.cli.test_serve_everything import KINDS, aws, endpoint, everything, postgres, url
 from tests.conftest import absent
 from tests.interop.places import HANDSHAKE, HOME, ROOT, STATELESS, visited
 from wharfinger import Client

@@ -227,7 +227,7 @@ REST: tuple[Row, ...] = (
          ASKING + "test_a_form_is_answered_by_fields_and_its_defaults", *client_suite("elicitation-sep1034-client-defaults", R4)),
     must("C2.18-6", "2025-06-18 on: client/elicitation", "A user can decline and cancel; `content` stands on accepted forms alone.", ASKING + "test_a_form_is_declined_or_cancelled"),
     must("C2.18-7", "2025-11-25 on: client/elicitation, URL mode", "Nothing is opened or fetched without consent, and the whole URL is shown.",
-         ASKING + "test_a_url_needs_consent", "cli/test_call.py::test_a_page_is_shown_with_its_host_and_wants_consent"),
+         ASKING + "test_a_url_needs_consent", "cli/commands/test_call.py::test_a_page_is_shown_with_its_host_and_wants_consent"),
     must("C2.18-9", "handshake: client/roots", "Roots that changed are told.", HERE + "test_changed_roots_are_told_where_the_era_has_a_way"),
     should("C2.18-8", "all: client/sampling", "A person can refuse a sample: the server is told -1.", "yes", ASKING + "test_a_refused_sample_has_the_code_of_the_specification"),
     must("C2.19-1", "2026-07-28: extension tasks", "A task is polled no faster than its server wants, to its end.", TASKS + "test_a_task_is_polled_until_its_result_is_there"),

@@ -1,4 +1,4 @@
-"""The `wharfinger` command: what the entry point calls; it refuses to know any sub-command."""
+"""The `wharfinger` command."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     0 done, 1 tool error or not found, 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C.
-    No exception leaves: each becomes one line on stderr.
+    An exception becomes one line on stderr.
     """
     import gc
 
-    # Nearly all that importing makes stays: looking through it for garbage again and again takes a fifth of the start.
+    # Nearly all objects that imports create stay alive: collecting garbage meanwhile takes a fifth of the start.
     gc.set_threshold(50_000, 10, 10)
     try:
         from wharfinger.cli.app import run
-    except KeyboardInterrupt:  # before anything that could report it is there
+    except KeyboardInterrupt:  # before the module that reports errors is there
         return 130
 
     return run(args)

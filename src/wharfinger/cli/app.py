@@ -1,43 +1,38 @@
-"""The group of sub-commands, loaded by name when one is called; it refuses to know what any of them does."""
+"""The `wharfinger` command: a group that imports a sub-command when it is called, and the end of every failure."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
 
 import click
 
-from wharfinger.cli.failures import report
+from wharfinger.cli.error_report import report_error
 from wharfinger.cli.options import Verbosity
 
-__all__ = ["Commands", "run", "wharfinger"]
-
-
-class Entry(NamedTuple):
-    """Where a sub-command is, and the line that `--help` shows without loading it."""
-
-    module: str
-    attribute: str
-    summary: str
+__all__ = ["CommandGroup", "run", "wharfinger"]
 
 
 COMMANDS = {
-    "serve": Entry("wharfinger.cli.serve", "serve", "Publish folders, databases, logs and more as resources."),
-    "run": Entry("wharfinger.cli.run", "run", "Run your own server from a file or module."),
-    "ls": Entry("wharfinger.cli.ls", "ls", "List resources, templates, tools or prompts."),
-    "read": Entry("wharfinger.cli.read", "read", "Read a resource."),
-    "watch": Entry("wharfinger.cli.watch", "watch", "Print a line for each change of a resource or list."),
-    "call": Entry("wharfinger.cli.call", "call", "Call a tool."),
-    "prompt": Entry("wharfinger.cli.prompt", "prompt", "Fill in a prompt and print its messages."),
-    "complete": Entry("wharfinger.cli.complete", "complete", "Complete an argument of a prompt or template."),
-    "inspect": Entry("wharfinger.cli.inspect", "inspect", "Tell who a server is, what it can do, and how fast."),
-    "doctor": Entry("wharfinger.cli.doctor.command", "doctor", "Check a server and print what to change."),
-    "add": Entry("wharfinger.cli.add", "add", "Add a server to a host."),
-    "auth": Entry("wharfinger.cli.auth", "auth", "Sign in to a server, or tell why it does not work."),
-    "completion": Entry("wharfinger.cli.completion", "completion", "Print the shell's completion script."),
+    "serve": "Publish folders, databases, logs and more as resources.",
+    "run": "Run your own server from a file or module.",
+    "ls": "List resources, templates, tools or prompts.",
+    "read": "Read a resource.",
+    "watch": "Print a line for each change of a resource or list.",
+    "call": "Call a tool.",
+    "prompt": "Fill in a prompt and print its messages.",
+    "complete": "Complete an argument of a prompt or template.",
+    "inspect": "Show what a server is, what it can do, and how fast it answers.",
+    "doctor": "Check a server and print what to change.",
+    "add": "Add a server to a host.",
+    "auth": "Sign in to a server, or find out why that fails.",
+    "completion": "Print the completion script for your shell.",
 }
+"""The sub-commands with the line that `--help` shows. Each is in `commands/`, in the module of its name, and imported
+when it is called."""
+MODULES = {"completion": "print_completion"}
+"""Modules with another name than their command."""
 
 EXAMPLES = """\b
 Examples:
@@ -51,24 +46,24 @@ example WHARFINGER_TIMEOUT=5 or WHARFINGER_SERVE_HIDDEN=1.
 Exit codes: 0 done, 1 tool error or not found, 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C."""
 
 
-class Commands(click.Group):
-    """A group that imports a sub-command's module only when that sub-command is wanted."""
+class CommandGroup(click.Group):
+    """A group that imports the module of a sub-command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name the sub-commands, in the order of the table."""
+        """Return the names of the sub-commands in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one sub-command, or None where there is no such name."""
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
+        """Import and return one sub-command, or None if there is no such name."""
+        if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(entry.module), entry.attribute)
+        module = import_module(f"wharfinger.cli.commands.{MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Say of an option before the sub-command that it belongs behind it."""
+        """Report an option before the sub-command as misplaced."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -82,18 +77,18 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the sub-command that is called; for an unknown one say which was probably meant."""
+        """Find the sub-command that is called, or report an unknown one with a suggestion."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise click.UsageError(f"No such command {args[0]!r}.{meant(args[0])}", ctx)
+            raise click.UsageError(f"No such command {args[0]!r}.{suggestion(args[0])}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the sub-commands from the table, importing none."""
+        """List the sub-commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
-MEANT = {
+SUGGESTIONS = {
     "list": "ls",
     "tools": "ls --tools",
     "prompts": "ls --prompts",
@@ -113,25 +108,25 @@ MEANT = {
     "help": "--help",
     "version": "--version",
 }
-"""What other programs call what we have under another name."""
+"""Names that other programs have for our commands."""
 
 
-def meant(word: str) -> str:
-    """Say what was probably meant by a word that is no sub-command."""
+def suggestion(word: str) -> str:
+    """Suggest a sub-command for an unknown word; empty if there is none to suggest."""
     if word.endswith(".py"):
-        return f" To run a server write `wharfinger run {word}`; to look at it, `wharfinger ls {word}`."
+        return f" Run it with `wharfinger run {word}`, or list what it offers with `wharfinger ls {word}`."
     if word.startswith(("http://", "https://")):
-        return f" To look at a server write `wharfinger ls {word}`."
-    if word in MEANT:
-        return f" Did you mean `wharfinger {MEANT[word]}`?"
-    from wharfinger.cli.near import nearest
+        return f" List what a server offers with `wharfinger ls {word}`."
+    if word in SUGGESTIONS:
+        return f" Did you mean `wharfinger {SUGGESTIONS[word]}`?"
+    from wharfinger.cli.suggestions import nearest
 
     found = nearest(word, COMMANDS)
     return f" Did you mean {found!r}?" if found else ""
 
 
 def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    """Print the version and end."""
+    """Print the version and exit."""
     if not value or ctx.resilient_parsing:
         return
     from importlib.metadata import PackageNotFoundError, version
@@ -145,7 +140,7 @@ def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
 
 
 @click.group(
-    cls=Commands,
+    cls=CommandGroup,
     epilog=EXAMPLES,
     context_settings={"auto_envvar_prefix": "WHARFINGER", "help_option_names": ["-h", "--help"]},
 )
@@ -153,14 +148,14 @@ def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version, help="Print the version."
 )
 def wharfinger() -> None:
-    """Publish data to language models over the Model Context Protocol (MCP), and look at what others publish."""
+    """Publish data to language models over the Model Context Protocol (MCP), and explore what others publish."""
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code; every failure is one line on stderr (a traceback with -v)."""
+    """Run the command line and return the exit code; a failure is one line on stderr, with a traceback after -v."""
     verbosity = Verbosity()
     try:
         outcome = wharfinger.main(args, prog_name="wharfinger", standalone_mode=False, obj=verbosity)
     except BaseException as error:
-        return report(error, level=verbosity.level)
+        return report_error(error, level=verbosity.level)
     return outcome if isinstance(outcome, int) else 0

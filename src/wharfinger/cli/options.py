@@ -1,4 +1,4 @@
-"""The options that several sub-commands share, and the command class that understands `-- command…`; no I/O."""
+"""Options that several sub-commands share, and the command class that takes `-- command…`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Verbosity:
-    """How much is told: `level` counts `-v`, `quiet` is `-q`."""
+    """How much is printed: `level` counts `-v`, `quiet` is `-q`."""
 
     def __init__(self) -> None:
         self.level = 0
@@ -22,19 +22,19 @@ class Verbosity:
 
 
 def set_level(ctx: click.Context, param: click.Parameter, value: int) -> None:
-    """Note how often `-v` was given."""
+    """Record how often `-v` was given."""
     if isinstance(ctx.obj, Verbosity):
         ctx.obj.level = value
 
 
 def set_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    """Note `-q`."""
+    """Record `-q`."""
     if isinstance(ctx.obj, Verbosity):
         ctx.obj.quiet = value
 
 
 def set_config(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
-    """Note the configuration file."""
+    """Record the configuration file."""
     if value is not None:
         ctx.meta[CONFIG] = value
 
@@ -48,7 +48,7 @@ def verbosity_options(command: F) -> F:
         expose_value=False,
         is_eager=True,
         callback=set_quiet,
-        help="Tell only errors.",
+        help="Print only errors.",
         envvar="WHARFINGER_QUIET",
     )
     verbose = click.option(
@@ -58,7 +58,7 @@ def verbosity_options(command: F) -> F:
         expose_value=False,
         is_eager=True,
         callback=set_level,
-        help="Tell more; tracebacks too. Repeat for every message.",
+        help="Print more, tracebacks too. Repeat for every message.",
         envvar="WHARFINGER_VERBOSE",
     )
     return verbose(quiet(command))
@@ -67,12 +67,12 @@ def verbosity_options(command: F) -> F:
 def json_option(command: F) -> F:
     """Add `--json`."""
     return click.option(
-        "--json", "as_json", is_flag=True, envvar="WHARFINGER_JSON", help="Print JSON, as the protocol writes it."
+        "--json", "as_json", is_flag=True, envvar="WHARFINGER_JSON", help="Print JSON as the protocol writes it."
     )(command)
 
 
 def connection_options(command: F) -> F:
-    """Add what is needed to reach a server: configuration file, time-out, headers, token, revision."""
+    """Add the options for reaching a server: configuration file, environment, revision, token, headers, timeout."""
     for option in (
         click.option(
             "--config",
@@ -82,20 +82,20 @@ def connection_options(command: F) -> F:
             expose_value=False,
             is_eager=True,
             callback=set_config,
-            help="Look up a TARGET that is a name in this file. Default: those of the usual hosts.",
+            help="Configuration file to look up the name of a server in. Default: those of the usual hosts.",
         ),
         click.option(
             "--env",
             multiple=True,
             metavar="NAME[=VALUE]",
             allow_from_autoenv=False,
-            help="Variable for a command, which gets few of ours. Repeatable.",
+            help="Environment variable for a command that is started. Repeatable.",
         ),
         click.option(
             "--revision",
             metavar="DATE",
             envvar="WHARFINGER_REVISION",
-            help="Speak this revision of the protocol, for example 2025-11-25, instead of finding out.",
+            help="Use this protocol revision, for example 2025-11-25, instead of negotiating.",
         ),
         click.option(
             "--token-env",
@@ -126,14 +126,14 @@ def connection_options(command: F) -> F:
 
 
 class NearChoice(click.Choice[str]):
-    """One of some words; for another one, the error says which was probably meant."""
+    """A choice of words whose error suggests the nearest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word as it is listed."""
+        """Return the word, or raise an error with a suggestion."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            from wharfinger.cli.near import nearest
+            from wharfinger.cli.suggestions import nearest
 
             found = nearest(str(value), self.choices)
             if not found:
@@ -142,10 +142,10 @@ class NearChoice(click.Choice[str]):
 
 
 class TargetCommand(click.Command):
-    """A command whose arguments may end with `-- command…`, kept whole in `ctx.meta[COMMAND]`."""
+    """A command whose arguments may end with `-- command…`, which is put into `ctx.meta[COMMAND]`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words after `--` away before click joins them to the others."""
+        """Remove the words after `--` before click joins them to the others."""
         if "--" in args:
             place = args.index("--")
             ctx.meta[COMMAND] = args[place + 1 :]
@@ -153,11 +153,11 @@ class TargetCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def make_metavar_usage(self) -> str:
-        """Say how the usage line ends."""
+        """Return the end of the usage line."""
         return "[-- COMMAND…]"
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Name the command after `--` in the usage line."""
+        """Add the command after `--` to the usage line."""
         return [*super().collect_usage_pieces(ctx), self.make_metavar_usage()]
 
 
@@ -165,4 +165,4 @@ CONFIG = "wharfinger.config"
 """Key of `ctx.meta` for the file of `--config`."""
 
 COMMAND = "wharfinger.command"
-"""Key of `ctx.meta` under which `TargetCommand` leaves the words after `--`."""
+"""Key of `ctx.meta` for the words after `--`."""

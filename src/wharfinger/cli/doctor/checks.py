@@ -10,7 +10,7 @@ import msgspec
 from wharfinger.cli.doctor import predicates as p
 from wharfinger.cli.doctor.survey import Survey, as_json, text_of, tool_costs
 
-__all__ = ["CHECKS", "Finding", "check"]
+__all__ = ["CHECKS", "DoctorFinding", "check"]
 
 Severity = Literal["problem", "advice"]
 
@@ -24,7 +24,7 @@ MANY_TOOLS, TOO_MANY_TOOLS = 40, 128
 MANY_RESOURCES = 200
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to change: what is wrong, with the names or URIs in `where`, and what to do about it."""
 
     severity: Severity
@@ -44,14 +44,14 @@ class Check(NamedTuple):
     change: str
 
 
-def check(survey: Survey) -> list[Finding]:
+def check(survey: Survey) -> list[DoctorFinding]:
     """Run all checks and return what they find, problems first."""
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     for severity, name, what, find, change in CHECKS:
         found = find(survey)
         where = () if isinstance(found, bool) else tuple(found)
         if where or found is True:
-            findings.append(Finding(severity=severity, check=name, what=what, change=change, where=where))
+            findings.append(DoctorFinding(severity=severity, check=name, what=what, change=change, where=where))
     return sorted(findings, key=lambda finding: finding.severity != "problem")
 
 

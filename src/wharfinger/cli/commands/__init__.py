@@ -1,0 +1,1 @@
+"""The sub-commands of `wharfinger`, a module each, imported when the command is called."""

@@ -1,0 +1,255 @@
+"""`wharfinger add`: add a server to a host, with the host's own command or in its configuration file."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import click
+
+from wharfinger.cli.error_report import CommandError
+from wharfinger.cli.options import COMMAND, NearChoice, TargetCommand, Verbosity, verbosity_options
+from wharfinger.cli.render.formatting import printable, slug
+from wharfinger.cli.targets.host_command import add_commands, remove_commands, run
+from wharfinger.cli.targets.host_file import HostFile
+from wharfinger.cli.targets.hosts import HOSTS, Host, LocalServer, RemoteServer, entry, user_file
+
+__all__ = ["add"]
+
+LAUNCHERS = frozenset(
+    ("npx", "uvx", "uv", "bunx", "pipx", "run", "exec", "node", "python", "python3", "docker", "wharfinger", "serve")
+)
+"""Programs that start another one, after which no server is named."""
+
+
+@click.command(
+    cls=TargetCommand,
+    epilog="""\b
+Examples:
+  wharfinger add claude-desktop ./charts
+  wharfinger add claude-desktop ./docs git:. sqlite:///shop.db
+  wharfinger add codex --name harbour server.py
+  wharfinger add vscode --project https://example.test/mcp --token-env HARBOUR_TOKEN
+  wharfinger add cursor --dry-run -- npx -y some-mcp-server
+  wharfinger add claude-desktop --remove charts""",
+)
+@click.argument("host", type=NearChoice(list(HOSTS)), metavar="HOST")
+@click.argument("words", nargs=-1, metavar="TARGET")
+@click.option("--name", metavar="NAME", help="Name of the server in the host. Default: from TARGET.")
+@click.option("--project", is_flag=True, help="Add it for the project in the current folder only.")
+@click.option("--file", "path", type=click.Path(path_type=Path, dir_okay=False), help="Edit this file.")
+@click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Environment for a command. Repeatable.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    allow_from_autoenv=False,
+    help="HTTP header for a URL. Repeatable; stored in the file as it is.",
+)
+@click.option("--token-env", metavar="NAME", help="Variable that holds the bearer token; only its name is stored.")
+@click.option("--dry-run", is_flag=True, help="Show the command or the change of the file, and do nothing.")
+@click.option("--remove", is_flag=True, help="Remove the server; TARGET may be its name.")
+@verbosity_options
+@click.pass_context
+def add(
+    ctx: click.Context,
+    host: str,
+    words: tuple[str, ...],
+    name: str | None,
+    project: bool,
+    path: Path | None,
+    env: tuple[str, ...],
+    headers: tuple[str, ...],
+    token_env: str | None,
+    dry_run: bool,
+    remove: bool,
+) -> None:
+    """Add a server to HOST: claude-desktop, claude-code, vscode, cursor, codex or gemini.
+
+    TARGET is a URL, one or more folders or other words of `serve`, a Python file, or a command after `--`. Paths are
+    stored absolute. If the host's own command is installed (claude, code or codex) and can store the server, it is
+    shown and run. Otherwise the file is edited: the rest of it stays as it is, and the version before the last change
+    is kept next to it as `.wharfinger.bak`.
+    """
+    kind = HOSTS[host]
+    if project and not kind.project:
+        raise click.UsageError(f"{kind.title} has no file for a project: leave out --project.", ctx)
+    file = HostFile(path or (Path.cwd() / kind.project if project else user_file(kind)), kind)
+    commands: list[tuple[str, ...]] = []
+    if remove:
+        key = name_to_remove(ctx, words)
+        present = file.find(key)
+        if present is None:
+            others = present_names(file.path, key)
+            raise CommandError(f"{kind.title} has no server named {key!r} in {file.path}.{others}")
+        if path is None:
+            commands = remove_commands(host, project, key)
+        new = "" if commands else file.without_entry(key)
+        done, then = "Removed", kind.gone
+    else:
+        server, suggested = describe(ctx, kind, words, env, headers, token_env)
+        if name and not re.fullmatch(r"\w[\w.-]{0,63}", name, re.ASCII):
+            like = slug(name, fallback="server")
+            raise click.UsageError(f"--name {name!r}: use letters, digits, '_' and '-', such as {like}.", ctx)
+        key, wanted = name or suggested, entry(kind, server)
+        present = file.find(key, wanted)
+        if present == wanted:
+            tell(ctx, f"{kind.title} already has {key} like this in {file.path}; nothing changed.")
+            return
+        if path is None:
+            commands = add_commands(host, project, key, server, replace=present is not None)
+        new = "" if commands else file.with_entry(key, wanted)
+        done, then = "Added" if present is None else "Replaced", kind.then
+    if dry_run:
+        click.echo("".join(f"{shlex.join(command)}\n" for command in commands) or file.diff(new), nl=False)
+        return
+    for command in commands:
+        tell(ctx, f"$ {shlex.join(command)}")
+        for line in run(command, f"To edit the file instead: --file {shlex.join((str(file.path),))}").splitlines():
+            tell(ctx, line)
+    backup = None if commands else file.write(new)
+    where = "" if commands else f" {'from' if remove else 'to' if present is None else 'in'} {file.path}"
+    tell(ctx, f"{done} {key}{where}{f' (as it was: {backup})' if backup else ''}. {then}.")
+
+
+def describe(
+    ctx: click.Context,
+    host: Host,
+    words: tuple[str, ...],
+    env: tuple[str, ...],
+    headers: tuple[str, ...],
+    token_env: str | None,
+) -> tuple[LocalServer | RemoteServer, str]:
+    """Return the server that TARGET describes, and a name for it."""
+    command: list[str] | None = ctx.meta.get(COMMAND)
+    first = words[0] if words else ""
+    if command is None and first.startswith(("http://", "https://")):
+        if not host.url:
+            raise click.UsageError(
+                f"{host.title}'s file takes servers on stdio only: give a folder, a Python file or `-- command…`"
+                " (a public URL can be added in its settings, under Connectors).",
+                ctx,
+            )
+        if len(words) > 1 or env:
+            raise click.UsageError("With a URL, give no second TARGET and no --env.", ctx)
+        return RemoteServer(first, pairs(ctx, headers, ":"), token_env or ""), name_of_url(first)
+    if headers or token_env:
+        raise click.UsageError("--header and --token-env are for a URL; for a command use --env.", ctx)
+    if command is not None:
+        if words or not command:
+            raise click.UsageError("Give the command after `--` and no other TARGET.", ctx)
+        return LocalServer(absolute_program(command), pairs(ctx, env, "=")), name_of_command(command)
+    if not words:
+        raise click.UsageError("Missing TARGET: a URL, a folder, a Python file, or `-- command…`.", ctx)
+    from wharfinger.cli.executable import own_command
+
+    file, colon, attribute = first.partition(":")
+    if len(words) == 1 and file.endswith(".py") and Path(file).is_file():
+        run = (*own_command(), "run", "--stdio", f"{Path(file).absolute()}{colon}{attribute}")
+        return LocalServer(run, pairs(ctx, env, "=")), slug(Path(file).stem, fallback="server")
+    published = [absolute_source(ctx, word) for word in words]
+    named = slug(*(label for label, _ in published))
+    run = (*own_command(), "serve", "--stdio", *(word for _, word in published))
+    return LocalServer(run, pairs(ctx, env, "=")), named
+
+
+def absolute_source(ctx: click.Context, word: str) -> tuple[str, str]:
+    """Return the label of a word of `serve`, and the word with absolute paths; a path must exist."""
+    from wharfinger.content.redaction import has_password
+    from wharfinger.sources.labels import split_label
+    from wharfinger.sources.registry import FILES, absolute_word, parse_word, short_name, shown_word
+
+    asked = parse_word(word)
+    if asked.kind.needs:
+        raise click.UsageError(f"{shown_word(asked)}: give the whole command, `-- wharfinger serve --stdio …`.", ctx)
+    if has_password(word):
+        how = asked.kind.secret or "the variables of its library"
+        raise click.UsageError(f"Leave the password out of {absolute_word(asked)}: pass it in {how} (--env).", ctx)
+    if asked.kind is FILES:
+        rest, label = split_label(word)
+        path = absolute(Path(rest).expanduser())
+        if not path.exists():
+            raise click.UsageError(f"{word}: no such folder or file (looked for {path}).", ctx)
+        return label or path.name, f"{label}={path}" if label else str(path)
+    return short_name(asked), absolute_word(asked)
+
+
+def absolute(path: Path) -> Path:
+    """Make a path absolute without resolving links."""
+    return Path(os.path.normpath(path.absolute()))
+
+
+def absolute_program(command: list[str]) -> tuple[str, ...]:
+    """Make the program and the paths of a command absolute."""
+    from wharfinger.cli.executable import absolute_command
+
+    try:
+        return absolute_command(command)
+    except FileNotFoundError:
+        raise click.UsageError(f"{command[0]}: no such command on PATH. Give its path.") from None
+
+
+def pairs(ctx: click.Context, words: tuple[str, ...], mark: str) -> dict[str, str]:
+    """Convert `NAME: VALUE` or `NAME=VALUE` options."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, marked, value = word.partition(mark)
+        if not marked or not name.strip():
+            raise click.UsageError(f"{word!r}: write NAME{mark}VALUE.", ctx)
+        found[name.strip()] = value.strip() if mark == ":" else value
+    return found
+
+
+def name_of_url(url: str) -> str:
+    """Return a name for a server from its address."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    host = "localhost" if parts.hostname in ("127.0.0.1", "::1", "localhost") else parts.hostname or "server"
+    return slug(f"{host}-{parts.port}" if parts.port else host, fallback="server")
+
+
+def name_of_command(command: list[str]) -> str:
+    """Return a name for a server from the program that a command runs, skipping launchers such as npx."""
+    for word in command:
+        name = word.rstrip("/").split("/")[-1].split("@")[0]
+        if word.startswith("-") or name in LAUNCHERS or name.startswith("python3."):
+            continue
+        return slug(Path(name).stem, fallback="server")
+    return "server"
+
+
+def name_to_remove(ctx: click.Context, words: tuple[str, ...]) -> str:
+    """Return the name to remove: TARGET itself, or the name under which TARGET would have been added."""
+    command: list[str] | None = ctx.meta.get(COMMAND)
+    if command:
+        return name_of_command(command)
+    if len(words) != 1:
+        raise click.UsageError("Give the name of the server to remove.", ctx)
+    if words[0].startswith(("http://", "https://")):
+        return name_of_url(words[0])
+    if words[0].endswith(".py"):
+        return slug(Path(words[0]).stem, fallback="server")
+    if os.sep in words[0] or words[0] in (".", ".."):
+        return slug(absolute(Path(words[0])).name)
+    return words[0]
+
+
+def present_names(file: Path, name: str) -> str:
+    """Return a suggestion from the servers in the file, or a list of them."""
+    from wharfinger.cli.suggestions import name_suggestion
+    from wharfinger.cli.targets.configured_servers import InvalidConfigFile, servers_in
+
+    try:
+        return name_suggestion(name, [server.name for server in servers_in(file)], "It has")
+    except (FileNotFoundError, InvalidConfigFile):
+        return ""
+
+
+def tell(ctx: click.Context, line: str) -> None:
+    """Print a line, unless `-q`."""
+    if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+        click.echo(printable(line))

@@ -1,0 +1,234 @@
+"""`wharfinger inspect`: shows what a server is, what it declares, which revisions it speaks, and how fast it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import click
+
+from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
+from wharfinger.cli.targets.shell_completion import complete_words
+from wharfinger.cli.targets.target import Target, split_words
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from wharfinger.client import Client
+
+__all__ = ["inspect"]
+
+ROUND_TRIPS = 5
+
+
+@click.command(
+    cls=TargetCommand,
+    epilog="""\b
+Examples:
+  wharfinger inspect http://127.0.0.1:8000/mcp
+  wharfinger inspect --no-probe harbour
+  wharfinger inspect --json -- python server.py""",
+)
+@click.argument("words", nargs=-1, metavar="TARGET", shell_complete=complete_words())
+@click.option("--no-probe", is_flag=True, help="Do not try the other protocol revisions.")
+@json_option
+@connection_options
+@verbosity_options
+@click.pass_context
+def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_json: bool, **options: Any) -> None:
+    """Show what a server is, what it can do, and how fast it answers.
+
+    Lists everything once and counts it, and tries every protocol revision (which starts a command again for each).
+    Reads no resource and calls no tool. `wharfinger doctor` shows what to change about a server.
+    """
+    target, rest = split_words(ctx, words, ())
+    if rest:
+        raise click.UsageError(f"Give one TARGET only, without {rest[0]!r}.", ctx)
+    import time
+
+    from wharfinger.cli.targets.open_client import make_client, take_connection_options, with_client
+    from wharfinger.cli.targets.revision_probe import PROBE_SECONDS, probe_revisions
+    from wharfinger.cli.tracebacks import ServerStderr, add_location
+
+    how = take_connection_options(options)
+    begun = time.perf_counter()
+
+    def connect(revision: str) -> Client:
+        return make_client(ctx, target, how._replace(revision=revision, timeout=min(how.timeout, PROBE_SECONDS)))
+
+    async def work(client: Client) -> Inspection:
+        connected = time.perf_counter() - begun
+        found = await examine(client, target, connected)
+        if no_probe or how.revision is not None:
+            return found
+        supported, unsupported = await probe_revisions(client.revision, connect)
+        return found._replace(supported=supported, unsupported=unsupported)
+
+    stderr = ServerStderr()
+    found = with_client(ctx, target, how, work, stderr)
+    lists = {kind: one._replace(error=add_location(one.error, stderr.lines)) for kind, one in found.lists.items()}
+    found = found._replace(lists=lists)
+    if as_json:
+        from wharfinger.cli.render.output import print_json
+
+        print_json(as_object(found))
+    else:
+        from wharfinger.cli.render.output import print_rows
+
+        print_rows([(label, text) for label, text in facts(found) if text])
+
+
+class ListTiming(NamedTuple):
+    """One list: its number of items, the seconds it took, and the error if it failed."""
+
+    number: int
+    seconds: float
+    error: str = ""
+
+
+class Inspection(NamedTuple):
+    """What was found out; times are in seconds."""
+
+    target: str
+    transport: str
+    revision: str
+    supported: tuple[str, ...]
+    unsupported: tuple[str, ...]
+    server: Any
+    instructions: str | None
+    capabilities: Any
+    lists: dict[str, ListTiming]
+    connect: float
+    round_trips: tuple[float, ...]
+
+
+async def examine(client: Client, target: Target, connected: float) -> Inspection:
+    """List everything and measure the round trips of an open client."""
+    has = client.capabilities
+    listings: dict[str, tuple[Any, Callable[[], Any]]] = {
+        "resources": (has.resources, client.list_resources),
+        "templates": (has.resources, client.list_resource_templates),
+        "tools": (has.tools, client.list_tools),
+        "prompts": (has.prompts, client.list_prompts),
+    }
+    lists = {kind: await count(listing) for kind, (declared, listing) in listings.items() if declared}
+    trips = [await timed(client.ping) for _ in range(ROUND_TRIPS)]
+    return Inspection(
+        target=str(target),
+        transport=client.transport,
+        revision=client.revision,
+        supported=(client.revision,),
+        unsupported=(),
+        server=client.server_info,
+        instructions=client.instructions,
+        capabilities=has,
+        lists=lists,
+        connect=connected,
+        round_trips=tuple(trips),
+    )
+
+
+async def count(listing: Callable[[], Any]) -> ListTiming:
+    """Count the items of a list."""
+    import time
+
+    from wharfinger.errors import WharfingerError
+
+    begun = time.perf_counter()
+    number = 0
+    try:
+        async for _ in listing():
+            number += 1
+    except WharfingerError as error:
+        return ListTiming(number, time.perf_counter() - begun, str(error))
+    return ListTiming(number, time.perf_counter() - begun)
+
+
+async def timed(call: Callable[[], Awaitable[object]]) -> float:
+    """Return the seconds that one call takes."""
+    import time
+
+    begun = time.perf_counter()
+    await call()
+    return time.perf_counter() - begun
+
+
+def as_object(found: Inspection) -> dict[str, Any]:
+    """Return everything as one JSON object, with times in milliseconds."""
+    return {
+        "target": found.target,
+        "transport": found.transport,
+        "revision": found.revision,
+        "supported": list(found.supported),
+        "server": found.server,
+        "instructions": found.instructions,
+        "capabilities": found.capabilities,
+        "lists": {
+            kind: {"count": one.number, "ms": milliseconds(one.seconds), **({"error": one.error} if one.error else {})}
+            for kind, one in found.lists.items()
+        },
+        "timings": {
+            "connectMs": milliseconds(found.connect),
+            "roundTripMs": [milliseconds(trip) for trip in found.round_trips],
+        },
+    }
+
+
+def milliseconds(seconds: float) -> float:
+    """Return milliseconds with three places."""
+    return round(seconds * 1000, 3)
+
+
+def facts(found: Inspection) -> list[tuple[str, str]]:
+    """Return each fact as a label and a text, which may be empty."""
+    from wharfinger.cli.render.formatting import count as counted
+    from wharfinger.cli.render.formatting import duration
+
+    info = found.server
+    title = f" ({info.title})" if info and isinstance(info.title, str) else ""
+    trips = sorted(found.round_trips)
+    listed = [
+        (
+            "",
+            f"{counted(one.number, kind.removesuffix('s'))} in {duration(one.seconds)}"
+            + (f", then: {one.error}" if one.error else ""),
+        )
+        for kind, one in found.lists.items()
+    ]
+    if listed:
+        listed[0] = ("Lists", listed[0][1])
+    extensions = names(found.capabilities.extensions)
+    instructions = (found.instructions or "").strip().splitlines()
+    return [
+        ("Server", f"{info.name} {info.version}{title}" if info else "does not say its name"),
+        ("Website", info.website_url if info and isinstance(info.website_url, str) else ""),
+        ("Target", found.target),
+        ("Transport", found.transport),
+        ("Revision", found.revision),
+        ("Speaks", ", ".join(found.supported) if len(found.supported) > 1 else ""),
+        ("Not", ", ".join(found.unsupported)),
+        ("Can do", ", ".join(abilities(found.capabilities)) or "declares nothing"),
+        ("Extensions", ", ".join(extensions)),
+        *listed,
+        ("Connected", f"in {duration(found.connect)}"),
+        ("Round trip", f"{duration(trips[len(trips) // 2])} (median of {len(trips)})" if trips else ""),
+        *((("Instructions", instructions[0]), *(("", line) for line in instructions[1:])) if instructions else ()),
+    ]
+
+
+def names(table: Any) -> list[str]:
+    """Return the names in an optional table."""
+    return sorted(cast("dict[str, Any]", table)) if isinstance(table, dict) else []
+
+
+def abilities(capabilities: Any) -> list[str]:
+    """Return the names of the capabilities, each with its options."""
+    import msgspec
+
+    found: list[str] = []
+    for name, declared in msgspec.to_builtins(capabilities).items():
+        if name in ("extensions", "experimental"):
+            continue
+        table = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
+        adds = [word for word, value in table.items() if value or value == {}]
+        found.append(f"{name} ({', '.join(adds)})" if adds else name)
+    return found

@@ -1,0 +1,228 @@
+"""`wharfinger ls`: lists what a server offers, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from heapq import heappush, heappushpop
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from msgspec import UNSET
+
+from wharfinger.cli.error_report import CommandError
+from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
+from wharfinger.cli.targets.shell_completion import complete_words
+from wharfinger.cli.targets.target import split_words
+
+if TYPE_CHECKING:
+    from wharfinger.client import Client
+
+__all__ = ["ls", "other_lists"]
+
+KINDS = ("resources", "templates", "tools", "prompts")
+BATCH = 500
+"""Rows that are aligned together, so that a list of any length is printed as it arrives."""
+
+
+@click.command(
+    cls=TargetCommand,
+    epilog="""\b
+Examples:
+  wharfinger ls http://127.0.0.1:8000/mcp
+  wharfinger ls --tree harbour
+  wharfinger ls --sort modified --limit 10 --mime 'text/*' ./charts
+  wharfinger ls --tools --json https://example.test/mcp --token-env EXAMPLE_TOKEN
+  wharfinger ls -- python server.py""",
+)
+@click.argument("words", nargs=-1, metavar="TARGET", shell_complete=complete_words())
+@click.option("--resources", "kinds", flag_value="resources", multiple=True, help="List resources (the default).")
+@click.option("--templates", "kinds", flag_value="templates", multiple=True, help="List resource templates.")
+@click.option("--tools", "kinds", flag_value="tools", multiple=True, help="List tools.")
+@click.option("--prompts", "kinds", flag_value="prompts", multiple=True, help="List prompts.")
+@click.option("--tree", is_flag=True, help="Show everything, or the kinds that you name, as a tree.")
+@click.option(
+    "--sort",
+    type=click.Choice(["modified", "priority", "size"]),
+    help="Show the newest, most important or largest first.",
+)
+@click.option("--audience", type=click.Choice(["user", "assistant"]), help="Show only what is meant for this audience.")
+@click.option("--mime", metavar="TYPE", help="Show only this MIME type, for example application/json or 'text/*'.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most N of each.")
+@json_option
+@connection_options
+@verbosity_options
+@click.pass_context
+def ls(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    kinds: tuple[str, ...],
+    tree: bool,
+    sort: str | None,
+    audience: str | None,
+    mime: str | None,
+    limit: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """List what a server offers.
+
+    A line shows size, MIME type, URI and title of a resource, or name and description of anything else. With --sort
+    modified or priority, that comes first. With --json each line is one object as the server sent it.
+    """
+    target, rest = split_words(ctx, words, ())
+    if rest:
+        raise click.UsageError(f"Give one TARGET only, without {rest[0]!r}.", ctx)
+    if tree and as_json:
+        raise click.UsageError("--tree and --json exclude each other.", ctx)
+    chosen = ListFilter(sort, audience, mime, limit)
+    narrowed = any((sort, audience, mime))
+    wanted = kinds or (KINDS if tree and not narrowed else KINDS[:2] if tree else KINDS[:1])
+    if narrowed and not set(wanted) <= {"resources", "templates"}:
+        raise click.UsageError("--sort, --audience and --mime are for resources and templates.", ctx)
+    from wharfinger.cli.targets.open_client import take_connection_options, with_client
+    from wharfinger.errors import MethodNotFound
+
+    async def work(client: Client) -> None:
+        if tree:
+            from wharfinger.cli.render.resource_tree import print_tree
+
+            await print_tree(client, str(target), {kind: items_of(client, kind, chosen) for kind in wanted}, limit)
+            return
+        for kind in wanted:
+            try:
+                await print_list(client, kind, chosen, as_json)
+            except MethodNotFound:
+                if kind == "templates" and client.capabilities.resources:  # resources need no templates
+                    continue
+                raise CommandError(f"The server has no {kind}{other_lists(client)}.") from None
+
+    with_client(ctx, target, take_connection_options(options), work)
+
+
+def other_lists(client: Client) -> str:
+    """Return the end of an error: what the server has instead of what was asked for."""
+    kinds = [kind for kind in ("resources", "tools", "prompts") if getattr(client.capabilities, kind)]
+    if not kinds:
+        return ", no tools and no prompts"
+    return f"; it has {' and '.join(kinds)}: {', '.join(f'`ls --{kind}`' for kind in kinds)}"
+
+
+class ListFilter(NamedTuple):
+    """Which items are shown, and in which order."""
+
+    sort: str | None
+    audience: str | None
+    mime: str | None
+    limit: int | None
+
+    def accepts(self, item: Any) -> bool:
+        """Return whether an item is shown; one without an audience is for everyone."""
+        if self.mime:
+            mime_type = item.mime_type if isinstance(item.mime_type, str) else ""
+            if not fnmatchcase(mime_type.partition(";")[0].strip().lower(), self.mime.lower()):
+                return False
+        audience = annotation(item, "audience") if self.audience else UNSET
+        return not audience or self.audience in audience
+
+
+def annotation(item: Any, name: str) -> Any:
+    """Return one annotation of an item, UNSET if it has none."""
+    return UNSET if item.annotations is UNSET else getattr(item.annotations, name)
+
+
+async def items_of(client: Client, kind: str, chosen: ListFilter) -> AsyncIterator[Any]:
+    """Yield the items of one list that are shown; only a sorted list is held, and no more of it than is shown."""
+    methods: dict[str, Callable[[], AsyncIterable[Any]]] = {
+        "resources": client.list_resources,
+        "templates": client.list_resource_templates,
+        "tools": client.list_tools,
+        "prompts": client.list_prompts,
+    }
+    listing = methods[kind]()
+    if chosen.sort:
+        for item in await sorted_items(listing, chosen):
+            yield item
+        return
+    number = 0
+    async for item in listing:
+        if not chosen.accepts(item):
+            continue
+        yield item
+        number += 1
+        if number == chosen.limit:
+            return
+
+
+async def sorted_items(items: AsyncIterable[Any], chosen: ListFilter) -> list[Any]:
+    """Sort a list: largest key first, items without a key last, equal ones in the order of the server."""
+    key = SORT_KEYS[str(chosen.sort)]
+    if chosen.limit is None:
+        return sorted([item async for item in items if chosen.accepts(item)], key=key, reverse=True)
+    kept: list[tuple[Any, int, Any]] = []  # a heap of the largest
+    number = 0
+    async for item in items:
+        if chosen.accepts(item):
+            number -= 1
+            (heappush if len(kept) < chosen.limit else heappushpop)(kept, (key(item), number, item))
+    return [item for _, _, item in sorted(kept, reverse=True)]
+
+
+def size_key(item: Any) -> float:
+    """Return the size in bytes, -1 if it is unknown."""
+    size = getattr(item, "size", UNSET)
+    return size if isinstance(size, int) else -1
+
+
+def priority_key(item: Any) -> float:
+    """Return the priority, -1 if there is none."""
+    priority = annotation(item, "priority")
+    return -1.0 if priority is UNSET else float(priority)
+
+
+def modified_key(item: Any) -> float:
+    """Return the time of the last change in seconds since the epoch, minus infinity if it is missing or invalid."""
+    try:
+        when = datetime.fromisoformat(modified_cell(item))
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return float("-inf")
+
+
+SORT_KEYS: dict[str, Callable[[Any], float]] = {"size": size_key, "priority": priority_key, "modified": modified_key}
+
+
+def modified_cell(item: Any) -> str:
+    """Return the time of the last change as the server wrote it."""
+    when = annotation(item, "last_modified")
+    return when if isinstance(when, str) and when else "-"
+
+
+def priority_cell(item: Any) -> str:
+    """Return the priority with two places."""
+    return f"{priority_key(item):.2f}" if priority_key(item) >= 0 else "-"
+
+
+FIRST_CELL: dict[str | None, Callable[[Any], str]] = {"modified": modified_cell, "priority": priority_cell}
+"""What a row begins with, for each sort order that needs it."""
+
+
+async def print_list(client: Client, kind: str, chosen: ListFilter, as_json: bool) -> None:
+    """Print one list as it arrives."""
+    from wharfinger.cli.render.item_rows import ROWS
+    from wharfinger.cli.render.output import print_json, print_rows
+
+    first_cell = FIRST_CELL.get(chosen.sort)
+    rows: list[tuple[str, ...]] = []
+    async for item in items_of(client, kind, chosen):
+        if as_json:
+            print_json(item)
+            continue
+        row = ROWS[kind](item)
+        rows.append((first_cell(item), *row) if first_cell else row)
+        if len(rows) >= BATCH:
+            print_rows(rows)
+            rows.clear()
+    print_rows(rows)

@@ -1,0 +1,172 @@
+"""`wharfinger read`: writes a resource's content to stdout or a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wharfinger.cli.options import TargetCommand, Verbosity, connection_options, json_option, verbosity_options
+from wharfinger.cli.targets.shell_completion import complete_words
+from wharfinger.cli.targets.target import split_words
+
+if TYPE_CHECKING:
+    from wharfinger.client import Client
+    from wharfinger.types import ResourceContents
+
+__all__ = ["read"]
+
+
+@click.command(
+    cls=TargetCommand,
+    epilog="""\b
+Examples:
+  wharfinger read http://127.0.0.1:8000/mcp file:///charts/tides.log
+  wharfinger read -o map.png http://127.0.0.1:8000/mcp file:///charts/map.png
+  wharfinger read file:///charts/tides.log -- wharfinger serve ./charts""",
+)
+@click.argument("words", nargs=-1, metavar="TARGET URI", shell_complete=complete_words("uris"))
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write to FILE, or into FOLDER/ each content as a file of its own."
+)
+@json_option
+@connection_options
+@verbosity_options
+@click.pass_context
+def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_json: bool, **options: Any) -> None:
+    """Read the resource URI.
+
+    Text and bytes are printed as they are. Several contents, such as those of a directory, each follow a line with
+    their URI. Only the first window of a large resource is shown; -o FILE writes all of it. At a terminal, text is in
+    colour (with the extra `pretty`), and binary content is only described: write it to a file or pipe.
+    """
+    target, (uri, *more) = split_words(ctx, words, ("URI",), "`wharfinger ls TARGET` lists the resources")
+    if more:
+        raise click.UsageError(f"Give one URI only, without {more[0]!r}.", ctx)
+    from wharfinger.cli.suggestions import suggest_names
+    from wharfinger.cli.targets.client_callbacks import ClientCallbacks
+    from wharfinger.cli.targets.open_client import take_connection_options, with_client
+
+    into_folder = output is not None and (output.endswith(("/", os.sep)) or Path(output).is_dir())
+
+    async def work(client: Client) -> Any:
+        async with suggest_names(uri, (client.list_resources, "uri"), list_all=False):
+            result = (await client.read_resource(uri)).result
+        if output and not as_json and not into_folder:
+            await save_windows(ctx, client, result.contents, output)
+        return result
+
+    result = with_client(ctx, target, take_connection_options(options), work, **ClientCallbacks(ctx.obj).handlers)
+    contents, continuation = split_continuation(result.contents)
+    if as_json and output == "-":
+        from wharfinger.cli.render.output import print_bytes
+
+        print_bytes(json_bytes(result))
+    elif as_json:
+        from wharfinger.cli.render.output import print_json
+
+        save(ctx, Path(output), json_bytes(result)) if output else print_json(result)
+    elif output and into_folder:
+        save_all(ctx, Path(output), contents)
+    elif not output:
+        show(contents)
+    if continuation is not None and not as_json and (into_folder or not output):
+        from wharfinger.cli.render.formatting import printable
+
+        click.echo(printable(str(continuation.text).strip()), err=True)
+
+
+def split_continuation(contents: list[ResourceContents]) -> tuple[list[ResourceContents], ResourceContents | None]:
+    """Separate the contents from the one that says where the next window is, None if there is none."""
+    from wharfinger.sources.windows.window import says_how_to_go_on
+
+    continuation = next((content for content in contents[1:] if says_how_to_go_on(content)), None)
+    return [content for content in contents if content is not continuation], continuation
+
+
+async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIterator[bytes]:
+    """Yield the bytes of what was read and of the windows that follow."""
+    contents, continuation = split_continuation(contents)
+    yield b"".join(map(octets, contents))
+    while continuation is not None:
+        contents, continuation = split_continuation((await client.read_resource(continuation.uri)).result.contents)
+        yield octets(contents[0])
+
+
+async def save_windows(ctx: click.Context, client: Client, contents: list[ResourceContents], output: str) -> None:
+    """Write a content to a file or stdout, with all its windows."""
+    from wharfinger.cli.render.formatting import size
+    from wharfinger.cli.render.output import print_bytes
+
+    if output == "-":
+        async for data in windows(client, contents):
+            print_bytes(data)
+        return
+    number = len(split_continuation(contents)[0])
+    if number != 1:
+        raise click.UsageError(f"It has {number} contents, not one: use -o FOLDER/ or --json.", ctx)
+    with Path(output).open("wb") as file:  # noqa: ASYNC230  # only now that there is something to write
+        async for data in windows(client, contents):
+            file.write(data)
+        total = file.tell()
+    if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+        click.echo(f"Wrote {output} ({size(total)}).", err=True)
+
+
+def octets(content: ResourceContents) -> bytes:
+    """Return the bytes of a content, text as UTF-8."""
+    if isinstance(content.blob, bytes):
+        return content.blob
+    return content.text.encode("utf-8", "surrogatepass") if isinstance(content.text, str) else b""
+
+
+def show(contents: list[ResourceContents]) -> None:
+    """Print the contents."""
+    from wharfinger.cli.render.formatting import printable, size
+    from wharfinger.cli.render.highlighting import print_highlighted, summary
+    from wharfinger.cli.render.output import print_bytes, print_text, to_terminal
+
+    for content in contents:
+        kind = content.mime_type if isinstance(content.mime_type, str) else ""
+        if len(contents) > 1:
+            amount = size(len(octets(content)))
+            click.echo(printable(f"--- {content.uri}  {kind or 'no MIME type'}  {amount}"))
+        if isinstance(content.text, str):
+            text = content.text + ("\n" if len(contents) > 1 and not content.text.endswith("\n") else "")
+            if not (to_terminal() and print_highlighted(text, kind, content.uri)):
+                print_text(text)
+        elif to_terminal():
+            click.echo(printable(summary(octets(content), kind)))
+        else:
+            print_bytes(octets(content))
+
+
+def save_all(ctx: click.Context, folder: Path, contents: list[ResourceContents]) -> None:
+    """Write each content into a folder, named after the last segment of its URI; no file is replaced."""
+    from wharfinger.cli.render.formatting import size
+    from wharfinger.cli.targets.saved_files import name_of_uri, new_file
+
+    for content in contents:
+        kind = content.mime_type if isinstance(content.mime_type, str) else ""
+        path = new_file(folder, name_of_uri(content.uri), kind, octets(content))
+        if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+            click.echo(f"Wrote {path} ({size(len(octets(content)))}).", err=True)
+
+
+def save(ctx: click.Context, output: Path, data: bytes) -> None:
+    """Write the file and print its size."""
+    from wharfinger.cli.render.formatting import size
+
+    output.write_bytes(data)
+    if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+        click.echo(f"Wrote {output} ({size(len(data))}).", err=True)
+
+
+def json_bytes(result: Any) -> bytes:
+    """Encode a result as a line of JSON."""
+    import msgspec
+
+    return msgspec.json.encode(result) + b"\n"

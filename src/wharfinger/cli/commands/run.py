@@ -1,0 +1,125 @@
+"""`wharfinger run`: runs a server from a file or module, over stdio or HTTP."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wharfinger.cli.options import Verbosity, verbosity_options
+from wharfinger.cli.serving.serving_options import HttpSettings, ServingCommand, choose_transport, serving_options
+
+if TYPE_CHECKING:
+    from wharfinger.cli.render.banner import Banner, ServerAddress
+    from wharfinger.server import Server
+
+__all__ = ["run"]
+
+
+@click.command(
+    cls=ServingCommand,
+    epilog="""\b
+Examples:
+  wharfinger run server.py
+  wharfinger run server.py:harbour --reload --dev
+  wharfinger run package.module:app --http 127.0.0.1:9000""",
+)
+@click.argument("place", metavar="FILE|MODULE[:NAME]")
+@click.option("--reload", is_flag=True, help="Restart when a Python file below its folder changes (HTTP only).")
+@click.option(
+    "--dev", is_flag=True, help="Show errors in full, on stderr and to clients, and what blocks the event loop."
+)
+@serving_options
+@verbosity_options
+@click.pass_context
+def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: Any) -> int | None:
+    """Run the Server in a Python file or module.
+
+    NAME is the variable that holds it. The default is the only Server, or the one named server, app or mcp. The
+    transport is HTTP on 127.0.0.1:8000 if stdin is a terminal, and stdio otherwise.
+    """
+    settings = choose_transport(ctx, **serving)
+    verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+    if dev:
+        verbosity.level = max(verbosity.level, 1)
+    if settings is None:
+        if reload:
+            raise click.UsageError("--reload needs HTTP: over stdio a restart would end the session.", ctx)
+        from wharfinger.cli.serving.serve_runner import serve_lines
+
+        with stdout_to_stderr():
+            server = load(place, dev)
+        return serve_lines(server, serving["unix"], serving["limits"], verbosity, tracebacks=dev)
+    if reload and not os.environ.get(RELOADED):
+        from wharfinger.cli.serving.reloader import keep_running
+
+        return keep_running(place, {RELOADED: "1"})
+    return serve_with_banner(settings, place, load(place, dev), verbosity, dev=dev)
+
+
+def load(place: str, dev: bool) -> Server:
+    """Load the server; with `dev` it sends errors to clients in full."""
+    from wharfinger.cli.serving.server_loader import load_server
+
+    server = load_server(place)
+    if dev:
+        from wharfinger.server.middleware.development import develop
+
+        develop(server)
+    return server
+
+
+RELOADED = "_WHARFINGER_RELOADED"
+"""Set in the environment of the process that `--reload` starts."""
+
+
+@contextmanager
+def stdout_to_stderr() -> Generator[None]:
+    """Redirect stdout, which belongs to the protocol, to stderr while the user's module is imported."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def serve_with_banner(settings: HttpSettings, place: str, server: Server, verbosity: Verbosity, *, dev: bool) -> int:
+    """Serve over HTTP with the banner."""
+    from wharfinger.cli.executable import own_command
+    from wharfinger.cli.render.banner import PublishedSource, make_banner
+    from wharfinger.cli.render.formatting import slug
+    from wharfinger.cli.serving.serve_runner import serve_http
+    from wharfinger.cli.serving.server_loader import source_file, split_place
+
+    file, (where, name) = source_file(place), split_place(place)
+    program = own_command()
+    target = (f"{file}:{name}" if name else file,) if file else ("--", *program, "run", "--stdio", place)
+    uri = next((uri for uri, _ in server.resources.static.items()), "")
+
+    def banner(address: ServerAddress) -> Banner:
+        published = [PublishedSource(server.info.name, f"{features(server)}, from {file or where}", "Serving")]
+        return make_banner(slug(server.info.name, fallback="server"), published, address, program, target, uri)
+
+    return serve_http(server, settings, banner, verbosity, tracebacks=dev)
+
+
+def features(server: Server) -> str:
+    """Return the numbers of what the server offers."""
+    from wharfinger.cli.render.formatting import count
+
+    numbers = (
+        (len(server.resources.static), "resource"),
+        (len(server.resources.templates), "template"),
+        (len(server.resources.sources), "source"),
+        (len(server.tools.features), "tool"),
+        (len(server.prompts.features), "prompt"),
+    )
+    return ", ".join(count(number, noun) for number, noun in numbers if number) or "nothing yet"

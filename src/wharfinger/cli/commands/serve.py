@@ -1,0 +1,160 @@
+"""`wharfinger serve`: publishes data as live MCP resources, over stdio or HTTP."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wharfinger.cli.options import Verbosity, verbosity_options
+from wharfinger.cli.serving.serving_options import HttpSettings, ServingCommand, choose_transport, serving_options
+
+if TYPE_CHECKING:
+    from wharfinger.cli.render.banner import Banner, ServerAddress
+    from wharfinger.server import Server
+    from wharfinger.sources.registry import PreparedSource
+
+__all__ = ["serve"]
+
+
+@click.command(
+    cls=ServingCommand,
+    epilog="""\b
+Forms of WORD; `name=WORD` sets its name in URIs:
+  ./docs                          a folder
+  git:.                           a git repository
+  sqlite:///shop.db               a database, also postgresql://user@host/shop
+  'log:logs/*.log'                logs, followed as they rotate
+  s3://bucket/prefix              objects, also zip:FILE and objects:URL
+  'table:data/*.parquet'          tables in CSV, JSON Lines or Parquet
+  system:  screen:                this machine
+  'command:df -h'                 the output of a command, with --allow-command
+  https://host/mcp                the resources of another server
+  'mcp:npx -y some-server'        those of a server started by a command, with --allow-command
+
+\b
+Examples:
+  wharfinger serve ./charts
+  wharfinger serve ./charts maps=~/old/maps --exclude '*.bak'
+  wharfinger serve ./docs git:. sqlite:///shop.db 'log:logs/*.log' s3://bucket/prefix
+  PGPASSWORD=… wharfinger serve --allow-query postgresql://reader@db.test/shop
+  wharfinger serve --http 127.0.0.1:9000 ./charts
+  CHARTS_TOKEN=… wharfinger serve --http 0.0.0.0:8000 --token-env CHARTS_TOKEN --allow-host charts.test ./charts""",
+)
+@click.argument("words", nargs=-1, metavar="WORD…")
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="PATTERN",
+    help="In folders, publish only what matches, as in .gitignore. Repeatable.",
+)
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="In folders, leave out what matches. Repeatable.")
+@click.option("--hidden", is_flag=True, help="Publish hidden files too (but no keys and credentials).")
+@click.option("--max-size", metavar="SIZE", help="Read larger files only in parts, for example 64MiB.")
+@click.option(
+    "--absolute-uris", is_flag=True, help="Use the absolute paths of files as URIs, for a host on this machine."
+)
+@click.option("--allow-command", is_flag=True, help="Allow running the commands of command: and mcp: words.")
+@click.option("--every", type=float, metavar="SECONDS", help="Interval between runs of a command that is watched.")
+@click.option(
+    "--allow-private", is_flag=True, help="Allow connections to servers on this machine and in private networks."
+)
+@click.option("--allow-query", is_flag=True, help="Offer a tool that queries the databases (read-only).")
+@click.option("--no-search", is_flag=True, help="Keep no search index; searches read all content.")
+@click.option("--no-tools", is_flag=True, help="Offer resources only, without tools that list and read them.")
+@click.option("--name", metavar="NAME", help="Name of the server. Default: from what it publishes.")
+@click.option("--demo", is_flag=True, help="Publish a temporary copy of a folder, with a log that grows every 5 s.")
+@serving_options
+@verbosity_options
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    no_tools: bool,
+    no_search: bool,
+    allow_query: bool,
+    name: str | None,
+    demo: bool,
+    **rest: Any,
+) -> int | None:
+    """Publish data as live MCP resources that clients list, read, search and watch.
+
+    WORD is a folder or data of another kind; several make one server. The transport is HTTP on 127.0.0.1:8000 if stdin
+    is a terminal, and stdio otherwise. Files in .gitignore, hidden files and credentials are left out.
+    """
+    from wharfinger.cli.serving.publish import check_options, is_given, make_server
+
+    options = {option: rest.pop(option) for option in SOURCE_OPTIONS}
+    settings = choose_transport(ctx, **rest)
+    if not words and not demo:
+        raise click.UsageError("Give a folder to publish, for example `wharfinger serve .`", ctx)
+    for word in words:
+        if word.endswith(".py") and os.path.isfile(word):
+            raise click.UsageError(
+                f"{word} is a Python file: run the server in it with `wharfinger run {word}`,"
+                f" or publish it as a file with `wharfinger serve {os.path.dirname(word) or '.'}"
+                f" --include {os.path.basename(word)}`.",
+                ctx,
+            )
+    if no_tools and allow_query:
+        raise click.UsageError("--allow-query and --no-tools exclude each other.", ctx)
+    check_options(ctx, words, {**options, "allow_query": allow_query})
+    if options["max_size"]:
+        from wharfinger.cli.serving.limits_option import parse_amount
+
+        options["max_size"] = int(parse_amount(options["max_size"]))
+    with ExitStack() as stack:
+        if demo:
+            words = (copy_demo(ctx, stack, words),)
+        given = {option: value for option, value in options.items() if is_given(value)}
+        server, made = make_server(words, given, name=name, tools=not no_tools, search=not no_search, query=allow_query)
+        verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+        if settings is None:
+            from wharfinger.cli.serving.serve_runner import serve_lines
+
+            return serve_lines(server, rest["unix"], rest["limits"], verbosity)
+        return serve_with_banner(ctx, settings, server, made, verbosity)
+
+
+SOURCE_OPTIONS = (
+    "include",
+    "exclude",
+    "hidden",
+    "max_size",
+    "absolute_uris",
+    "allow_command",
+    "allow_private",
+    "every",
+)
+"""Options for some kinds of data only."""
+
+
+def copy_demo(ctx: click.Context, stack: ExitStack, words: tuple[str, ...]) -> str:
+    """Return a copy of the folder that exists until the stack is closed."""
+    from wharfinger.cli.serving.demo_folder import demo_folder
+    from wharfinger.sources.registry import FILES, parse_word
+
+    if len(words) > 1 or any(parse_word(word).kind is not FILES for word in words):
+        raise click.UsageError("--demo takes one folder.", ctx)
+    return stack.enter_context(demo_folder(words[0] if words else None))
+
+
+def serve_with_banner(
+    ctx: click.Context, settings: HttpSettings, server: Server, made: list[PreparedSource], verbosity: Verbosity
+) -> int:
+    """Serve over HTTP with the banner."""
+    from wharfinger.cli.executable import own_command
+    from wharfinger.cli.render.banner import make_banner
+    from wharfinger.cli.serving.serve_runner import serve_http
+    from wharfinger.cli.serving.startup_info import StartupInfo, collect_startup_info, host_arguments, omitted_secrets
+
+    program, target, remark = own_command(), host_arguments(ctx.params, made), omitted_secrets(made)
+
+    def banner(address: ServerAddress) -> Banner:
+        info = StartupInfo((), "") if verbosity.quiet else collect_startup_info(made)
+        return make_banner(server.info.name, info.published, address, program, target, info.live, remark)
+
+    return serve_http(server, settings, banner, verbosity)

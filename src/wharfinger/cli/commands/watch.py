@@ -1,0 +1,174 @@
+"""`wharfinger watch`: prints a line for each change, until Ctrl-C."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wharfinger.cli.options import TargetCommand, Verbosity, connection_options, json_option, verbosity_options
+from wharfinger.cli.targets.shell_completion import complete_words
+from wharfinger.cli.targets.target import split_words
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from wharfinger.client import Change, Client, Watch
+    from wharfinger.errors import WharfingerError
+
+__all__ = ["watch"]
+
+
+@click.command(
+    cls=TargetCommand,
+    epilog="""\b
+Examples:
+  wharfinger watch http://127.0.0.1:8000/mcp file:///charts/tides.log
+  wharfinger watch --read http://127.0.0.1:8000/mcp file:///charts/tides.log
+  wharfinger watch --lists --json http://127.0.0.1:8000/mcp
+  wharfinger watch --exec 'make charts' harbour file:///charts/tides.log
+  wharfinger watch --count 1 file:///charts/tides.log -- wharfinger serve ./charts""",
+)
+@click.argument("words", nargs=-1, metavar="TARGET [URI…]", shell_complete=complete_words("uris"))
+@click.option(
+    "--lists", is_flag=True, help="Watch the lists of resources, tools and prompts (the default without URI)."
+)
+@click.option("--read", "reads", is_flag=True, help="Print the new content after each change of a resource.")
+@click.option(
+    "--exec",
+    "command",
+    metavar="CMD",
+    help="Run CMD in a shell for each change, one at a time, with WHARFINGER_URI and WHARFINGER_KIND set.",
+)
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N changes.")
+@json_option
+@connection_options
+@verbosity_options
+@click.pass_context
+def watch(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    lists: bool,
+    reads: bool,
+    command: str | None,
+    count: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print a line for each change of the resources URI, until Ctrl-C.
+
+    A line shows the local time and the URI or list. Servers report that something changed, not what: --read reads it.
+    If the connection breaks, watch reconnects and lists what may have changed in between. Changes while the CMD of
+    --exec runs are reported once, after it.
+    """
+    target, uris = split_words(ctx, words, ())
+    from wharfinger.cli.suggestions import suggest_names
+    from wharfinger.cli.targets.open_client import take_connection_options, with_client
+
+    quiet = isinstance(ctx.obj, Verbosity) and ctx.obj.quiet
+
+    async def work(client: Client) -> None:
+        watches = [client.watch(*uris)] if uris else []
+        if lists or not uris:
+            watches.append(client.watch_lists())
+        for begun in watches:
+            if not quiet:
+                begun.interrupted = print_interruption
+            async with suggest_names(uris[0] if uris else "", (client.list_resources, "uri"), list_all=False):
+                await begun.start()
+        if not quiet:
+            click.echo(f"Watching {', '.join(uris) or 'the lists'}: Ctrl-C stops.", err=True)
+        left = count
+        async for change in merged(watches):
+            await print_change(client, change, reads, as_json)
+            if command is not None:
+                await run_command(command, change)
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+    with_client(ctx, target, take_connection_options(options), work)
+
+
+def print_interruption(error: WharfingerError) -> None:
+    """Print that the connection was lost; the end of the gap is printed with what may have changed."""
+    import time
+
+    from wharfinger.cli.render.formatting import printable
+    from wharfinger.content.redaction import redacted_text
+
+    reason = redacted_text(str(error).partition("\n")[0]).rstrip(".")
+    click.echo(f"{time.strftime('%H:%M:%S')} connection lost, reconnecting ({printable(reason)})", err=True)
+
+
+async def merged(watches: list[Watch]) -> AsyncIterator[Change]:
+    """Yield the changes of several watches as they arrive; ends or fails with the first watch that does."""
+    import asyncio
+
+    if len(watches) == 1:
+        async for change in watches[0]:
+            yield change
+        return
+    waiting = {asyncio.ensure_future(anext(watch)): watch for watch in watches}
+    try:
+        while True:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                watch = waiting.pop(task)
+                try:
+                    change = task.result()
+                except StopAsyncIteration:
+                    return
+                waiting[asyncio.ensure_future(anext(watch))] = watch
+                yield change
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+async def print_change(client: Client, change: Change, reads: bool, as_json: bool) -> None:
+    """Print one change, and the new content if `reads`."""
+    import time
+
+    from wharfinger.cli.render.formatting import printable
+    from wharfinger.cli.render.output import print_json, print_text
+    from wharfinger.errors import ResourceNotFound
+
+    result = None
+    gone = False
+    if reads and change.uri:
+        try:
+            result = (await client.read_resource(change.uri, bypass_cache=True)).result
+        except ResourceNotFound:
+            gone = True
+    if as_json:
+        missed = {"missed": True} if change.missed else {}
+        read = {"result": result} if result else {}
+        print_json({"kind": change.kind, "uri": change.uri or None, **missed, **read})
+        return
+    what = change.uri or f"the list of {change.kind}"
+    verb = "reconnected, may have changed:" if change.missed else "changed"
+    click.echo(f"{time.strftime('%H:%M:%S')} {verb} {printable(what)}{'  (gone)' if gone else ''}")
+    for content in result.contents if result else ():
+        if isinstance(content.text, str):
+            print_text(content.text)
+
+
+async def run_command(command: str, change: Change) -> None:
+    """Run a command for one change and wait for it; a failure is reported, and the watch continues."""
+    import asyncio
+    import os
+
+    env = {**os.environ, "WHARFINGER_URI": change.uri, "WHARFINGER_KIND": change.kind}
+    process = await asyncio.create_subprocess_shell(command, env=env, stdin=asyncio.subprocess.DEVNULL)
+    try:
+        code = await process.wait()
+    except asyncio.CancelledError:  # a signal to this process alone does not reach it
+        if process.returncode is None:
+            process.terminate()
+        raise
+    if code:
+        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        click.echo(f"wharfinger: the command {how}.", err=True)

@@ -1,0 +1,118 @@
+"""How a failure is reported: one line on stderr that says what to do, and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+__all__ = ["CTRL_C", "CommandError", "report_error"]
+
+CTRL_C = 130
+"""Exit code after Ctrl-C: 128 and the number of SIGINT, as in a shell."""
+
+
+class CommandError(click.ClickException):
+    """A command could not do what was asked. Shown as it is; other exceptions are shown as unexpected."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares a class variable and reads the instance
+
+
+def report_error(error: BaseException, *, level: int = 0) -> int:
+    """Print an error and its cause on stderr, and return the exit code.
+
+    `level` counts -v: from 1 on, the traceback of an unexpected error follows, from 2 on that of any error.
+    """
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, (click.exceptions.Abort, KeyboardInterrupt, EOFError)):
+        return CTRL_C
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return 2
+    if isinstance(error, BrokenPipeError):
+        silence_stdout()
+        return 1
+    from wharfinger.content.redaction import redacted, redacted_text
+
+    line, code = describe(error)
+    first, *rest = line.split("\n")
+    # A usage error repeats what was just typed, and forms such as KEY=TEXT, which look like secrets.
+    redact = redacted if isinstance(error, click.UsageError) else redacted_text
+    say(redact(f"wharfinger: {first}"))
+    notes: list[str] = getattr(error, "__notes__", [])
+    for more in filter(str.strip, [*rest, *"\n".join(notes).split("\n")]):
+        say(redact(f"  | {more}"))
+    origin = error.__cause__ if isinstance(error, click.ClickException) else error
+    from wharfinger.errors import WharfingerError
+
+    expected = isinstance(origin, (WharfingerError, click.ClickException))
+    if origin is not None and level > expected:
+        import traceback as tracebacks
+
+        tracebacks.print_exception(origin)
+    return code
+
+
+def describe(error: BaseException) -> tuple[str, int]:
+    """Return the message for an exception and the exit code."""
+    if isinstance(error, click.UsageError):
+        return usage_line(error), 2
+    if isinstance(error, click.ClickException):
+        return error.format_message(), error.exit_code
+    from wharfinger.errors import ConnectionFailed, ConnectionLost, NotAuthorized, RequestTimeout, WharfingerError
+
+    if isinstance(error, NotAuthorized):
+        hint = "" if "wharfinger auth" in str(error) else " Give the token with --token-env NAME."
+        return f"{error}{hint}", error.exit_code
+    if isinstance(error, (ConnectionFailed, ConnectionLost)) and error.stderr:
+        from wharfinger.cli.tracebacks import last_words
+
+        message = str(error).removesuffix(f"\n{error.stderr}")
+        return "\n".join([message, *last_words(error.stderr.split("\n"))]), error.exit_code
+    if isinstance(error, ConnectionFailed) and str(error).startswith("Cannot connect to http"):
+        return f"{str(error).rstrip('.')}. Is the server running, and is this its address?", error.exit_code
+    if isinstance(error, RequestTimeout):
+        return f"{error} Give it more time with --timeout SECONDS.", error.exit_code
+    if isinstance(error, WharfingerError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError):
+        name = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror or error}{name}", 1
+    from wharfinger.cli.tracebacks import place_of
+
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    place = place_of(error)
+    return f"{f'{place}: ' if place else 'unexpected '}{text} (-v shows the traceback)", 1
+
+
+def usage_line(error: click.UsageError) -> str:
+    """Return the message of a usage error, with the command that lists the arguments."""
+    message = error.format_message().rstrip()
+    if error.ctx is None:
+        return message
+    if not message.endswith((".", "!", "?", ")")):
+        message += "."
+    return f"{message} See `{error.ctx.command_path} --help`."
+
+
+def say(line: str) -> None:
+    """Print one line on stderr, with the control characters escaped."""
+    from wharfinger.cli.render.formatting import printable
+
+    try:
+        sys.stderr.write(printable(line.replace("\n", " ")) + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):  # stderr is closed
+        pass
+
+
+def silence_stdout() -> None:
+    """Prevent an error message at exit after the reader has gone, as in `wharfinger ls … | head`."""
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)

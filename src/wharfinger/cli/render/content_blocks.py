@@ -1,0 +1,45 @@
+"""Prints one block of content, of the result of a tool or of a prompt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from wharfinger import types as t
+
+__all__ = ["binary_of", "print_block"]
+
+
+def binary_of(block: Any) -> tuple[str, bytes] | None:
+    """Return MIME type and bytes of a binary block, None for any other."""
+    if isinstance(block, (t.ImageContent, t.AudioContent)):
+        return block.mime_type, block.data
+    if isinstance(block, t.EmbeddedResource) and isinstance(block.resource.blob, bytes):
+        kind = block.resource.mime_type
+        return kind if isinstance(kind, str) else "application/octet-stream", block.resource.blob
+    return None
+
+
+def print_block(block: Any, advice: str = "-o DIR saves it, --json shows it") -> None:
+    """Print a block; a binary one is described, with `advice` on how to get it."""
+    from wharfinger.cli.render.formatting import printable, size
+    from wharfinger.cli.render.output import print_text
+
+    binary = binary_of(block)
+    if isinstance(block, t.TextContent):
+        print_text(with_line_end(block.text))
+    elif binary is not None:
+        uri = f"{block.resource.uri}  " if isinstance(block, t.EmbeddedResource) else ""
+        click.echo(printable(f"[{uri}{binary[0]}, {size(len(binary[1]))}: {advice}]"))
+    elif isinstance(block, t.ResourceLink):
+        click.echo(printable(f"{block.uri}  {block.title or block.name}"))
+    elif isinstance(block, t.EmbeddedResource) and isinstance(block.resource.text, str):
+        print_text(with_line_end(block.resource.text))
+    else:
+        click.echo("[other content: --json shows it]")
+
+
+def with_line_end(text: str) -> str:
+    """Return a text that ends with a line end."""
+    return text if text.endswith("\n") else text + "\n"

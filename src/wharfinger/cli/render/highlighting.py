@@ -1,0 +1,100 @@
+"""Content at a terminal: text in colour, and a description of binary content."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+
+from wharfinger.cli.render.formatting import printable, size
+
+__all__ = ["print_highlighted", "summary"]
+
+COLOURED_CHARACTERS = 512 * 1024
+"""The longest text that is coloured; a lexer takes a second for a megabyte or two."""
+BY_KIND = {
+    "application/json": "json",
+    "application/toml": "toml",
+    "application/xml": "xml",
+    "application/yaml": "yaml",
+    "text/css": "css",
+    "text/html": "html",
+    "text/markdown": "markdown",
+    "text/x-python": "python",
+    "text/xml": "xml",
+    "text/yaml": "yaml",
+}
+PLAIN = frozenset(("text/plain", "text/csv", ""))
+
+
+def print_highlighted(text: str, kind: str, uri: str) -> bool:
+    """Print text with syntax highlighting; returns False if there is none for it, without printing."""
+    if os.environ.get("NO_COLOR") or len(text) > COLOURED_CHARACTERS:
+        return False
+    try:
+        from rich.console import Console
+        from rich.syntax import Syntax
+    except ImportError:
+        return False
+    language = language_of(kind, uri)
+    if not language:
+        return False
+    shown = Syntax("", language, theme="ansi_dark", background_color="default").highlight(
+        printable(text, keep="\n\t\r")
+    )
+    if not text.endswith("\n"):
+        shown.rstrip()
+    sys.stdout.flush()
+    Console(highlight=False, soft_wrap=True).print(shown, end="" if text.endswith("\n") else "\n")
+    return True
+
+
+def language_of(kind: str, uri: str) -> str:
+    """Return the language for a MIME type, or for the suffix of the URI; empty if it is plain or unknown."""
+    base = kind.partition(";")[0].strip().lower()
+    known = BY_KIND.get(base) or ("json" if base.endswith("+json") else "xml" if base.endswith("+xml") else "")
+    if known:
+        return known
+    from mimetypes import guess_extension
+
+    from rich.syntax import Syntax
+
+    name = uri.partition("?")[0].rpartition("/")[2]
+    file = name if base in PLAIN else f"x{guess_extension(base) or ''}"
+    found = Syntax.guess_lexer(file) if "." in file else ""
+    return "" if found in ("default", "text") else found
+
+
+SIGNS = (
+    (b"\x89PNG\r\n\x1a\n", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF8", "GIF image"),
+    (b"%PDF-", "PDF document"),
+    (b"PK\x03\x04", "ZIP archive"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"SQLite format 3\0", "SQLite database"),
+    (b"\x7fELF", "ELF program"),
+    (b"OggS", "Ogg media"),
+    (b"fLaC", "FLAC audio"),
+    (b"ID3", "MP3 audio"),
+    (b"PAR1", "Parquet table"),
+)
+"""How well-known files begin."""
+
+
+def summary(data: bytes, kind: str) -> str:
+    """Describe binary content in one line, with how to get it."""
+    looks = next((name for sign, name in SIGNS if data.startswith(sign)), "")
+    parts = [kind or "binary", size(len(data)), looks + dimensions(data)]
+    return f"[{', '.join(part for part in parts if part)}: write it to a file with -o FILE, or to a pipe]"
+
+
+def dimensions(data: bytes) -> str:
+    """Return width and height of a PNG or GIF image, with a leading space; empty for anything else."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
+        width, height = struct.unpack(">II", data[16:24])
+        return f" {width} x {height}"
+    if data.startswith(b"GIF8") and len(data) >= 10:
+        width, height = struct.unpack("<HH", data[6:10])
+        return f" {width} x {height}"
+    return ""

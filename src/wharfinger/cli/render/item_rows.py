@@ -1,0 +1,46 @@
+"""One row of columns for each resource, template, tool or prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wharfinger.cli.render.formatting import size
+
+__all__ = ["ROWS", "text_or_empty"]
+
+
+def resource_row(item: Any) -> tuple[str, ...]:
+    """Return size, MIME type, URI, and the title if the URI does not end with it."""
+    amount = size(item.size) if isinstance(item.size, int) else "-"
+    title = item.title or item.name
+    return (
+        amount.rjust(8),
+        text_or_empty(item.mime_type) or "-",
+        item.uri,
+        "" if item.uri.endswith(str(title)) else str(title),
+    )
+
+
+def template_row(item: Any) -> tuple[str, ...]:
+    """Return the URI template and its title."""
+    return (item.uri_template, text_or_empty(item.title) or item.name)
+
+
+def named_row(item: Any) -> tuple[str, ...]:
+    """Return the name of a tool or prompt and the first line of its description."""
+    return (item.name, (text_or_empty(item.description) or text_or_empty(item.title)).strip().split("\n")[0])
+
+
+def text_or_empty(value: Any) -> str:
+    """Return an optional text, empty if it is absent."""
+    return value if isinstance(value, str) else ""
+
+
+ROWS: dict[str, Callable[[Any], tuple[str, ...]]] = {
+    "resources": resource_row,
+    "templates": template_row,
+    "tools": named_row,
+    "prompts": named_row,
+}
+"""How a row is made, for each kind."""

@@ -1,0 +1,69 @@
+"""Printing on stdout: lines and columns for people, one JSON value per line for programs, bytes as they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from wharfinger.cli.render.formatting import columns, printable
+
+__all__ = ["print_bytes", "print_json", "print_rows", "print_text", "to_terminal"]
+
+
+def to_terminal() -> bool:
+    """Return whether stdout is a terminal."""
+    return sys.stdout.isatty()
+
+
+def print_json(value: Any) -> None:
+    """Print a value as the protocol writes it: on one line, or in colour and on several lines at a terminal."""
+    line = printable_json(msgspec.json.encode(value).decode("utf-8"))
+    if to_terminal() and not os.environ.get("NO_COLOR") and print_coloured(line):
+        return
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def print_coloured(line: str) -> bool:
+    """Print JSON with rich; returns False if that is not installed (extra `pretty`)."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return False
+    Console(highlight=False, soft_wrap=True).print_json(line)
+    return True
+
+
+def printable_json(line: str) -> str:
+    """Escape the control characters that JSON allows: C1 controls, DEL and direction marks."""
+    if line.isascii() and line.isprintable():
+        return line
+    shown = printable(line)
+    if shown == line:
+        return line
+    return "".join(character if printable(character) == character else f"\\u{ord(character):04x}" for character in line)
+
+
+def print_rows(rows: list[tuple[str, ...]]) -> None:
+    """Print rows in columns, with the control characters escaped."""
+    for line in columns([tuple(printable(cell) for cell in row) for row in rows]):
+        sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def print_text(text: str) -> None:
+    """Print text: as it is into a file or pipe, with the control characters escaped at a terminal."""
+    data = printable(text, keep="\n\t\r") if to_terminal() else text
+    print_bytes(data.encode("utf-8", "surrogatepass"))
+    if to_terminal() and not text.endswith("\n"):
+        print_bytes(b"\n")
+
+
+def print_bytes(data: bytes) -> None:
+    """Print bytes as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

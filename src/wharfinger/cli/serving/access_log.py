@@ -1,0 +1,154 @@
+"""The access log: a line per read, call, change and new client, written by the outermost hooks of a server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wharfinger.cli.render.formatting import count, duration, printable, size
+from wharfinger.server.middleware.chain import transparent
+
+if TYPE_CHECKING:
+    from wharfinger.protocol.request import Request
+    from wharfinger.server import Server
+    from wharfinger.server.middleware.chain import Hook, Next
+
+__all__ = ["AccessLog"]
+
+PART_CHARACTERS = 200
+"""Characters of a URI, name or argument that a line shows."""
+KNOWN_CLIENTS = 256
+"""Clients that are remembered, so that each is logged once."""
+
+
+class AccessLog:
+    """Writes lines of local time, verb, subject and outcome."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.write = write
+        self.known: dict[tuple[str, str, str], None] = {}
+
+    def follow(self, server: Server) -> None:
+        """Add the hooks to a server and observe its changes."""
+        for method, describe in SUBJECTS.items():
+            server.handlers.add_hook(self._log_calls(*describe), (method,), outermost=True)
+        for method in FIRST_METHODS:
+            server.handlers.add_hook(self._log_client(again=method == "initialize"), (method,), outermost=True)
+        server.watching.told = self._changed
+
+    def _log_calls(self, verb: str, subject: Callable[[Any], str]) -> Hook:
+        """Return a hook that logs each call after it has ended."""
+
+        @transparent
+        async def hook(request: Request, next: Next) -> Any:
+            self._client(request, again=False)
+            begun = time.perf_counter()
+            what = subject(request.params)  # before a hook of the server changes the params
+            try:
+                result = await next(request)
+            except BaseException as error:
+                self._line(verb, what, failure(error), elapsed(begun), client(request))
+                raise
+            self._line(verb, what, outcome(result), elapsed(begun), client(request))
+            return result
+
+        return hook
+
+    def _log_client(self, *, again: bool) -> Hook:
+        """Return a hook that logs a client after its first request."""
+
+        @transparent
+        async def hook(request: Request, next: Next) -> Any:
+            result = await next(request)
+            self._client(request, again=again)
+            return result
+
+        return hook
+
+    def _client(self, request: Request, *, again: bool) -> None:
+        """Log a client the first time, or with `again` each time that it connects."""
+        key = (client(request), request.caller.rules.name, request.caller.principal)
+        if key in self.known and not again:
+            return
+        if len(self.known) >= KNOWN_CLIENTS:
+            self.known.pop(next(iter(self.known)))
+        self.known[key] = None
+        principal = request.caller.principal
+        self._line("client", client(request), request.caller.rules.name, f"as {principal}" if principal else "")
+
+    def _changed(self, uri: str, watchers: int) -> None:
+        """Log a change and how many watchers were notified."""
+        self._line("changed", uri, f"notified {count(watchers, 'watcher')}")
+
+    def _line(self, verb: str, *parts: str) -> None:
+        """Write one line, with each part shortened and its control characters escaped."""
+        shown = "  ".join(shortened(printable(part)) for part in parts if part)
+        self.write(f"{time.strftime('%H:%M:%S')} {verb:<7} {shown}")
+
+
+def uri_of(params: Any) -> str:
+    """Return the URI of the resource."""
+    return str(getattr(params, "uri", ""))
+
+
+def call_of(params: Any) -> str:
+    """Return the name of the tool with its arguments."""
+    arguments = getattr(params, "arguments", msgspec.UNSET)
+    text = bytes(arguments).decode("utf-8", "replace") if isinstance(arguments, msgspec.Raw) else ""
+    return f"{getattr(params, 'name', '')} {text}".rstrip()
+
+
+SUBJECTS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "resources/read": ("read", uri_of),
+    "tools/call": ("call", call_of),
+}
+"""Methods that are logged per call: the verb, and how to describe the params."""
+
+FIRST_METHODS = ("initialize", "server/discover", "resources/list", "tools/list", "subscriptions/listen")
+"""Methods that a client is likely to call first."""
+
+
+def client(request: Request) -> str:
+    """Return name and version of the client."""
+    info = request.caller.info
+    return f"{info.name} {info.version}".strip() if info is not None else "unnamed client"
+
+
+def elapsed(begun: float) -> str:
+    """Return the time since `begun`."""
+    return duration(time.perf_counter() - begun)
+
+
+def failure(error: BaseException) -> str:
+    """Return in a few words why there is no result, without the text of the exception."""
+    if type(error).__name__ == "CancelledError":
+        return "cancelled"
+    if type(error).__name__ in ("ResourceNotFound", "PermissionDenied"):
+        return "not found"
+    return f"failed: {type(error).__name__}"
+
+
+def outcome(result: Any) -> str:
+    """Return the size of what was read, or that a tool failed."""
+    if getattr(result, "is_error", False) is True:
+        return "tool error"
+    contents = getattr(result, "contents", None)
+    if contents is None:
+        return ""
+    return size(sum(octets(item) for item in contents))
+
+
+def octets(item: Any) -> int:
+    """Return the size of one content in bytes."""
+    text = item.text
+    if isinstance(text, str):
+        return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return len(item.blob) if item.blob is not msgspec.UNSET else 0
+
+
+def shortened(text: str) -> str:
+    """Cut a text that is too long for a line."""
+    return text if len(text) <= PART_CHARACTERS else text[: PART_CHARACTERS - 1] + "…"

@@ -1,0 +1,64 @@
+"""A temporary folder for demonstrations, with a log that grows."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["LOG", "demo_folder"]
+
+LOG = "tides.log"
+PERIOD = 5.0
+"""Seconds between two lines of the log."""
+
+FALLBACK = {
+    "README.md": "# Charts\n\nA folder to try wharfinger with: `tides.log` grows by a line every five seconds.\n",
+    "berths.csv": "quay,ship,depth_m\nNorth,Mary,6.5\nSouth,,4.2\n",
+}
+"""The files if no folder is given."""
+
+
+@contextmanager
+def demo_folder(source: str | None, period: float = PERIOD) -> Generator[str]:
+    """Yield a temporary copy of `source` (or a small example folder) whose `tides.log` gets a line every `period` s."""
+    with tempfile.TemporaryDirectory(prefix="wharfinger-") as root:
+        folder = Path(root) / (Path(source).resolve().name if source else "charts")
+        if source:
+            shutil.copytree(source, folder, symlinks=True)
+        else:
+            folder.mkdir()
+            for file, text in FALLBACK.items():
+                (folder / file).write_text(text, encoding="utf-8")
+        ended = threading.Event()
+        append(folder)
+        writer = threading.Thread(target=keep_writing, args=(folder, period, ended), daemon=True)
+        writer.start()
+        try:
+            yield str(folder)
+        finally:
+            ended.set()
+            writer.join(1.0)
+
+
+def keep_writing(folder: Path, period: float, ended: threading.Event) -> None:
+    """Append lines until `ended` is set."""
+    while not ended.wait(period):
+        try:
+            append(folder)
+        except OSError:  # somebody removed the folder
+            return
+
+
+def append(folder: Path) -> None:
+    """Append the present height of an imaginary tide."""
+    now = time.time()
+    phase = 2 * math.pi * now / 44_714  # seconds from one high water to the next
+    height, trend = 2.5 + 1.8 * math.sin(phase), "rising" if math.cos(phase) > 0 else "falling"
+    with (folder / LOG).open("a", encoding="utf-8") as log:
+        log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z', time.localtime(now))} {height:.3f} m {trend}\n")

@@ -1,0 +1,103 @@
+"""`--limit NAME=VALUE`: the limits of the protocol and of HTTP, under one set of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from wharfinger.protocol.limits import Limits
+
+if TYPE_CHECKING:
+    from wharfinger.protocol.http.rules import HttpLimits
+
+__all__ = ["apply_limits", "check_limits", "http_limits", "limits_help", "parse_amount"]
+
+FACTORS = {
+    "kib": 1024,
+    "mib": 1024**2,
+    "gib": 1024**3,
+    "kb": 1000,
+    "mb": 1000**2,
+    "gb": 1000**3,
+    "k": 1024,
+    "m": 1024**2,
+    "g": 1024**3,
+}
+
+
+def parse_amount(text: str) -> float:
+    """Convert `20`, `0.5` or `8MiB` to a number; raises click.BadParameter."""
+    word = text.strip().lower()
+    suffix = next((name for name in FACTORS if word.endswith(name)), "")
+    try:
+        amount = float(word[: len(word) - len(suffix)]) * FACTORS.get(suffix, 1)
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: write a number, with KiB, MiB or GiB for bytes.") from None
+    if not 0 <= amount < float("inf"):
+        raise click.BadParameter(f"{text!r} is not a possible limit.")
+    return amount
+
+
+def parse(words: Iterable[str]) -> dict[str, float]:
+    """Convert the values of the option."""
+    found: dict[str, float] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{word!r}: write NAME=VALUE; `--limit help` lists the names.")
+        found[name.strip().replace("-", "_")] = parse_amount(value)
+    return found
+
+
+def defaults(kind: type[msgspec.Struct]) -> dict[str, int | float]:
+    """Return the defaults of a struct by the names of the option; names that both structs have get `http_`."""
+    taken = () if kind is Limits else Limits.__struct_fields__
+    return {
+        f"http_{field.name}" if field.name in taken else field.name: field.default
+        for field in msgspec.structs.fields(kind)
+    }
+
+
+def changes(kind: type[msgspec.Struct], wanted: dict[str, float]) -> dict[str, Any]:
+    """Return the values for the fields of this struct, in the types of the fields."""
+    known = defaults(kind)
+    own = dict(zip(known, kind.__struct_fields__, strict=True))
+    return {own[name]: type(known[name])(value) for name, value in wanted.items() if name in known}
+
+
+def check_limits(words: Iterable[str]) -> None:
+    """Raise click.BadParameter for an unknown name or an invalid value."""
+    known = {name for kind in kinds() for name in defaults(kind)}
+    for name in parse(words):
+        if name not in known:
+            raise click.BadParameter(f"No limit is named {name!r}; `--limit help` lists them.")
+
+
+def apply_limits(limits: Limits, words: Iterable[str]) -> Limits:
+    """Return the limits of the protocol with the given changes."""
+    return msgspec.structs.replace(limits, **changes(Limits, parse(words)))
+
+
+def http_limits(words: Iterable[str]) -> HttpLimits:
+    """Return the limits of HTTP with the given changes."""
+    from wharfinger.protocol.http.rules import HttpLimits
+
+    return HttpLimits(**changes(HttpLimits, parse(words)))
+
+
+def kinds() -> tuple[type[msgspec.Struct], ...]:
+    """Return the structs that hold limits."""
+    from wharfinger.protocol.http.rules import HttpLimits
+
+    return (Limits, HttpLimits)
+
+
+def limits_help() -> str:
+    """Return a line for every limit with its default."""
+    from wharfinger.cli.render.formatting import columns
+
+    rows: list[tuple[str, ...]] = [(name, f"{value:,}") for kind in kinds() for name, value in defaults(kind).items()]
+    return "".join(line + "\n" for line in columns(rows))

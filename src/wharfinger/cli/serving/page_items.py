@@ -1,0 +1,116 @@
+"""The data of the start page: the first resources and templates, and the content of a resource."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.cli.render.start_page import PageItem, PageItems
+
+if TYPE_CHECKING:
+    from wharfinger.client import Client
+    from wharfinger.server import Server
+
+__all__ = ["PageData"]
+
+SHOWN_ITEMS = 50
+"""Items of each kind on the page."""
+COUNTED_ITEMS = 1000
+"""Items up to which they are counted."""
+LIST_SECONDS = 2.0
+READ_SECONDS = 30.0
+READS = 2
+"""Resources that are read at a time: each may take as much memory as a content may have."""
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What a browser shows as it is. Nothing that can contain a script: SVG and HTML are shown as text, or saved."""
+CACHE_SECONDS = 1.0
+"""How long the lists are cached, so that reloading the page costs one list a second at most."""
+
+
+class PageData:
+    """The lists and contents of one server, as any client gets them: through its hooks and limits."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._lock = asyncio.Lock()
+        self._reading = asyncio.Semaphore(READS)
+        self._items = PageItems()
+        self._until = float("-inf")
+
+    async def items(self) -> PageItems:
+        """Return the present items, without a list that fails or takes too long."""
+        loop = asyncio.get_running_loop()
+        async with self._lock:
+            if loop.time() >= self._until:
+                self._items = await self._load()
+                self._until = loop.time() + CACHE_SECONDS
+            return self._items
+
+    async def read(self, uri: str) -> tuple[str, bytes]:
+        """Read a resource for a browser: MIME type and bytes. Anything but text and images is to be saved.
+
+        Raises:
+            Refused: there is no such resource, or it cannot be read.
+        """
+        from wharfinger.client import Client
+        from wharfinger.errors import InvalidParams, ResourceNotFound, WharfingerError
+        from wharfinger.protocol.http.rules import Refused
+
+        try:
+            async with self._reading, asyncio.timeout(READ_SECONDS), Client(self._server, cache=False) as client:
+                content = (await client.read_resource(uri)).contents[0]
+        except (ResourceNotFound, InvalidParams):
+            raise Refused(404, "There is no such resource.") from None
+        except (WharfingerError, TimeoutError, IndexError):
+            raise Refused(503, "This cannot be read now: the command on the page shows why.") from None
+        if isinstance(content.text, str):
+            return "text/plain; charset=utf-8", content.text.encode("utf-8", "replace")
+        kind = content.mime_type if content.mime_type in IMAGES else "application/octet-stream"
+        return str(kind), content.blob if isinstance(content.blob, bytes) else b""
+
+    async def _load(self) -> PageItems:
+        from wharfinger import types as t
+        from wharfinger.client import Client
+        from wharfinger.errors import WharfingerError
+
+        found = PageItems()
+        try:
+            async with (
+                asyncio.timeout(LIST_SECONDS),
+                Client(self._server, info=t.Implementation(name="page", version=""), cache=False) as client,
+            ):
+                for kind in ("resources", "templates"):
+                    found = await self._add_list(client, kind, found)
+        except (WharfingerError, TimeoutError):
+            return found._replace(complete=False)
+        return found
+
+    async def _add_list(self, client: Client, kind: str, found: PageItems) -> PageItems:
+        if not client.capabilities.resources:
+            return found
+        items: AsyncIterable[Any] = client.list_resources() if kind == "resources" else client.list_resource_templates()
+        shown: list[PageItem] = []
+        number = 0
+        async for one in items:
+            number += 1
+            if number <= SHOWN_ITEMS:
+                shown.append(item_of(one))
+            if number > COUNTED_ITEMS:
+                break
+        left = min(number, COUNTED_ITEMS) - SHOWN_ITEMS
+        more = "" if left <= 0 else f"and {'more than ' if number > COUNTED_ITEMS else ''}{left:,} more"
+        if kind == "resources":
+            return found._replace(resources=tuple(shown), more_resources=more)
+        return found._replace(templates=tuple(shown), more_templates=more)
+
+
+def item_of(one: Any) -> PageItem:
+    """Return what the page shows of a resource or template."""
+    from wharfinger.cli.render.formatting import size
+
+    uri = getattr(one, "uri", None) or one.uri_template
+    title = one.title if isinstance(one.title, str) else one.name
+    kind = one.mime_type if isinstance(one.mime_type, str) else ""
+    amount = getattr(one, "size", None)
+    return PageItem(uri, title, kind, size(amount) if isinstance(amount, int) else "")

@@ -1,0 +1,82 @@
+"""Makes the server of `wharfinger serve`: sources, search index, tools and instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from wharfinger.server import Server
+    from wharfinger.sources.registry import PreparedSource, SourceKind
+
+__all__ = ["check_options", "instructions", "is_given", "make_server"]
+
+NAMED_SOURCES = 20
+"""Sources that the instructions name."""
+
+
+def make_server(
+    words: Sequence[str], options: Mapping[str, Any], *, name: str | None, tools: bool, search: bool, query: bool
+) -> tuple[Server, list[PreparedSource]]:
+    """Make the server that publishes all words.
+
+    Raises:
+        UnusableSource: one of the words cannot be published.
+        MissingExtra: a library for one of them is not installed.
+    """
+    from wharfinger.cli.render.formatting import slug
+    from wharfinger.server import Server
+    from wharfinger.sources.registry import make_sources
+    from wharfinger.version import __version__
+
+    made = make_sources(words, options)
+    named = name or slug(*(one.name for one in made))
+    server = Server(named, version=__version__, instructions=instructions(made))
+    for one in made:
+        server.include(one.source)
+    if search:
+        from wharfinger.sources.search import search_index
+
+        server.include(search_index())
+    if tools:
+        from wharfinger.sources import mirrors
+
+        server.include(mirrors(allow_query=query))
+    return server, made
+
+
+def instructions(made: Sequence[PreparedSource]) -> str:
+    """Return the instructions for a model: what is published, and how to get at it."""
+    from wharfinger.sources.registry import FILES
+
+    use = "List the resources, read a directory's URI for what is in it, or search; subscribe to a URI to be told when"
+    if all(one.asked.kind is FILES for one in made):
+        names = ", ".join(f"{one.source.uri}/" for one in made)
+        return f"Files below {names}, as they are now. {use} it changes."
+    lines = [f"- {one.source.uri or one.name}: {one.asked.kind.what}" for one in made[:NAMED_SOURCES]]
+    if len(made) > NAMED_SOURCES:
+        lines.append(f"- and {len(made) - NAMED_SOURCES} more")
+    return "\n".join(["Live data, as it is now:", *lines, f"{use} it changes."])
+
+
+def check_options(ctx: click.Context, words: Iterable[str], options: Mapping[str, Any]) -> None:
+    """Raise click.UsageError for an option that none of the sources takes."""
+    from wharfinger.sources.registry import FILES, KINDS, parse_word
+
+    kinds = [parse_word(word).kind for word in words] or [FILES]
+    for name, value in options.items():
+        if is_given(value) and not any(takes(kind, name) for kind in kinds):
+            forms = list(dict.fromkeys(kind.form for kind in (FILES, *KINDS) if takes(kind, name)))
+            raise click.UsageError(f"--{name.replace('_', '-')} is for {', '.join(forms)}, and you publish none.", ctx)
+
+
+def is_given(value: object) -> bool:
+    """Return whether an option was given; 0 is a value."""
+    return value is not None and value is not False and value != ()
+
+
+def takes(kind: SourceKind, option: str) -> bool:
+    """Return whether this kind of source takes an option."""
+    return option in kind.takes or option == kind.needs or (option == "allow_query" and kind.queried)

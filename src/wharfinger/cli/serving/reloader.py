@@ -1,0 +1,63 @@
+"""`--reload`: runs the same command line in a child process, and restarts it when a Python file changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from wharfinger.cli.error_report import CTRL_C
+from wharfinger.cli.serving.server_loader import source_file
+
+__all__ = ["keep_running"]
+
+STOP_SECONDS = 5.0
+"""How long the child may take to stop; its own limit is shorter."""
+
+
+def keep_running(place: str, variables: Mapping[str, str]) -> int:
+    """Run this command line in a child process until Ctrl-C, with `variables` added to its environment.
+
+    The child is restarted when a Python file below the folder of `place` changes, also after it has failed.
+    """
+    try:
+        from watchfiles import PythonFilter, watch
+    except ImportError:
+        from wharfinger.errors import MissingExtra
+
+        raise MissingExtra("fast", "--reload") from None
+    file = source_file(place)
+    folder = Path(file).parent if file else Path.cwd()
+    child = start(variables)
+    try:
+        for changes in watch(folder, watch_filter=PythonFilter(), raise_interrupt=True):
+            names = ", ".join(sorted({Path(path).name for _, path in changes}))
+            click.echo(f"Changed: {names}. Restarting.", err=True)
+            end(child)
+            child = start(variables)
+    except KeyboardInterrupt:
+        return CTRL_C
+    finally:
+        end(child)
+    return 0
+
+
+def start(variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the child, which receives Ctrl-C as well."""
+    command = [sys.executable, "-m", "wharfinger", *sys.argv[1:]]
+    return subprocess.Popen(command, env={**os.environ, **variables})
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Stop the child, by force if it takes too long."""
+    if child.poll() is None:
+        child.terminate()
+    try:
+        child.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()

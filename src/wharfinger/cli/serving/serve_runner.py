@@ -1,0 +1,164 @@
+"""Runs a server: silently over stdio or a socket, or over HTTP with the banner and the access log."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from signal import SIGINT
+from typing import TYPE_CHECKING
+
+import click
+
+from wharfinger.cli.error_report import CTRL_C
+from wharfinger.cli.options import Verbosity
+from wharfinger.cli.serving.limits_option import apply_limits
+
+if TYPE_CHECKING:
+    from wharfinger.cli.render.banner import Banner, ServerAddress
+    from wharfinger.cli.serving.serving_options import HttpSettings
+    from wharfinger.protocol.interfaces import Verify
+    from wharfinger.server import Server
+
+__all__ = ["serve_http", "serve_lines"]
+
+PORTS = 100
+"""How many ports are tried, from the default one on."""
+
+
+def serve_lines(
+    server: Server, unix: str | None, limits: tuple[str, ...], verbosity: Verbosity, *, tracebacks: bool = False
+) -> int:
+    """Serve on the Unix socket `unix`, or over stdio, where stdout carries nothing but the protocol.
+
+    Returns:
+        The exit code: 130 after Ctrl-C, 0 otherwise.
+    """
+    from wharfinger.cli.stderr_log import log_to_stderr
+
+    log_to_stderr(verbosity, tracebacks=tracebacks)
+    server.limits = apply_limits(server.limits, limits)
+    if unix is not None:
+        from wharfinger.transports.unix_server import serve_unix
+
+        def ready() -> None:
+            if not verbosity.quiet:
+                click.echo(f"Serving {server.info.name} at unix:{os.path.abspath(unix)}")
+
+        return CTRL_C if serve_unix(server, unix, on_ready=ready) else 0
+    from wharfinger.transports.stdio_server import serve_stdio
+
+    return CTRL_C if serve_stdio(server) else 0
+
+
+def serve_http(
+    server: Server,
+    settings: HttpSettings,
+    make: Callable[[ServerAddress], Banner],
+    verbosity: Verbosity,
+    *,
+    tracebacks: bool = False,
+) -> int:
+    """Serve over HTTP until a signal, with banner and access log on stdout and everything else on stderr.
+
+    `make` makes the banner. It may block, so it is called in a thread while the first requests are served.
+
+    Returns:
+        The exit code: 130 after Ctrl-C, 0 after SIGTERM.
+    """
+    import asyncio
+
+    from wharfinger.cli.render.printer import Printer
+    from wharfinger.cli.serving.access_log import AccessLog
+    from wharfinger.cli.serving.limits_option import http_limits
+    from wharfinger.cli.serving.page_items import PageData
+    from wharfinger.cli.stderr_log import log_to_stderr
+    from wharfinger.transports.http_server.runner import AddressInUse, run_http
+
+    log_to_stderr(verbosity, tracebacks=tracebacks)
+    server.limits = apply_limits(server.limits, settings.limits)
+    printer = Printer()
+    banners: list[Banner] = []
+    tasks: list[asyncio.Task[None]] = []
+    if not verbosity.quiet:
+        AccessLog(printer.print).follow(server)
+
+    async def show(url: str) -> None:
+        from wharfinger.cli.render.banner import banner_text
+
+        # The signal handlers are set by now: a script may wait for the banner and then send a signal.
+        banners.append(await asyncio.to_thread(make, address(url, settings)))
+        if not verbosity.quiet:
+            printer.print(banner_text(banners[0]).rstrip("\n"))
+
+    def ready(url: str) -> None:
+        tasks.append(asyncio.get_running_loop().create_task(show(url)))
+
+    data = PageData(server)
+
+    async def page() -> tuple[str, bytes]:
+        from wharfinger.cli.render.start_page import start_page
+
+        if not banners:
+            from wharfinger.errors import Overloaded
+
+            raise Overloaded("The server is starting.")
+        return "text/html; charset=utf-8", start_page(banners[0], await data.items()).encode("utf-8", "surrogateescape")
+
+    wanted = settings.listen
+    try:
+        verify = bearer(settings.token_env) if settings.token_env else None
+        for port in range(wanted.port, wanted.port + (1 if wanted.chosen else PORTS)):
+            try:
+                signal = run_http(
+                    server,
+                    wanted.host,
+                    port,
+                    verify=verify,
+                    insecure=settings.insecure,
+                    allow_hosts=settings.allow_host,
+                    allow_origins=settings.allow_origin,
+                    public_url=settings.public_url,
+                    tls_cert=settings.tls_cert,
+                    tls_key=settings.tls_key,
+                    limits=http_limits(settings.limits),
+                    pages={"/": page},
+                    contents=data.read,
+                    on_ready=ready,
+                )
+            except AddressInUse:
+                if wanted.chosen:
+                    raise
+                if not verbosity.quiet:
+                    click.echo(f"Port {port} is in use: trying {port + 1}.", err=True)
+            else:
+                return CTRL_C if signal == SIGINT else 0
+        raise click.UsageError(
+            f"The ports from {wanted.port} to {wanted.port + PORTS - 1} are in use: choose one with --http HOST:PORT."
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    finally:
+        printer.close()
+        sys.stdout.flush()
+
+
+def address(url: str, settings: HttpSettings) -> ServerAddress:
+    """Return the address that clients use for the server whose base URL is `url`."""
+    from wharfinger.cli.render.banner import ServerAddress
+    from wharfinger.cli.serving.listen_address import reachable
+
+    base = reachable(url)
+    if settings.public_url:
+        base = settings.public_url.removesuffix("/").removesuffix("/mcp")
+    return ServerAddress(f"{base}/mcp", f"{base}/", settings.token_env)
+
+
+def bearer(name: str) -> Verify:
+    """Return the check of the bearer token in the variable `name`; raises ValueError if it is too short."""
+    from wharfinger.auth import static_token
+
+    token = os.environ.get(name, "")
+    if not token:
+        raise click.UsageError(f"The variable {name} is not set: put the token into it.")
+    return static_token(token)

@@ -1,0 +1,128 @@
+"""The options of `serve` and `run` that say how the server is reached, and the choice between stdio and HTTP."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from wharfinger.cli.serving.listen_address import ListenAddress, looks_like_address, parse_listen
+
+__all__ = ["HttpSettings", "ServingCommand", "choose_transport", "serving_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class HttpSettings(NamedTuple):
+    """How a server is reached over HTTP; the fields are named after the options."""
+
+    listen: ListenAddress
+    allow_host: tuple[str, ...] = ()
+    allow_origin: tuple[str, ...] = ()
+    public_url: str = ""
+    token_env: str = ""
+    insecure: bool = False
+    tls_cert: str = ""
+    tls_key: str = ""
+    limits: tuple[str, ...] = ()
+
+
+class ServingCommand(click.Command):
+    """A command whose `--http` may precede a folder without a value: `serve --http charts`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give `--http` an empty value unless an address follows."""
+        words = list(args)
+        end = words.index("--") if "--" in words else len(words)
+        for place in range(end):
+            if words[place] == "--http" and not (place + 1 < end and looks_like_address(words[place + 1])):
+                words[place] = "--http="
+        return super().parse_args(ctx, words)
+
+
+def serving_options(command: F) -> F:
+    """Add the options; the command passes them to `choose_transport`."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option("--stdio", is_flag=True, help="Serve over stdin and stdout, as hosts expect."),
+    click.option(
+        "--http",
+        metavar="[HOST:PORT]",
+        help="Serve over HTTP. Default 127.0.0.1:8000, or the next free port.",
+    ),
+    click.option("--unix", metavar="PATH", help="Serve on a Unix socket; only this user may connect."),
+    click.option(
+        "--allow-host",
+        multiple=True,
+        metavar="NAME",
+        help="Host name under which requests may reach the server. Repeatable.",
+    ),
+    click.option(
+        "--allow-origin",
+        multiple=True,
+        metavar="ORIGIN",
+        help="Origin of web pages that may call the server. Repeatable.",
+    ),
+    click.option(
+        "--public-url", metavar="URL", default="", help="URL of the server for clients outside, behind a proxy."
+    ),
+    click.option(
+        "--token-env",
+        metavar="NAME",
+        default="",
+        envvar="WHARFINGER_TOKEN_ENV",
+        help="Variable that holds the bearer token that every request must have.",
+    ),
+    click.option("--insecure", is_flag=True, help="Listen on other addresses than this machine's own without a token."),
+    click.option(
+        "--tls-cert", type=click.Path(), default="", metavar="FILE", help="Certificate chain (PEM), for HTTPS."
+    ),
+    click.option(
+        "--tls-key", type=click.Path(), default="", metavar="FILE", help="Private key of the certificate (PEM)."
+    ),
+    click.option(
+        "--limit",
+        "limits",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Change a limit, for example message=8MiB or sessions=100. Repeatable; `--limit help` lists them.",
+    ),
+)
+
+
+def choose_transport(
+    ctx: click.Context, *, stdio: bool, http: str | None, unix: str | None, **rest: Any
+) -> HttpSettings | None:
+    """Return the settings for HTTP, or None for stdio and sockets. The default is HTTP if stdin is a terminal."""
+    if rest["limits"]:
+        from wharfinger.cli.serving.limits_option import check_limits, limits_help
+
+        if "help" in rest["limits"]:
+            click.echo(limits_help(), nl=False)
+            ctx.exit()
+        check_limits(rest["limits"])
+    if stdio and http is not None:
+        raise click.UsageError("--stdio and --http exclude each other.", ctx)
+    if unix is not None and (stdio or http is not None):
+        raise click.UsageError(f"--unix and {'--stdio' if stdio else '--http'} exclude each other.", ctx)
+    if not stdio and unix is None and (http is not None or stdin_is_terminal()):
+        return HttpSettings(parse_listen(http or ""), **rest)
+    given = [name for name in ONLY_HTTP if rest[name]]
+    if given:
+        option = "--" + given[0].replace("_", "-")
+        raise click.UsageError(f"{option} is for HTTP: add --http, or leave it out.", ctx)
+    return None
+
+
+ONLY_HTTP = ("allow_host", "allow_origin", "public_url", "token_env", "insecure", "tls_cert", "tls_key")
+
+
+def stdin_is_terminal() -> bool:
+    """Return whether stdin is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()

@@ -1,0 +1,98 @@
+"""Suggestions for names that do not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Any
+
+__all__ = ["name_suggestion", "nearest", "suggest_names"]
+
+LISTED_NAMES = 12
+COMPARED_NAMES = 1000
+NAME_SIMILARITY = 0.6
+URI_SIMILARITY = 0.85
+"""Higher than for names, because the URIs of a server begin alike."""
+LIST_SECONDS = 5.0
+"""How long a server is asked for its names."""
+NAME_CHARACTERS = 200
+"""Characters of a name that are compared: peers choose names, and comparing takes the square of their length."""
+
+
+def nearest(name: str, names: Iterable[str], cutoff: float = NAME_SIMILARITY) -> str:
+    """Return the name most similar to this one, empty if none is; `cutoff` is the least similarity, from 0 to 1."""
+    from difflib import get_close_matches
+
+    by_folded = {one[:NAME_CHARACTERS].casefold(): one for one in islice(names, COMPARED_NAMES)}
+    found = get_close_matches(name[:NAME_CHARACTERS].casefold(), by_folded, 1, cutoff)
+    return by_folded[found[0]] if found else ""
+
+
+def uri_ending_with(path: str, uris: Iterable[str]) -> str:
+    """Return the first URI that ends with this path, empty if there is none or it is a URI itself."""
+    end = "/" + path.removeprefix("./").lstrip("/")
+    return next((uri for uri in uris if uri.endswith(end)), "") if ":" not in path else ""
+
+
+def name_suggestion(name: str, names: Iterable[str], there: str = "There is") -> str:
+    """Return ` Did you mean 'x'?`, or the names after `there`; empty if there are none. It begins with a space."""
+    known = list(dict.fromkeys(names))
+    meant = nearest(name, known)
+    if meant:
+        return f" Did you mean {meant!r}?"
+    if not known:
+        return ""
+    more = f", and {len(known) - LISTED_NAMES:,} more" if len(known) > LISTED_NAMES else ""
+    return f" {there}: {', '.join(known[:LISTED_NAMES])}{more}."
+
+
+@asynccontextmanager
+async def suggest_names(
+    name: str, *lists: tuple[Callable[[], AsyncIterable[Any]], str], list_all: bool = True
+) -> AsyncGenerator[None]:
+    """Add a suggestion to the error of a request whose name the server does not know.
+
+    Each list is a method of the client with the attribute that holds the name. With `list_all` all names are listed if
+    none is similar. A server that does not answer in time gets no suggestion.
+    """
+    from wharfinger.errors import RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, ToolError
+
+    try:
+        yield
+    except (RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, ToolError) as error:
+        if isinstance(error, ToolError) and not UNKNOWN.search(str(error)):
+            raise
+        names = await list_names(lists)
+        if (
+            names and name not in names and name.partition("?")[0] not in names
+        ):  # a window of an existing resource is no unknown name
+            meant = "" if list_all else uri_ending_with(name, names) or nearest(name, names, URI_SIMILARITY)
+            advice = name_suggestion(name, names).strip() if list_all else f"Did you mean {meant!r}?" if meant else ""
+            if advice:
+                error.add_note(advice)
+        raise
+
+
+UNKNOWN = re.compile(r"\b(?:unknown|not found|no such|does not exist)\b", re.IGNORECASE)
+"""Messages of servers that report an unknown tool as the failure of a tool."""
+
+
+async def list_names(lists: Iterable[tuple[Callable[[], AsyncIterable[Any]], str]]) -> list[str]:
+    """Return the first names of some lists, without those that fail."""
+    import asyncio
+
+    from wharfinger.errors import WharfingerError
+
+    names: list[str] = []
+    for listing, attribute in lists:
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                async for item in listing():
+                    names.append(getattr(item, attribute))
+                    if len(names) >= COMPARED_NAMES:
+                        break
+        except (WharfingerError, TimeoutError):
+            continue
+    return names

@@ -1,0 +1,105 @@
+"""Arguments of tools and prompts on the command line: KEY=TEXT, KEY:=JSON, and @FILE for a text from a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import msgspec
+
+__all__ = ["json_hint", "parse_arguments", "parse_texts", "read_input"]
+
+
+def parse_texts(ctx: click.Context, words: tuple[str, ...]) -> dict[str, str]:
+    """Read KEY=TEXT words; the arguments of prompts and completions are texts.
+
+    Raises:
+        click.UsageError: a word has another form, a key is given twice, or a file cannot be read.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key or key.endswith(":"):
+            raise click.UsageError(f"{word!r}: write KEY=TEXT.", ctx)
+        add(ctx, found, key, read_text(ctx, text))
+    return found
+
+
+def parse_arguments(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]:
+    """Read KEY=TEXT and KEY:=JSON words; raises as `parse_texts` does, and for invalid JSON."""
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        is_json = key.endswith(":")
+        key = key.removesuffix(":")
+        if not equals or not key:
+            raise click.UsageError(f"{word!r}: write KEY=TEXT or KEY:=JSON{form_hint(words, word)}.", ctx)
+        text = read_text(ctx, text)
+        add(ctx, found, key, parse_json(ctx, key, text) if is_json else text)
+    return found
+
+
+def read_input(ctx: click.Context, source: str | None) -> dict[str, Any]:
+    """Read the arguments of `--input`: a file, or `-` for stdin; raises click.UsageError."""
+    if source is None:
+        return {}
+    if source.lstrip().startswith("{"):
+        raise click.UsageError(f"--input takes a file: write the JSON into one, or echo '{source}' | … --input -", ctx)
+    data = sys.stdin.buffer.read() if source == "-" else read_file(ctx, source).encode()
+    try:
+        found = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"--input {source} is not JSON ({error}).", ctx) from None
+    if not isinstance(found, dict):
+        raise click.UsageError(f"--input {source} is not a JSON object.", ctx)
+    return cast("dict[str, Any]", found)
+
+
+def json_hint(word: str) -> str:
+    """Return what to write instead of KEY=TEXT if the text would be another value in JSON; empty otherwise."""
+    key, _, text = word.partition("=")
+    try:
+        is_value = not key.endswith(":") and not isinstance(msgspec.json.decode(text), str)
+    except msgspec.DecodeError:
+        return ""
+    return f"{key}={text} sends a text: write {key}:={text} for the value." if is_value else ""
+
+
+def add(ctx: click.Context, found: dict[str, Any], key: str, value: Any) -> None:
+    """Add an argument that is not there yet."""
+    if key in found:
+        raise click.UsageError(f"{key!r} is given twice.", ctx)
+    found[key] = value
+
+
+def read_text(ctx: click.Context, text: str) -> str:
+    """Return a text, or the content of the file that it names after an @."""
+    return read_file(ctx, text[1:]) if text.startswith("@") else text
+
+
+def read_file(ctx: click.Context, name: str) -> str:
+    """Read a file as UTF-8."""
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise click.UsageError(f"Cannot read {name}: {reason}.", ctx) from None
+
+
+def parse_json(ctx: click.Context, key: str, text: str) -> Any:
+    """Read a JSON value."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"{key}:={text} is not JSON ({error}); for a text write {key}={text}", ctx) from None
+
+
+def form_hint(words: tuple[str, ...], word: str) -> str:
+    """Return how to write what was probably meant by a word that is no argument."""
+    if word.lstrip().startswith("{"):
+        return "; --input FILE, or --input -, reads a whole JSON object from a file or stdin"
+    if "=" in words:
+        return ", without spaces around the ="
+    return ""

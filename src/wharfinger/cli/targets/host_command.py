@@ -1,0 +1,138 @@
+"""Adding and removing a server with the host's own command, as rows of a table.
+
+A host's command knows where this version of the host keeps its servers, and works while the host is running: Claude
+Code rewrites its file all the time. `gemini mcp add` (0.61) is left out on purpose: it replaces every `${NAME}` of the
+other servers in the file by the value of the variable, which writes secrets to disk, and deletes the servers of a
+project that is not trusted yet.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import NamedTuple
+
+from wharfinger.cli.error_report import CommandError
+from wharfinger.cli.targets.hosts import HOSTS, LocalServer, RemoteServer, entry
+
+__all__ = ["add_commands", "remove_commands", "run"]
+
+COMMAND_SECONDS = 60.0
+OUTPUT_BYTES = 4096
+"""The end of what a command prints, which is shown."""
+
+Words = tuple[str, ...]
+
+
+class HostCommand(NamedTuple):
+    """The command of one host.
+
+    `add` returns the arguments that add a server, or None if they cannot express it; `remove` returns those that remove
+    it. Both take whether it belongs to the project instead of the user. `replaces` says whether adding a name that
+    exists replaces it; otherwise it is removed first.
+    """
+
+    program: str
+    add: Callable[[bool, str, LocalServer | RemoteServer], Words | None]
+    remove: Callable[[bool, str], Words | None]
+    replaces: bool
+
+
+def claude_add(project: bool, name: str, server: LocalServer | RemoteServer) -> Words:
+    """`claude mcp add-json` takes the entry as it stands in the file."""
+    return ("mcp", "add-json", "--scope", scope(project), name, json.dumps(entry(HOSTS["claude-code"], server)))
+
+
+def code_add(project: bool, name: str, server: LocalServer | RemoteServer) -> Words | None:
+    """`code --add-mcp` takes the entry with its name, and writes the user's file only."""
+    return None if project else ("--add-mcp", json.dumps({"name": name, **entry(HOSTS["vscode"], server)}))
+
+
+def codex_add(project: bool, name: str, server: LocalServer | RemoteServer) -> Words | None:
+    """`codex mcp add` takes options for everything but headers, and writes the user's file only."""
+    if project:
+        return None
+    if isinstance(server, LocalServer):
+        env = (word for item in server.env.items() for word in ("--env", "=".join(item)))
+        return ("mcp", "add", *env, name, "--", *server.command)
+    token = ("--bearer-token-env-var", server.token_env) if server.token_env else ()
+    return None if server.headers else ("mcp", "add", name, "--url", server.url, *token)
+
+
+def scope(project: bool) -> str:
+    """Return the name of a scope for Claude Code."""
+    return "project" if project else "user"
+
+
+COMMANDS = {
+    "claude-code": HostCommand(
+        "claude", claude_add, lambda project, name: ("mcp", "remove", "--scope", scope(project), name), replaces=False
+    ),
+    "vscode": HostCommand("code", code_add, lambda project, name: None, replaces=True),
+    "codex": HostCommand(
+        "codex", codex_add, lambda project, name: None if project else ("mcp", "remove", name), replaces=True
+    ),
+}
+
+
+def add_commands(
+    host: str, project: bool, name: str, server: LocalServer | RemoteServer, *, replace: bool
+) -> list[Words]:
+    """Return the commands that add a server, or none if the file has to be edited instead."""
+    row, program = COMMANDS.get(host), find(host)
+    words = row.add(project, name, server) if row and program else None
+    if row is None or words is None:
+        return []
+    first = [] if row.replaces or not replace else remove_commands(host, project, name)
+    return [*first, (program, *words)]
+
+
+def remove_commands(host: str, project: bool, name: str) -> list[Words]:
+    """Return the command that removes a server, or none if the file has to be edited instead."""
+    row, program = COMMANDS.get(host), find(host)
+    words = row.remove(project, name) if row and program else None
+    return [(program, *words)] if words else []
+
+
+def find(host: str) -> str:
+    """Find the program of a host on PATH; empty if there is none that can be run with any argument.
+
+    On Windows a batch file (`code.cmd`) cannot: its interpreter reads the quotes of JSON in its own way.
+    """
+    found = shutil.which(COMMANDS[host].program) if host in COMMANDS else None
+    return "" if found is None or (sys.platform == "win32" and found.lower().endswith((".cmd", ".bat"))) else found
+
+
+def run(command: Words, advice: str) -> str:
+    """Run one command of a host and return the end of what it printed.
+
+    Raises:
+        Failed: it could not be started, failed, or took more than a minute; `advice` says what else to do.
+    """
+    with tempfile.TemporaryFile() as output:  # not a pipe, which a process that it leaves behind would hold open
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=COMMAND_SECONDS,
+                check=False,
+            )
+            problem = f"ended with exit code {done.returncode}" if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            problem = f"was stopped after {COMMAND_SECONDS:.0f} s"
+        except OSError as error:
+            problem = f"could not be started ({error.strerror})"
+        output.seek(max(0, output.seek(0, 2) - OUTPUT_BYTES))
+        printed = output.read().decode("utf-8", "replace").strip()
+    if problem:
+        failed = CommandError(f"`{shlex.join(command)}` {problem}. {advice}")
+        failed.add_note(printed)
+        raise failed
+    return printed

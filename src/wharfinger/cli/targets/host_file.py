@@ -1,0 +1,102 @@
+"""A host's configuration file: read, edited in place, and replaced in one step with a backup."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from wharfinger.cli.error_report import CommandError
+from wharfinger.cli.targets import jsonc, toml_edit
+from wharfinger.cli.targets.hosts import Host
+
+__all__ = ["HostFile"]
+
+
+class HostFile:
+    """The file of a host with its present text.
+
+    Args:
+        path: the file; one that does not exist is empty.
+        host: whose file it is.
+
+    Raises:
+        Failed: the file is not UTF-8.
+    """
+
+    def __init__(self, path: Path, host: Host) -> None:
+        self.path, self.host = path, host
+        self._format = toml_edit if path.suffix == ".toml" else jsonc
+        try:
+            self.text = path.read_bytes().decode("utf-8")
+        except FileNotFoundError:
+            self.text = ""
+        except UnicodeDecodeError:
+            raise CommandError(f"{path} is not UTF-8 and was left as it is.") from None
+
+    def find(self, name: str, wanted: dict[str, Any] | None = None) -> dict[str, Any] | None:
+        """Return the entry of a server, or None if there is none.
+
+        Raises:
+            Failed: the file cannot be read; if an entry is `wanted`, the message shows what to add by hand.
+        """
+        return self._edit(self._format.find, name, wanted)  # type: ignore[no-any-return]
+
+    def with_entry(self, name: str, entry: dict[str, Any]) -> str:
+        """Return the text with an entry set; raises Failed as `find` does."""
+        return self._edit(lambda *at: self._format.put(*at, entry), name, entry)  # type: ignore[no-any-return]
+
+    def without_entry(self, name: str) -> str:
+        """Return the text without an entry; raises Failed as `find` does."""
+        return self._edit(self._format.remove, name, None)  # type: ignore[no-any-return]
+
+    def _edit(self, edit: Callable[[str, str, str], Any], name: str, wanted: dict[str, Any] | None) -> Any:
+        import json
+
+        try:
+            return edit(self.text, self.host.table, name)
+        except ValueError as error:
+            advice = f" Add this under {self.host.table!r} by hand: {json.dumps({name: wanted})}" if wanted else ""
+            raise CommandError(f"{self.path} cannot be edited ({error}) and was left as it is.{advice}") from None
+
+    def diff(self, new: str) -> str:
+        """Return the change as a unified diff."""
+        import difflib
+
+        lines = difflib.unified_diff(
+            self.text.splitlines(keepends=True),
+            new.splitlines(keepends=True),
+            str(self.path),
+            f"{self.path} (changed)",
+        )
+        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+    def write(self, new: str) -> Path | None:
+        """Replace the file in one step; links and the mode stay. Returns the backup, or None if there was no file.
+
+        There is one backup, the file as it was before the last change. It is named after this program, so that nobody
+        else's backup is overwritten.
+        """
+        import shutil
+        import tempfile
+
+        real = self.path.resolve()
+        real.parent.mkdir(parents=True, exist_ok=True)
+        backup, mode = None, 0o600
+        if real.exists():
+            backup, mode = real.with_name(f"{real.name}.wharfinger.bak"), real.stat().st_mode & 0o777
+            backup.unlink(missing_ok=True)  # a link that somebody put there is not followed
+            shutil.copy2(real, backup)
+        with tempfile.NamedTemporaryFile(dir=real.parent, prefix=real.name + ".", delete=False) as out:
+            out.write(new.encode("utf-8"))
+            out.flush()
+            os.fsync(out.fileno())
+        made = Path(out.name)
+        try:
+            made.chmod(mode)
+            made.replace(real)
+        except OSError:
+            made.unlink()
+            raise
+        return backup

@@ -1,0 +1,171 @@
+"""Edit one entry of a JSON file with comments, and leave every other byte as it is.
+
+The libraries that read JSON with comments either drop them when they write (hjson, json5, commentjson) or offer no way
+to insert a member (json-five, which also takes four seconds for a megabyte, the size of a well used `~/.claude.json`).
+
+`blank` overwrites comments and trailing commas with spaces. What is left is plain JSON in which every value stands at
+the same place as in the original text, so the decoder of the standard library finds where a value begins and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple, cast
+
+__all__ = ["InvalidJson", "find", "loads", "put", "remove"]
+
+COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\ufeff', re.DOTALL)
+TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
+SPACE = re.compile(r"\s*")
+DECODER = json.JSONDecoder()
+
+
+class InvalidJson(ValueError):
+    """The text is not a JSON object with comments; the message says where."""
+
+    def __init__(self, text: str, at: int, reason: str) -> None:
+        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+        super().__init__(f"line {line}, column {column}: {reason}")
+
+
+class JsonMember(NamedTuple):
+    """One `"key": value` of an object: its key, and where the key begins and the value begins and ends."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def loads(text: str) -> dict[str, Any]:
+    """Read an object that may have comments and trailing commas; an empty text is an empty object.
+
+    Raises:
+        InvalidJson: the text is something else.
+    """
+    plain = blank(text)
+    if not plain.strip():
+        return {}
+    try:
+        value = json.loads(plain)
+    except json.JSONDecodeError as error:
+        raise InvalidJson(text, error.pos, error.msg) from None
+    except RecursionError:
+        raise InvalidJson(text, 0, "nested too deeply") from None
+    if not isinstance(value, dict):
+        raise InvalidJson(text, 0, "expected an object")
+    return cast("dict[str, Any]", value)
+
+
+def find(text: str, table: str, name: str) -> Any:
+    """Return the entry `table.name`, or None if there is none.
+
+    Raises:
+        InvalidJson: the text or the table is not an object.
+    """
+    entries = loads(text).get(table, {})
+    if not isinstance(entries, dict):
+        raise InvalidJson(text, 0, f"expected {table!r} to be an object")
+    return cast("dict[str, Any]", entries).get(name)
+
+
+def put(text: str, table: str, name: str, entry: dict[str, Any]) -> str:
+    """Return the text with `table.name` set to `entry`; raises InvalidJson as `find` does."""
+    find(text, table, name)
+    plain = blank(text)
+    if not plain.strip():
+        comments = text.rstrip() + "\n" if text.strip() else ""
+        return comments + json.dumps({table: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
+    holder = get_member(plain, plain.index("{"), table)
+    if holder is None:
+        return insert(text, plain.index("{"), table, {name: entry})
+    old = get_member(plain, holder.value, name)
+    if old is None:
+        return insert(text, holder.value, name, entry)
+    return text[: old.value] + dumps(text, entry, line_indent(text, old.start)) + text[old.end :]
+
+
+def remove(text: str, table: str, name: str) -> str:
+    """Return the text without `table.name`, unchanged if there is none; raises InvalidJson as `find` does."""
+    find(text, table, name)
+    plain = blank(text)
+    holder = get_member(plain, plain.index("{"), table) if plain.strip() else None
+    old = get_member(plain, holder.value, name) if holder else None
+    if holder is None or old is None:
+        return text
+    siblings = members(plain, holder.value)
+    place = siblings.index(old)
+    if len(siblings) == 1:
+        return text[: holder.value + 1] + text[holder.end - 1 :]
+    if place + 1 < len(siblings):
+        return text[: old.start] + text[siblings[place + 1].start :]
+    return text[: siblings[place - 1].end] + text[old.end :]
+
+
+def blank(text: str) -> str:
+    """Overwrite comments, trailing commas and the byte order mark with spaces; line ends and places stay."""
+    for pattern in (COMMENT, TRAILING_COMMA):
+        text = pattern.sub(lambda match: match[1] or re.sub(r"[^\r\n]", " ", match[0]), text)
+    return text
+
+
+def members(plain: str, at: int) -> list[JsonMember]:
+    """List the members of the object whose brace is at `at`, in a text that `loads` has accepted."""
+    found: list[JsonMember] = []
+    at = skip(plain, at + 1)
+    while plain[at] != "}":
+        key, end = DECODER.raw_decode(plain, at)
+        value = skip(plain, skip(plain, end) + 1)
+        end = DECODER.raw_decode(plain, value)[1]
+        found.append(JsonMember(key, at, value, end))
+        at = skip(plain, end)
+        at = skip(plain, at + 1) if plain[at] == "," else at
+    return found
+
+
+def get_member(plain: str, at: int, key: str) -> JsonMember | None:
+    """Find a member of the object at `at`; of duplicates the last one counts, as for every reader of JSON."""
+    return next((member for member in reversed(members(plain, at)) if member.key == key), None)
+
+
+def skip(plain: str, at: int) -> int:
+    """Return the place after white space."""
+    return cast("re.Match[str]", SPACE.match(plain, at)).end()
+
+
+def insert(text: str, at: int, key: str, value: dict[str, Any]) -> str:
+    """Add a member at the end of the object whose brace is at `at`, laid out like its neighbours."""
+    plain = blank(text)
+    siblings = members(plain, at)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    name = json.dumps(key, ensure_ascii=False)
+    if not siblings:
+        outer = line_indent(text, at)
+        indent = outer + indent_unit(text)
+        close = plain.index("}", at)
+        return text[: at + 1] + f"{newline}{indent}{name}: {dumps(text, value, indent)}{newline}{outer}" + text[close:]
+    last = siblings[-1]
+    indent = line_indent(text, last.start)
+    if text[text.rfind("\n", 0, last.start) + 1 : last.start] == indent:
+        added = f",{newline}{indent}{name}: {dumps(text, value, indent)}"
+    else:  # the object is on one line
+        added = f", {name}: {json.dumps(value, ensure_ascii=False)}"
+    return text[: last.end] + added + text[last.end :]
+
+
+def dumps(text: str, value: dict[str, Any], indent: str) -> str:
+    """Write a value in the layout of the file, from a line that is indented by `indent`."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    return json.dumps(value, indent=indent_unit(text), ensure_ascii=False).replace("\n", newline + indent)
+
+
+def indent_unit(text: str) -> str:
+    """Return what the file indents its first member with, or two spaces."""
+    match = re.search(r"\{\s*?\n([ \t]+)\S", text)
+    return match[1] if match else "  "
+
+
+def line_indent(text: str, at: int) -> str:
+    """Return the white space at the beginning of the line that holds `at`."""
+    return cast("re.Match[str]", re.match(r"[ \t]*", text[text.rfind("\n", 0, at) + 1 : at]))[0]

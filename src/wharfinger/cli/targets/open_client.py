@@ -1,0 +1,226 @@
+"""Opens a client for one command, runs it, and adds the cause to an error of a server that was started."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from wharfinger.cli.error_report import CTRL_C, CommandError, report_error
+from wharfinger.cli.options import Verbosity
+from wharfinger.cli.targets.target import Target
+from wharfinger.client import Client
+from wharfinger.protocol.interfaces import Authorize
+
+if TYPE_CHECKING:
+    from wharfinger.cli.tracebacks import ServerStderr
+    from wharfinger.errors import WharfingerError
+
+__all__ = ["ConnectionOptions", "make_client", "take_connection_options", "with_client"]
+
+T = TypeVar("T")
+
+
+class ConnectionOptions(NamedTuple):
+    """The values of the options that `options.connection_options` adds."""
+
+    timeout: float = 30.0
+    headers: tuple[str, ...] = ()
+    token_env: str | None = None
+    revision: str | None = None
+    env: tuple[str, ...] = ()
+
+
+def take_connection_options(options: dict[str, Any]) -> ConnectionOptions:
+    """Remove the connection options from the options of a command, and return them."""
+    return ConnectionOptions(**{name: options.pop(name) for name in ConnectionOptions._fields})
+
+
+def with_client(
+    ctx: click.Context,
+    target: Target,
+    how: ConnectionOptions,
+    work: Callable[[Client], Awaitable[T]],
+    stderr: ServerStderr | None = None,
+    **handlers: Any,
+) -> T:
+    """Open a client, call `work`, and close the client.
+
+    Args:
+        ctx: the context of the command.
+        target: the server.
+        how: the connection options.
+        work: what to do with the open client.
+        stderr: keeps the standard error of a server that is started, for the caller.
+        handlers: further arguments of `Client`, such as callbacks.
+
+    Raises:
+        WharfingerError: what the client raises. If the server was started here, the part of its standard error that
+            belongs to the error is a note; after -v all of it is printed as it arrives.
+        click.exceptions.Exit: with code 130, after Ctrl-C.
+    """
+    import asyncio
+    import logging
+
+    from wharfinger.cli.stderr_log import log_to_stderr
+    from wharfinger.cli.tracebacks import ServerStderr
+    from wharfinger.errors import WharfingerError
+
+    verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+    log_to_stderr(verbosity)
+    stderr = ServerStderr() if stderr is None else stderr
+    stderr.show = verbosity.level > 0
+    if stderr.show:  # the same lines are not logged once more
+        logging.getLogger("wharfinger.transports.stdio_client").setLevel(logging.INFO)
+    client = make_client(ctx, target, how, stderr=stderr.take, **handlers)
+    interrupted: list[bool] = []
+
+    async def session() -> T:
+        on_ctrl_c(interrupted)
+        async with client:
+            return await work(client)
+
+    try:
+        done = asyncio.run(session())
+    except WharfingerError as error:
+        raise explained(error, target, stderr) from error.__cause__
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and not interrupted:
+            raise
+        if sys.stderr.isatty():
+            click.echo(err=True)  # ends the line on which the terminal has shown ^C
+        raise click.exceptions.Exit(CTRL_C) from None
+    failed = own_failure(target, stderr)
+    if failed is not None:
+        report_error(failed)
+    return done
+
+
+def explained(error: WharfingerError, target: Target, stderr: ServerStderr) -> Exception:
+    """Add a hint and the cause that the server wrote on its standard error."""
+    from wharfinger.cli.targets.connection_hints import connection_hint
+    from wharfinger.cli.tracebacks import cause_in
+    from wharfinger.errors import ConnectionFailed, ConnectionLost
+
+    advice = connection_hint(target, str(error))
+    if advice:
+        error.add_note(advice)
+    if not isinstance(error, (ConnectionFailed, ConnectionLost)):
+        if not stderr.show:
+            for line in cause_in(stderr.lines, str(error)):
+                error.add_note(line)
+        return error
+    return own_failure(target, stderr, error.exit_code) or error
+
+
+def own_failure(target: Target, stderr: ServerStderr, exit_code: int = 1) -> CommandError | None:
+    """Return the error that a child running this program has printed, such as a failed import; None if it has not."""
+    from wharfinger.cli.tracebacks import cause_in
+
+    lines = [line.removeprefix(ERROR_PREFIX) for line in stderr.lines if line.startswith(ERROR_PREFIX)]
+    if not target.own_command or not lines:
+        return None
+    failed = CommandError(lines[-1], exit_code)
+    for line in [] if stderr.show else cause_in(stderr.lines, lines[-1]):
+        failed.add_note(line)
+    return failed
+
+
+CLOSE_SECONDS = 0.2
+"""How long a connection may take to close after Ctrl-C."""
+ERROR_PREFIX = "wharfinger: "
+"""How this program begins an error."""
+
+
+def on_ctrl_c(interrupted: list[bool]) -> None:
+    """Make Ctrl-C cancel this task, and record it; if no signal handler can be set, asyncio's own stays.
+
+    The second cancellation ends the wait for a connection that does not close at once, such as a child that ignores
+    the end of its input: the end of the loop then kills the child.
+    """
+    import asyncio
+    import signal
+    from contextlib import suppress
+
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def stop() -> None:
+        if not interrupted and task is not None:
+            interrupted.append(True)
+            task.cancel()
+            loop.call_later(CLOSE_SECONDS, task.cancel)
+
+    with suppress(NotImplementedError, ValueError, RuntimeError):  # on Windows, and outside of the main thread
+        loop.add_signal_handler(signal.SIGINT, stop)
+
+
+def make_client(ctx: click.Context, target: Target, how: ConnectionOptions, **handlers: Any) -> Client:
+    """Make the client; an invalid option is a usage error."""
+    from wharfinger.protocol.revisions import REVISIONS
+
+    if how.revision is not None and how.revision not in REVISIONS:
+        raise click.UsageError(f"No revision {how.revision!r}: choose one of {', '.join(sorted(REVISIONS))}.", ctx)
+    if not target.url.startswith("http") and (how.headers or how.token_env):
+        raise click.UsageError("--header and --token-env are for a URL; for a command use --env.", ctx)
+    if target.url and how.env:
+        raise click.UsageError("--env is for a command.", ctx)
+    given = merge_headers(target.headers, read_headers(ctx, how))
+    try:
+        return Client(
+            target.url or list(target.command),
+            revision=how.revision,
+            timeout=how.timeout,
+            open_timeout=how.timeout,
+            headers=given,
+            env={**target.env, **read_environment(ctx, how)},
+            cwd=target.cwd,
+            auth=saved_sign_in(target, given),
+            **handlers,
+        )
+    except (TypeError, ValueError) as error:
+        raise click.UsageError(str(error), ctx) from None
+
+
+def saved_sign_in(target: Target, given: Mapping[str, str]) -> Authorize | None:
+    """Return the tokens saved by `wharfinger auth login`, for a URL without an Authorization header."""
+    if not target.url.startswith("http") or any(name.lower() == "authorization" for name in given):
+        return None
+    from wharfinger.auth import FileTokens, SignIn
+
+    return SignIn(tokens=FileTokens(), interactive=False)
+
+
+def merge_headers(configured: Mapping[str, str], given: dict[str, str]) -> dict[str, str]:
+    """Override the headers of a configuration file by those that were given; names are case-insensitive."""
+    names = {name.lower() for name in given}
+    return {**{name: value for name, value in configured.items() if name.lower() not in names}, **given}
+
+
+def read_headers(ctx: click.Context, how: ConnectionOptions) -> dict[str, str]:
+    """Read `--header` and `--token-env`."""
+    found: dict[str, str] = {}
+    for text in how.headers:
+        name, colon, value = text.partition(":")
+        if not colon or not name.strip():
+            raise click.UsageError(f"{text!r}: write 'NAME: VALUE'.", ctx)
+        found[name.strip()] = value.strip()
+    if how.token_env:
+        token = os.environ.get(how.token_env, "")
+        if not token:
+            raise click.UsageError(f"The variable {how.token_env} is not set: put the token into it.", ctx)
+        found["Authorization"] = f"Bearer {token}"
+    return found
+
+
+def read_environment(ctx: click.Context, how: ConnectionOptions) -> dict[str, str]:
+    """Read `--env NAME=VALUE` and `--env NAME`, which passes on the variable of this process."""
+    found: dict[str, str] = {}
+    for text in how.env:
+        name, equals, value = text.partition("=")
+        if not equals and name not in os.environ:
+            raise click.UsageError(f"The variable {name} is not set: write --env {name}=VALUE.", ctx)
+        found[name] = value if equals else os.environ[name]
+    return found

@@ -1,0 +1,47 @@
+"""Files for content that a server sent: safe names, in one folder, without replacing any file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["name_of_uri", "new_file"]
+
+RESERVED = re.compile(r"(?i)^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$")
+"""Names of devices on Windows."""
+NAME_CHARACTERS = 100
+
+
+def name_of_uri(uri: str, fallback: str = "content") -> str:
+    """Return a file name made from the last segment of a URI, without separators and control characters, not hidden."""
+    try:
+        path = urlsplit(uri).path
+    except ValueError:
+        path = uri
+    last = unquote(path.rstrip("/").rpartition("/")[2])
+    name = re.sub(r'[\x00-\x1f\x7f/\\:*?"<>|]+', "-", last).strip(" .-")[:NAME_CHARACTERS]
+    return f"_{name}" if RESERVED.match(name) else name or fallback
+
+
+def new_file(folder: Path, name: str, kind: str, data: bytes) -> Path:
+    """Write a new file into a folder, which is created if needed, with a number if the name exists; return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem, suffix = (name, suffix_of(kind)) if not Path(name).suffix else (Path(name).stem, Path(name).suffix)
+    number = 1
+    while True:
+        path = folder / f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"
+        try:
+            with path.open("xb") as out:
+                out.write(data)
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def suffix_of(kind: str) -> str:
+    """Return the usual suffix for a MIME type."""
+    import mimetypes
+
+    return mimetypes.guess_extension(kind.partition(";")[0].strip()) or ".bin"

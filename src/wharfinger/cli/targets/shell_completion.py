@@ -1,0 +1,107 @@
+"""Completion in a shell: TARGET by names and paths, the next word by what a running server offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from wharfinger.cli.options import COMMAND, CONFIG
+
+__all__ = ["complete_words"]
+
+ANSWER_SECONDS = 1.5
+"""How long a server may take: after that, people who pressed Tab believe that nothing happens."""
+SHOWN_ITEMS = 200
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def complete_words(kind: str = "") -> Completer:
+    """Return a completer for TARGET and, with `kind`, for the word after it."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before: list[str] = list(ctx.params.get("words") or ())
+        if ctx.meta.get(COMMAND) is not None:
+            return []
+        if not before:
+            return complete_target(ctx, incomplete)
+        if not kind or (len(before) > 1 and kind != "uris"):
+            return []
+        try:
+            return ask_server(ctx, before[0], kind, incomplete)
+        except Exception:  # an error message would appear in the middle of the line that is typed
+            return []
+
+    return complete
+
+
+def complete_target(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Suggest configured servers, Python files and folders."""
+    from wharfinger.cli.targets.configured_servers import all_servers
+
+    try:
+        servers = all_servers(ctx.meta.get(CONFIG))[0]
+    except OSError:
+        servers = []
+    named = {server.name: str(server.file) for server in servers if server.name.startswith(incomplete)}
+    found = [CompletionItem(name, help=file) for name, file in named.items()]
+    folder, typed = Path(incomplete).parent, incomplete.rpartition("/")[2]
+    if incomplete.endswith("/"):
+        folder = Path(incomplete)
+    try:
+        entries = sorted(folder.iterdir()) if "://" not in incomplete else []
+    except OSError:
+        entries = []
+    for path in entries:
+        hidden = path.name.startswith(".") and not typed.startswith(".")
+        if path.name.startswith(typed) and not hidden and (path.is_dir() or path.suffix == ".py"):
+            found.append(CompletionItem(incomplete[: len(incomplete) - len(typed)] + path.name))
+    return found[:SHOWN_ITEMS]
+
+
+def ask_server(ctx: click.Context, word: str, kind: str, incomplete: str) -> list[CompletionItem]:
+    """Suggest what a server offers that is already running; none is started for a completion."""
+    from wharfinger.cli.targets.target import parse_target
+
+    target = parse_target(ctx, word)
+    if not target.url:
+        return []
+    import asyncio
+
+    from wharfinger.cli.targets.open_client import ConnectionOptions, make_client
+
+    options = {name: ctx.params[name] for name in ConnectionOptions._fields if ctx.params.get(name) is not None}
+    client = make_client(ctx, target, ConnectionOptions(**options)._replace(timeout=ANSWER_SECONDS))
+
+    async def ask() -> list[CompletionItem]:
+        found: list[CompletionItem] = []
+        async with asyncio.timeout(ANSWER_SECONDS), client:
+            for method, attribute in KINDS[kind]:
+                async for item in getattr(client, method)():
+                    text = getattr(item, attribute)
+                    if text.startswith(incomplete):
+                        found.append(CompletionItem(text, help=first_line(item)))
+                    if len(found) == SHOWN_ITEMS:
+                        return found
+        return found
+
+    return asyncio.run(ask())
+
+
+def first_line(item: Any) -> str:
+    """Return the first line of an item's description or title."""
+    text = next((said for said in (item.description, item.title) if isinstance(said, str)), "")
+    return text.strip().partition("\n")[0]
+
+
+KINDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "tools": (("list_tools", "name"),),
+    "prompts": (("list_prompts", "name"),),
+    "uris": (("list_resources", "uri"),),
+    "references": (("list_prompts", "name"), ("list_resource_templates", "uri_template")),
+}
+"""For each kind of word: the methods of the client that list the suggestions, and the attribute to suggest."""

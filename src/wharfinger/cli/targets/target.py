@@ -1,0 +1,216 @@
+"""The TARGET argument: a URL, folder, Python file, socket, configured name, or command."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import click
+
+from wharfinger.cli.options import COMMAND, CONFIG
+
+__all__ = ["Target", "parse_target", "split_words"]
+
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+class Target(NamedTuple):
+    """A server: its `url` (HTTP or `unix:/path`), or the `command` that starts it.
+
+    `env`, `headers` and `cwd` come from a configuration file; `origin` names the entry and its file. `own_command` is
+    true if the command is this program, whose error messages are meant for the user.
+    """
+
+    url: str
+    command: tuple[str, ...]
+    env: Mapping[str, str] = EMPTY
+    headers: Mapping[str, str] = EMPTY
+    cwd: str | None = None
+    origin: str = ""
+    own_command: bool = False
+
+    def __str__(self) -> str:
+        from wharfinger.content.redaction import redacted, redacted_command
+
+        return self.origin or redacted(self.url) or redacted_command(self.command)
+
+
+def split_words(
+    ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], where: str = ""
+) -> tuple[Target, tuple[str, ...]]:
+    """Split the arguments into the target and the rest.
+
+    Args:
+        ctx: the context of the command.
+        words: the arguments.
+        names: what the first of the rest are called, which are required.
+        where: where to find the first one, for the error.
+
+    Raises:
+        click.UsageError: an argument is missing, or the target is none.
+    """
+    command: list[str] | None = ctx.meta.get(COMMAND)
+    if command is not None:
+        if not command:
+            raise click.UsageError("Give a command after `--`, for example `-- python server.py`.", ctx)
+        target, rest = Target("", tuple(command)), words
+    elif not words:
+        raise click.UsageError(
+            "Missing TARGET: a URL such as http://127.0.0.1:8000/mcp, a configured name, or `-- command…`.", ctx
+        )
+    else:
+        check_quotes(ctx, words)
+        target, rest = parse_target(ctx, words[0]), words[1:]
+    if len(rest) < len(names):
+        raise click.UsageError(f"Missing {names[len(rest)]}{f': {where}' if where and not rest else ''}.", ctx)
+    return target, rest
+
+
+def check_quotes(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Refuse a path with spaces that the shell has split into several words."""
+    if Path(words[0]).exists():
+        return
+    for number in range(2, min(len(words), 8) + 1):
+        whole = " ".join(words[:number])
+        if Path(whole).exists():
+            import shlex
+
+            raise click.UsageError(f"The path has spaces in it: put it in quotes, {shlex.join([whole])}.", ctx)
+
+
+def parse_target(ctx: click.Context, word: str) -> Target:
+    """Read one word as a target; raises click.UsageError."""
+    if word.startswith(("http://", "https://")):
+        check_url(ctx, word)
+        return Target(word, ())
+    if word.startswith("unix:/"):
+        return Target(word, ())
+    if re.match(r"https?:/*[^/]", word):
+        scheme, _, rest = word.partition(":")
+        raise click.UsageError(f"{word} is not a URL: write {scheme}://{rest.lstrip('/')}", ctx)
+    if "://" in word or word.startswith("unix:"):
+        hint = " Write unix:/path with the absolute path." if word.startswith("unix:") else ""
+        raise click.UsageError(f"{word}: only http:// and https:// URLs and unix:/path are supported.{hint}", ctx)
+    return configured_target(ctx, word, chosen=True) or local_target(ctx, word) or named_target(ctx, word)
+
+
+def local_target(ctx: click.Context, word: str) -> Target | None:
+    """Read a word as an existing folder, file or socket; None if it is none."""
+    from wharfinger.cli.executable import own_command
+
+    path = Path(word)
+    if path.is_dir():
+        return Target("", (*own_command(), "serve", "--stdio", str(path.absolute())), own_command=True)
+    if path.is_file() and path.suffix == ".py":
+        return Target("", (*own_command(), "run", "--stdio", "--dev", str(path.absolute())), own_command=True)
+    if path.is_socket():
+        return Target(f"unix:{path.absolute()}", ())
+    file, colon, name = word.rpartition(":")
+    if colon and name.isidentifier() and file.endswith(".py") and Path(file).is_file():
+        return Target(
+            "", (*own_command(), "run", "--stdio", "--dev", f"{Path(file).absolute()}:{name}"), own_command=True
+        )
+    if path.is_file():
+        raise click.UsageError(f"{word}: to start a program give it after `--`: `-- {word}`.", ctx)
+    return None
+
+
+def configured_target(ctx: click.Context, word: str, *, chosen: bool) -> Target | None:
+    """Read a word as the name of a configured server; with `chosen` only if `--config` names the file."""
+    file: Path | None = ctx.meta.get(CONFIG)
+    if chosen and file is None:
+        return None
+    from wharfinger.cli.targets.configured_servers import look_up, resolve
+
+    found = look_up(ctx, word, file)
+    if found is None:
+        return None
+    server = resolve(ctx, found)
+    return Target(server.url, server.command, server.env, server.headers, server.cwd, f"{word} ({found.file})")
+
+
+def named_target(ctx: click.Context, word: str) -> Target:
+    """Read a word as the name of a configured server, or raise an error that says what it might have been."""
+    found = None if ctx.meta.get(CONFIG) else configured_target(ctx, word, chosen=False)
+    if found is not None:
+        return found
+    file = word.rpartition(":")[0] if ".py:" in word else word
+    if file.endswith(".py"):
+        raise click.UsageError(f"{file}: no such file.{near_file(file)}", ctx)
+    host = word.split("/")[0]
+    if word.isdigit():
+        raise click.UsageError(f"{word}: for a server on this port write http://127.0.0.1:{word}/mcp", ctx)
+    if ":" in host or host == "localhost" or "." in host.strip("."):
+        local = host.partition(":")[0] in ("localhost", "127.0.0.1", "[::1]")
+        url = f"http{'' if local else 's'}://{word}{'' if '/' in word else '/mcp'}"
+        raise click.UsageError(f"{word}: no such folder; for a URL write {url}", ctx)
+    if word.endswith(("/", os.sep)):
+        raise click.UsageError(f"{word}: no such folder.{near_file(word)}", ctx)
+    raise click.UsageError(
+        f"{word}: no folder, file or configured server has this name.{near_server(ctx, word) or near_file(word)}"
+        f" {searched(ctx)} Or give a URL, or a command after `--`.",
+        ctx,
+    )
+
+
+def check_url(ctx: click.Context, word: str) -> None:
+    """Refuse an invalid URL."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(word)
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        raise click.UsageError(f"{word} is not a URL ({error}): write http://HOST:PORT/mcp", ctx) from None
+    if not host or port == 0:
+        missing = "a host" if not host else "a port above 0"
+        raise click.UsageError(f"{word} is not a URL, it lacks {missing}: write http://HOST:PORT/mcp", ctx)
+
+
+def near_file(word: str) -> str:
+    """Return a question whether a similar file or folder was meant, empty if there is none."""
+    from wharfinger.cli.suggestions import nearest
+
+    path = Path(word)
+    try:
+        names = [one.name for one in path.parent.iterdir() if not one.name.startswith(".")]
+    except OSError:
+        return ""
+    found = nearest(path.name, names)
+    return f" Did you mean {path.parent / found}?" if found else ""
+
+
+def near_server(ctx: click.Context, word: str) -> str:
+    """Return a question whether a similar configured server was meant, empty if there is none."""
+    from wharfinger.cli.suggestions import nearest
+    from wharfinger.cli.targets.configured_servers import all_servers
+
+    found = nearest(word, (server.name for server in all_servers(ctx.meta.get(CONFIG))[0]))
+    return f" Did you mean {found!r}?" if found else ""
+
+
+SHOWN_NAMES = 12
+"""Servers of one file that an error lists."""
+
+
+def searched(ctx: click.Context) -> str:
+    """Return a sentence that names the searched configuration files and their servers."""
+    from wharfinger.cli.render.formatting import printable
+    from wharfinger.cli.targets.configured_servers import all_servers, config_files
+
+    chosen: Path | None = ctx.meta.get(CONFIG)
+    servers, unreadable = all_servers(chosen)
+    found: list[str] = []
+    for file in [chosen] if chosen else config_files():
+        names = list(dict.fromkeys(printable(server.name) for server in servers if server.file == file))
+        more = ", …" if len(names) > SHOWN_NAMES else ""
+        if names or file.exists():
+            found.append(f"{file} ({', '.join(names[:SHOWN_NAMES])}{more})" if names else f"{file} (no server)")
+    if not found:
+        return f"No configuration file was found: searched {', '.join(map(str, config_files()))}."
+    return f"Searched {', '.join(found)}." + (f" Unreadable: {'; '.join(unreadable)}." if unreadable else "")

@@ -1,0 +1,195 @@
+"""Where an error came from in the code of a server's author: file, line and exception, without frames of libraries.
+
+The command line starts servers and keeps what they write on standard error. When a call fails, this module finds the
+traceback that belongs to it there, by the reference that the error message and the log have in common.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+__all__ = ["ServerStderr", "TracebackFrame", "add_location", "cause_in", "frames_of", "last_words", "place_of"]
+
+SHOWN_FRAMES = 3
+"""The innermost frames of the author's code are shown."""
+MESSAGE_LINES = 6
+"""Lines of an exception's text that are shown."""
+KEPT_LINES = 2000
+"""Lines of a server's standard error that are kept."""
+
+_GROUP = re.compile(r"^ *[|+] ?")
+"""What precedes the lines of an exception group."""
+_HEAD = re.compile(r" *(?:Exception Group )?Traceback \(most recent call last\):$")
+_FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?$')
+_LOGGED = re.compile(r"\d\d:\d\d:\d\d [a-z]+ ")
+_OTHER = re.compile(r"wharfinger: |\S+:\d+: \w*Warning: ")
+"""What may follow an exception and is not part of it."""
+_REFERENCE = re.compile(r"\(reference ([0-9a-f]{8,})\)")
+_CHAINED = ("During handling of the above", "The above exception was")
+
+
+class TracebackFrame(NamedTuple):
+    """One frame of a traceback."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+    @property
+    def is_library(self) -> bool:
+        """Return whether it belongs to a library or to Python, not to the author."""
+        return self.file.startswith(("<frozen", _PACKAGE)) or _LIBRARY.search(self.file) is not None
+
+    def lines(self) -> list[str]:
+        """Return the lines that Python prints, with a relative path."""
+        head = f'File "{short(self.file)}", line {self.line}' + (f", in {self.function}" if self.function else "")
+        return [head, f"  {self.code}"] if self.code else [head]
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARY = re.compile(
+    r"[/\\](?:lib[/\\]python3[^/\\]*|Lib|site-packages|dist-packages"
+    r"|wharfinger[/\\](?:auth|cli|client|protocol|server|sources|store|testing|transports|types))[/\\]"
+)
+"""A folder of Python's modules, of installed packages, or of another copy of this package, on any system."""
+
+
+def short(file: str) -> str:
+    """Return a path relative to the current folder if it is below."""
+    here = os.getcwd() + os.sep
+    return file.removeprefix(here) if file.startswith(here) else file
+
+
+class ServerStderr:
+    """Keeps what a server writes on its standard error; with `show` each line is also printed."""
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self.show = False
+
+    def take(self, line: str) -> None:
+        """Keep one line."""
+        self.lines.append(line)
+        if self.show:
+            from wharfinger.cli.render.formatting import printable
+            from wharfinger.content.redaction import redacted_text
+
+            print(f"  | {printable(redacted_text(line))}", file=sys.stderr, flush=True)
+
+
+def cause_in(lines: Iterable[str], message: str) -> list[str]:
+    """Find the cause of an error in a server's standard error, and return lines to show; empty if there is none.
+
+    If the message has a reference, the cause is the traceback after the last line with it, otherwise the last
+    traceback. The lines are the author's frames and the exception; of chained tracebacks every exception.
+    """
+    lines = list(lines)
+    reference = _REFERENCE.search(message)
+    if reference is None:
+        return _without_repetition([line for part in _tracebacks(lines)[-1:] for line in part], message)
+    place = next((at for at in reversed(range(len(lines))) if reference[1] in lines[at]), None)
+    if place is None:
+        return []
+    after = lines[place + 1 :]
+    end = next((at for at, line in enumerate(after) if _LOGGED.match(line)), len(after))
+    traced = [line for part in _tracebacks(after[:end])[:1] for line in part]
+    if not traced:
+        return [_LOGGED.sub("", lines[place])]
+    news = _without_repetition(traced, message)
+    # Without a frame of the author the message says everything: a wrong return value has no traceback.
+    return news if any(line.startswith('File "') for line in news) else []
+
+
+def _without_repetition(lines: Sequence[str], message: str) -> list[str]:
+    """Leave out exceptions whose text the message already has; lines of code, which are indented, stay."""
+    return [
+        line for line in lines if line.startswith(" ") or not (said := line.partition(": ")[2]) or said not in message
+    ]
+
+
+def add_location(message: str, lines: Iterable[str]) -> str:
+    """Add the place in the author's code to a message with a reference, if the server's standard error has it."""
+    if not _REFERENCE.search(message):
+        return message
+    places = [line for line in cause_in(lines, message) if line.startswith('File "')]
+    return f"{message}, {places[-1]}" if places else message
+
+
+def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
+    """Return the lines to show of every traceback; chained tracebacks are one."""
+    found: list[list[str]] = []
+    frames: list[TracebackFrame] | None = None
+    raised: list[str] = []
+    chained = False
+
+    def finish() -> None:
+        nonlocal frames, chained
+        if frames is None:
+            return
+        part = [line for frame in authors(frames) for line in frame.lines()] + raised
+        if not chained:
+            found.append([])
+        found[-1] += [line for line in part if line not in found[-1]]
+        frames, chained = None, False
+        raised.clear()
+
+    for written in lines:
+        line = _GROUP.sub("", written)
+        frame = _FRAME.match(line)
+        if _HEAD.match(line):
+            within_group = frames is not None
+            finish()
+            frames, chained = [], chained or within_group
+        elif line.startswith(_CHAINED):
+            finish()
+            chained = True
+        elif frames is None:
+            continue
+        elif _LOGGED.match(line) or _OTHER.match(line):
+            finish()
+        elif frame is not None:
+            frames.append(TracebackFrame(frame[1], int(frame[2]), frame[3] or ""))
+        elif line.startswith("    ") and not raised:
+            if frames and not frames[-1].code:
+                frames[-1] = frames[-1]._replace(code=line.strip())
+        elif line.strip() and "-----" not in line and len(raised) < MESSAGE_LINES:
+            raised.append(line.strip())
+        elif raised and not line.strip():
+            finish()
+    finish()
+    return found
+
+
+def authors(frames: Sequence[TracebackFrame]) -> list[TracebackFrame]:
+    """Return the innermost frames of the author's code."""
+    own = [frame for frame in frames if not frame.is_library]
+    return [frame for frame, before in zip(own, [None, *own], strict=False) if frame != before][-SHOWN_FRAMES:]
+
+
+def last_words(lines: Iterable[str], limit: int = 5) -> list[str]:
+    """Return why a server has ended: its last traceback, or its last lines."""
+    lines = list(lines)
+    return cause_in(lines, "") or [line for line in lines if line.strip()][-limit:]
+
+
+def frames_of(error: BaseException) -> list[TracebackFrame]:
+    """Return the author's frames of an exception that was raised in this process."""
+    import traceback
+
+    found = traceback.extract_tb(error.__traceback__)
+    frames = [TracebackFrame(one.filename, one.lineno or 0, one.name, one.line or "") for one in found]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append(TracebackFrame(error.filename, error.lineno or 0, "", (error.text or "").strip()))
+    return authors(frames)
+
+
+def place_of(error: BaseException) -> str:
+    """Return where in the author's code an exception was raised, such as `server.py, line 12`; empty if nowhere."""
+    frames = frames_of(error)
+    return f"{short(frames[-1].file)}, line {frames[-1].line}" if frames else ""

@@ -1,0 +1,222 @@
+"""`wharfinger add` edits the file of every host: it merges, keeps a backup, shows a diff and removes again."""
+
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from wharfinger.cli.app import wharfinger
+from wharfinger.cli.error_report import report_error
+from wharfinger.cli.executable import own_command
+
+FILES = {
+    "claude-desktop": ".config/Claude/claude_desktop_config.json",
+    "claude-code": ".claude.json",
+    "vscode": ".config/Code/User/mcp.json",
+    "cursor": ".cursor/mcp.json",
+    "codex": ".codex/config.toml",
+    "gemini": ".gemini/settings.json",
+}
+TABLES = {"vscode": "servers", "codex": "mcp_servers"}
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hosts' files are elsewhere on this platform")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder with a folder `charts` in it, which is the current one; `bin` is PATH."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CONFIG_HOME", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ls").symlink_to("/bin/ls")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))  # none of the hosts' commands
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def add(*args: str) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(wharfinger, ["add", *args])
+
+
+def entries(home: Path, host: str) -> dict[str, Any]:
+    """Read the servers out of the host's file."""
+    text = (home / FILES[host]).read_text()
+    said = tomllib.loads(text) if host == "codex" else json.loads(text)
+    found = said[TABLES.get(host, "mcpServers")]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_a_folder_is_added_with_absolute_paths(home: Path, host: str) -> None:
+    result = add(host, "charts")
+    assert result.exit_code == 0, result.output
+    assert str(home / FILES[host]) in result.output
+    kind = {"type": "stdio"} if host in ("claude-code", "vscode") else {}
+    program = own_command()
+    assert Path(program[0]).is_absolute()
+    assert entries(home, host) == {
+        "charts": {**kind, "command": program[0], "args": [*program[1:], "serve", "--stdio", str(home / "charts")]}
+    }
+
+
+URLS = {
+    "claude-code": {"type": "http", "url": "U", "headers": {"X-A": "b", "Authorization": "Bearer ${T}"}},
+    "vscode": {"type": "http", "url": "U", "headers": {"X-A": "b", "Authorization": "Bearer ${env:T}"}},
+    "cursor": {"url": "U", "headers": {"X-A": "b", "Authorization": "Bearer ${env:T}"}},
+    "codex": {"url": "U", "bearer_token_env_var": "T", "http_headers": {"X-A": "b"}},
+    "gemini": {"httpUrl": "U", "headers": {"X-A": "b", "Authorization": "Bearer ${T}"}},
+}
+
+
+@pytest.mark.parametrize("host", URLS)
+def test_a_url_is_added_and_the_token_stays_in_its_variable(
+    home: Path, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("T", "very secret")
+    url = "https://harbour.test/mcp"
+    result = add(host, url, "--token-env", "T", "--header", "X-A: b")
+    assert result.exit_code == 0, result.output
+    assert entries(home, host) == {"harbour-test": json.loads(json.dumps(URLS[host]).replace('"U"', f'"{url}"'))}
+    assert "very secret" not in (home / FILES[host]).read_text()
+
+
+def test_claude_desktop_says_that_it_takes_no_url(home: Path) -> None:
+    result = add("claude-desktop", "https://harbour.test/mcp")
+    assert result.exit_code == 2
+    assert "stdio only" in result.output
+    assert not (home / FILES["claude-desktop"]).exists()
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_the_rest_of_the_file_stays_and_a_backup_is_kept(home: Path, host: str) -> None:
+    file = home / FILES[host]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = 'model = "x" # mine\n' if host == "codex" else '{\n    // mine\n    "theme": "dark"\n}\n'
+    file.write_text(before)
+    file.chmod(0o640)
+    assert add(host, "charts").exit_code == 0
+    assert file.with_name(file.name + ".wharfinger.bak").read_text() == before
+    assert "mine" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o640
+    after = file.read_text()
+    assert "already" in add(host, "charts").output
+    assert file.read_text() == after
+    removed = add(host, "--remove", "charts")
+    assert removed.exit_code == 0
+    assert not re.search("/mcp shows it|asks before it starts|to start it", removed.output)
+    assert "charts" not in file.read_text()
+    assert "mine" in file.read_text()
+    assert add(host, "--remove", "charts").exit_code == 1
+    kept = [path.name for path in file.parent.iterdir() if path.name.startswith(file.name + ".")]
+    assert kept == [file.name + ".wharfinger.bak"]
+    assert file.with_name(kept[0]).read_text() == after
+
+
+def test_the_backup_follows_no_link_and_replaces_no_backup_of_others(home: Path) -> None:
+    file = home / FILES["claude-code"]
+    file.write_text("{}")
+    file.with_name(file.name + ".bak").write_text("somebody else's")
+    file.with_name(file.name + ".wharfinger.bak").symlink_to(home / "elsewhere")
+    assert add("claude-code", "charts").exit_code == 0
+    assert file.with_name(file.name + ".bak").read_text() == "somebody else's"
+    assert not (home / "elsewhere").exists()
+    assert file.with_name(file.name + ".wharfinger.bak").read_text() == "{}"
+
+
+def test_removing_an_unknown_name_lists_the_known_ones(home: Path) -> None:
+    assert add("claude-code", "charts").exit_code == 0
+    assert "Did you mean 'charts'?" in add("claude-code", "--remove", "chart").output
+    assert "It has: charts." in add("claude-code", "--remove", "nothing").output
+
+
+def test_a_dry_run_shows_the_difference_and_writes_nothing(home: Path) -> None:
+    result = add("cursor", "--dry-run", "charts")
+    assert result.exit_code == 0
+    assert result.output.startswith(f"--- {home}/.cursor/mcp.json\n+++ ")
+    assert '+    "charts": {\n' in result.output
+    assert not (home / ".cursor").exists()
+
+
+def test_a_link_stays_a_link(home: Path) -> None:
+    """People keep these files in a repository of their own and link to them."""
+    (home / "real.json").write_text("{}")
+    (home / ".claude.json").symlink_to(home / "real.json")
+    assert add("claude-code", "charts").exit_code == 0
+    assert (home / ".claude.json").is_symlink()
+    assert "charts" in (home / "real.json").read_text()
+
+
+def test_a_file_that_cannot_be_read_is_left_and_the_entry_is_shown(home: Path) -> None:
+    (home / ".claude.json").write_text('{"mcpServers": [')
+    result = add("claude-code", "charts")
+    assert result.exit_code == 1
+    assert "by hand" in result.output
+    assert '"serve"' in result.output
+    assert (home / ".claude.json").read_text() == '{"mcpServers": ['
+
+
+@pytest.mark.parametrize(
+    ("args", "name", "command"),
+    [
+        (["--", "ls", "-l", "./charts"], "ls", ["-l", "{home}/charts"]),
+        (["--", "ls", "some-server@1.2"], "ls", ["some-server@1.2"]),
+        (["--env", "A=b=c", "--name", "x", "--", "ls"], "x", []),
+    ],
+)
+def test_a_command_is_made_absolute(home: Path, args: list[str], name: str, command: list[str]) -> None:
+    assert add("cursor", *args).exit_code == 0
+    found = entries(home, "cursor")[name]
+    assert Path(found["command"]).is_absolute()
+    assert found["args"] == [word.format(home=home) for word in command]
+    assert found.get("env") == ({"A": "b=c"} if "--env" in args else None)
+
+
+def test_a_python_file_is_run_and_several_folders_are_one_server(home: Path) -> None:
+    (home / "harbour.py").write_text("")
+    (home / "maps").mkdir()
+    assert add("cursor", "harbour.py:server").exit_code == 0
+    assert add("cursor", "charts", "old=maps").exit_code == 0
+    found = entries(home, "cursor")
+    assert found["harbour"]["args"][-3:] == ["run", "--stdio", f"{home}/harbour.py:server"]
+    assert found["charts-old"]["args"][-3:] == ["--stdio", f"{home}/charts", f"old={home}/maps"]
+
+
+def test_the_project_has_a_file_of_its_own(home: Path) -> None:
+    assert add("vscode", "--project", "charts").exit_code == 0
+    assert "charts" in (home / ".vscode/mcp.json").read_text()
+    assert add("claude-desktop", "--project", "charts").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nohost", "charts"], "is not one of"),
+        (["cursor"], "Missing TARGET"),
+        (["cursor", "nowhere"], "no such folder"),
+        (["cursor", "--", "no-such-command-here"], "no such command"),
+        (["cursor", "--"], "after `--`"),
+        (["cursor", "charts", "--header", "A: b"], "for a URL"),
+        (["cursor", "http://a/", "--header", "nonsense"], "NAME:VALUE"),
+        (["cursor", "--remove"], "name of the server"),
+    ],
+)
+def test_a_usage_error_says_what_to_do(home: Path, args: list[str], says: str) -> None:
+    result = add(*args)
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+def test_a_usage_error_is_one_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Exception) as caught:
+        wharfinger.main(["add", "cursor", "nowhere"], standalone_mode=False)
+    assert report_error(caught.value, level=0) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,122 @@
+"""`wharfinger auth` against a real server that wants tokens, and a real authorization server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.auth.authority import Authority, Guarded, harbour
+from tests.cli.conftest import COMMAND, ENVIRONMENT
+from wharfinger.cli import main
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Guarded, Authority]]:
+    """A guarded server on a thread of its own, and a folder for tokens that is empty."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    ready, ends = threading.Event(), threading.Event()
+    found: list[tuple[Guarded, Authority]] = []
+
+    async def serve() -> None:
+        async with harbour() as both:
+            found.append(both)
+            ready.set()
+            await asyncio.to_thread(ends.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(10)
+    yield found[0]
+    ends.set()
+    thread.join()
+
+
+def login(url: str, folder: Path) -> str:
+    """Run `auth login`, agree on the page that it names, and return what it prints."""
+    with subprocess.Popen(
+        [*COMMAND, "auth", "login", "--no-browser", url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**ENVIRONMENT, "XDG_DATA_HOME": str(folder)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("Sign in at: http://127.0.0.1:"), line
+        with urllib.request.urlopen(line.removeprefix("Sign in at: ").strip()) as page:
+            assert b"Go back to your program" in page.read()
+        shown = process.stdout.read()
+        assert process.wait(10) == 0, process.stderr.read()
+        return shown
+
+
+def test_the_walk_shows_each_step(place: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]) -> None:
+    guarded, authority = place
+    assert main(["auth", "explain", guarded.url]) == 0
+    shown = capsys.readouterr().out
+    assert f"ok  POST {guarded.url}\n      401, WWW-Authenticate: Bearer resource_metadata=" in shown
+    assert f"authorization servers: {authority.url}" in shown
+    assert f"Sign in with: wharfinger auth login {guarded.url}" in shown
+    assert authority.asked == []
+
+
+def test_the_walk_says_what_to_mend(place: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]) -> None:
+    guarded, authority = place
+    authority.metadata = {"code_challenge_methods_supported": None, "registration_endpoint": None}
+    assert main(["auth", "explain", "--json", guarded.url]) == 4
+    told = json.loads(capsys.readouterr().out)
+    assert told["possible"] is False
+    assert [step["what"] for step in told["steps"] if step["good"] is False] == ["registration", "PKCE"]
+    assert all(step["fix"] for step in told["steps"] if step["good"] is False)
+
+
+def test_a_token_is_kept_listed_used_and_forgotten(
+    place: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    guarded, _ = place
+    assert main(["ls", guarded.url]) == 4
+    assert f"wharfinger auth login {guarded.url}" in capsys.readouterr().err
+    assert f"Signed in to {guarded.url}" in login(guarded.url, tmp_path)
+    assert main(["auth", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert guarded.url in shown
+    assert "renewed automatically" in shown
+    assert "token-" not in shown
+    assert main(["call", guarded.url, "write"]) == 4  # more scopes need the person again
+    assert main(["auth", "logout", guarded.url]) == 0
+    assert main(["auth", "logout", guarded.url]) == 1
+    assert "No token is saved" in capsys.readouterr().err
+    assert not list((tmp_path / "wharfinger" / "tokens").glob("grant-*"))
+
+
+def test_another_command_takes_the_token(place: tuple[Guarded, Authority], tmp_path: Path) -> None:
+    guarded, authority = place
+    login(guarded.url, tmp_path)
+    done = subprocess.run(
+        [*COMMAND, "ls", guarded.url, "--json"],
+        capture_output=True,
+        text=True,
+        env={**ENVIRONMENT, "XDG_DATA_HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert authority.paths().count("authorize") == 1
+    assert "token-0" in guarded.seen
+
+
+@pytest.mark.parametrize("args", [["explain", "ftp://x"], ["login", "x"], ["logout", "./charts"]])
+def test_what_is_no_url_of_a_server_is_a_usage_error(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["auth", *args]) == 2
+    assert "only servers at http:// and https:// URLs" in capsys.readouterr().err
+
+
+def test_a_secret_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["auth", "login", "--client-secret-env", "NO_SUCH_VARIABLE", "http://x/"]) == 2
+    assert "NO_SUCH_VARIABLE is not set" in capsys.readouterr().err

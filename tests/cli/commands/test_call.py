@@ -1,0 +1,191 @@
+"""`call` shows progress, logs and questions where a person sits, and keeps stdout for the answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Terminal
+from wharfinger.cli import main
+
+SERVER = """
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from wharfinger import Context, Server
+from wharfinger.types import AudioContent, ImageContent, TextContent
+
+server = Server("harbour")
+
+
+@dataclass
+class Wish:
+    quay: Literal["north", "south"]
+    tugs: int = 1
+
+
+@server.tool
+async def berth(ship: str, ctx: Context) -> dict[str, str | int]:
+    wish = await ctx.elicit(f"Which quay for {ship}?\\x1b[31m", Wish, or_none=True)
+    return {"ship": ship, "quay": wish.quay if wish else "none", "tugs": wish.tugs if wish else 0}
+
+
+@server.tool
+async def pay(ctx: Context) -> str:
+    await ctx.elicit_url("Pay the dues", "http://bank.test@pay.test/dues")
+    return "paid"
+
+
+@server.tool
+async def load(ctx: Context) -> str:
+    await ctx.report_progress(1, 4, "first hold")
+    await ctx.info("the crane is slow")
+    await ctx.report_progress(4, 4)
+    return "loaded"
+
+
+@server.tool
+def pictures() -> list[TextContent | ImageContent | AudioContent]:
+    image = ImageContent(data=b"\\x89PNG1", mime_type="image/png")
+    return [TextContent(text="two"), image, ImageContent(data=b"22", mime_type="image/png")]
+
+
+@server.tool
+def echo(a: int, b: str = "") -> dict[str, str | int]:
+    return {"a": a, "b": b}
+
+"""
+
+
+@pytest.fixture
+def harbour(tmp_path: Path) -> str:
+    """A file with a server."""
+    file = tmp_path / "harbour.py"
+    file.write_text(SERVER)
+    return str(file)
+
+
+Start = Callable[..., subprocess.Popen[str]]
+Sit = Callable[..., Terminal]
+ERAS = ["2025-11-25", "2026-07-28"]
+
+
+def test_arguments_come_from_a_file_or_stdin_and_words_win(start: Start, harbour: str, tmp_path: Path) -> None:
+    (tmp_path / "given.json").write_text('{"a": 1, "b": "file"}')
+    out, _ = start("call", harbour, "echo", "--input", "given.json", "b=word").communicate(timeout=20)
+    assert json.loads(out) == {"a": 1, "b": "word"}
+    out, _ = start("call", harbour, "echo", "--input", "-").communicate('{"a": 2}', timeout=20)
+    assert json.loads(out) == {"a": 2, "b": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("{", "is not JSON"), ("[1]", "is not a JSON object"), (None, "No such file")]
+)
+def test_input_that_cannot_be_is_a_usage_error(
+    text: str | None, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "given.json"
+    if text is not None:
+        file.write_text(text)
+    assert main(["call", "http://x/", "echo", "--input", str(file)]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("revision", ERAS)
+def test_a_form_is_asked_field_by_field_until_it_fits(terminal: Sit, harbour: str, revision: str) -> None:
+    sits = terminal("call", "--revision", revision, harbour, "berth", "ship=Mary", env={"NO_COLOR": "1"})
+    sits.wait_for("Which quay for Mary?\\x1b[31m")
+    sits.wait_for("quay> ")
+    sits.press("west\n")
+    sits.wait_for("not one of the choices")
+    sits.press("1\n")
+    sits.wait_for("tugs [1]> ")
+    sits.press("x\n")
+    sits.wait_for("whole number")
+    sits.press("\n")
+    assert sits.end() == 0
+    assert '{"ship":"Mary","quay":"north","tugs":1}' in sits.shown
+
+
+@pytest.mark.parametrize("revision", ERAS)
+def test_ctrl_d_declines(terminal: Sit, harbour: str, revision: str) -> None:
+    sits = terminal("call", "--revision", revision, harbour, "berth", "ship=Mary", env={"NO_COLOR": "1"})
+    sits.wait_for("quay> ")
+    sits.press("\x04")
+    assert sits.end() == 0
+    assert "Declined." in sits.shown
+    assert '"quay":"none"' in sits.shown
+
+
+def test_ctrl_c_at_a_question_ends_with_130(terminal: Sit, harbour: str) -> None:
+    sits = terminal("call", harbour, "berth", "ship=Mary")
+    sits.wait_for("quay> ")
+    sits.press("\x03")
+    assert sits.end() == 130
+    assert "Traceback" not in sits.shown
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize(("keys", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
+def test_a_page_is_shown_with_its_host_and_wants_consent(
+    terminal: Sit, harbour: str, revision: str, keys: str, code: int
+) -> None:
+    sits = terminal("call", "--revision", revision, harbour, "pay", env={"NO_COLOR": "1"})
+    sits.wait_for("n declines> ")
+    assert "Host: pay.test  (not encrypted)\n" in sits.shown
+    assert "Page: http://bank.test@pay.test/dues\n" in sits.shown
+    sits.press(keys)
+    assert sits.end() == code
+    assert ("paid" in sits.shown) == (code == 0)
+
+
+def test_without_a_terminal_a_question_is_declined_and_says_so(start: Start, harbour: str) -> None:
+    process = start("call", harbour, "berth", "ship=Mary")
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, json.loads(out)["quay"]) == (0, "none")
+    assert err.count("\n") == 1
+    assert "there is no terminal to answer at" in err
+
+
+@pytest.mark.parametrize("revision", ERAS)
+def test_progress_is_a_bar_at_a_terminal_that_goes_away(terminal: Sit, harbour: str, revision: str) -> None:
+    sits = terminal("call", "--revision", revision, harbour, "load", env={"NO_COLOR": "1"})
+    assert sits.end() == 0
+    assert "[######..................] 1/4 first hold" in sits.shown
+    assert sits.shown.endswith("\r\x1b[Kloaded\n")
+    assert "crane" not in sits.shown
+
+
+@pytest.mark.parametrize("revision", ERAS)
+def test_progress_and_logs_are_lines_on_stderr_with_v_and_nothing_without(
+    start: Start, harbour: str, revision: str
+) -> None:
+    process = start("call", "-v", "--revision", revision, harbour, "load")
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, "loaded\n")
+    assert "1/4 first hold\n" in err
+    assert "info    the crane is slow\n" in err.replace("harbour: ", "")
+    assert start("call", "--revision", revision, harbour, "load").communicate(timeout=20) == ("loaded\n", "")
+
+
+def test_images_are_summarised_or_saved(start: Start, harbour: str, tmp_path: Path) -> None:
+    out, err = start("call", harbour, "pictures").communicate(timeout=20)
+    assert out == "two\n" + "[image/png, 5 B: -o DIR saves it, --json shows it]\n" + (
+        "[image/png, 2 B: -o DIR saves it, --json shows it]\n"
+    )
+    assert err == ""
+    out, err = start("call", "-o", "saved", harbour, "pictures").communicate(timeout=20)
+    assert out == "two\n"
+    assert err.splitlines() == ["Wrote saved/pictures.png (5 B).", "Wrote saved/pictures-2.png (2 B)."]
+    assert (tmp_path / "saved" / "pictures.png").read_bytes() == b"\x89PNG1"
+
+
+def test_structured_answers_are_in_colour_at_a_terminal(terminal: Sit, harbour: str) -> None:
+    pytest.importorskip("rich")
+    sits = terminal("call", harbour, "echo", "a:=1", env={"TERM": "xterm-256color"})
+    assert sits.end() == 0
+    assert "\x1b[" in sits.shown

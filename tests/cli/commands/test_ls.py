@@ -1,0 +1,166 @@
+"""`ls` shows a tree, sorts and narrows; URIs stay as the server wrote them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Terminal
+from wharfinger.cli import main
+from wharfinger.cli.render.resource_tree import segments
+
+SERVER = '''
+from wharfinger import Server
+from wharfinger.types import Annotations
+
+server = Server("harbour")
+
+
+def add(uri, size, priority, modified, mime, audience):
+    notes = Annotations(priority=priority, last_modified=modified, audience=audience)
+
+    @server.resource(uri, size=size, mime_type=mime, annotations=notes)
+    def content() -> bytes:
+        return b"x"
+
+
+add("a://log/1", 10, 0.5, "2026-01-02T00:00:00Z", "text/plain; charset=utf-8", ["user"])
+add("a://log/2", 30, 1.0, "2026-01-01T00:00:00+00:00", "text/csv", ["assistant"])
+add("a://log/sub/3", 20, 0.0, "nonsense", "image/png", ["user", "assistant"])
+
+
+@server.resource("b:plain")
+def plain() -> str:
+    return ""
+
+
+@server.resource("a://log/{day}/all", mime_type="text/plain")
+def day(day: str) -> str:
+    return day
+
+
+@server.tool
+def sink() -> str:
+    """Sink.
+
+    More."""
+    return ""
+
+
+@server.prompt
+def brief() -> str:
+    return ""
+'''
+
+Say = Callable[..., str]
+
+
+@pytest.fixture
+def harbour(tmp_path: Path) -> str:
+    """A file with a server."""
+    file = tmp_path / "harbour.py"
+    file.write_text(SERVER)
+    return str(file)
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str], harbour: str) -> Say:
+    """Run `ls` in this process."""
+
+    def run(*args: str) -> str:
+        assert main(["ls", *args, harbour]) == 0
+        return capfd.readouterr().out
+
+    return run
+
+
+def uris(out: str) -> list[str]:
+    return re.findall(r"\b[ab]:\S+", out)
+
+
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        (["--sort", "size"], ["a://log/2", "a://log/sub/3", "a://log/1", "b:plain"]),
+        (["--sort", "priority"], ["a://log/2", "a://log/1", "a://log/sub/3", "b:plain"]),
+        (["--sort", "modified", "--limit", "2"], ["a://log/1", "a://log/2"]),
+        (["--sort", "size", "--limit", "1"], ["a://log/2"]),
+        (["--sort", "priority", "--limit", "9"], ["a://log/2", "a://log/1", "a://log/sub/3", "b:plain"]),
+        (["--mime", "text/*"], ["a://log/1", "a://log/2"]),
+        (["--mime", "TEXT/plain", "--templates"], ["a://log/{day}/all"]),
+        (["--audience", "user"], ["a://log/1", "a://log/sub/3", "b:plain"]),
+        (["--audience", "assistant", "--mime", "image/*"], ["a://log/sub/3"]),
+        (["--mime", "video/*"], []),
+    ],
+)
+def test_what_is_asked_for_is_shown_in_that_order(say: Say, args: list[str], found: list[str]) -> None:
+    assert uris(say(*args)) == found
+    assert [json.loads(line).get("uri", "a://log/{day}/all") for line in say("--json", *args).splitlines()] == found
+
+
+def test_a_sorted_list_shows_what_it_is_sorted_by(say: Say) -> None:
+    assert say("--sort", "modified", "--limit", "1").startswith("2026-01-02T00:00:00Z")
+    assert say("--sort", "priority", "--limit", "1").startswith("1.00")
+
+
+def test_the_tree_shows_everything_once(say: Say) -> None:
+    shown = say("--tree")
+    assert shown.splitlines()[0] == "harbour 0"
+    assert [line.split("  ")[0] for line in shown.splitlines() if not line.startswith(" ")][1:] == [
+        "resources (4)",
+        "templates (1)",
+        "tools (1)",
+        "prompts (1)",
+    ]
+    assert re.search(r"^  a://log/\n    1 +10 B  text/plain.*\n    2 .*\n    sub/3 .*\n  b:plain", shown, re.MULTILINE)
+    assert "  sink  Sink.\n" in shown
+    assert "resources (1)\n  a://log/1" in say("--tree", "--limit", "1")
+    assert "tools" not in say("--tree", "--mime", "text/*")
+    assert say("--tree", "--tools").splitlines()[1:] == ["tools (1)", "  sink  Sink."]
+
+
+@pytest.mark.parametrize("args", [["--tree", "--json"], ["--tools", "--mime", "a/b"], ["--prompts", "--sort", "size"]])
+def test_options_that_contradict_each_other_are_usage_errors(args: list[str], harbour: str) -> None:
+    assert main(["ls", *args, harbour]) == 2
+
+
+@pytest.mark.parametrize(
+    ("uri", "found"),
+    [
+        ("file:///a/b.md", ["file:///", "a/", "b.md"]),
+        ("http://h.test:80/a?b=/c/d", ["http://h.test:80/", "a?b=/c/d"]),
+        ("a:b", ["a:b"]),
+        ("a://", ["a://"]),
+        ("a://h//b/", ["a://h/", "/", "b/"]),
+        ("nonsense", ["nonsense"]),
+        ("", [""]),
+    ],
+)
+def test_segments_together_are_the_uri(uri: str, found: list[str]) -> None:
+    assert segments(uri) == found
+    assert "".join(segments(uri)) == uri
+
+
+def test_a_reader_that_goes_away_and_colour_are_no_matter(terminal: Callable[..., Terminal], harbour: str) -> None:
+    sits = terminal("ls", "--tree", harbour, env={"NO_COLOR": "1"})
+    assert sits.end() == 0
+    assert "\x1b" not in sits.shown
+
+
+def test_a_server_without_the_method_for_templates_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Servers with resources alone may leave `resources/templates/list` out: method not found means none."""
+    file = tmp_path / "plain.py"
+    file.write_text(
+        'from wharfinger import Server\n\nserver = Server("plain")\n\n@server.resource("a://b")\ndef b() -> str: ...\n'
+        'del server.handlers["resources/templates/list"]\n'
+    )
+    assert main(["ls", "--tree", str(file)]) == 0
+    assert capsys.readouterr().out == "plain 0\nresources (1)\n  a://b\n"
+    assert main(["ls", "--templates", str(file)]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(["ls", "--prompts", str(file)]) == 1
+    assert "The server has no prompts; it has resources: `ls --resources`." in capsys.readouterr().err

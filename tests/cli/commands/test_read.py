@@ -1,0 +1,128 @@
+"""`read` gives a person colour and a summary, and everyone else the bytes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Terminal
+from wharfinger.cli.render.highlighting import language_of, summary
+
+SERVER = """
+from wharfinger import Server
+from wharfinger.server import Content
+
+server = Server("harbour")
+PNG = b"\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR\\0\\0\\1\\0\\0\\0\\0\\x80"
+
+
+@server.resource("a://data.json", mime_type="application/json")
+def data() -> str:
+    return '{"tide": 3, "note": "\\x9b31m"}\\n'
+
+
+@server.resource("a://map", mime_type="image/png")
+def map() -> bytes:
+    return PNG
+
+
+@server.resource("a://folder/")
+def folder() -> list[Content]:
+    return [
+        Content("one\\n", uri="a://folder/one.txt", mime_type="text/plain"),
+        Content(PNG, uri="a://folder/..%2fmap.png", mime_type="image/png"),
+    ]
+"""
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def harbour(tmp_path: Path) -> str:
+    """A file with a server."""
+    file = tmp_path / "harbour.py"
+    file.write_text(SERVER)
+    return str(file)
+
+
+def test_text_is_in_colour_at_a_terminal_and_gives_it_no_orders(
+    terminal: Callable[..., Terminal], harbour: str
+) -> None:
+    pytest.importorskip("rich")
+    sits = terminal("read", harbour, "a://data.json", env={"TERM": "xterm-256color"})
+    assert sits.end() == 0
+    assert "\x1b[" in sits.shown
+    assert "\x9b" not in sits.shown
+    assert "\\x9b31m" in sits.shown
+
+
+def test_no_color_is_honoured(terminal: Callable[..., Terminal], harbour: str) -> None:
+    sits = terminal("read", harbour, "a://data.json", env={"NO_COLOR": "1"})
+    assert sits.end() == 0
+    assert sits.shown == '{"tide": 3, "note": "\\x9b31m"}\n'
+
+
+def test_binary_content_is_summarised_at_a_terminal(terminal: Callable[..., Terminal], harbour: str) -> None:
+    sits = terminal("read", harbour, "a://map")
+    assert sits.end() == 0
+    assert sits.shown == "[image/png, 24 B, PNG image 256 x 128: write it to a file with -o FILE, or to a pipe]\n"
+
+
+def test_a_pipe_gets_the_bytes(harbour: str, start: Start, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as out:
+        assert start("read", harbour, "a://map", stdout=out).wait(20) == 0
+    assert (tmp_path / "out").read_bytes().startswith(b"\x89PNG")
+    assert start("read", harbour, "a://data.json", "-o", "-").communicate(timeout=20)[0].count("\x9b") == 1
+
+
+def test_several_contents_go_into_a_folder_and_stay_there(harbour: str, start: Start, tmp_path: Path) -> None:
+    process = start("read", "-o", "out/", harbour, "a://folder/")
+    assert process.communicate(timeout=20)[1].splitlines() == [
+        "Wrote out/one.txt (4 B).",
+        "Wrote out/map.png (24 B).",
+    ]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["map.png", "one.txt"]
+    process = start("read", "-o", "file", harbour, "a://folder/")
+    assert "-o FOLDER/" in process.communicate(timeout=20)[1]
+    assert process.returncode == 2
+
+
+def test_what_comes_in_windows_is_written_whole(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "charts").mkdir()
+    lines = "".join(f"{number} fathoms\n" for number in range(10_000))
+    (tmp_path / "charts" / "depths.log").write_text(lines)
+    serve = ("--", sys.executable, "-m", "wharfinger", "serve", "--stdio", "--max-size", "50KiB", "charts")
+    process = start("read", "-o", "all.log", "file:///charts/depths.log", *serve)
+    assert process.communicate(timeout=30)[1].splitlines()[-1] == f"Wrote all.log ({len(lines) / 1024:.0f} KiB)."
+    assert (tmp_path / "all.log").read_text() == lines
+    assert start("read", "-o", "-", "file:///charts/depths.log", *serve).communicate(timeout=30)[0] == lines
+    shown, told = start("read", "file:///charts/depths.log", *serve).communicate(timeout=30)
+    assert shown == lines[: len(shown)]
+    assert f"file:///charts/depths.log?bytes={len(shown)}-" in told
+
+
+@pytest.mark.parametrize(
+    ("kind", "uri", "language"),
+    [
+        ("application/json", "a:b", "json"),
+        ("application/vnd.x+json; charset=utf-8", "a:b", "json"),
+        ("text/plain", "file:///a/server.py", "python"),
+        ("", "file:///a/readme.md?x", "markdown"),
+        ("text/plain", "file:///a/notes.txt", ""),
+        ("text/plain", "a:b", ""),
+        ("no/such-type", "file:///a/x.py", ""),
+    ],
+)
+def test_the_language_follows_from_type_or_name(kind: str, uri: str, language: str) -> None:
+    pytest.importorskip("rich")
+    assert language_of(kind, uri) == language
+
+
+def test_a_summary_says_what_the_bytes_look_like() -> None:
+    assert summary(b"%PDF-1.7", "") == "[binary, 8 B, PDF document: write it to a file with -o FILE, or to a pipe]"
+    assert summary(b"GIF89a\x10\0\x20\0", "image/gif").startswith("[image/gif, 10 B, GIF image 16 x 32:")
+    assert summary(b"\x89PNG\r\n\x1a\n", "x/y").startswith("[x/y, 8 B, PNG image:")

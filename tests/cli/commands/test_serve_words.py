@@ -1,0 +1,320 @@
+"""`wharfinger serve` with data of several kinds: what it publishes, says and refuses, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from wharfinger import Client
+from wharfinger.cli import main
+from wharfinger.cli.app import wharfinger
+from wharfinger.cli.serving.publish import instructions, make_server
+from wharfinger.cli.serving.startup_info import FACTS_CHARACTERS, collect_startup_info, host_arguments, omitted_secrets
+from wharfinger.source import Source
+from wharfinger.sources.registry import KINDS, PreparedSource, make_sources, parse_word
+
+Start = Callable[..., "subprocess.Popen[str]"]
+PASSWORD = "hunter2"
+PARAMS: dict[str, Any] = {
+    "every": None,
+    "include": (),
+    "exclude": (),
+    "hidden": False,
+    "max_size": None,
+    "absolute_uris": False,
+    "no_tools": False,
+    "no_search": False,
+    "allow_command": False,
+    "allow_private": False,
+    "allow_query": False,
+    "limits": (),
+    "name": None,
+    "demo": False,
+    "words": (),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, with a folder, a database and an archive."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "notes.md").write_text("# Notes\n")
+    with sqlite3.connect(tmp_path / "shop.db") as database:
+        database.execute("create table ships (id integer primary key, name text)")
+        database.execute("insert into ships (name) values ('mary')")
+    database.close()
+    with zipfile.ZipFile(tmp_path / "old.zip", "w") as archive:
+        archive.writestr("a/b.txt", "hello")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def shown(process: subprocess.Popen[str], lines: int) -> list[str]:
+    """The first lines of the banner."""
+    assert process.stdout is not None
+    return [process.stdout.readline().rstrip("\n") for _ in range(lines)]
+
+
+def test_each_source_has_a_line_of_its_own(start: Start, here: Path) -> None:
+    process = start("serve", "--http", "127.0.0.1:0", "docs", "sqlite:///shop.db", "zip:old.zip")
+    card = shown(process, 8)
+    assert card[0].startswith(f"Publishing {here}/docs  1 file, 8 B, watched by ")
+    assert card[1].startswith(f"Publishing {here}/shop.db  ")
+    assert card[2].startswith(f"Publishing {here}/old.zip  ")
+    assert card[3].startswith("  MCP  http://127.0.0.1:")
+    again = f"add claude-desktop {here}/docs sqlite:///{here}/shop.db zip:{here}/old.zip    (its file takes stdio only)"
+    assert card[7].endswith(again)
+
+
+def test_one_server_has_all_of_them(here: Path, executable: str) -> None:
+    async def work() -> tuple[str, str, set[str], str]:
+        async with Client([executable, "serve", "docs", "sqlite:///shop.db", "old=zip:old.zip"], cwd=here) as client:
+            assert client.server_info is not None
+            uris = {resource.uri async for resource in client.list_resources()}
+            text = (await client.read_resource("zip://old/a/b.txt")).text
+            return client.server_info.name, client.instructions or "", uris, text
+
+    name, told, uris, text = asyncio.run(work())
+    assert name == "docs-shop-old"
+    assert text == "hello"
+    assert {"file:///docs/notes.md", "zip://old/a/b.txt"} <= uris
+    assert any(uri.startswith("sqlite://shop/") for uri in uris)
+    assert told.splitlines()[:4] == [
+        "Live data, as it is now:",
+        "- file:///docs: files",
+        "- sqlite://shop: a SQLite database",
+        "- zip://old/: a ZIP archive",
+    ]
+
+
+def test_of_folders_alone_the_instructions_are_a_sentence(here: Path) -> None:
+    told = instructions(make_sources(["docs"]))
+    assert told.startswith("Files below file:///docs/, as they are now. List the resources, ")
+
+
+def test_a_long_list_of_sources_is_cut(here: Path) -> None:
+    for number in range(30):
+        (here / f"d{number}").mkdir()
+    words = [f"d{number}" for number in range(30)]
+    (here / "x.zip").write_bytes((here / "old.zip").read_bytes())
+    told = instructions(make_sources([*words, "zip:x.zip"]))
+    assert "- and 11 more" in told
+    assert len(told) < 2_000
+
+
+# Options.
+
+
+def tools_of(*words: str, **options: bool) -> set[str]:
+    server, _ = make_server(words, {}, name=None, **{"tools": True, "search": False, "query": False, **options})
+
+    async def work() -> set[str]:
+        async with Client(server) as client:
+            return {tool.name for tool in await client.list_tools()}
+
+    return asyncio.run(work())
+
+
+def test_a_query_tool_is_there_only_where_it_is_allowed(here: Path) -> None:
+    plain = tools_of("docs", "sqlite:///shop.db")
+    assert "search" in plain
+    assert "query" not in plain
+    assert tools_of("docs", "sqlite:///shop.db", query=True) == plain | {"query"}
+    assert tools_of("docs", query=True) == plain
+
+
+def test_a_search_index_is_kept_unless_it_is_not_wanted(here: Path) -> None:
+    for search in (True, False):
+        server, _ = make_server(["docs"], {}, name=None, tools=False, search=search, query=False)
+        assert (server.resources.index is not None) is search
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--include", "*.md", "sqlite:///shop.db"], "--include is for PATH, and you publish none"),
+        (["--max-size", "1MiB", "zip:old.zip"], "--max-size is for PATH"),
+        (["--allow-command", "docs"], "--allow-command is for command:LINE"),
+        (["--every", "2", "docs"], "--every is for command:LINE"),
+        (["--every", "0", "--allow-command", "command:df"], "every at least"),
+        (["--allow-private", "docs"], "--allow-private is for https://HOST/mcp"),
+        (["--allow-query", "docs"], "--allow-query is for sqlite:///FILE, postgresql://USER@HOST/DATABASE"),
+        (["--allow-query", "--no-tools", "sqlite:///shop.db"], "exclude each other"),
+        (["--demo", "sqlite:///shop.db"], "--demo takes one folder"),
+        (["--demo", "docs", "docs"], "--demo takes one folder"),
+        (["ftp://host/x"], "ftp: is no kind of data"),
+        (["command:df"], "add --allow-command"),
+        (["http://127.0.0.1:9/mcp"], "127.0.0.1"),
+        (["shop.db"], "publish it as sqlite:///shop.db"),
+        (["zip:missing.zip"], "missing.zip"),
+        (["git:docs"], "docs"),
+        (["sqlite:///missing.db"], "missing.db"),
+        (["x=docs", "x=zip:old.zip"], "'x' is given twice"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_exit_code_2(
+    args: list[str], says: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--stdio", *args]) == 2
+    told = capsys.readouterr()
+    assert says in told.err
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+
+
+def test_a_missing_library_is_told_with_the_command(here: Path, start: Start) -> None:
+    code = (
+        "import sys; sys.modules['fsspec'] = None\n"
+        "from wharfinger.cli import main; sys.exit(main(['serve', '--stdio', 'memory://x']))"
+    )
+    process = start("-c", code, command=[sys.executable])
+    out, err = process.communicate(timeout=20)
+    assert (out, process.returncode) == ("", 1)
+    assert "pip install 'wharfinger[objects]'" in err
+
+
+def test_the_help_names_every_kind() -> None:
+    told = CliRunner().invoke(wharfinger, ["serve", "--help"]).output
+    for kind in KINDS:
+        assert any(scheme in told for scheme in kind.schemes) or kind.form.startswith(("mysql", "memory")), kind.form
+
+
+# Passwords.
+
+
+@pytest.fixture
+def closed() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_password_is_not_shown_and_what_is_down_does_not_keep_others_down(
+    start: Start, here: Path, closed: int
+) -> None:
+    url = f"postgresql://me:{PASSWORD}@127.0.0.1:{closed}/harbour"
+    process = start("serve", "--http", "127.0.0.1:0", "docs", url)
+    card = shown(process, 7)
+    assert card[0].startswith(f"Publishing {here}/docs  1 file")
+    assert "127.0.0.1" in card[1]
+    assert "not available now: " in card[1] or "not counted yet" in card[1]
+    assert f"the password of postgresql://me@127.0.0.1:{closed}/harbour is omitted" in card[6]
+    assert "pass it by the variable PGPASSWORD" in card[6]
+    where = card[2].split()[1]
+
+    async def work() -> str:
+        async with Client(where) as client:
+            return (await client.read_resource("file:///docs/notes.md")).text
+
+    assert asyncio.run(work()) == "# Notes\n"
+    process.terminate()
+    out, err = process.communicate(timeout=20)
+    assert PASSWORD not in "\n".join(card) + out + err
+
+
+def test_a_host_is_not_given_a_password(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"postgresql://me:{PASSWORD}@db.test/shop"
+    assert main(["add", "cursor", "--file", str(here / "mcp.json"), url]) == 2
+    told = capsys.readouterr().err
+    assert "Leave the password out of postgresql://me@db.test/shop: pass it in the variable PGPASSWORD" in told
+    assert PASSWORD not in told
+    assert not (here / "mcp.json").exists()
+
+
+# The same again.
+
+
+def test_a_host_can_be_given_any_word(here: Path) -> None:
+    file = here / "mcp.json"
+    words = ["docs", "code=git:.", "sqlite:///shop.db", "log:logs/*.log", "s3://bucket/prefix", "system:"]
+    assert main(["add", "cursor", "--file", str(file), *words]) == 0
+    (server,) = json.loads(file.read_text())["mcpServers"].items()
+    assert server[0] == "docs-code-shop-logs-prefix-system"
+    assert server[1]["args"][-8:] == [
+        "serve",
+        "--stdio",
+        f"{here}/docs",
+        f"code=git:{here}",
+        f"sqlite:///{here}/shop.db",
+        f"log:{here}/logs/*.log",
+        "s3://bucket/prefix",
+        "system:",
+    ]
+
+
+def test_a_command_is_not_given_to_a_host_by_the_way(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", "cursor", "--file", str(here / "mcp.json"), "command:df -h"]) == 2
+    assert "give the whole command" in capsys.readouterr().err
+
+
+def test_options_and_upstreams_make_it_a_whole_command(here: Path) -> None:
+    made = make_sources(["docs", "http://127.0.0.1:9/mcp"], {"allow_private": True})
+    words = host_arguments({**PARAMS, "allow_private": True}, made)
+    assert words[-5:] == ("serve", "--stdio", "--allow-private", f"{here}/docs", "http://127.0.0.1:9/mcp")
+    assert words[2] == "--"
+    words = host_arguments({**PARAMS, "no_search": True, "include": ("*.md", "*.py")}, make_sources(["docs"]))
+    assert words[-6:] == ("--include", "*.md", "--include", "*.py", "--no-search", f"{here}/docs")
+    words = host_arguments({**PARAMS, "allow_command": True, "every": 2.0}, make_sources(["docs"]))
+    assert words[-4:] == ("--allow-command", "--every", "2", f"{here}/docs")
+
+
+def test_variables_that_a_source_looks_at_are_named_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", PASSWORD)
+    made = [PreparedSource(parse_word("s3://bucket/prefix"), Source())]
+    assert "AWS_PROFILE" in omitted_secrets(made) and "--env NAME=VALUE" in omitted_secrets(made)
+    assert PASSWORD not in omitted_secrets(made)
+    assert omitted_secrets([PreparedSource(parse_word("zip:papers.zip"), Source())]) == ""
+
+
+def test_nothing_is_omitted_without_a_password(here: Path) -> None:
+    assert omitted_secrets(make_sources(["docs", "sqlite:///shop.db"])) == ""
+
+
+# What sources say of themselves.
+
+
+class Odd(Source):
+    """A source with a description of its own."""
+
+    def __init__(self, facts: Callable[[], str]) -> None:
+        self.location = "somewhere"
+        self.describe = facts  # type: ignore[method-assign]
+
+
+def made_of(*facts: Callable[[], str]) -> list[PreparedSource]:
+    return [PreparedSource(parse_word("https://x.test/mcp"), Odd(one)) for one in facts]
+
+
+def failing() -> str:
+    raise OSError(f"no way to postgresql://me:{PASSWORD}@db/x\n" + "very " * 200)
+
+
+def test_looking_at_sources_is_bounded_in_all() -> None:
+    began = time.monotonic()
+    seen = collect_startup_info(made_of(lambda: "quick", failing, *[lambda: time.sleep(3) or "slow"] * 20), within=0.3)  # type: ignore[func-returns-value]
+    assert time.monotonic() - began < 1.5
+    assert [one.facts for one in seen.published[2:]] == ["not counted yet"] * 20
+    assert seen.published[0].facts == "quick"
+    assert seen.published[1].facts.startswith("not available now: no way to postgresql://me@db/x very")
+    assert len(seen.published[1].facts) <= FACTS_CHARACTERS
+
+
+def test_what_is_most_likely_to_change_is_shown_live(here: Path) -> None:
+    made = make_sources(["docs", "zip:old.zip"])
+    assert collect_startup_info(made, within=10).live == "file:///docs/notes.md"
+    (here / "docs" / "tides.log").write_text("low\n")
+    assert collect_startup_info(made, within=10).live == "file:///docs/tides.log"
+    assert collect_startup_info(made_of(lambda: "nothing"), within=10).live == ""

@@ -1,0 +1,368 @@
+"""The banner that `serve` prints at a terminal: each of its lines is run or parsed, and does what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pytest
+
+from tests.cli.conftest import ENVIRONMENT, Terminal
+from wharfinger import Client
+from wharfinger.cli.render.banner import (
+    PublishedSource,
+    ServerAddress,
+    banner_text,
+    make_banner,
+)
+from wharfinger.cli.render.start_page import PageItem, PageItems, start_page
+
+LOG = "file:///charts/tides.log"
+
+
+@pytest.fixture(scope="module")
+def shown(charts: Path) -> Iterator[Terminal]:
+    """A server on a terminal of its own that has printed its banner."""
+    one = Terminal("serve", "--http", "127.0.0.1:0", str(charts), cwd=charts.parent)
+    one.wait_for("See it live")
+    one.wait_for(".log\n")
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def lines(shown: Terminal) -> list[str]:
+    """The lines of the banner."""
+    return shown.shown.split("\n")[:7]
+
+
+@pytest.fixture(scope="module")
+def url(lines: list[str]) -> str:
+    """The address that the banner names."""
+    return lines[1].split()[1]
+
+
+def text_of(line: str) -> str:
+    """What a row says beside its title."""
+    return line[18:].split("    (")[0]
+
+
+def listed(url: str | list[str]) -> set[str]:
+    """List what a server offers."""
+
+    async def work() -> set[str]:
+        async with Client(url) as client:
+            return {resource.uri async for resource in client.list_resources()}
+
+    return asyncio.run(work())
+
+
+def test_the_banner_has_the_shape_that_was_promised(lines: list[str], url: str, charts: Path) -> None:
+    folder = re.escape(str(charts))
+    expected = [
+        rf"Publishing {folder}  4 files, \d+ B \(1 ignored by \.gitignore, 2 hidden\), watched by \w+.*",
+        r"  MCP  (http://127\.0\.0\.1:\d+/mcp)    page  http://127\.0\.0\.1:\d+/    Ctrl-C stops",
+        rf"  Claude Code     claude mcp add --transport http charts {url}",
+        rf'  VS Code         \.vscode/mcp\.json {{"servers":{{"charts":{{"type":"http","url":"{url}"}}}}}}',
+        rf'  Cursor, others  {{"mcpServers":{{"charts":{{"url":"{url}"}}}}}}',
+        rf"  Claude Desktop  /\S+( -m wharfinger)? add claude-desktop {folder}    \(its file takes stdio only\)",
+        rf"  See it live     /\S+( -m wharfinger)? watch {url} {LOG}",
+    ]
+    for pattern, line in zip(expected, lines, strict=True):
+        assert re.fullmatch(pattern, line), line
+
+
+def test_the_line_for_claude_code_is_its_command(lines: list[str]) -> None:
+    words = shlex.split(text_of(lines[2]))
+    assert words[:6] == ["claude", "mcp", "add", "--transport", "http", "charts"]
+    assert LOG in listed(words[6])
+
+
+def test_the_line_for_vs_code_is_its_file(lines: list[str]) -> None:
+    file, _, text = text_of(lines[3]).partition(" ")
+    assert file == ".vscode/mcp.json"
+    entry = json.loads(text)["servers"]["charts"]
+    assert entry["type"] == "http"
+    assert LOG in listed(entry["url"])
+
+
+def test_the_line_for_cursor_is_its_file(lines: list[str]) -> None:
+    assert LOG in listed(json.loads(text_of(lines[4]))["mcpServers"]["charts"]["url"])
+
+
+def test_the_line_for_claude_desktop_adds_a_server_that_works(lines: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        text_of(lines[5]), shell=True, env={**ENVIRONMENT, "HOME": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    (file,) = (path for path in tmp_path.rglob("claude_desktop_config.json"))
+    entry = json.loads(file.read_text())["mcpServers"]["charts"]
+    assert LOG in listed([entry["command"], *entry["args"]])
+
+
+def test_the_line_to_see_it_live_shows_a_change_and_so_does_the_server(
+    shown: Terminal, lines: list[str], charts: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    watching = start(command=shlex.split(text_of(lines[6])))
+    assert watching.stderr is not None
+    assert watching.stdout is not None
+    assert watching.stderr.readline() == f"Watching {LOG}: Ctrl-C stops.\n"
+    with (charts / "tides.log").open("a") as log:
+        log.write("high\n")
+    assert re.fullmatch(rf"\d\d:\d\d:\d\d changed {LOG}\n", watching.stdout.readline())
+    assert re.search(
+        rf"^\d\d:\d\d:\d\d changed {LOG}  notified 1 watcher$", shown.wait_for("notified 1 watcher"), re.MULTILINE
+    )
+
+
+def test_each_read_and_client_is_a_line(shown: Terminal, url: str) -> None:
+    async def work() -> None:
+        async with Client(url) as client:
+            await client.read_resource("file:///charts/notes.md")
+
+    asyncio.run(work())
+    shown.wait_until(lambda: bool(re.search(r"notes\.md.*\n", shown.shown)), "a line for the read")
+    assert re.search(
+        r"^\d\d:\d\d:\d\d read    file:///charts/notes\.md  8 B  [\d.]+ m?s  wharfinger \S+$", shown.shown, re.MULTILINE
+    )
+    assert re.search(r"^\d\d:\d\d:\d\d client  wharfinger \S+  2026-07-28$", shown.shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", ["/", "/mcp"])
+def test_the_page_is_the_same_banner_for_a_browser(lines: list[str], url: str, path: str) -> None:
+    from html import unescape
+
+    request = urllib.request.Request(url.removesuffix("/mcp") + path, headers={"Accept": "text/html,*/*"})
+    with urllib.request.urlopen(request) as answer:
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        text = answer.read().decode()
+    assert "<script" not in text
+    shown = unescape(text)
+    for line in lines[2:]:
+        assert text_of(line) in shown
+    assert url in shown
+    assert lines[0].partition("  ")[2] in shown
+
+
+def get(url: str, token: str = "") -> str:
+    """Load a page as a browser does."""
+    headers = {"Accept": "text/html,*/*"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        text: str = answer.read().decode()
+        return text
+
+
+def test_the_page_lists_what_is_published_with_the_command_that_reads_it(url: str, charts: Path) -> None:
+    from html import unescape
+
+    text = unescape(get(url.removesuffix("/mcp") + "/"))
+    assert re.search(r"<summary><a [^>]*>notes\.md</a> <small>text/markdown, 8 B</small></summary>", text)
+    command = re.search(r"<code>([^<]* read [^<]*file:///charts/notes\.md)</code>", text)
+    assert command is not None
+    done = subprocess.run(command[1], shell=True, env=ENVIRONMENT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "# Notes\n")
+    (charts / "new.txt").write_text("x")
+    try:
+        end = time.monotonic() + 20
+        while "new.txt" not in get(url.removesuffix("/mcp") + "/"):  # the page's list is kept for a second
+            assert time.monotonic() < end
+            time.sleep(0.2)
+    finally:
+        (charts / "new.txt").unlink()
+
+
+def open_link(link: str, site: str | None = "same-origin", method: str = "GET") -> tuple[int, Any, bytes]:
+    """What a browser gets for a link that a page of this site has, or a person has typed (none)."""
+    headers = {} if site is None else {"Sec-Fetch-Site": site}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(link, headers=headers, method=method)) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def test_the_link_of_a_resource_shows_what_it_holds_and_lets_nothing_of_it_act(url: str, charts: Path) -> None:
+    page_url = url.removesuffix("/mcp") + "/"
+    names = {"a b&c.html": b"<script>1</script>", "dot.png": b"\x89PNG\r\n\x1a\n\0", "odd.bin": b"\0\xff\1"}
+    for name, data in names.items():
+        (charts / name).write_bytes(data)
+    try:
+        for name, kind in (
+            ("a%20b%26c.html", "text/plain; charset=utf-8"),
+            ("dot.png", "image/png"),
+            ("odd.bin", "application/octet-stream"),
+        ):
+            uri = quote(f"file:///charts/{name}", safe="")
+            status, headers, body = open_link(f"{page_url}read?uri={uri}")
+            assert (status, headers["content-type"], body) == (200, kind, names[unquote(name)])
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "sandbox" in headers["content-security-policy"]
+            assert headers["cross-origin-resource-policy"] == "same-origin"
+    finally:
+        for name in names:
+            (charts / name).unlink()
+    link = re.search(r'<a href="(/read[^"]*)">notes\.md<', get(page_url))
+    assert link is not None
+    link_url = page_url.removesuffix("/") + link[1]
+    assert open_link(link_url, "none")[2] == b"# Notes\n"
+    assert open_link(link_url, method="HEAD")[::2] == (200, b"")
+    assert open_link(link_url, method="POST")[0] == 405
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "", None])
+def test_no_other_site_can_have_a_resource_read(url: str, site: str | None) -> None:
+    """Images, forms and navigations of any web page are GETs without an Origin."""
+    status, _, body = open_link(url.removesuffix("/mcp") + "/read?uri=file%3A%2F%2F%2Fcharts%2Fnotes.md", site)
+    assert status == 403
+    assert b"Notes" not in body
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("uri=file:///charts/none.md", 404), ("uri=file:///charts/..%2F..%2Fetc%2Fpasswd", 404), ("uri=x", 404),
+     ("", 400), ("uri=", 400), ("uri=a:&uri=b:", 400), ("url=a:", 400)],
+)  # fmt: skip
+def test_a_link_to_nothing_is_refused(url: str, query: str, status: int) -> None:
+    found, _, body = open_link(url.removesuffix("/mcp") + f"/read?{query}")
+    assert found == status, body
+
+
+def test_the_page_completes_a_template_with_a_command_that_works(url: str) -> None:
+    from html import unescape
+
+    text = unescape(get(url.removesuffix("/mcp") + "/"))
+    command = re.search(r"<code>([^<]* complete [^<]*)</code>", text)
+    assert command is not None
+    done = subprocess.run(command[1], shell=True, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "notes.md" in done.stdout.split()
+
+
+def test_changes_are_still_sent_after_the_page_was_opened(url: str, charts: Path) -> None:
+    note = charts / "opened.md"
+    note.write_text("fog")
+    get(url.removesuffix("/mcp") + "/")
+
+    async def work() -> None:
+        async with Client(url) as client, client.watch("file:///charts/opened.md") as changes:
+            note.write_text("clear")
+            change = await asyncio.wait_for(anext(changes), 20)
+            assert change.uri == "file:///charts/opened.md"
+
+    try:
+        asyncio.run(work())
+    finally:
+        note.unlink()
+
+
+MANY = """\
+from wharfinger import Server
+
+server = Server("many")
+for number in range(143):
+    server.resource(f"many://{number}")(lambda: "x")
+
+
+@server.resource("many://{name}/log", title="<b>\u202egol\u2066")
+def log(name: str) -> str:
+    return name
+"""
+
+
+def test_the_page_shows_the_first_and_counts_the_rest_for_who_has_the_token(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "many.py").write_text(MANY)
+    token = "0123456789abcdef-token"
+    serving = start("run", "--http", "127.0.0.1:0", "--token-env", "T", "many.py", env={"T": token})
+    assert serving.stdout is not None
+    banner = serving.stdout.readline() + serving.stdout.readline()
+    found = re.search(r"page  (http://\S+/)", banner)
+    assert found is not None, banner
+    text = get(found[1], token)
+    assert text.count("<summary>") == 51
+    assert "and 93 more:" in text
+    assert "many://49<" in text
+    assert "many://50<" not in text
+    assert "&lt;b&gt;\\u202egol\\u2066" in text
+    assert token not in text
+    assert "/read?" not in text  # a link carries no token
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        get(found[1])
+    for_owner = urllib.request.Request(
+        f"{found[1]}read?uri=many://1", headers={"Authorization": f"Bearer {token}", "Sec-Fetch-Site": "none"}
+    )
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(for_owner)
+    with pytest.raises(urllib.error.HTTPError, match=r"40[0-9]"):
+        urllib.request.urlopen(urllib.request.Request(found[1], headers={"Host": "evil.test"}))
+
+
+def test_hostile_names_are_text_on_the_page() -> None:
+    """Whoever may write into a folder chooses names; controls and direction marks are shown, not obeyed."""
+    odd = "file:///<script>alert(1)</script>\"'&\x1b[2J\u202e\u2066\u061c\x00"
+    banner = make_banner("charts", [], ServerAddress("http://h/mcp", "http://h/"), ("/bin/w",), (), "")
+    text = start_page(
+        banner, PageItems((PageItem(odd, odd + "x" * 100_000, odd, odd),), (PageItem(odd, odd),), "and <i> more")
+    )
+    assert not re.search("<script|<i>|[\x00\x1b\u061c\u202e\u2066]", text)
+    assert "&lt;script&gt;" in text
+    assert len(text) < 10_000
+
+
+def test_ctrl_c_ends_it_at_once_without_a_traceback(terminal: Callable[..., Terminal], charts: Path) -> None:
+    one = terminal("serve", str(charts))
+    one.wait_for("Ctrl-C stops")
+    one.wait_for(".log\n")
+    one.press("\x03")
+    assert one.end() == 130
+    assert "Traceback" not in one.shown
+
+
+def test_names_that_are_markup_or_shell_are_quoted() -> None:
+    """People choose the names of folders and files, and not always kindly."""
+    odd = "/tmp/<b>&'$(x) \x1b[2J"
+    banner = make_banner(
+        "charts",
+        [PublishedSource(odd, "1 file")],
+        ServerAddress("http://127.0.0.1:1/mcp", "http://127.0.0.1:1/", "TOKEN"),
+        ("/bin/w",),
+        (odd,),
+        "",
+    )
+    assert "<b>" not in start_page(banner)
+    assert "\x1b" not in start_page(banner) + banner_text(banner)
+    assert shlex.split(banner.rows[3].text) == ["/bin/w", "add", "claude-desktop", odd]
+
+
+def test_a_token_is_named_and_never_shown() -> None:
+    address = ServerAddress("http://h/mcp", "http://h/", "CHARTS_TOKEN")
+    banner = make_banner("charts", [], address, ("/bin/w",), ("/charts",), LOG)
+    claude, code, cursor, _, live = (row.text for row in banner.rows)
+    assert claude.endswith(' --header "Authorization: Bearer $CHARTS_TOKEN"')
+    reference = {"headers": {"Authorization": "Bearer ${env:CHARTS_TOKEN}"}}
+    assert json.loads(code.partition(" ")[2])["servers"]["charts"] == {
+        "type": "http",
+        "url": "http://h/mcp",
+        **reference,
+    }
+    assert json.loads(cursor)["mcpServers"]["charts"] == {"url": "http://h/mcp", **reference}
+    assert shlex.split(live) == ["/bin/w", "watch", "--token-env", "CHARTS_TOKEN", "http://h/mcp", LOG]
+
+
+def test_the_executable_in_the_banner_exists(lines: list[str]) -> None:
+    for line in lines[5:]:
+        assert os.access(shlex.split(text_of(line))[0], os.X_OK)

@@ -1,0 +1,57 @@
+"""A terminal that is paused, or gone, never stops the server that prints to it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from wharfinger.cli.render.printer import WAITING_LINES, Printer
+
+
+class Paused:
+    """A stdout that takes nothing until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        """Block like a terminal after Ctrl-S."""
+        self.go.wait()
+        self.text += text
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
+def test_a_paused_terminal_costs_lines_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout = Paused()
+    monkeypatch.setattr(sys, "stdout", stdout)
+    printer = Printer()
+    for number in range(WAITING_LINES * 2):
+        printer.print(str(number))
+    stdout.go.set()
+    while not printer.lines.empty():
+        threading.Event().wait(0.001)
+    printer.print("last")
+    printer.close()
+    assert stdout.text.startswith("0\n")
+    assert stdout.text.endswith("last\n")
+    assert "lines dropped)\n" in stdout.text
+
+
+def test_a_terminal_that_went_away_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(Paused):
+        """A stdout that is closed."""
+
+        def write(self, text: str) -> None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    printer = Printer()
+    printer.print("a")
+    printer.print("b")
+    printer.close()
+    assert not printer.thread.is_alive()

@@ -1,0 +1,113 @@
+"""The lines that a server at a terminal shows: what happened, to whom, and nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from wharfinger import Client, Server, ToolError
+from wharfinger import types as t
+from wharfinger.cli.serving.access_log import KNOWN_CLIENTS, AccessLog
+from wharfinger.errors import WharfingerError
+
+Work = Callable[[Client], Awaitable[object]]
+
+
+def follow(work: Work, *, name: str = "tester", revision: str | None = None) -> list[str]:
+    """Do something with a small server and return the lines, without their times."""
+    server = Server("harbour")
+    lines: list[str] = []
+
+    @server.resource("tide://now")
+    async def now() -> str:
+        return "é" * 600
+
+    @server.resource("tide://broken")
+    async def broken() -> str:
+        raise RuntimeError("secret")
+
+    @server.tool
+    async def rise(by: int) -> str:
+        server.resource_updated("tide://now")
+        return "risen"
+
+    @server.tool
+    async def sink() -> str:
+        raise ToolError("never")
+
+    AccessLog(lines.append).follow(server)
+
+    async def session() -> None:
+        async with Client(server, info=t.Implementation(name=name, version="1.0"), revision=revision) as client:
+            with contextlib.suppress(WharfingerError):
+                await work(client)
+
+    asyncio.run(session())
+    assert all(re.match(r"\d\d:\d\d:\d\d \w", line) for line in lines)
+    return [re.sub(r"  [\d.]+ m?s  ", "  TIME  ", line[9:]) for line in lines]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_client_is_told_once_and_each_read_with_its_size(revision: str) -> None:
+    async def work(client: Client) -> None:
+        await client.read_resource("tide://now")
+        await client.read_resource("tide://now")
+
+    read = "read    tide://now  1.2 KiB  TIME  tester 1.0"
+    assert follow(work, revision=revision) == [f"client  tester 1.0  {revision}", read, read]
+
+
+@pytest.mark.parametrize(
+    ("work", "line"),
+    [
+        (lambda client: client.read_resource("tide://no"), "read    tide://no  not found  TIME  tester 1.0"),
+        (
+            lambda client: client.read_resource("tide://broken"),
+            "read    tide://broken  failed: RuntimeError  TIME  tester 1.0",
+        ),
+        (lambda client: client.call_tool("rise", {"by": 1}), 'call    rise {"by":1}  TIME  tester 1.0'),
+        (lambda client: client.call_tool("sink"), "call    sink  tool error  TIME  tester 1.0"),
+    ],
+)
+def test_how_it_went_is_told(work: Work, line: str) -> None:
+    assert follow(work)[-1] == line
+
+
+def test_a_change_is_told_with_its_watchers() -> None:
+    async def work(client: Client) -> None:
+        async with client.watch("tide://now") as changes:
+            await client.call_tool("rise", {"by": 1})
+            await anext(changes)
+
+    assert "changed tide://now  notified 1 watcher" in follow(work)
+
+
+def test_strangers_give_a_terminal_no_orders() -> None:
+    async def work(client: Client) -> None:
+        await client.read_resource("tide://" + "x" * 1000)
+
+    lines = follow(work, name="\x1b[2J\nevil")
+    assert lines[0].startswith("client  \\x1b[2J\\x0aevil 1.0")
+    assert max(len(line) for line in lines) < 500
+
+
+def test_clients_that_are_remembered_are_bounded() -> None:
+    log = AccessLog(lambda line: None)
+
+    class Who:
+        """As much of a request as is looked at."""
+
+        def __init__(self, number: int) -> None:
+            self.caller = self
+            self.info = t.Implementation(name=str(number), version="")
+            self.rules = self
+            self.name = "2026-07-28"
+            self.principal = ""
+
+    for number in range(KNOWN_CLIENTS * 2):
+        log._client(Who(number), again=False)  # type: ignore[arg-type]
+    assert len(log.known) == KNOWN_CLIENTS

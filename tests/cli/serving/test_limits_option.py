@@ -1,0 +1,38 @@
+"""`--limit NAME=VALUE` reaches the bound that it names, in its own type."""
+
+import click
+import pytest
+
+from wharfinger.cli.serving.limits_option import apply_limits, check_limits, http_limits, limits_help, parse_amount
+from wharfinger.protocol.limits import Limits
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("20", 20), ("8MiB", 8 * 1024**2), ("1.5 KiB", 1536), ("2GB", 2 * 10**9), ("0", 0)]
+)
+def test_amounts_are_read(text: str, expected: float) -> None:
+    assert parse_amount(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "many", "-1", "inf", "nan", "1TiBs"])
+def test_what_is_no_amount_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        parse_amount(text)
+
+
+def test_each_bound_is_changed_where_it_belongs() -> None:
+    words = ["message=8MiB", "sessions=5", "drain=1.5", "http-drain=0.5"]
+    check_limits(words)
+    limits, http = apply_limits(Limits(), words), http_limits(words)
+    assert (limits.message, limits.drain) == (8 * 1024**2, 1.5)
+    assert (http.sessions, http.drain) == (5, 0.5)
+    assert isinstance(limits.message, int)
+
+
+def test_an_unknown_bound_is_refused_and_every_known_one_is_listed() -> None:
+    with pytest.raises(click.BadParameter, match="'mesage'"):
+        check_limits(["mesage=1"])
+    with pytest.raises(click.BadParameter, match="NAME=VALUE"):
+        check_limits(["message"])
+    for name in (*Limits.__struct_fields__, "header_size", "http_backlog"):
+        assert f"{name} " in limits_help()

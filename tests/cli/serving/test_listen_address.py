@@ -1,0 +1,62 @@
+"""Where to listen: what may be written, and the next free port."""
+
+import click
+import pytest
+
+from wharfinger.cli.serving.listen_address import ListenAddress, looks_like_address, parse_listen, reachable
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ListenAddress("127.0.0.1", 8000, False)),
+        ("9000", ListenAddress("127.0.0.1", 9000, True)),
+        (":9000", ListenAddress("127.0.0.1", 9000, True)),
+        ("localhost:9000", ListenAddress("localhost", 9000, True)),
+        ("0.0.0.0", ListenAddress("0.0.0.0", 8000, False)),
+        ("[::1]:9000", ListenAddress("::1", 9000, True)),
+        ("[::1]", ListenAddress("::1", 8000, False)),
+        ("127.0.0.1:0", ListenAddress("127.0.0.1", 0, True)),
+    ],
+)
+def test_an_address_is_read(text: str, expected: ListenAddress) -> None:
+    assert parse_listen(text) == expected
+
+
+@pytest.mark.parametrize("text", ["host:", "host:http", "host:70000", ":-1", "host:٣"])
+def test_a_bad_address_is_refused(text: str) -> None:
+    if text == "host:":
+        assert parse_listen(text) == ListenAddress("host", 8000, False)
+        return
+    with pytest.raises(click.BadParameter):
+        parse_listen(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("127.0.0.1:8000", True),
+        ("8000", True),
+        (":80", True),
+        ("./charts", False),
+        ("charts", False),
+        ("a/b:80", False),
+    ],
+)
+def test_a_folder_after_http_is_no_address(word: str, expected: bool) -> None:
+    """`wharfinger serve --http charts` publishes charts."""
+    assert looks_like_address(word) is expected
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://127.0.0.1:1", "http://127.0.0.1:1"),
+        ("http://0.0.0.0:1", "http://127.0.0.1:1"),
+        ("https://:1", "https://127.0.0.1:1"),
+        ("http://[::]:1", "http://[::1]:1"),
+        ("http://harbour.test:1", "http://harbour.test:1"),
+    ],
+)
+def test_the_address_for_clients_can_be_connected_to(url: str, expected: str) -> None:
+    assert reachable(url) == expected

@@ -1,0 +1,140 @@
+"""One entry of a JSON file changes; everything else stays, byte for byte."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import examples
+from wharfinger.cli.targets.jsonc import InvalidJson, find, loads, put, remove
+
+ENTRY = {"command": "/bin/w", "args": ["serve"]}
+
+COMMENTED = """// settings of a host
+{
+    "theme": "dark", // keep me
+    /* servers */
+    "mcpServers": {
+        "old": { "url": "http://x/", }, // trailing comma
+    },
+}
+"""
+
+
+def test_an_empty_file_gets_the_whole_structure() -> None:
+    assert json.loads(put("", "mcpServers", "charts", ENTRY)) == {"mcpServers": {"charts": ENTRY}}
+
+
+def test_a_file_of_comments_keeps_them() -> None:
+    new = put("// mine\n", "servers", "c", ENTRY)
+    assert new.startswith("// mine\n{")
+    assert find(new, "servers", "c") == ENTRY
+    assert remove("// mine\n", "servers", "c") == "// mine\n"
+
+
+def test_what_looks_like_a_comment_in_a_string_is_none() -> None:
+    text = '\ufeff{"url": "http://x/*y*/", /* "a": 1, */ "b": ",]", "c": [1, 2,],}'
+    assert loads(text) == {"url": "http://x/*y*/", "b": ",]", "c": [1, 2]}
+
+
+def test_a_megabyte_is_edited_in_less_than_a_second() -> None:
+    """Claude Code keeps the history of every project in the same file."""
+    history = {f"/home/me/{n}": {"history": [{"display": "x" * 80}] * 20} for n in range(400)}
+    text = json.dumps({"projects": history, "mcpServers": {}}, indent=2)
+    assert len(text) > 1_000_000
+    started = time.process_time()
+    new = put(text, "mcpServers", "c", ENTRY)
+    assert time.process_time() - started < 1
+    assert new.startswith(text[:-5])
+
+
+def test_comments_and_order_stay() -> None:
+    new = put(COMMENTED, "mcpServers", "charts", ENTRY)
+    assert new == COMMENTED.replace(
+        '"old": { "url": "http://x/", }, // trailing comma\n',
+        '"old": { "url": "http://x/", },\n'
+        '        "charts": {\n            "command": "/bin/w",\n            "args": [\n                "serve"\n'
+        "            ]\n        }, // trailing comma\n",
+    )
+    assert find(new, "mcpServers", "charts") == ENTRY
+    assert find(new, "mcpServers", "old") == {"url": "http://x/"}
+
+
+def test_an_entry_of_the_same_name_is_replaced() -> None:
+    text = '{\n  "servers": {\n    "a": {"x": 1},\n    "b": 2\n  }\n}'
+    assert json.loads(put(text, "servers", "a", ENTRY)) == {"servers": {"a": ENTRY, "b": 2}}
+
+
+def test_a_file_on_one_line_stays_on_one_line() -> None:
+    text = '{"a":1,"servers":{"b":{}}}'
+    assert put(text, "servers", "c", {"d": 1}) == '{"a":1,"servers":{"b":{}, "c": {"d": 1}}}'
+
+
+def test_a_missing_table_is_made() -> None:
+    assert json.loads(put('{\n\t"a": 1\n}', "servers", "c", ENTRY)) == {"a": 1, "servers": {"c": ENTRY}}
+    assert "\n\t\t" in put('{\n\t"a": 1\n}', "servers", "c", ENTRY)
+    assert json.loads(put("{}", "servers", "c", ENTRY)) == {"servers": {"c": ENTRY}}
+
+
+def test_windows_line_ends_stay() -> None:
+    new = put('{\r\n  "a": 1\r\n}\r\n', "servers", "c", ENTRY)
+    assert new.count("\n") == new.count("\r\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        '{"servers": []}',
+        '{"servers": {',
+        '{"a" 1}',
+        '{"a": "x}',
+        "nonsense",
+        '{"a": [}',
+        '{"a": 1 "b": 2}',
+        "{a: 1}",
+    ],
+)
+def test_what_is_not_such_a_file_is_refused_with_the_place(text: str) -> None:
+    with pytest.raises(InvalidJson, match="line 1, column"):
+        put(text, "servers", "c", ENTRY)
+
+
+def test_dropping_leaves_the_neighbours() -> None:
+    text = json.dumps({"servers": {"a": {}, "b": {}, "c": {}}, "z": 1}, indent=2)
+    for gone, left in (("a", "bc"), ("b", "ac"), ("c", "ab")):
+        assert json.loads(remove(text, "servers", gone)) == {"servers": {name: {} for name in left}, "z": 1}
+    assert json.loads(remove('{"servers": {"a": {}}}', "servers", "a")) == {"servers": {}}
+    assert remove(text, "servers", "d") == text
+    assert remove("", "servers", "d") == ""
+    assert remove("{}", "servers", "d") == "{}"
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=examples(40))
+@given(
+    st.dictionaries(st.text(), values, max_size=4),
+    st.dictionaries(st.text(), values, max_size=4),
+    st.text(),
+    st.sampled_from([None, 2, 4, "\t"]),
+)
+def test_any_json_file_keeps_what_it_held(
+    rest: dict[str, Any], held: dict[str, Any], name: str, indent: int | str | None
+) -> None:
+    before = {**rest, "servers": held}
+    text = json.dumps(before, indent=indent)
+    after = put(text, "servers", name, ENTRY)
+    assert json.loads(after) == {**rest, "servers": {**held, name: ENTRY}}
+    assert json.loads(remove(after, "servers", name)) == {
+        **rest,
+        "servers": {key: value for key, value in held.items() if key != name},
+    }

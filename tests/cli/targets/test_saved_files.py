@@ -1,0 +1,37 @@
+"""What a server calls a thing never leads a file out of its folder, nor over another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wharfinger.cli.targets.saved_files import name_of_uri, new_file
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("file:///charts/map.png", "map.png"),
+        ("file:///charts/", "charts"),
+        ("file:///a/%2e%2e%2fetc%2fpasswd", "etc-passwd"),
+        ("file:///a/..", "content"),
+        ("file:///.bashrc", "bashrc"),
+        ("a://b/c?d=/e", "c"),
+        ("a://b", "content"),
+        ("a:b/c\x1b[31m\0", "c-[31m"),
+        ("file:///CON.txt", "_CON.txt"),
+        ("http://[", "["),
+        ("x:///" + "a" * 500, "a" * 100),
+    ],
+)
+def test_a_file_s_name_is_the_last_segment_made_harmless(uri: str, name: str) -> None:
+    assert name_of_uri(uri) == name
+
+
+def test_nothing_is_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    written = [new_file(folder, "map", "image/png", b"1"), new_file(folder, "map", "image/png", b"2")]
+    written.append(new_file(folder, "odd", "no/such-type", b"3"))
+    assert [path.name for path in written] == ["map.png", "map-2.png", "odd.bin"]
+    assert written[0].read_bytes() == b"1"

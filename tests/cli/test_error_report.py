@@ -1,0 +1,107 @@
+"""A failure is one line and an exit code; where it came from is shown to who asks."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import pytest
+
+from wharfinger.cli import main
+from wharfinger.cli.error_report import CommandError, report_error
+from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, ResourceNotFound, ToolError
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (CommandError("it did not work"), 1, "wharfinger: it did not work"),
+        (ToolError("never"), 1, "wharfinger: never"),
+        (ResourceNotFound("a://b"), 1, "wharfinger: Resource not found: a://b"),
+        (RequestTimeout("too slow."), 1, "wharfinger: too slow. Give it more time with --timeout SECONDS."),
+        (click.UsageError("wrong"), 2, "wharfinger: wrong"),
+        (ConnectionFailed("no"), 3, "wharfinger: no"),
+        (
+            ConnectionFailed("Cannot connect to http://a/mcp."),
+            3,
+            "wharfinger: Cannot connect to http://a/mcp. Is the server running, and is this its address?",
+        ),
+        (NotAuthorized("Who?"), 4, "wharfinger: Who? Give the token with --token-env NAME."),
+        (FileNotFoundError(2, "No such file or directory", "/a"), 1, "wharfinger: No such file or directory: /a"),
+        (ToolError("red \x1b[31m"), 1, "wharfinger: red \\x1b[31m"),
+        (
+            ValueError("odd"),
+            1,
+            "wharfinger: unexpected ValueError: odd (-v shows the traceback)",
+        ),
+        (
+            ConnectionFailed(
+                "It ended.",
+                stderr="Traceback (most recent call last):\n"
+                '  File "/usr/lib/python3.11/runpy.py", line 1, in run\n    go()\n'
+                '  File "/home/s.py", line 3, in f\n    g(1)\n    ~^^^\nKeyError: 1',
+            ),
+            3,
+            'wharfinger: It ended.\n  | File "/home/s.py", line 3, in f\n  |   g(1)\n  | KeyError: 1',
+        ),
+        (ToolError("\n".join("123456789")), 1, "wharfinger: " + "\n  | ".join("123456789")),
+    ],
+)
+def test_a_failure_is_one_line(error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report_error(error, level=0) == code
+    assert capsys.readouterr().err == line + "\n"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.exceptions.Abort()])
+def test_ctrl_c_is_130_and_silent(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report_error(error, level=0) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_the_last_words_of_a_child_follow(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "\n".join(str(number) for number in range(9))
+    assert report_error(ConnectionFailed("It ended.", stderr=words), level=0) == 3
+    assert capsys.readouterr().err == "wharfinger: It ended.\n  | 4\n  | 5\n  | 6\n  | 7\n  | 8\n"
+
+
+def test_what_was_raised_on_purpose_has_a_traceback_only_at_the_second_level(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    try:
+        raise ToolError("never")
+    except ToolError as error:
+        assert report_error(error, level=1) == 1
+        assert capsys.readouterr().err == "wharfinger: never\n"
+        assert report_error(error, level=2) == 1
+        assert capsys.readouterr().err.startswith("wharfinger: never\nTraceback")
+
+
+def test_a_traceback_is_shown_to_who_asks(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        try:
+            raise RuntimeError("the reason")
+        except RuntimeError as error:
+            raise CommandError("it did not work") from error
+    except CommandError as failed:
+        assert report_error(failed, level=1) == 1
+    told = capsys.readouterr().err
+    assert "RuntimeError: the reason" in told
+    assert told.startswith("wharfinger: it did not work\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls", "--", "no-such-program", "--password", "hunter2"],
+        ["ls", "--", sys.executable, "-c", "raise SystemExit(3)", "--api-key=hunter2"],
+        ["ls", "http://mary:hunter2@127.0.0.1:9/mcp"],
+        ["ls", "http://127.0.0.1:9/mcp?token=hunter2"],
+        ["ls", "--", sys.executable, "-c", "import sys; sys.exit('PASSWORD=' + sys.argv[1])", "--token", "hunter2"],
+        ["doctor", "--", sys.executable, "-c", "print('hello')", "Authorization: Bearer hunter2"],
+    ],
+)
+def test_no_message_repeats_a_password(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(words) != 0
+    told = capfd.readouterr()
+    assert told.err.startswith("wharfinger: ")
+    assert "hunter2" not in told.out + told.err

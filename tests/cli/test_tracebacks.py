@@ -1,0 +1,255 @@
+"""A bug in a server that the command line starts is shown with its file, its line and what was raised."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from wharfinger.cli.tracebacks import cause_in
+
+Start = Callable[..., subprocess.Popen[str]]
+
+SERVER = """\
+from dataclasses import dataclass
+
+from wharfinger import Context, Image, Server
+
+server = Server("buggy")
+
+
+def look_up(name):
+    return {}[name]
+
+
+@server.tool
+def broken() -> str:
+    return look_up("mary")
+
+
+@server.tool
+def no_json() -> dict:
+    return {"a": object()}
+
+
+@server.tool
+def nan() -> float:
+    return float("nan")
+
+
+@server.tool
+def wrong() -> int:
+    return "text"
+
+
+@server.tool
+def image() -> Image:
+    return Image("no-such.png")
+
+
+@dataclass
+class Place:
+    north: int
+
+
+@dataclass
+class Form:
+    place: Place
+
+
+@server.tool
+async def form(ctx: Context) -> str:
+    return str(await ctx.elicit("Where?", Form))
+
+
+@server.resource("buggy://broken")
+def resource() -> str:
+    return look_up("anna")
+
+
+@server.resource("buggy://none")
+def nothing() -> str:
+    pass
+
+
+@server.resource("buggy://{name}/log")
+async def log(name: str) -> str:
+    raise ExceptionGroup("several", [ValueError("inner")])
+
+
+@server.prompt
+def briefing(ship: str) -> str:
+    try:
+        return look_up(ship)
+    except KeyError as error:
+        raise RuntimeError("no briefing") from error
+
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+
+LIFESPAN = """\
+import contextlib, wharfinger
+
+@contextlib.asynccontextmanager
+async def life(server):
+    {}
+    {}
+
+server = wharfinger.Server("a", lifespan=life)
+"""
+
+
+def line_of(text: str) -> int:
+    """The line of the server's file that begins so."""
+    return next(number for number, line in enumerate(SERVER.splitlines(), 1) if line.strip().startswith(text))
+
+
+@pytest.fixture
+def buggy(tmp_path: Path) -> Path:
+    """A file with bugs of every kind."""
+    file = tmp_path / "buggy.py"
+    file.write_text(SERVER)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "raised"),
+    [
+        (["call", "buggy.py", "broken"], "return {}[name]", "KeyError: 'mary'"),
+        (["call", "buggy.py", "form"], "return str(await", "Form.place: a form has flat fields only"),
+        (["read", "buggy.py", "buggy://broken"], "return {}[name]", "KeyError: 'anna'"),
+        (["read", "buggy.py", "buggy://a/log"], "raise ExceptionGroup", "ValueError: inner"),
+        (["prompt", "buggy.py", "briefing", "ship=olga"], "raise RuntimeError", "KeyError: 'olga'"),
+        (["call", "broken", "--", sys.executable, "buggy.py"], "return {}[name]", "KeyError: 'mary'"),
+    ],
+    ids=lambda value: value[2] if isinstance(value, list) else "",
+)
+def test_a_bug_is_shown_with_file_line_and_exception(
+    start: Start, buggy: Path, words: list[str], place: str, raised: str
+) -> None:
+    process = start(*words)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert err.startswith("wharfinger: ")
+    assert f'| File "buggy.py", line {line_of(place)}' in err
+    assert err.count(raised) == 1
+    assert "/wharfinger/" not in err
+    assert err.count("\n") < 12
+
+
+@pytest.mark.parametrize(
+    ("words", "function", "said"),
+    [
+        (["call", "buggy.py", "no_json"], "no_json", "the result['a'] is of type object, which has no form in JSON"),
+        (["call", "buggy.py", "nan"], "nan", "the result is nan"),
+        (["call", "buggy.py", "wrong"], "wrong", "Expected `int`, got `str`"),
+        (["call", "buggy.py", "image"], "image", "No such file or directory: 'no-such.png'"),
+        (["read", "buggy.py", "buggy://none"], "nothing", "None: return text, bytes"),
+    ],
+    ids=lambda value: value[2] if isinstance(value, list) else "",
+)
+def test_a_result_that_cannot_be_sent_is_reported_with_its_function_in_one_line(
+    start: Start, buggy: Path, words: list[str], function: str, said: str
+) -> None:
+    process = start(*words)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert f"{function}() ({buggy}:{line_of(f'def {function}') - 1})" in err  # a function begins at its decorator
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "place", "raised"),
+    [
+        ("import no_such_module\n", "line 1", "No module named 'no_such_module'"),
+        ("x = 1\ndef f(:\n", "line 2", "SyntaxError"),
+        ("def f():\n    return 1 / 0\n\nf()\n", "line 2", "ZeroDivisionError"),
+        (LIFESPAN.format("{}['database']", "yield"), "line 5", "KeyError: 'database'"),
+    ],
+    ids=["import", "syntax", "top", "lifespan"],
+)
+@pytest.mark.parametrize("command", ["call", "ls", "doctor"])
+def test_a_file_that_does_not_start_says_where(
+    start: Start, tmp_path: Path, code: str, place: str, raised: str, command: str
+) -> None:
+    (tmp_path / "server.py").write_text(code)
+    process = start(command, "server.py", *(["t"] if command == "call" else []))
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (3, "")
+    first, *rest = err.splitlines()
+    assert first.startswith(f"wharfinger: server.py, {place}: ")
+    assert raised in first
+    assert err.count(raised) == 1
+    assert f'| File "server.py", {place}' in "\n".join(rest)
+    assert "Traceback" not in err
+
+
+def test_a_lifespan_that_fails_at_the_end_is_told(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(LIFESPAN.format("yield", "{}['database']"))
+    process = start("inspect", "--no-probe", "server.py")
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "Server" in out
+    assert err.startswith("wharfinger: server.py, line 6: KeyError: 'database'")
+
+
+def test_the_doctor_and_inspect_say_where_a_list_or_resource_fails(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(
+        "from wharfinger import Server\n\nserver = Server('a')\n\n@server.list_resources\nasync def every():\n"
+        "    yield {}['listed']\n"
+    )
+    for command in ("doctor", "inspect"):
+        out, _ = start(command, "--no-probe", "server.py").communicate(timeout=30)
+        assert "KeyError: 'listed'" in out
+        assert 'File "server.py", line 7, in every' in out
+
+
+def test_with_v_all_that_the_server_writes_comes_first_and_no_traceback_of_the_client(
+    start: Start, buggy: Path
+) -> None:
+    _, err = start("call", "-v", "buggy.py", "broken").communicate(timeout=30)
+    assert "  | Traceback (most recent call last):" in err
+    assert "  | KeyError: 'mary'" in err
+    assert "client.py" not in err
+    assert err.splitlines()[-1].startswith("wharfinger: ")
+
+
+def test_what_is_printed_stands_before_the_error_that_follows_it(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(
+        "from wharfinger import Server\n\nserver = Server('a')\n\n@server.tool\ndef t():\n"
+        "    print('looking')\n    return 1 / 0\n"
+    )
+    _, err = start("call", "-v", "server.py", "t").communicate(timeout=30)
+    assert err.index("| looking") < err.index("| ZeroDivisionError")
+    _, err = start("call", "server.py", "t").communicate(timeout=30)
+    assert err.splitlines()[-1] == "  |   return 1 / 0"
+
+
+def test_a_line_of_code_stays_though_the_message_has_a_part_of_it() -> None:
+    lines = (
+        'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    g({"a": 1})\nKeyError: 1'.splitlines()
+    )
+    assert cause_in(lines, "a.py, line 1: KeyError: 1}) 1") == ['File "/a.py", line 1, in f', '  g({"a": 1})']
+
+
+OLDER = 'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    x\nKeyError: 1\n'
+NEWER = 'Traceback (most recent call last):\n  File "/b.py", line 2, in g\n    y\nValueError: 2\n'
+
+
+def test_the_traceback_that_belongs_to_the_reference_is_taken() -> None:
+    text = f"10:00:00 error   failed (reference aaaaaaaa)\n{OLDER}10:00:00 error   failed (reference bbbbbbbb)\n{NEWER}"
+    older = ['File "/a.py", line 1, in f', "  x", "KeyError: 1"]
+    newer = ['File "/b.py", line 2, in g', "  y", "ValueError: 2"]
+    lines = text.splitlines()
+    assert cause_in(lines, "Internal error (reference aaaaaaaa): …") == older
+    assert cause_in(lines, "Internal error (reference bbbbbbbb): …") == newer
+    assert cause_in(lines, "Internal error (reference cccccccc): …") == []
+    assert cause_in(lines, "an error of another make") == newer
+    assert cause_in(["nothing of interest"], "an error") == []
