@@ -108,7 +108,7 @@ async def test_a_fault_in_one_message_loses_no_other_of_its_chunk(caplog: pytest
         assert "secret" not in (await wire.answer(1))["error"]["message"]
         assert (await wire.answer(2))["error"]["code"] == -32601
         assert len(wire.answers) == 4, "with that to initialize"
-    assert caplog.text.count("RuntimeError: secret") == 4
+    assert caplog.text.count("\nRuntimeError: secret") == 4
 
 
 # -- framing and writing

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 from collections.abc import Callable
 from typing import Any
 
 from wharfinger import types as t
-from wharfinger.errors import ConnectionLost, Overloaded, ProtocolError, RequestTimeout
+from wharfinger.errors import ConnectionLost, Overloaded, RequestTimeout
 from wharfinger.protocol.events import Notification, Response
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_notification
-from wharfinger.protocol.request import Request, to_protocol_error
+from wharfinger.protocol.request import Request
 from wharfinger.protocol.server_peer import ServerPeer
 
-__all__ = ["Question", "Questions", "report", "take_notice"]
+__all__ = ["Question", "Questions", "take_notice"]
 
 log = logging.getLogger("wharfinger.transports.outbound_requests")
 
@@ -49,13 +48,6 @@ class Question:
         """The answer. Raises TimeoutError or ConnectionLost."""
         async with asyncio.timeout(seconds):
             return await self._answer
-
-
-def report(error: Exception) -> ProtocolError:
-    """Log what was raised while a message was taken, and return an error that refers to the log."""
-    reference = os.urandom(4).hex()
-    log.error("A message could not be taken (reference %s)", reference, exc_info=error)
-    return to_protocol_error(error, reference)
 
 
 def take_notice(service: Service, session: Session, event: Notification[Any] | Response[Any]) -> None:

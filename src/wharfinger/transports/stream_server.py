@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 from collections import deque
 from collections.abc import Awaitable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from wharfinger.errors import ConnectionLost, HandlerFailed, Overloaded
+from wharfinger.errors import ConnectionLost, Overloaded
 from wharfinger.protocol.events import Cancellation, Notification, Reply, Response
 from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.interfaces import Service
@@ -20,18 +19,15 @@ from wharfinger.protocol.lines import LineBuffer
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
-    called,
-    described,
-    input_needed,
     no_such_method,
     seal_error,
-    to_protocol_error,
 )
 from wharfinger.protocol.server_peer import Batch, Event, ServerPeer
 from wharfinger.protocol.shares import Shares
-from wharfinger.transports.outbound_requests import Questions, report, take_notice
+from wharfinger.transports.outbound_requests import Questions, take_notice
+from wharfinger.transports.serving import LARGE, CancelReason, answer_exception, check_unread, report
 
-__all__ = ["LARGE", "UNREAD_TOTAL", "StreamServer"]
+__all__ = ["StreamServer"]
 
 log = logging.getLogger("wharfinger.transports.stream_server")
 
@@ -43,9 +39,6 @@ new_task: Any = partial(asyncio.Task, name="request", **{"eager_start": True} if
 """Starts the one task of a request."""
 FLUSH = 16
 """Small messages that are written together at most: the reader works on them while we go on with the rest."""
-LARGE = 256 * 1024
-"""Bytes from which an answer is written in parts of this size, as fast as the reader takes them."""
-UNREAD_TOTAL = "Too much of what was answered is not read yet: try again later."
 EXPIRED = -1
 """`Request.started_at` of a request whose deadline has passed."""
 
@@ -151,9 +144,7 @@ class StreamServer(asyncio.Protocol):
             data = self.peer.respond(request, result)
             if type(data) is not bytes or len(data) > LARGE:
                 data = self.check_unread(request, data)
-        except asyncio.CancelledError as error:
-            data = self.stopped(request, error)
-        except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
+        except BaseException as error:
             data = self.failed(request, error)
         if batch is not None:
             data = batch.answered(data)
@@ -163,34 +154,20 @@ class StreamServer(asyncio.Protocol):
             self.finish()
 
     def failed(self, request: Request, error: BaseException) -> bytes | ChunkedMessage | None:
-        """The error answer, or what a handler stopped with; what was not raised on purpose is logged by a reference."""
-        if stop := input_needed(error):
-            try:
-                return self.peer.respond(request, stop.result)
-            except Exception as unsealed:
-                error = unsealed
-        reference = os.urandom(4).hex()
-        answer = to_protocol_error(error, reference)
-        # A handler that asked when its client left is no fault of its author's.
-        if answer is not error and not (self.draining and isinstance(error, ConnectionLost)):
-            log.error("%s", described(called(request), error, reference), exc_info=error)
-        try:
-            return self.peer.fail(request, answer)
-        except Exception:  # an author's message or data that has no form on the wire: their caller still waits
-            log.exception("The error of %s could not be told (reference %s)", request.method, reference)
-            return self.peer.fail(request, to_protocol_error(RuntimeError(), reference))
-
-    def stopped(self, request: Request, error: asyncio.CancelledError) -> bytes | ChunkedMessage | None:
-        """A cancelled handler: no answer where the client cancelled or is gone, else the deadline's."""
-        if self.peer.in_flight.get(request.id) is not request:
+        """Return the answer to a request whose handler raised, or None if its client cancelled it or is gone."""
+        if isinstance(error, asyncio.CancelledError) and self.peer.in_flight.get(request.id) is not request:
             return None
-        if request.started_at == EXPIRED:
-            seconds = self.service.limits.handler_time
-            return self.peer.fail(
-                request, HandlerFailed(f"The request was cancelled: it took longer than {seconds:g} s.")
-            )
-        # The handler cancelled itself: its caller still waits.
-        return self.failed(request, error)
+        # A handler that asks a client that has left is not at fault.
+        expected = self.draining and isinstance(error, ConnectionLost)
+        data, _ = answer_exception(
+            request,
+            error,
+            self.peer,
+            self.service.limits,
+            reason=CancelReason.DEADLINE if request.started_at == EXPIRED else None,
+            level=logging.DEBUG if expected else logging.ERROR,
+        )
+        return data
 
     def sweep(self) -> None:
         """Cancel what is over its deadline."""
@@ -297,13 +274,13 @@ class StreamServer(asyncio.Protocol):
 
     def check_unread(self, request: Request, data: bytes | ChunkedMessage | None) -> bytes | ChunkedMessage | None:
         """Return a large answer, or an error in its place if too much is unread already."""
-        unread = self.unread
-        if data is None or not unread.total:
+        if data is None or (len(data) if isinstance(data, bytes) else data.memory) <= LARGE:
             return data
-        size = len(data) if isinstance(data, bytes) else data.memory
-        if size <= LARGE or unread.has_room(self.owner, self.service.limits.unread_total, size):
-            return data
-        return seal_error(request, Overloaded(UNREAD_TOTAL), self.peer.stamps)
+        try:
+            check_unread(self.unread, self.owner, self.service.limits, data)
+        except Overloaded as error:
+            return seal_error(request, error, self.peer.stamps)
+        return data
 
     def pause_writing(self) -> None:
         """The reader is behind."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypedDict
 from urllib.parse import parse_qs
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from wharfinger.errors import InternalError, InvalidRequest, Overloaded, ProtocolError
 from wharfinger.protocol.http.headers import HeaderParam, check_arguments
@@ -19,7 +19,6 @@ from wharfinger.protocol.http.rules import (
     STATELESS_VERSIONS,
     VERSION,
     HttpLimits,
-    Pairs,
     Refused,
     check_header_params,
     check_post,
@@ -30,12 +29,12 @@ from wharfinger.protocol.http.rules import (
     read_headers,
     too_large,
 )
-from wharfinger.protocol.interfaces import Service, Verify
-from wharfinger.protocol.jsonrpc import Message, decode, encode_error
+from wharfinger.protocol.interfaces import Handler, Service, Verify
+from wharfinger.protocol.jsonrpc import Id, Message, decode, encode_error
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
-    input_needed,
+    ResultMeta,
     no_such_method,
     open_request,
     seal_error,
@@ -51,9 +50,9 @@ from wharfinger.transports.http_server.asgi_response import (
     send_json,
 )
 from wharfinger.transports.http_server.legacy_sse import MESSAGES, SSE, SseSessions
-from wharfinger.transports.http_server.open_calls import Call, Calls, CancelReason
-from wharfinger.transports.http_server.sessions import HttpSessions, answer_for, stopped
-from wharfinger.transports.stream_server import LARGE
+from wharfinger.transports.http_server.open_calls import Call, Calls
+from wharfinger.transports.http_server.sessions import HttpSessions
+from wharfinger.transports.serving import LARGE, CancelReason, answer_exception, report
 
 __all__ = ["Contents", "HttpApp", "HttpOptions", "Page"]
 
@@ -201,22 +200,21 @@ class HttpApp:
     async def _post(
         self, scope: Any, headers: dict[bytes, bytes], principal: str, accepted: int, receive: Receive, send: Send
     ) -> None:
-        calls = self.calls
+        """Serve one message: body, JSON, era, request, headers, method, handler (order of `protocol.http.rules`)."""
+        calls, service = self.calls, self.service
         call = calls.start(receive, send, accepted, scope.get("client"), principal)
-        request: Request | None = None
         message: Message | None = None
+        request: Request | None = None
+        status = 200
         try:
             event = await receive()
             body = event.get("body", b"")
             if event.get("more_body") or event["type"] != "http.request":
-                body = await self._rest(call, event, receive)
+                body = await self._read_body(call, event)
             try:
-                message = decode(body, self.service.limits)
+                message = decode(body, service.limits)
             except InvalidRequest:
-                if SESSION not in headers or headers.get(VERSION) in STATELESS_VERSIONS:
-                    raise
-                calls.hand_over(call)
-                if not await self.sessions.post_batch(call, headers, principal, body):
+                if not await self._post_batch(call, headers, principal, body):
                     raise
                 return
             if headers.get(VERSION) not in STATELESS_VERSIONS:
@@ -226,95 +224,45 @@ class HttpApp:
                     await self.sessions.post(call, headers, principal, message, opening=era == "opening")
                     return
                 check_version(headers)
-            if message.method is UNSET or message.id is UNSET:
-                await self._one_way(message, send)
+            if message.method is UNSET:
+                raise InvalidRequest("A client of this revision sends requests, not answers.")
+            if message.id is UNSET:  # over HTTP the core defines no notification that a stateless client sends
+                await send_empty(send, 202)
                 return
             try:
                 request = open_request(message, None, principal)
             except ProtocolError as error:
                 raise rank(headers, message, error) from None
-            check_header_params(headers, request)
-            row = request.row
-            if row is None or (handler := self.service.handlers.get(request.method)) is None:
-                raise no_such_method(request)
-            if self.mirrors and request.method == "tools/call":
-                check_arguments(self.mirrors.get(request.params.name, ()), headers, request.params.arguments)
-            if self.draining or row.long or len(calls.fresh) + len(calls.slow) > self.service.limits.in_flight:
+            handler = self._find_handler(request, headers)
+            if self.draining or request.row.long or calls.in_flight > service.limits.in_flight:  # type: ignore[union-attr]
                 self._admit(call, request, headers)
-                if row.long:
-                    event, body, message = {}, b"", None  # it stays open for long, and they may have megabytes
+                if request.row.long:  # type: ignore[union-attr]
+                    event, body, message = {}, b"", None  # they may take megabytes for as long as it stays open
             request.channel = call
             request.accepts_lazy_blobs = True
             request.headers = headers
             request.peer = call.address
             request.task = call.task
             call.request = request
-            data = seal_result(request, await handler(request), self.service.stamps)
+            data = seal_result(request, await handler(request), service.stamps)
             call.over = True
-            status = 200
-        except asyncio.CancelledError:
+        except BaseException as error:
             call.over = True
-            if call.cancel_reason is not None:
-                call.task.uncancel()  # type: ignore[union-attr]
-            elif call.task is None or call.task.cancelling():
-                raise  # the ASGI server's own doing
-            if call.cancel_reason is CancelReason.CLIENT_GONE:
-                if call.stream is not None:
-                    call.stream.closed = True
+            answer = self._answer_exception(call, request, message, error)
+            if answer is None:
                 return
-            answer = self._cancellation_error(call, request)
-            data, status = self._sealed(request, answer), answer.http_status
-            call.headers = getattr(answer, "headers", ())
-        except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
-            call.over = True
-            data, status, call.headers = self._failed(request, message, error)
+            data, status = answer
         finally:
             calls.end(call)
-        if len(data) > LARGE:
-            await self._send_large(call, request, data, status)
-        elif call.stream is not None:
-            await call.stream.finish(data)
-        elif type(data) is bytes and not call.headers:
-            length = (b"content-length", b"%d" % len(data))
-            await send({"type": "http.response.start", "status": status, "headers": [JSON_TYPE, length]})
-            await send({"type": "http.response.body", "body": data})
-        else:
-            await send_json(send, status, data, call.headers)
+        await self._send_answer(call, request, data, status)
 
-    async def _send_large(self, call: Call, request: Request | None, data: bytes | ChunkedMessage, status: int) -> None:
-        """Send what takes memory until its reader has taken it."""
-        calls = self.calls
-        try:
-            calls.check_unread(call, data)
-        except Overloaded as error:
-            data, status = self._sealed(request, error), error.http_status
-        try:
-            if call.stream is not None:
-                await call.stream.finish(data)
-            else:
-                await send_json(call.reply, status, data, call.headers)
-        finally:
-            calls.end_unread(call)
+    async def _read_body(self, call: Call, event: Any) -> bytes:
+        """Return the whole body, whose first part is `event`.
 
-    def _failed(
-        self, request: Request | None, message: Message | None, error: BaseException
-    ) -> tuple[bytes | ChunkedMessage, int, Pairs]:
-        """The answer to what failed, or the questions that a handler stopped with; its status and further headers."""
-        if request is not None and (stop := input_needed(error)):
-            try:
-                return seal_result(request, stop.result, self.service.stamps), 200, ()
-            except Exception as unsealed:
-                error = unsealed
-        answer = answer_for(request, error)
-        if request is None and message is not None and message.id is not UNSET:
-            answer.id = message.id
-        return self._sealed(request, answer), answer.http_status, getattr(answer, "headers", ())
-
-    def _sealed(self, request: Request | None, error: ProtocolError) -> bytes | ChunkedMessage:
-        return encode_error(error.id, error) if request is None else seal_error(request, error, self.service.stamps)
-
-    async def _rest(self, call: Call, event: Any, receive: Receive) -> bytes:
-        """The whole body, within its own limit and the budget that all unfinished ones share."""
+        Raises:
+            ProtocolError: it is too large, or all unfinished bodies together are.
+            CancelledError: the client has left, or the body took too long.
+        """
         limit = self.service.limits.message
         body = bytearray()
         try:
@@ -331,25 +279,37 @@ class HttpApp:
                     return bytes(body)
                 if not self._unfinished.has_room(call.owner, self.limits.unfinished, 0):
                     raise _with_headers(Overloaded("Too many unfinished requests: try again later."), CLOSE)
-                event = await receive()
+                event = await call.receive()
         finally:
             self._unfinished.add(call.owner, -call.size)
 
-    def _cancellation_error(self, call: Call, request: Request | None) -> ProtocolError:
-        if call.cancel_reason is CancelReason.BODY_TIMEOUT:
-            return _with_headers(Refused(408, "The body did not arrive in time (--limit body_time)."), CLOSE)
-        return stopped(request, call.cancel_reason, limits=self.service.limits)
+    async def _post_batch(self, call: Call, headers: dict[bytes, bytes], principal: str, body: bytes) -> bool:
+        """Serve a body that is not one message as a batch. Returns False if it cannot be one."""
+        if SESSION not in headers or headers.get(VERSION) in STATELESS_VERSIONS:
+            return False
+        self.calls.hand_over(call)
+        return await self.sessions.post_batch(call, headers, principal, body)
 
-    async def _one_way(self, message: Message, send: Send) -> None:
-        """A stateless client has nothing to answer and, over HTTP, nothing to notify that the core defines."""
-        if message.method is UNSET:
-            raise InvalidRequest("A client of this revision sends requests, not answers.")
-        await send_empty(send, 202)
+    def _find_handler(self, request: Request, headers: dict[bytes, bytes]) -> Handler:
+        """Compare the headers with the request, and find its handler.
+
+        Raises:
+            HeaderMismatch: a header contradicts the request.
+            MethodNotFound: there is no such method.
+        """
+        check_header_params(headers, request)
+        handler = None if request.row is None else self.service.handlers.get(request.method)
+        if handler is None:
+            raise no_such_method(request)
+        if self.mirrors and request.method == "tools/call":
+            check_arguments(self.mirrors.get(request.params.name, ()), headers, request.params.arguments)
+        return handler
 
     def _admit(self, call: Call, request: Request, headers: Mapping[bytes, bytes]) -> None:
-        """Bounds that most requests never come near.
+        """Check the bounds that most requests never come near.
 
-        Raises Overloaded, or Refused: 406, 429.
+        Raises:
+            Overloaded, Refused: 503, 406 or 429.
         """
         if self.draining:
             raise _with_headers(Overloaded("The server is stopping."), CLOSE)
@@ -359,6 +319,55 @@ class HttpApp:
         check_stream(headers)
         self.calls.admit_stream(call)
         self.calls.watch(call)
+
+    def _answer_exception(
+        self, call: Call, request: Request | None, message: Message | None, error: BaseException
+    ) -> tuple[bytes | ChunkedMessage, int] | None:
+        """Return the answer to what failed and its status; None if nobody is there to take it.
+
+        Raises:
+            CancelledError: the ASGI server has cancelled the call.
+        """
+        if isinstance(error, asyncio.CancelledError):
+            if call.cancel_reason is not None:
+                call.task.uncancel()  # type: ignore[union-attr]
+            elif call.task is None or call.task.cancelling():
+                raise error
+            if call.cancel_reason is CancelReason.CLIENT_GONE:
+                if call.stream is not None:
+                    call.stream.closed = True
+                return None
+            if call.cancel_reason is CancelReason.BODY_TIMEOUT:
+                error = Refused(408, "The body did not arrive in time (--limit body_time).", CLOSE)
+        sealer = _StatelessSealer(self.service.stamps, None if message is None else message.id)
+        data, failure = answer_exception(request, error, sealer, self.service.limits, reason=call.cancel_reason)
+        assert data is not None
+        if failure is None:
+            return data, 200
+        call.headers = getattr(failure, "headers", ())
+        return data, failure.http_status
+
+    async def _send_answer(
+        self, call: Call, request: Request | None, data: bytes | ChunkedMessage, status: int
+    ) -> None:
+        """Send an answer in JSON, or as the last event of the stream if there is one."""
+        try:
+            if len(data) > LARGE:
+                try:
+                    self.calls.check_unread(call, data)
+                except Overloaded as error:
+                    data, status = _StatelessSealer(self.service.stamps).fail(request, error), error.http_status
+            if call.stream is not None:
+                await call.stream.finish(data)
+            elif type(data) is bytes and not call.headers and len(data) <= LARGE:
+                length = (b"content-length", b"%d" % len(data))
+                await call.reply({"type": "http.response.start", "status": status, "headers": [JSON_TYPE, length]})
+                await call.reply({"type": "http.response.body", "body": data})
+            else:
+                await send_json(call.reply, status, data, call.headers)
+        finally:
+            if call.unread:
+                self.calls.end_unread(call)
 
     # -- other methods and paths
 
@@ -396,14 +405,12 @@ class HttpApp:
         accepted = check_post(headers, self.service.limits.message)
         call = self.calls.start(receive, send, accepted, scope.get("client"), principal)
         try:
-            sse.take(scope["query_string"], principal, await self._rest(call, await receive(), receive))
-        except asyncio.CancelledError:
-            if call.cancel_reason is None:
-                raise
-            call.task.uncancel()  # type: ignore[union-attr]
-            if call.cancel_reason is CancelReason.CLIENT_GONE:
+            sse.take(scope["query_string"], principal, await self._read_body(call, await receive()))
+        except asyncio.CancelledError as error:
+            if (answer := self._answer_exception(call, None, None, error)) is None:
                 return
-            raise self._cancellation_error(call, None) from None
+            await self._send_answer(call, None, *answer)
+            return
         finally:
             call.over = True
             self.calls.end(call)
@@ -541,8 +548,24 @@ def _shared(send: Send, origin: bytes) -> Send:
 
 
 def _fault(error: Exception) -> ProtocolError:
-    """What is told when it was not a handler that failed."""
-    return InternalError(answer_for(None, error).message, http_status=500)
+    """Return the error for a failure outside of handlers."""
+    return InternalError(report(error, "HTTP").message, http_status=500)
+
+
+class _StatelessSealer:
+    """Encodes the answers of requests without a session, and of messages that were refused before they were one."""
+
+    def __init__(self, stamps: ResultMeta, id: Id | UnsetType | None = None) -> None:
+        self.stamps = stamps
+        self.id = id
+
+    def respond(self, request: Request, result: Any) -> bytes | ChunkedMessage:
+        return seal_result(request, result, self.stamps)
+
+    def fail(self, request: Request | None, error: ProtocolError) -> bytes | ChunkedMessage:
+        if request is not None:
+            return seal_error(request, error, self.stamps)
+        return encode_error(error.id if self.id is None or self.id is UNSET else self.id, error)
 
 
 def _with_headers(error: ProtocolError, headers: tuple[tuple[bytes, bytes], ...]) -> ProtocolError:

@@ -9,7 +9,7 @@ from typing import Any
 
 from wharfinger.protocol.request import ChunkedMessage
 from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
-from wharfinger.transports.stream_server import LARGE
+from wharfinger.transports.serving import LARGE
 
 __all__ = [
     "JSON_TYPE",

@@ -18,7 +18,8 @@ from wharfinger.protocol.server_peer import Batch
 from wharfinger.protocol.shares import Shares
 from wharfinger.protocol.sse import encode_event
 from wharfinger.transports.http_server.asgi_response import EventStream, Receive, Send
-from wharfinger.transports.http_server.open_calls import Call, Calls, CancelReason
+from wharfinger.transports.http_server.open_calls import Call, Calls
+from wharfinger.transports.serving import CancelReason
 from wharfinger.transports.stream_server import StreamServer
 
 __all__ = ["MESSAGES", "SSE", "SseSessions"]

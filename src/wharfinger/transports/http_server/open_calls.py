@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from enum import Enum
 from typing import Any
 
 from wharfinger.errors import Overloaded
@@ -14,19 +13,9 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.request import ChunkedMessage, Request
 from wharfinger.protocol.shares import Shares, name_network, name_owner
 from wharfinger.transports.http_server.asgi_response import EventStream, Flushes, Receive, Send
-from wharfinger.transports.stream_server import UNREAD_TOTAL
+from wharfinger.transports.serving import CancelReason, check_unread
 
-__all__ = ["Call", "Calls", "CancelReason"]
-
-
-class CancelReason(Enum):
-    """Why the server cancels the task of a call."""
-
-    CLIENT_GONE = "the client closed the connection"
-    BODY_TIMEOUT = "the body did not arrive in time"
-    DEADLINE = "the handler took longer than `Limits.handler_time`"
-    DRAIN = "the server is stopping"
-    STREAM_ENDED = "another connection took over its stream, or the session has ended"
+__all__ = ["Call", "Calls"]
 
 
 class Call:
@@ -148,6 +137,11 @@ class Calls:
         """Whether any call is open."""
         return bool(self.fresh or self.slow or self.streams)
 
+    @property
+    def in_flight(self) -> int:
+        """The number of calls that are no streams."""
+        return len(self.fresh) + len(self.slow)
+
     def start(self, receive: Receive, reply: Send, accepted: int, client: Any, principal: str) -> Call:
         """Keep a new call's time."""
         if not self.brisk:
@@ -205,9 +199,7 @@ class Calls:
         """Count a large answer until `end_unread`. Raises Overloaded if too much is unread already."""
         if call.over and call.in_session:  # nobody is there to read it
             return
-        size = len(answer) if isinstance(answer, bytes) else answer.memory
-        if self.unread.total and not self.unread.has_room(call.owner, self.service.limits.unread_total, size):
-            raise Overloaded(UNREAD_TOTAL)
+        size = check_unread(self.unread, call.owner, self.service.limits, answer)
         self.unread.add(call.owner, size)
         call.unread += size
 

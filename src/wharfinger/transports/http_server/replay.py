@@ -6,7 +6,8 @@ from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.request import ChunkedMessage
 from wharfinger.protocol.shares import Shares
 from wharfinger.transports.http_server.asgi_response import is_hint
-from wharfinger.transports.http_server.open_calls import Call, CancelReason
+from wharfinger.transports.http_server.open_calls import Call
+from wharfinger.transports.serving import CancelReason
 
 __all__ = ["Ring", "Rings", "Track"]
 

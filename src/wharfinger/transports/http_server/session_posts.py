@@ -16,7 +16,8 @@ from wharfinger.protocol.request import ChunkedMessage, Request
 from wharfinger.protocol.server_peer import Batch, ServerPeer
 from wharfinger.transports.http_server.open_calls import Call, Calls
 from wharfinger.transports.http_server.replay import Ring, Rings, Track
-from wharfinger.transports.outbound_requests import Questions, report
+from wharfinger.transports.outbound_requests import Questions
+from wharfinger.transports.serving import report
 
 __all__ = ["HttpSession", "Post", "Sealed"]
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 from typing import Any
 
-from wharfinger.errors import HandlerFailed, Overloaded, ProtocolError
+from wharfinger.errors import Overloaded
 from wharfinger.protocol.events import Cancellation, Notification, Reply, Response
 from wharfinger.protocol.http.rules import (
     LAST_EVENT,
@@ -19,28 +17,21 @@ from wharfinger.protocol.http.rules import (
     check_stream,
 )
 from wharfinger.protocol.interfaces import Service
-from wharfinger.protocol.jsonrpc import Message, encode_error
-from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
-    called,
-    described,
-    input_needed,
     no_such_method,
     seal_error,
-    to_protocol_error,
 )
-from wharfinger.protocol.server_peer import Event, ServerPeer
+from wharfinger.protocol.server_peer import Event
 from wharfinger.protocol.shares import Crowd, Shares
 from wharfinger.transports.http_server.asgi_response import EventStream, Receive, Send, send_empty, send_json
-from wharfinger.transports.http_server.open_calls import Call, Calls, CancelReason
+from wharfinger.transports.http_server.open_calls import Call, Calls
 from wharfinger.transports.http_server.replay import Rings
 from wharfinger.transports.http_server.session_posts import HttpSession, Post, Sealed
 from wharfinger.transports.outbound_requests import take_notice
-from wharfinger.transports.stream_server import LARGE
-
-log = logging.getLogger("wharfinger.transports.http")
+from wharfinger.transports.serving import LARGE, CancelReason, answer_exception
 
 __all__ = ["HttpSessions"]
 
@@ -186,7 +177,7 @@ class HttpSessions:
         return None
 
     async def _serve(self, request: Request, post: Post) -> None:
-        """Run the handler; the only place in a session where its exception becomes an error on the wire."""
+        """Run the handler in the request's own task, and give its answer to the POST that brought the request."""
         peer = post.session.peer
         data: bytes | ChunkedMessage | None
         status, served = 200, False
@@ -198,12 +189,14 @@ class HttpSessions:
             if data is not None and (len(data) > LARGE or post.batch is not None):  # small ones join to a large one
                 data, status = self._check_unread(post, request, data)
             served = status == 200
-        except asyncio.CancelledError as error:
-            data = None
-            if peer.in_flight.get(request.id) is request:
-                data = peer.fail(request, stopped(request, *error.args[:1], limits=self.service.limits))
-        except BaseException as error:  # sys.exit() in a handler is that call's error, and nobody else's
-            data, status = self._failed(peer, request, error)
+        except BaseException as error:
+            data, cancelled = None, isinstance(error, asyncio.CancelledError)
+            if not cancelled or peer.in_flight.get(request.id) is request:
+                reason = error.args[0] if cancelled and error.args else None
+                data, failure = answer_exception(request, error, peer, self.service.limits, reason=reason)
+                # 404 would mean that the session has ended: other errors of a request are in the body alone.
+                if failure is not None and failure.http_status == 503 and not cancelled:
+                    status = 503
         del self.running[request]
         self.requests.add(post.session.owner, -1)
         post.answered(request, data, status, served)
@@ -223,18 +216,6 @@ class HttpSessions:
     def _stop(self, request: Request, *reason: CancelReason) -> None:
         # In the next turn of the loop: a task that is cancelled before its first step never runs, nor says so.
         asyncio.get_running_loop().call_soon(request.task.cancel, *reason)
-
-    def _failed(
-        self, peer: ServerPeer, request: Request, error: BaseException
-    ) -> tuple[bytes | ChunkedMessage | None, int]:
-        """The answer to what failed, or what a handler stopped with, and its status."""
-        if stop := input_needed(error):
-            try:
-                return peer.respond(request, stop.result), 200
-            except Exception as unsealed:
-                error = unsealed
-        answer = answer_for(request, error)
-        return peer.fail(request, answer), _status(answer)
 
     def _settle(self, session: HttpSession, event: Event) -> tuple[int, bytes] | None:
         """Do what an event other than a request asks for; the status and body where it is refused."""
@@ -347,33 +328,3 @@ class HttpSessions:
         for session in list(self._table.values()):
             if not session.peer.in_flight:
                 self._end(session)
-
-
-def answer_for(request: Request | None, error: BaseException) -> ProtocolError:
-    """What the caller is told; what was not raised on purpose goes to the log under a reference."""
-    reference = os.urandom(4).hex()
-    answer = to_protocol_error(error, reference)
-    method = request.method if request else "HTTP"
-    if answer is not error:
-        log.error("%s", described(called(request) if request else "HTTP", error, reference), exc_info=error)
-        return answer
-    try:
-        encode_error(None, answer)
-    except Exception:  # an author's message or data that has no form on the wire: their caller still waits
-        log.exception("The error of %s could not be told (reference %s)", method, reference)
-        return to_protocol_error(RuntimeError(), reference)
-    return answer
-
-
-def stopped(request: Request | None, reason: CancelReason | None = None, *, limits: Limits) -> ProtocolError:
-    """What the caller of a cancelled handler is told: our reason, or that the handler cancelled itself."""
-    if reason is CancelReason.DEADLINE:
-        return HandlerFailed(f"The request was cancelled: it took longer than {limits.handler_time:g} s.")
-    if reason is CancelReason.DRAIN:
-        return Overloaded("The server is stopping.")
-    return answer_for(request, RuntimeError("the handler's own task was cancelled"))
-
-
-def _status(error: ProtocolError) -> int:
-    """404 would tell the client that its session has ended; other errors of a request are told in the body alone."""
-    return error.http_status if error.http_status == 503 else 200

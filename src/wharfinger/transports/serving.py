@@ -1,0 +1,126 @@
+"""How a request becomes the bytes of its answer, if its handler does not simply return a result.
+
+Each transport runs a request in one task:
+
+    try:
+        data = peer.respond(request, await handler(request))
+    except BaseException as error:
+        data, failure = answer_exception(request, error, peer, limits, reason=…)
+
+The first line is written out in every transport, because all requests pass it. Everything else that can happen is
+here, once: the handler needs input from the user, it was cancelled, it raised an error on purpose, it failed, or what
+it returned or raised has no form in JSON. `BaseException`, because `sys.exit()` in a handler is that call's error only.
+
+Whether there is an answer at all is for the transport to say: nothing is sent for a request that its client has
+cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from enum import Enum
+from typing import Any, Protocol
+
+from wharfinger.errors import HandlerFailed, Overloaded, ProtocolError
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.request import (
+    ChunkedMessage,
+    Request,
+    called,
+    described,
+    input_needed,
+    to_protocol_error,
+)
+from wharfinger.protocol.shares import Shares
+
+__all__ = ["LARGE", "CancelReason", "Sealer", "answer_exception", "check_unread", "report"]
+
+log = logging.getLogger("wharfinger.transports.serving")
+
+LARGE = 256 * 1024
+"""Bytes from which an answer is written in parts of this size, as fast as the reader takes them."""
+
+
+class CancelReason(Enum):
+    """Why the server cancels the task of a call."""
+
+    CLIENT_GONE = "the client closed the connection"
+    BODY_TIMEOUT = "the body did not arrive in time"
+    DEADLINE = "the handler took longer than `Limits.handler_time`"
+    DRAIN = "the server is stopping"
+    STREAM_ENDED = "another connection took over its stream, or the session has ended"
+
+
+class Sealer(Protocol):
+    """Encodes answers. A `ServerPeer` does, and returns None for a request that is no longer in flight."""
+
+    def respond(self, request: Any, result: Any, /) -> bytes | ChunkedMessage | None:
+        """Encode a result."""
+        ...
+
+    def fail(self, request: Any, error: ProtocolError, /) -> bytes | ChunkedMessage | None:
+        """Encode an error."""
+        ...
+
+
+def answer_exception(
+    request: Request | None,
+    error: BaseException,
+    sealer: Sealer,
+    limits: Limits,
+    *,
+    reason: CancelReason | None = None,
+    level: int = logging.ERROR,
+) -> tuple[bytes | ChunkedMessage | None, ProtocolError | None]:
+    """Return the answer to a request whose handler raised, and the error in it; None for the error if it is a result.
+
+    `request` is None if a message was refused before it became one. `reason` says why the server cancelled the
+    handler; it is None if the handler's own code did. An error that was not raised on purpose is logged at `level`.
+    """
+    if request is not None and (stop := input_needed(error)):
+        try:
+            return sealer.respond(request, stop.result), None
+        except Exception as unsealed:
+            error = unsealed
+    elif isinstance(error, asyncio.CancelledError):
+        if reason is CancelReason.DEADLINE:
+            error = HandlerFailed(f"The request was cancelled: it took longer than {limits.handler_time:g} s.")
+        elif reason is CancelReason.DRAIN:
+            error = Overloaded("The server is stopping.")
+        else:
+            error = _caused(RuntimeError("The handler's own task was cancelled."), error)
+    name = "HTTP" if request is None else called(request)
+    answer = report(error, name, level)
+    try:
+        return sealer.fail(request, answer), answer
+    except Exception as unsealed:  # the author's message or data has no form in JSON, and the caller still waits
+        answer = report(_caused(RuntimeError("The error cannot be encoded."), unsealed), name)
+        return sealer.fail(request, answer), answer
+
+
+def report(error: BaseException, name: str = "Reading a message", level: int = logging.ERROR) -> ProtocolError:
+    """Return the error that the caller gets: a deliberate one as it is, else a reference to the log."""
+    reference = os.urandom(4).hex()
+    answer = to_protocol_error(error, reference)
+    if answer is not error:
+        log.log(level, "%s", described(name, error, reference), exc_info=error)
+    return answer
+
+
+def _caused(error: Exception, cause: BaseException) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+def check_unread(unread: Shares, owner: str, limits: Limits, answer: bytes | ChunkedMessage) -> int:
+    """Return the bytes of memory that an answer takes until it is sent.
+
+    Raises:
+        Overloaded: answers that are not read yet take too much memory already, and this owner has its share of it.
+    """
+    size = len(answer) if isinstance(answer, bytes) else answer.memory
+    if unread.total and not unread.has_room(owner, limits.unread_total, size):
+        raise Overloaded("Too many answers have not been read yet: try again later.")
+    return size
