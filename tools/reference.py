@@ -44,7 +44,7 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "wharfinger.sources.folder.file_uri": ("split_path",),
         "wharfinger.sources.windows.window": ("parse", "read_content", "split_query"),
     },
-    "auth": {"wharfinger.auth": ALL, "wharfinger.auth.urls": ("is_public",)},
+    "auth": {"wharfinger.auth": ALL, "wharfinger.net": ("is_public",)},
     "transports": {"wharfinger.transports.http_server.app": ALL, "wharfinger.protocol.http.rules": ("HttpLimits",)},
     "testing": {"wharfinger.testing": ALL},
     "errors": {"wharfinger.errors": ALL},

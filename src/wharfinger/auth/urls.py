@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import SplitResult, urlsplit
 
+from wharfinger.net import is_loopback, is_public
+
 __all__ = [
     "covers",
     "forbidden_reason",
-    "is_loopback",
-    "is_public",
     "origin_of",
     "resource_metadata_urls",
     "server_metadata_urls",
@@ -42,65 +42,6 @@ def origin_of(url: str) -> str | None:
     shown = f"[{host}]" if ":" in host else host
     port = parts.port
     return f"{parts.scheme}://{shown}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host, by name or address, is this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
-_NOT_PUBLIC = [
-    ipaddress.ip_network(text)
-    for text in (
-        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-        "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
-        "224.0.0.0/3", "2001::/23", "2001:db8::/32", "3fff::/20",
-    )
-]  # fmt: skip
-"""What the IANA special-purpose registries name as not globally reachable, or as deprecated (RFC 6890), with multicast;
-of IPv6 only within `_UNICAST`. Python's own table differs between its versions."""
-_PUBLIC = [
-    ipaddress.ip_network(text)
-    for text in ("192.0.0.9", "192.0.0.10", "2001:1::1", "2001:1::2", "2001:1::3", "2001:3::/32", "2001:4:112::/48")
-]
-"""Exceptions of theirs within `_NOT_PUBLIC`."""
-_UNICAST = ipaddress.ip_network("2000::/3")
-"""All that IPv6 has of global addresses (RFC 4291, §2.4)."""
-_BEFORE_IPV4 = {ipaddress.IPv6Address(text) for text in ("::", "::ffff:0:0", "::ffff:0:0:0", "64:ff9b::")}
-"""An IPv4 address follows in the last 32 bits: compatible, mapped, translated, and the well-known prefix of NAT64."""
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address is one of the internet, and of no network at home.
-
-    An IPv6 address that stands for an IPv4 address, by which a gateway may reach it, is judged by that one.
-    """
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(found, ipaddress.IPv6Address):
-        if embedded := _embedded(found):
-            return all(is_public(str(one)) for one in embedded)
-        if found not in _UNICAST:
-            return False
-    return not any(found in network for network in _NOT_PUBLIC) or any(found in network for network in _PUBLIC)
-
-
-def _embedded(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
-    number = int(address)
-    if ipaddress.IPv6Address(number >> 32 << 32) in _BEFORE_IPV4:
-        return [ipaddress.IPv4Address(number & 0xFFFFFFFF)]
-    if address.sixtofour is not None:
-        return [address.sixtofour]
-    return list(address.teredo or ())
 
 
 def forbidden_reason(url: str, server: str) -> str | None:

@@ -108,7 +108,7 @@ class Client:
         program needs; it gets nothing else of this process's environment. `stderr` is called with each line that the
         command writes on its standard error, for example `print`. `auth` signs in, for example
         `wharfinger.auth.SignIn()`. `allow_address` is called with an IP address and says whether a URL may lead there:
-        use `wharfinger.auth.urls.is_public` for URLs that somebody else chose. `limits` bounds what the server sends,
+        use `wharfinger.net.is_public` for URLs that somebody else chose. `limits` bounds what the server sends,
         `max_pages` the pages of a list.
 
         What the server may ask depends on the handlers: `elicitation` shows a form to the user, `consent` asks whether

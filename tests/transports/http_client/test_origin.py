@@ -16,7 +16,6 @@ from tests.conftest import absent
 from tests.transports.client_servers import HANDSHAKE, LIMITS, Asked, answer, ask, got, linked, result, run, serving
 from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout
 from wharfinger.transports.http_client.http_link import HttpLink
-from wharfinger.transports.http_client.origin import proxy_for
 
 
 class Keys:
@@ -155,30 +154,6 @@ def clear(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-
-
-@pytest.mark.parametrize(
-    ("scheme", "host", "wanted"),
-    [
-        ("http", "harbour.test", "http://one.test:1"),
-        ("https", "harbour.test", "http://two.test:2"),
-        ("http", "quay.inner.test", None),
-        ("http", "localhost", None),
-        ("http", "127.0.0.1", None),
-        ("http", "::1", None),
-    ],
-)
-def test_proxy_is_that_of_the_environment(
-    scheme: str, host: str, wanted: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clear(monkeypatch, http_proxy="http://one.test:1", https_proxy="two.test:2", no_proxy=".inner.test")
-    assert proxy_for(scheme, host) == wanted
-
-
-def test_proxy_that_speaks_no_http_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    clear(monkeypatch, all_proxy="socks5://one.test:1")
-    with pytest.raises(ConnectionFailed, match="socks5 proxy"):
-        proxy_for("http", "harbour.test")
 
 
 def test_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-from wharfinger.auth.urls import forbidden_reason, is_loopback, is_public
+from wharfinger.auth.urls import forbidden_reason
 from wharfinger.errors import ConnectionFailed
+from wharfinger.net import is_loopback, is_public, join_headers, make_resolver, proxy_for, read_limited
 from wharfinger.protocol.interfaces import Fetch, Fetched
-
-if TYPE_CHECKING:
-    from aiohttp.abc import AbstractResolver
 
 __all__ = ["fetch_for"]
 
@@ -32,20 +27,28 @@ def fetch_for(server: str, *, allow_private_networks: bool = False, time: float 
     addresses, for a server and an authorization server in the same private network.
     """
 
+    home = urlsplit(server).hostname or ""
+
     async def fetch(verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
         import aiohttp  # imported on use, as all of HTTP is
         from yarl import URL
 
         if (fault := forbidden_reason(url, server)) is not None:
             raise ConnectionFailed(f"{url} is not requested: {fault}.")
-        proxy = _proxy(url)
+        parts = urlsplit(url)
+        proxy = proxy_for(parts.scheme, parts.hostname or "")
+        own = {home, urlsplit(proxy or "").hostname}  # the proxy is the user's own choice, wherever it is
+
+        def allow(host: str, address: str) -> bool:
+            trusted = allow_private_networks or host in own or (is_loopback(host) and is_loopback(home))
+            return trusted or is_public(address)
+
+        refusal = f"{{host}} is in a private network, which {home} may not name"
         try:
             async with (
                 asyncio.timeout(time),
                 aiohttp.ClientSession(
-                    connector=aiohttp.TCPConnector(
-                        resolver=_resolver(server, allow_private_networks, proxy), force_close=True
-                    ),
+                    connector=aiohttp.TCPConnector(resolver=make_resolver(allow, refusal), force_close=True),
                     cookie_jar=aiohttp.DummyCookieJar(),
                     auto_decompress=False,
                 ) as session,
@@ -58,14 +61,10 @@ def fetch_for(server: str, *, allow_private_networks: bool = False, time: float 
                     proxy=proxy,
                 ) as response,
             ):
-                chunks: list[bytes] = []
-                size = 0
-                async for chunk in response.content.iter_any():
-                    size += len(chunk)
-                    if size > BODY:
-                        raise ConnectionFailed(f"{url} sent more than {BODY} bytes.")
-                    chunks.append(chunk)
-                return Fetched(response.status, _headers(response.headers.items()), b"".join(chunks))
+                answer = await read_limited(response.content.iter_any(), BODY)
+                if answer is None:
+                    raise ConnectionFailed(f"{url} sent more than {BODY} bytes.")
+                return Fetched(response.status, join_headers(response.headers.items()), answer)
         except TimeoutError:
             raise ConnectionFailed(f"{url} did not answer within {time:g} s.") from None
         except aiohttp.ClientSSLError as error:
@@ -76,57 +75,3 @@ def fetch_for(server: str, *, allow_private_networks: bool = False, time: float 
             raise ConnectionFailed(f"The request to {url} failed: {str(error) or type(error).__name__}.") from None
 
     return fetch
-
-
-def _headers(items: Iterable[tuple[str, str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in items:
-        key = name.lower()
-        found[key] = f"{found[key]}, {value}" if key in found else value
-    return found
-
-
-def _proxy(url: str) -> str | None:
-    """Return the HTTP proxy of the environment for a URL; None for this machine."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_loopback(host):
-        return None
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(host):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _resolver(server: str, allow_private_networks: bool, proxy: str | None) -> AbstractResolver:
-    """Return a resolver that drops private addresses, so that no host name leads into a private network.
-
-    The proxy is the user's own choice and may be anywhere.
-    """
-    from aiohttp.abc import AbstractResolver, ResolveResult
-
-    home = urlsplit(server).hostname or ""
-    own = {home, urlsplit(proxy or "").hostname}
-
-    class Resolver(AbstractResolver):
-        async def resolve(
-            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-        ) -> list[ResolveResult]:
-            loop = asyncio.get_running_loop()
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
-            trusted = allow_private_networks or host in own or (is_loopback(host) and is_loopback(home))
-            addresses = [row for row in found if trusted or is_public(str(row[4][0]))]
-            if found and not addresses:
-                raise OSError(None, f"{host} is in a private network, and {home} is not")
-            return [
-                ResolveResult(
-                    hostname=host, host=str(row[4][0]), port=int(row[4][1]), family=row[0], proto=row[2], flags=0
-                )
-                for row in addresses
-            ]
-
-        async def close(self) -> None:
-            pass
-
-    return Resolver()

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from wharfinger.cli.render.banner import Banner, UsageLine
 from wharfinger.cli.render.formatting import printable, variables_of
-from wharfinger.protocol.http.host_origin import is_loopback
+from wharfinger.net import is_loopback
 
 __all__ = ["PageItem", "PageItems", "start_page"]
 

@@ -6,23 +6,10 @@ from collections.abc import Iterable
 
 from wharfinger.protocol.http.rules import CLOSE, Headers, Refused
 
-__all__ = ["LOOPBACK", "HostOriginPolicy", "is_loopback"]
+__all__ = ["LOOPBACK", "HostOriginPolicy"]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine as they stand in a Host header."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this bind address is reached from this machine only."""
-    name = host.strip("[]").lower()
-    if name in ("localhost", "::1"):
-        return True
-    parts = name.split(".")
-    return (
-        len(parts) == 4
-        and parts[0] == "127"
-        and all(part.isascii() and part.isdigit() and int(part) < 256 for part in parts)
-    )
 
 
 class HostOriginPolicy:

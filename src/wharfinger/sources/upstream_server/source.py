@@ -17,11 +17,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.auth.urls import is_loopback, is_public
 from wharfinger.client import Client, Retry
 from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound, WharfingerError
+from wharfinger.net import is_loopback, is_public
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.source import Changed, Document, Hit, Hits, Source, UnusableSource, version_of

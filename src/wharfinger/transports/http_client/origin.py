@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import socket
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
-from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, InvalidResponse, NotMCP, WharfingerError
+from wharfinger.net import is_address, join_headers, make_resolver, proxy_for, read_limited
 from wharfinger.protocol.interfaces import AGAIN
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
@@ -21,7 +19,6 @@ from wharfinger.protocol.negotiation import read_error
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
-    from aiohttp.abc import AbstractResolver
     from yarl import URL
 
     from wharfinger.protocol.interfaces import Authorize
@@ -120,7 +117,7 @@ class Origin:
             response = await self._follow(verb, {**headers, **given}, data, place)
             if response.status not in (401, 403):
                 return response
-            told = {name.lower(): ", ".join(response.headers.getall(name)) for name in response.headers}
+            told = join_headers(response.headers.items())
             try:
                 with standing_still(deadline):
                     again = await auth.refused(str(self.url), response.status, told, given)
@@ -173,9 +170,13 @@ class Origin:
         return target.with_user(self.url.user).with_password(self.url.password) if self.url.user else target
 
     def _open(self) -> ClientSession:
-        http = self.http
+        http, allow = self.http, self._reaches
+        # Only addresses that may be connected to are resolved, so that no name leads to others, not even later.
+        resolver = None
+        if allow is not None and self.proxy is None:
+            resolver = make_resolver(lambda _, address: allow(address), NOT_REACHED)
         self._session = http.ClientSession(
-            connector=http.TCPConnector(limit=POOL, keepalive_timeout=KEEP_ALIVE, resolver=self._resolver()),
+            connector=http.TCPConnector(limit=POOL, keepalive_timeout=KEEP_ALIVE, resolver=resolver),
             timeout=http.ClientTimeout(total=None, sock_connect=None, sock_read=None),
             # Nothing compressed was asked for, and unpacking it would be work without a bound.
             auto_decompress=False,
@@ -184,35 +185,6 @@ class Origin:
         )
         return self._session
 
-    def _resolver(self) -> AbstractResolver | None:
-        """Gives away only addresses that may be connected to, so that no name leads to others, not even later."""
-        given = self._reaches
-        if given is None or self.proxy is not None:
-            return None
-        reaches = given
-        from aiohttp.abc import AbstractResolver, ResolveResult
-
-        class Resolver(AbstractResolver):
-            async def resolve(
-                self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-            ) -> list[ResolveResult]:
-                loop = asyncio.get_running_loop()
-                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
-                allowed = [row for row in found if reaches(str(row[4][0]))]
-                if found and not allowed:
-                    raise OSError(None, NOT_REACHED)
-                return [
-                    ResolveResult(
-                        hostname=host, host=str(row[4][0]), port=int(row[4][1]), family=row[0], proto=row[2], flags=0
-                    )
-                    for row in allowed
-                ]
-
-            async def close(self) -> None:
-                pass
-
-        return Resolver()
-
     async def body(self, response: ClientResponse) -> bytes:
         """The whole body, within the bound, joined once.
 
@@ -220,18 +192,11 @@ class Origin:
             InvalidResponse: it is larger.
         """
         limit = self.limits.message
-        size = response.content_length or 0
-        chunks: list[bytes] = []
-        if size <= limit:
-            size = 0
-            async for chunk in response.content.iter_any():
-                size += len(chunk)
-                if size > limit:
-                    break
-                chunks.append(chunk)
-        if size > limit:
+        announced = response.content_length or 0
+        body = None if announced > limit else await read_limited(response.content.iter_any(), limit)
+        if body is None:
             raise InvalidResponse(f"{self.name} sent an answer over the limit of {limit} bytes; set a larger limit.")
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return body
 
     async def refusal(self, response: ClientResponse) -> str:
         """What the server said when it refused: its status and the beginning of its body."""
@@ -289,35 +254,6 @@ def standing_still(deadline: asyncio.Timeout | None) -> Generator[None]:
         yield
     finally:
         deadline.reschedule(loop.time() + left)
-
-
-def proxy_for(scheme: str, host: str) -> str | None:
-    """The proxy that the environment names for a host (`HTTPS_PROXY`, `NO_PROXY`, …); this machine never needs one."""
-    if _is_loopback(host):
-        return None
-    proxies = getproxies()
-    proxy = proxies.get(scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(host):
-        return None
-    if "://" not in proxy:
-        proxy = f"http://{proxy}"
-    if not proxy.startswith(("http://", "https://")):
-        kind = proxy.partition(":")[0]
-        raise ConnectionFailed(f"The environment names a {kind} proxy for {host}: only HTTP proxies can be used.")
-    return proxy
-
-
-def is_address(host: str) -> bool:
-    """Whether a host is an IP address, and no name."""
-    with suppress(ValueError):
-        return bool(ipaddress.ip_address(host.partition("%")[0]))
-    return False
-
-
-def _is_loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost" or host.endswith(".localhost")
 
 
 def _without_password(proxy: str | None) -> str:

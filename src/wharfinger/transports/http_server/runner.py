@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from wharfinger.errors import WharfingerError
-from wharfinger.protocol.http.host_origin import is_loopback
+from wharfinger.net import is_loopback
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.interfaces import Service, Verify
 from wharfinger.transports.accepting import Exhaustion
