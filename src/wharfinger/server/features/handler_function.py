@@ -181,15 +181,15 @@ class HandlerFunction:
         return required_url(self._services, request, error)
 
     async def _timed(self, running: Awaitable[Any], seconds: float) -> Any:
-        """The result within the function's own time, which stands still while a question waits for its answer."""
-        from wharfinger.server.input.patience import Patience
+        """The result within the function's own time, which pauses while the client answers a request for input."""
+        from wharfinger.transports.timeouts import PausableTimeout
 
-        patience = Patience(seconds)
+        timeout = PausableTimeout(seconds, in_context=True)
         try:
-            async with patience:
+            async with timeout:
                 return await running
         except TimeoutError:
-            if not patience.expired:  # the function's own, which says something else
+            if not timeout.expired:  # raised by the function itself
                 raise
             raise HandlerFailed(f"The handler took longer than {seconds:g} s.") from None
 

@@ -22,8 +22,8 @@ from wharfinger.errors import (
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.request import InputNeeded, Request, input_needed
 from wharfinger.server.input.input_requests import ElicitUrl, Misfit, Question
-from wharfinger.server.input.patience import standing_still
 from wharfinger.server.input.request_state import CannotAsk, Transcript, digest_of, root_of, transcript_of
+from wharfinger.transports.timeouts import pause_context
 
 if TYPE_CHECKING:
     from wharfinger.protocol.interfaces import Handler
@@ -85,7 +85,7 @@ async def ask(services: Services, request: Request, questions: Sequence[tuple[st
                 raise NoAnswer(_NO_WAY)
             raise transcript.stop({one.key: (one.digest, one.question.method, one.params) for one in missing})
         transcript.wait_for(len(missing))
-        with standing_still():
+        with pause_context():
             came = await _together(waits)
         answers |= {one.key: _meant(one.question, found) for one, found in zip(missing, came, strict=True)}
     return [_value(one.question, answers[one.key]) for one in put]
