@@ -12,11 +12,12 @@ from typing import Annotated, Any
 import pytest
 
 from tests.server.driving import ALL, Wire, ask, looped, opened, read
-from wharfinger.errors import PermissionDenied, ResourceNotFound, ToolError
+from wharfinger.errors import MissingClientCapability, PermissionDenied, ResourceNotFound, ToolError
 from wharfinger.protocol.request import InputNeeded
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.dependencies import Depends
+from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.signature.complete import Complete
 from wharfinger.server.threads import Pool
 
@@ -552,7 +553,8 @@ def test_what_nothing_fills_is_told_at_registration() -> None:
             add()
 
 
-def test_a_plain_dependency_that_asks_is_told_at_registration() -> None:
+@looped
+async def test_only_an_async_dependency_can_ask() -> None:
     def asks(ctx: Context[Any]) -> Any:
         return ctx.elicit("Sure?", bool)
 
@@ -562,17 +564,19 @@ def test_a_plain_dependency_that_asks_is_told_at_registration() -> None:
     async def may(ctx: Context[Any]) -> AsyncIterator[Any]:
         yield await ctx.elicit("Sure?", bool)
 
-    for function in (asks, opens):
+    for function, error in (
+        (asks, CannotAsk),
+        (opens, CannotAsk),
+        (may, MissingClientCapability),  # which it finds out by asking
+        (asynccontextmanager(may), MissingClientCapability),
+    ):
 
-        def tool(it: Annotated[Any, Depends(function)]) -> None: ...
+        def tool(it: Annotated[Any, Depends(function)], ctx: Context[Any]) -> None: ...
 
-        with pytest.raises(TypeError, match="for which it must be async"):
-            Server("s").tools.add(tool)
-    for function in (may, asynccontextmanager(may)):
-
-        def other(it: Annotated[Any, Depends(function)]) -> None: ...
-
-        Server("s").tools.add(other)
+        server = Server("s")
+        server.tools.add(tool)
+        with pytest.raises(error):
+            await server.handlers["tools/call"](opened(server, "tools/call", {"name": "tool", "arguments": {}}))
 
 
 @looped

@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.errors import PermissionDenied, ResourceNotFound
 from wharfinger.protocol.jsonrpc import Id, encode_notification
 from wharfinger.protocol.request import Caller, Request
-from wharfinger.server.input.request_state import transcript_of
+from wharfinger.server.input.request_state import CannotAsk, transcript_of
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.signature.annotations import RequestContext
 
@@ -383,3 +383,30 @@ class Context(RequestContext, Generic[State]):
 
     def _indexed(self, documents: float, message: str) -> None:
         self.report_progress(documents, message=message)
+
+    def for_plain_function(self) -> Context[State]:
+        """The context for a function that is not async: its methods that wait for an answer raise CannotAsk."""
+        return _PlainContext(self.server, self.request)
+
+
+def _needs_async(name: str) -> Any:
+    def refuse(self: Context[Any], *args: Any, **kwargs: Any) -> Any:
+        raise CannotAsk(
+            f"Context.{name}() waits for an answer, which only an async function can do: "
+            f"declare the handler with `async def`, and write `await ctx.{name}(…)`."
+        )
+
+    return refuse
+
+
+class _PlainContext(Context[State]):
+    """The context of a plain function, which would get a coroutine from these methods and could not await it."""
+
+    __slots__ = ()
+
+    ask = _needs_async("ask")
+    elicit = _needs_async("elicit")
+    elicit_url = _needs_async("elicit_url")
+    once = _needs_async("once")
+    roots = _needs_async("roots")
+    sample = _needs_async("sample")

@@ -15,7 +15,6 @@ from wharfinger.errors import Overloaded
 from wharfinger.protocol.request import Request
 from wharfinger.server.owners import owner_of
 from wharfinger.server.signature.annotations import RequestContext
-from wharfinger.server.signature.plain_functions import refuse_questions
 from wharfinger.server.threads import is_async
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ Needs = Mapping[str, Need]
 class Provider:
     """A dependency's function, and how it is called."""
 
-    __slots__ = ("call", "context", "function", "kind", "needs")
+    __slots__ = ("call", "context", "function", "kind", "may_ask", "needs")
 
     call: Callable[..., Any]
     function: Callable[..., Any]
@@ -66,6 +65,8 @@ class Provider:
     """`async`, `plain`, or `manager`, whose call makes a context manager."""
     context: str | None
     needs: dict[str, Need]
+    may_ask: bool
+    """Whether it is async, and so can await what it asks of its context."""
 
     def __init__(self, function: Callable[..., Any], path: tuple[Callable[..., Any], ...] = ()) -> None:
         if function in path:
@@ -83,8 +84,7 @@ class Provider:
         else:
             self.kind = "async" if is_async(function) else "plain"
         self.context, self.needs = _look_at(function, (*path, function))
-        if self.context is not None and not (is_async(function) or inspect.isasyncgenfunction(inspect.unwrap(body))):
-            refuse_questions(function, self.context)
+        self.may_ask = is_async(function) or inspect.isasyncgenfunction(inspect.unwrap(body))
 
 
 def plan(depends: Depends) -> Need:
@@ -260,7 +260,8 @@ class Opened:
         if provider.context is not None:
             if self._context is None:
                 self._context = self._services.context(self._request)
-            arguments[provider.context] = self._context
+            context = self._context
+            arguments[provider.context] = context if provider.may_ask else context.for_plain_function()
         await self.fill(provider.needs, arguments)
         value = await self._make(provider, arguments, need.depends.inline)
         if need.depends.cache:

@@ -352,19 +352,19 @@ def test_clients_of_one_address_are_told_apart_by_64_signs_of_their_names(length
 
 
 @pytest.mark.parametrize("question", ["elicit", "elicit_url", "sample", "roots", "ask", "once"])
-def test_a_plain_function_that_asks_is_refused_however_it_does(question: str) -> None:
-    scope: dict[str, Any] = {"Context": Context}
-    for number, body in enumerate(
-        (
-            f"return ctx.{question}('x')",
-            f"other = 1; return str(other) + str(ctx.{question}('x'))",
-            f"return [ctx.{question}(x) for x in 'ab']",
-            f"return (lambda: ctx.{question}('x'))()",
-        )
-    ):
-        exec(f"def asks{number}(ctx: Context):\n    {body}\n", scope)
-        with pytest.raises(TypeError, match=rf"asks{number}\(\) calls ctx.{question}\(\), for which it must be async"):
-            Server("s").tools.add(scope[f"asks{number}"])
+@pytest.mark.parametrize("inline", [False, True])
+@looped
+async def test_a_plain_function_that_asks_is_told_to_be_async(
+    question: str, inline: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def asks(ctx: Context) -> str:
+        return str(getattr(ctx, question)("x"))
+
+    server = Server("s")
+    server.tools.add(asks, inline=inline)
+    async with Wire(server) as wire:
+        assert (await wire.ask("tools/call", {"name": "asks"}))["result"]["isError"] is True
+    assert f"declare the handler with `async def`, and write `await ctx.{question}(…)`" in caplog.text
 
 
 def test_a_plain_function_that_asks_nothing_of_its_context_is_fine() -> None:

@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import gc
 import json
-import random
 import warnings
 from collections.abc import Callable
 from contextlib import asynccontextmanager
@@ -370,25 +369,30 @@ async def test_only_tools_prompts_and_resources_may_ask() -> None:
         assert desk.questions == []
 
 
-def test_a_plain_function_cannot_ask() -> None:
+@looped
+async def test_a_plain_function_cannot_ask() -> None:
     server = Server("s")
-
-    def plain(ctx: Context) -> str:
-        return str(ctx.elicit("?", str))
-
-    with pytest.raises(TypeError, match=r"plain\(\) calls ctx.elicit\(\), for which it must be async"):
-        server.tool(plain)
+    caught: list[str] = []
 
     @server.tool
-    def fine(ctx: Context) -> str:
-        ctx.info("a name that is no question's")
-        return str(random.sample(range(9), 1))
+    def plain(ctx: Context) -> str:
+        try:
+            return str(ctx.elicit("?", str))
+        except RuntimeError as error:
+            caught.append(str(error))
+            return "caught"
 
-    with pytest.raises(TypeError, match="must be async"):
+    @server.prompt
+    def other(ctx: Context) -> str:
+        ctx.info("this is not a question")
+        return plain(ctx)
 
-        @server.prompt
-        def other(x: str, ctx: Context) -> str:
-            return str([ctx.roots() for _ in x])
+    async with Desk(server, "2026-07-28") as desk:
+        assert (await desk.call("plain"))["content"][0]["text"] == "caught"
+        await desk.raw("prompts/get", {"name": "other"})
+        assert desk.questions == []
+    assert len(caught) == 2
+    assert "Context.elicit() waits for an answer, which only an async function can do" in caught[0]
 
 
 # -- running again

@@ -13,7 +13,6 @@ import msgspec
 from wharfinger.errors import HandlerFailed, ResourceNotFound, URLElicitationRequired
 from wharfinger.protocol.request import Request
 from wharfinger.server.owners import owner_of
-from wharfinger.server.signature.plain_functions import refuse_questions
 from wharfinger.server.signature.remembered import remembered
 from wharfinger.server.threads import is_async
 
@@ -44,6 +43,7 @@ class HandlerFunction:
         "_context",
         "_converted",
         "_inline",
+        "_may_ask",
         "_needs",
         "_services",
         "_timeout",
@@ -88,8 +88,7 @@ class HandlerFunction:
         self._context, self._converted, self.completers, self._needs, self.runs_async, generates = settled
         self._inline = inline or generates  # calling one runs nothing of it
         self.direct = self.runs_async and not (self._context or self._needs or self._converted) and timeout is None
-        if self._context is not None and not (self.runs_async or generates):
-            refuse_questions(function, self._context)
+        self._may_ask = self.runs_async or generates
 
     def _look_at(self, variables: tuple[str, ...]) -> str | None:
         """Settle what each parameter gets; the name of the one that takes the context, if there is one."""
@@ -160,7 +159,8 @@ class HandlerFunction:
     async def invoke(self, request: Request, arguments: dict[str, Any]) -> Any:
         """Call the function with these arguments and its context, where it belongs, within its time."""
         if self._context is not None:
-            arguments[self._context] = self._services.context(request)
+            context = self._services.context(request)
+            arguments[self._context] = context if self._may_ask else context.for_plain_function()
         try:
             if self._needs:
                 running: Awaitable[Any] = self._with_needs(request, arguments)
@@ -197,7 +197,8 @@ class HandlerFunction:
         """Call the function with what it depends on, which stays open until its result has been read."""
         from wharfinger.server.dependencies import Opened
 
-        async with Opened(self._services, request, arguments.get(self._context or "")) as opened:
+        context = arguments.get(self._context or "") if self._may_ask else None
+        async with Opened(self._services, request, context) as opened:
             await opened.fill(self._needs, arguments)
             if self.runs_async:
                 value = await self.function(**arguments)

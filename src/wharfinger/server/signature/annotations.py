@@ -15,9 +15,13 @@ __all__ = ["RequestContext", "annotations_of", "is_context"]
 
 
 class RequestContext:
-    """The base of `Context`, by which a signature knows the parameter that takes it."""
+    """The base of `Context`, by which a signature recognizes the parameter that takes it."""
 
     __slots__ = ()
+
+    def for_plain_function(self) -> RequestContext:
+        """The context for a function that is not async: its methods that wait for an answer raise CannotAsk."""
+        return self
 
 
 _CONTEXT_TEXT = r"(?:\w+\.)*Context(?:\[.*\])?"
