@@ -11,22 +11,22 @@ HANDSHAKE = (R1, R2, R3, R4)
 ALL = (*HANDSHAKE, R5)
 
 CASES = "protocol/test_jsonrpc_cases.py::"
-PEER = "protocol/test_peer.py::"
+PEER = "protocol/test_server_peer.py::"
 PHASES = "protocol/test_handshake.py::"
-HEADERS = "protocol/test_header_values.py::"
-HTTP = "protocol/test_http.py::"
+HEADERS = "protocol/http/test_headers.py::"
+HTTP = "protocol/http/test_rules.py::"
 SSE = "protocol/test_sse.py::"
-STREAM = "transports/test_stream.py::"
-STDIO = "transports/test_stdio.py::"
+STREAM = "transports/test_stream_server.py::"
+STDIO = "transports/test_stdio_server.py::"
 STATELESS = "transports/test_http_stateless.py::"
-SESSIONS = "transports/test_http_sessions.py::"
-STREAMS = "transports/test_http_streams.py::"
+SESSIONS = "transports/http_server/test_sessions.py::"
+STREAMS = "transports/http_server/test_asgi_response.py::"
 LIMITS = "transports/test_http_limits.py::"
-RUNNER = "transports/test_http_runner.py::"
+RUNNER = "transports/http_server/test_runner.py::"
 ERRORS = "test_errors.py::"
 SECURITY = "security/"
 APP = "server/test_app.py::"
-WATCHING = "server/test_watching.py::"
+WATCHING = "server/subscriptions/test_watching.py::"
 
 JSONRPC: tuple[Row, ...] = (
     must("2.1-1", "all: basic, requests", "An id is a string or an integer; null is none.",
@@ -48,7 +48,7 @@ JSONRPC: tuple[Row, ...] = (
          CASES + "test_peer_answers_as_it_must_and_lives", *said("errors", *ALL)),
     must("2.1-9", "all: basic, error codes", "A method that is unknown, or belongs to a capability not declared, is -32601.",
          *said("errors", *ALL), STATELESS + "test_method_of_another_era_or_none_is_not_found",
-         "server/test_resources.py::test_an_empty_server_has_no_resource_methods"),
+         "server/features/test_resources.py::test_an_empty_server_has_no_resource_methods"),
     must("2.1-10", "all: basic, error codes", "Params of the wrong shape are -32602.",
          CASES + "test_peer_answers_as_it_must_and_lives", *said("errors", *ALL)),
     must("2.1-11", "all: basic, error codes", "A fault of the server itself is -32603.",
@@ -130,7 +130,7 @@ ENVELOPE: tuple[Row, ...] = (
          SECURITY + "test_messages.py::test_both_eras_share_one_stream_and_its_ids",
          STATELESS + "test_clients_with_equal_ids_get_their_own_answers"),
     must("2.3-8", "2026-07-28: basic, statelessness", "Lists do not differ by connection, nor as a side effect of other calls.",
-         "requirements/test_base.py::test_lists_are_the_same_on_every_connection_and_after_every_call", "server/test_lists.py::test_a_page_is_encoded_once_until_the_list_changes"),
+         "requirements/test_base.py::test_lists_are_the_same_on_every_connection_and_after_every_call", "server/features/test_listing.py::test_a_page_is_encoded_once_until_the_list_changes"),
     must("2.3-9", "2026-07-28: basic, client and server info", "What either side says of itself steers neither behaviour nor security.",
          PEER + "test_the_name_of_the_client_is_not_the_name_of_the_tool", "requirements/test_base.py::test_who_the_client_is_changes_nothing"),
     must("2.3-10", "all: basic, _meta", "Keys with a reserved prefix are used only as the specification says.",
@@ -193,7 +193,7 @@ STDIO_ROWS: tuple[Row, ...] = (
 
 STATELESS_HTTP: tuple[Row, ...] = (
     must("2.7-1", "all: transports, HTTP security", "The Origin of every connection is checked.",
-         STATELESS + "test_headers_decide_before_the_handler", "protocol/test_doors.py::test_page_may_call_its_own_origin_only",
+         STATELESS + "test_headers_decide_before_the_handler", "protocol/http/test_host_origin.py::test_page_may_call_its_own_origin_only",
          *suite("dns-rebinding-protection", R4, R5)),
     must("2.7-2", "2025-11-25 on: transports, HTTP security", "A bad Origin is HTTP 403.",
          STATELESS + "test_headers_decide_before_the_handler", SECURITY + "test_http.py::test_only_allowed_names_and_origins_open"),
@@ -222,7 +222,7 @@ STATELESS_HTTP: tuple[Row, ...] = (
     must("2.7-12", "2026-07-28: transports, streams", "The server sends no requests on a stream.", *suite("server-stateless", R5)),
     must("2.7-13", "2026-07-28: transports, streams", "Events have no ids, and nothing is resumed.",
          STATELESS + "test_first_notification_turns_the_answer_into_a_stream",
-         "transports/test_http_replay.py::test_stateless_streams_have_no_ids", "requirements/test_base.py::test_a_stateless_stream_has_no_event_ids"),
+         "transports/http_server/test_replay.py::test_stateless_streams_have_no_ids", "requirements/test_base.py::test_a_stateless_stream_has_no_event_ids"),
     should("2.7-14", "2026-07-28: transports, streams", "`X-Accel-Buffering: no` stands on streams.", "yes",
            "requirements/test_base.py::test_a_stateless_stream_has_no_event_ids"),
     should("2.7-15", "2026-07-28: transports, streams", "Comments keep quiet streams open.", "yes",
@@ -282,13 +282,13 @@ SESSION_ROWS: tuple[Row, ...] = (
     must("2.9-11", "2025-03-26 to 2025-11-25: security, sessions", "A session is no authentication: it is bound to who opened it.",
          SESSIONS + "test_session_belongs_to_its_principal"),
     must("2.9-12", "2025-03-26 to 2025-11-25: transports, resumption", "Event ids are unique in their session, and name their stream.",
-         "transports/test_http_replay.py::test_streams_of_one_session_are_never_mixed", "transports/test_http_replay.py::test_a_client_that_was_cut_off_gets_the_rest_and_the_answer"),
+         "transports/http_server/test_replay.py::test_streams_of_one_session_are_never_mixed", "transports/http_server/test_replay.py::test_a_client_that_was_cut_off_gets_the_rest_and_the_answer"),
     must("2.9-13", "2025-03-26 to 2025-11-25: transports, resumption", "What is sent again is of that stream alone, and of that session alone.",
          SESSIONS + "test_last_event_id_brings_nothing_of_anybody",
-         "transports/test_http_replay.py::test_streams_of_one_session_are_never_mixed", "transports/test_http_replay.py::test_event_ids_of_another_session_bring_nothing", "transports/test_http_replay.py::test_a_stream_is_read_on_by_its_principal_alone"),
+         "transports/http_server/test_replay.py::test_streams_of_one_session_are_never_mixed", "transports/http_server/test_replay.py::test_event_ids_of_another_session_bring_nothing", "transports/http_server/test_replay.py::test_a_stream_is_read_on_by_its_principal_alone"),
     should("2.9-14", "2025-11-25: transports, resumption", "A stream opens with an event that has an id and empty data.", "yes", *suite("server-sse-polling", R4),
-         "transports/test_http_replay.py::test_a_stream_begins_with_an_id_and_no_data",
-         "transports/test_http_replay.py::test_older_clients_get_no_event_without_data"),
+         "transports/http_server/test_replay.py::test_a_stream_begins_with_an_id_and_no_data",
+         "transports/http_server/test_replay.py::test_older_clients_get_no_event_without_data"),
     should("2.9-15", "2025-11-25: transports, resumption", "Before the server closes a connection whose stream goes on, it sends `retry`.", "yes", *suite("server-sse-polling", R4)),
     should("2.9-16", "2025-03-26 to 2025-11-25: transports, streams", "A connection that breaks does not cancel what it asked for.", "yes",
            SESSIONS + "test_client_that_leaves_does_not_cancel"),
@@ -301,10 +301,10 @@ SESSION_ROWS: tuple[Row, ...] = (
 )  # fmt: skip
 
 TWO_ENDPOINTS: tuple[Row, ...] = (
-    must("2.10-1", "2024-11-05: transports, HTTP with SSE", "There are two paths: one opens a stream of events, one takes POSTs.", "transports/test_http_sse.py::test_a_session_is_served_in_any_revision_of_the_handshake"),
-    must("2.10-2", "2024-11-05: transports, HTTP with SSE", "The first event is `endpoint`, and tells where to POST.", "transports/test_http_sse.py::test_a_session_is_served_in_any_revision_of_the_handshake", "transports/test_http_sse.py::test_ids_cannot_be_guessed"),
-    must("2.10-3", "2024-11-05: transports, HTTP with SSE", "What the server says comes as `message` events.", "transports/test_http_sse.py::test_notifications_come_before_their_answer", "transports/test_http_sse.py::test_a_message_may_have_line_ends"),
-    should("2.10-4", "2025-03-26 on: transports, older clients", "Who serves old clients keeps both paths beside the new one.", "yes", "transports/test_http_sse.py::test_other_http_methods_are_not_allowed", "transports/test_http_sse.py::test_it_can_be_turned_off"),
+    must("2.10-1", "2024-11-05: transports, HTTP with SSE", "There are two paths: one opens a stream of events, one takes POSTs.", "transports/http_server/test_legacy_sse.py::test_a_session_is_served_in_any_revision_of_the_handshake"),
+    must("2.10-2", "2024-11-05: transports, HTTP with SSE", "The first event is `endpoint`, and tells where to POST.", "transports/http_server/test_legacy_sse.py::test_a_session_is_served_in_any_revision_of_the_handshake", "transports/http_server/test_legacy_sse.py::test_ids_cannot_be_guessed"),
+    must("2.10-3", "2024-11-05: transports, HTTP with SSE", "What the server says comes as `message` events.", "transports/http_server/test_legacy_sse.py::test_notifications_come_before_their_answer", "transports/http_server/test_legacy_sse.py::test_a_message_may_have_line_ends"),
+    should("2.10-4", "2025-03-26 on: transports, older clients", "Who serves old clients keeps both paths beside the new one.", "yes", "transports/http_server/test_legacy_sse.py::test_other_http_methods_are_not_allowed", "transports/http_server/test_legacy_sse.py::test_it_can_be_turned_off"),
 )  # fmt: skip
 
 ROWS = (

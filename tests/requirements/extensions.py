@@ -7,10 +7,10 @@ from tests.requirements.row import Row, must, said, should, suite
 
 __all__ = ["ROWS"]
 
-SIGNATURE = "server/arguments/test_signature.py::"
+SIGNATURE = "server/signature/test_arguments.py::"
 HOSTILE = "security/test_tools.py::"
-WATCHING = "server/test_watching.py::"
-PEER = "protocol/test_peer.py::"
+WATCHING = "server/subscriptions/test_watching.py::"
+PEER = "protocol/test_server_peer.py::"
 STATELESS = "transports/test_http_stateless.py::"
 
 TASKS: tuple[Row, ...] = (
@@ -19,7 +19,7 @@ TASKS: tuple[Row, ...] = (
     must("2.19-2", "tasks extension: negotiation", "A client that did not gets -32021 from its methods.", *suite("tasks-capability-negotiation", R5)),
     must("2.19-3", "tasks extension: creation", "The server decides; `CreateTaskResult` is flat, of `resultType` task.",
          *suite("tasks-lifecycle", R5), *suite("tasks-wire-fields", R5)),
-    must("2.19-4", "tasks extension: creation", "A task is kept before it is told.", "server/tasks/test_serving.py::test_a_task_is_stored_before_its_call_is_answered_and_before_its_function_runs"),
+    must("2.19-4", "tasks extension: creation", "A task is kept before it is told.", "server/tasks/test_task_extension.py::test_a_task_is_stored_before_its_call_is_answered_and_before_its_function_runs"),
     must("2.19-5", "tasks extension: tasks/get", "It holds the state, and of a finished task the result or the error.", *suite("tasks-lifecycle", R5)),
     must("2.19-6", "tasks extension: states", "What a tool reports as an error is completed; failed is for protocol errors.", *suite("tasks-lifecycle", R5)),
     must("2.19-7", "tasks extension: tasks/update, tasks/cancel", "They are acknowledged with an empty result.",
@@ -28,14 +28,14 @@ TASKS: tuple[Row, ...] = (
     must("2.19-9", "tasks extension", "`tasks/list` and `tasks/result` are unknown methods.", *suite("tasks-dispatch-and-envelope", R5)),
     must("2.19-10", "tasks extension", "An unknown task is -32602.", *suite("tasks-dispatch-and-envelope", R5)),
     must("2.19-11", "tasks extension: input", "A task that needs input says so with its questions, whose keys are never used twice.", *suite("tasks-mrtr-input", R5),
-         "server/tasks/test_serving.py::test_questions_are_answered_one_by_one_and_no_key_is_used_twice"),
+         "server/tasks/test_task_extension.py::test_questions_are_answered_one_by_one_and_no_key_is_used_twice"),
     must("2.19-12", "tasks extension: input", "Tasks carry no `requestState`.", *suite("tasks-request-state-removal", R5)),
     must("2.19-13", "tasks extension: input", "Rounds of questions are over before a task begins.", *suite("tasks-mrtr-composition", R5)),
-    must("2.19-14", "tasks extension: security", "Ids are unguessable, and bound to their caller.", "server/tasks/test_serving.py::test_another_principal_finds_no_task_by_any_method"),
-    must("2.19-15", "tasks extension: notifications", "States are told on a listen that named the task.", "server/tasks/test_serving.py::test_a_listener_is_told_each_change_with_the_whole_state_and_its_own_id", *said("tasks", R5)),
+    must("2.19-14", "tasks extension: security", "Ids are unguessable, and bound to their caller.", "server/tasks/test_task_extension.py::test_another_principal_finds_no_task_by_any_method"),
+    must("2.19-15", "tasks extension: notifications", "States are told on a listen that named the task.", "server/tasks/test_task_extension.py::test_a_listener_is_told_each_change_with_the_whole_state_and_its_own_id", *said("tasks", R5)),
     must("2.19-16", "tasks extension: headers", "`Mcp-Name` is the task's id.", *suite("tasks-request-headers", R5)),
     must("2.19-17", "tasks extension", "What is only to be had as a task is refused to others with -32021.", *suite("tasks-required-task-error", R5)),
-    must("2.19-18", "tasks extension", "Tasks tell no progress and no logs.", "server/tasks/test_serving.py::test_a_task_sends_neither_progress_nor_logs"),
+    must("2.19-18", "tasks extension", "Tasks tell no progress and no logs.", "server/tasks/test_task_extension.py::test_a_task_sends_neither_progress_nor_logs"),
     must("2.19-19", "2025-11-25: tasks", "The experimental tasks of that revision are not declared, and their methods unknown.",
          *said("opening", R4), "requirements/test_extensions.py::test_the_older_tasks_are_neither_declared_nor_served"),
 )  # fmt: skip
@@ -58,13 +58,13 @@ SKILLS: tuple[Row, ...] = (
 )  # fmt: skip
 
 SCHEMAS: tuple[Row, ...] = (
-    must("2.22-1", "2025-11-25 on: basic, JSON Schema", "Without `$schema` a schema is of 2020-12.", "protocol/test_given_schema.py::test_without_a_dialect_it_is_2020_12",
+    must("2.22-1", "2025-11-25 on: basic, JSON Schema", "Without `$schema` a schema is of 2020-12.", "protocol/test_json_schema.py::test_without_a_dialect_it_is_2020_12",
          SIGNATURE + "test_the_schema_accepts_what_the_decoder_accepts"),
-    must("2.22-2", "2025-11-25 on: basic, JSON Schema", "A schema of a dialect that is not known is refused with a clear error.", "protocol/test_given_schema.py::test_the_dialect_that_a_schema_names_is_honoured", "protocol/test_given_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason"),
-    must("2.22-3", "2026-07-28: basic, JSON Schema", "No `$ref` is fetched; what leads elsewhere is refused.", "protocol/test_given_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason",
+    must("2.22-2", "2025-11-25 on: basic, JSON Schema", "A schema of a dialect that is not known is refused with a clear error.", "protocol/test_json_schema.py::test_the_dialect_that_a_schema_names_is_honoured", "protocol/test_json_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason"),
+    must("2.22-3", "2026-07-28: basic, JSON Schema", "No `$ref` is fetched; what leads elsewhere is refused.", "protocol/test_json_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason",
          HOSTILE + "test_published_schemas_refer_to_nothing_elsewhere"),
-    should("2.22-4", "2026-07-28: basic, JSON Schema", "Depth, subschemas and time are bounded.", "yes", "protocol/test_given_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason", "protocol/test_given_schema.py::test_a_pattern_that_backtracks_takes_no_time"),
-    must("2.22-5", "2026-07-28: server/tools", "Schemas are listed as they were given.", *suite("json-schema-2020-12", R4, R5), "protocol/test_given_schema.py::test_a_schema_by_hand_is_listed_byte_for_byte"),
+    should("2.22-4", "2026-07-28: basic, JSON Schema", "Depth, subschemas and time are bounded.", "yes", "protocol/test_json_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason", "protocol/test_json_schema.py::test_a_pattern_that_backtracks_takes_no_time"),
+    must("2.22-5", "2026-07-28: server/tools", "Schemas are listed as they were given.", *suite("json-schema-2020-12", R4, R5), "protocol/test_json_schema.py::test_a_schema_by_hand_is_listed_byte_for_byte"),
     must("2.22-6", "2025-11-25 on: basic, icons", "Icons have the members of the schema, on servers and features alike.", "requirements/test_extensions.py::test_icons_go_out_as_they_were_given"),
     must("2.22-7", "2026-07-28: basic, tracing", "`traceparent`, `tracestate` and `baggage` in `_meta` are no reason to refuse.",
          "requirements/test_extensions.py::test_trace_keys_are_let_through"),
@@ -77,13 +77,13 @@ CONTRADICTIONS: tuple[Row, ...] = (
     must("2.23-3", "2026-07-28: schema against MRTR", "Answers on other requests are no reason to ask.", *suite("input-required-result-unsupported-methods", R5)),
     must("2.23-4", "tasks extension: prose against examples", "`tasks/get` is of `resultType` complete.", *suite("tasks-wire-fields", R5)),
     must("2.23-5", "2026-07-28: transports against SEP-2243", "`number` is never annotated with a header.",
-         "protocol/test_header_values.py::test_misplaced_annotation_is_an_error"),
+         "protocol/http/test_headers.py::test_misplaced_annotation_is_an_error"),
     must("2.23-6", "skills extension: draft against suite", "Sizes and the caching hints of `skills/get` are sent.", *suite("sep-2640-skills-enumeration", R5)),
     must("2.23-7", "2025-11-25 on: tools page against schema", "Arguments that do not fit are `isError`; -32602 is for `name` and `arguments` of the wrong shape.",
          *said("tools", *ALL)),
     must("2.23-8", "handshake: TypeScript fixture against transports", "Problems of sessions are told by HTTP status.",
-         "transports/test_http_sessions.py::test_request_without_a_session_is_refused",
-         "transports/test_http_sessions.py::test_unknown_session_is_not_found_and_not_repeated"),
+         "transports/http_server/test_sessions.py::test_request_without_a_session_is_refused",
+         "transports/http_server/test_sessions.py::test_unknown_session_is_not_found_and_not_repeated"),
     must("2.23-9", "2026-07-28: schema against suite", "Members of capabilities that are gone are tolerated.", *suite("server-stateless", R5)),
 )  # fmt: skip
 

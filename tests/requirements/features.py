@@ -7,23 +7,23 @@ from tests.requirements.row import Row, must, said, should, suite
 
 __all__ = ["ROWS"]
 
-RESOURCES = "server/test_resources.py::"
-WATCHING = "server/test_watching.py::"
-TOOLS = "server/test_tools.py::"
-SIGNATURE = "server/arguments/test_signature.py::"
-PROMPTS = "server/test_prompts.py::"
-LISTS = "server/test_lists.py::"
+RESOURCES = "server/features/test_resources.py::"
+WATCHING = "server/subscriptions/test_watching.py::"
+TOOLS = "server/features/test_tools.py::"
+SIGNATURE = "server/signature/test_arguments.py::"
+PROMPTS = "server/features/test_prompts.py::"
+LISTS = "server/features/test_listing.py::"
 CURSORS = "server/test_cursors.py::"
 CONTEXT = "server/test_context.py::"
 APP = "server/test_app.py::"
-PEER = "protocol/test_peer.py::"
-URIS = "protocol/test_uri_template.py::"
-STREAM = "transports/test_stream.py::"
-SESSIONS = "transports/test_http_sessions.py::"
-STREAMS = "transports/test_http_streams.py::"
+PEER = "protocol/test_server_peer.py::"
+URIS = "protocol/uri/test_template.py::"
+STREAM = "transports/test_stream_server.py::"
+SESSIONS = "transports/http_server/test_sessions.py::"
+STREAMS = "transports/http_server/test_asgi_response.py::"
 STATELESS = "transports/test_http_stateless.py::"
-FOLDER = "sources/test_folder.py::"
-OPENING = "sources/test_safe_open.py::"
+FOLDER = "sources/folder/test_source.py::"
+OPENING = "sources/folder/test_safe_open.py::"
 FILES = "security/test_files.py::"
 HOSTILE = "security/test_tools.py::"
 SUBSCRIPTIONS = "security/test_subscriptions.py::"
@@ -43,7 +43,7 @@ RESOURCE_ROWS: tuple[Row, ...] = (
     must("2.11-6", "all: server/resources, reading", "Contents have the URI that was asked for and either text or base64.",
          FOLDER + "test_the_answer_carries_the_uri_that_was_asked_for", *said("resources", *ALL), *suite("resources-read-text", R4, R5), *suite("resources-read-binary", R4, R5)),
     must("2.11-7", "all: server/resources, contents", "Text is for what is text; anything else is base64.",
-         "server/test_mime.py::test_what_is_no_text_is_not_decoded", FILES + "test_content_is_told_as_what_it_is"),
+         "content/test_mime.py::test_what_is_no_text_is_not_decoded", FILES + "test_content_is_told_as_what_it_is"),
     must("2.11-8", "2026-07-28: server/resources, error handling", "What is missing is -32602, and never empty contents.",
          *said("resources", R5), *suite("sep-2164-resource-not-found", R5), FOLDER + "test_an_empty_directory_is_no_empty_answer"),
     should("2.11-9", "handshake: server/resources, error handling", "What is missing is -32002.", "yes", *said("resources", *HANDSHAKE)),
@@ -127,7 +127,7 @@ CACHING: tuple[Row, ...] = (
 
 ROUNDS: tuple[Row, ...] = (
     must("2.14-1", "2026-07-28: MRTR", "Only `tools/call`, `prompts/get` and `resources/read` ask for input.",
-         *suite("input-required-result-unsupported-methods", R5), "server/asking/test_rounds.py::test_only_tools_prompts_and_resources_may_ask"),
+         *suite("input-required-result-unsupported-methods", R5), "server/input/test_round_trips.py::test_only_tools_prompts_and_resources_may_ask"),
     must("2.14-2", "2026-07-28: MRTR", "Such a result has questions or state, and `resultType` says so.",
          *said("asking", R5), *suite("input-required-result-result-type", R5)),
     must("2.14-3", "2026-07-28: MRTR", "A question is a method of the three and its params, under a key of its own.",
@@ -140,12 +140,12 @@ ROUNDS: tuple[Row, ...] = (
     must("2.14-6", "2026-07-28: MRTR", "State comes back from an attacker: what was changed is refused.",
          *suite("input-required-result-tampered-state", R5), *suite("input-required-result-request-state", R5),
          *said("asking", R5)),
-    must("2.14-7", "2026-07-28: MRTR", "State is bound to its caller, its request and a time.", "server/asking/test_rounds.py::test_a_state_is_good_for_its_own_call_only", "server/asking/test_rounds.py::test_no_bit_of_a_state_can_be_changed", "server/asking/test_rounds.py::test_an_old_state_is_refused_before_anything_runs"),
+    must("2.14-7", "2026-07-28: MRTR", "State is bound to its caller, its request and a time.", "server/input/test_round_trips.py::test_a_state_is_good_for_its_own_call_only", "server/input/test_round_trips.py::test_no_bit_of_a_state_can_be_changed", "server/input/test_round_trips.py::test_an_old_state_is_refused_before_anything_runs"),
     should("2.14-8", "2026-07-28: MRTR", "Missing answers are asked for again.", "yes", *suite("input-required-result-missing-input-response", R5), *said("asking", R5)),
     should("2.14-9", "2026-07-28: MRTR", "Answers under unknown keys are ignored.", "yes", *suite("input-required-result-ignore-extra-params", R5)),
     should("2.14-10", "2026-07-28: MRTR", "Answers are validated before they are used.", "yes", *suite("input-required-result-validate-input", R5), *said("asking", R5)),
     must("2.14-11", "2026-07-28: MRTR", "Each round's state carries the answers before it.", *suite("input-required-result-multi-round", R5), *said("asking", R5)),
-    should("2.14-12", "2026-07-28: MRTR", "The rounds are bounded.", "yes", "server/asking/test_rounds.py::test_rounds_are_bounded", "server/asking/test_rounds.py::test_the_state_is_bounded"),
+    should("2.14-12", "2026-07-28: MRTR", "The rounds are bounded.", "yes", "server/input/test_round_trips.py::test_rounds_are_bounded", "server/input/test_round_trips.py::test_the_state_is_bounded"),
     must("2.14-13", "2026-07-28: MRTR", "Prompts ask as tools do.",
          *suite("input-required-result-non-tool-request", R5)),
 )  # fmt: skip
@@ -172,22 +172,22 @@ TOOL_ROWS: tuple[Row, ...] = (
          TOOLS + "test_null_is_structured_content_where_it_was_promised", *said("tools", R5)),
     must("2.15-11", "all: server/tools, security", "All inputs are validated.",
          HOSTILE + "test_arguments_that_are_not_the_tools_are_refused", SIGNATURE + "test_every_kind_of_parameter_is_decoded"),
-    must("2.15-12", "all: server/tools, security", "Access is controlled.", "server/test_hooks.py::test_a_hook_may_answer_by_itself_or_refuse", TOOLS + "test_errors_that_authors_raise_are_results"),
-    must("2.15-13", "all: server/tools, security", "Calls are rate-limited.", "server/test_guards.py::test_a_caller_above_the_rate_is_told_when_to_come_again", STREAM + "test_too_many_requests_at_once_are_refused"),
+    must("2.15-12", "all: server/tools, security", "Access is controlled.", "server/middleware/test_chain.py::test_a_hook_may_answer_by_itself_or_refuse", TOOLS + "test_errors_that_authors_raise_are_results"),
+    must("2.15-13", "all: server/tools, security", "Calls are rate-limited.", "server/middleware/test_guards.py::test_a_caller_above_the_rate_is_told_when_to_come_again", STREAM + "test_too_many_requests_at_once_are_refused"),
     must("2.15-14", "all: server/tools, security", "Outputs are sanitised: a fault tells nothing of itself.",
          TOOLS + "test_any_other_exception_is_left_to_the_transport", STREAM + "test_whatever_a_handler_raises_is_that_calls_error"),
     should("2.15-15", "2025-11-25 on: server/tools, names", "Names have 1 to 128 letters, digits, `_`, `-` and `.`, unique in a server.",
            "partly: `/` is let through, as other servers have it", TOOLS + "test_an_odd_name_is_refused_at_registration",
-           "server/test_features.py::test_a_name_that_is_taken_and_one_that_is_not_there_are_refused_by_name"),
+           "server/features/test_feature_set.py::test_a_name_that_is_taken_and_one_that_is_not_there_are_refused_by_name"),
     should("2.15-16", "2026-07-28: server/tools, listing", "Tools are listed in one order.", "yes",
-           "server/test_features.py::test_features_are_kept_in_the_order_in_which_they_came", *suite("tools-list", R5)),
+           "server/features/test_feature_set.py::test_features_are_kept_in_the_order_in_which_they_came", *suite("tools-list", R5)),
     must("2.15-17", "all: server/tools, content", "Blocks are of kinds that the revision has.", SCHEMA,
          *suite("tools-call-simple-text", R4, R5), *suite("tools-call-mixed-content", R4, R5), *suite("tools-call-image", R4, R5), *suite("tools-call-audio", R4, R5)),
     should("2.15-18", "all: server/tools, list changed", "With `listChanged` declared, a changed list is told.", "yes",
            WATCHING + "test_adding_and_removing_tells_the_watchers_of_the_list", *said("watching", *ALL)),
     should("2.15-20", "all: server/tools, names", "A server that puts others together keeps their names apart by a prefix.",
-           "yes: the author chooses the prefix, and what collides is refused", "server/test_composing.py::test_prefixes_add_up_and_may_be_none",
-           "server/test_composing.py::test_what_collides_is_told_with_both_servers_and_nothing_is_included"),
+           "yes: the author chooses the prefix, and what collides is refused", "server/test_mounting.py::test_prefixes_add_up_and_may_be_none",
+           "server/test_mounting.py::test_what_collides_is_told_with_both_servers_and_nothing_is_included"),
     must("2.15-19", "2026-07-28: server/tools, task support", "`execution.taskSupport` is not sent.", SCHEMA),
 )  # fmt: skip
 
@@ -210,7 +210,7 @@ PROMPT_ROWS: tuple[Row, ...] = (
     must("2.16-7", "all: completion", "At most a hundred values are told.",
          PROMPTS + "test_at_most_a_hundred_values_are_told_and_how_many_there_are"),
     must("2.16-8", "all: completion, security", "Inputs are validated.", PROMPTS + "test_what_is_unknown_is_an_invalid_param", *said("completion", *ALL)),
-    must("2.16-9", "all: completion, security", "Completion is rate-limited.", "server/test_guards.py::test_a_caller_above_the_rate_is_told_when_to_come_again", STREAM + "test_too_many_requests_at_once_are_refused"),
+    must("2.16-9", "all: completion, security", "Completion is rate-limited.", "server/middleware/test_guards.py::test_a_caller_above_the_rate_is_told_when_to_come_again", STREAM + "test_too_many_requests_at_once_are_refused"),
     must("2.16-10", "all: completion, security", "Completion discloses nothing that its caller may not see.",
          "requirements/test_features.py::test_completion_tells_no_file_that_is_not_published"),
     should("2.16-11", "all: completion", "Best matches come first.", "yes: in the author's order", PROMPTS + "test_fixed_choices_complete_by_their_beginning"),
@@ -259,17 +259,17 @@ ASKING: tuple[Row, ...] = (
     must("2.18-3", "2025-06-18, 2025-11-25: client/elicitation", "Elicitation is asked for only where the client declared it, in that mode.",
          *said("unable", R3, R4)),
     must("2.18-4", "all: client/sampling", "`maxTokens` stands on every question.", *said("asking", *ALL), SCHEMA),
-    must("2.18-5", "2025-11-25 on: client/sampling, tools", "Tools are sent only where `sampling.tools` was declared.", *said("asking", R4, R5), "server/asking/test_rounds.py::test_only_what_the_client_declares_is_asked"),
-    must("2.18-6", "2025-11-25 on: client/sampling, tools", "A message with tool results holds nothing else, and answers every use before it.", *said("asking", R4, R5), "server/asking/test_rounds.py::test_uses_of_tools_and_their_results_belong_together"),
+    must("2.18-5", "2025-11-25 on: client/sampling, tools", "Tools are sent only where `sampling.tools` was declared.", *said("asking", R4, R5), "server/input/test_round_trips.py::test_only_what_the_client_declares_is_asked"),
+    must("2.18-6", "2025-11-25 on: client/sampling, tools", "A message with tool results holds nothing else, and answers every use before it.", *said("asking", R4, R5), "server/input/test_round_trips.py::test_uses_of_tools_and_their_results_belong_together"),
     must("2.18-7", "2025-06-18 on: client/elicitation", "A form is a flat object of strings, numbers, booleans and choices.",
          *said("asking", R3, R4, R5), *suite("elicitation-sep1034-defaults", R4), *suite("elicitation-sep1330-enums", R4)),
     must("2.18-8", "2025-06-18 on: client/elicitation", "What was declined or cancelled is treated as such.", *said("asking", R3, R4, R5)),
     should("2.18-9", "2025-06-18 on: client/elicitation", "Content that was accepted is checked against the form.", "yes", *said("asking", R3, R4, R5)),
-    must("2.18-10", "2025-11-25 on: client/elicitation, URL mode", "There is a way to ask for secrets that is no form.", "server/asking/test_rounds.py::test_a_url_is_agreed_to"),
-    must("2.18-11", "2025-11-25: client/elicitation, URL mode", "A question by URL has an id, and where it must be answered first -32042 holds it.", "server/asking/test_rounds.py::test_a_url_that_is_required_is_told_in_the_way_of_the_revision", *said("asking", R4)),
-    must("2.18-12", "all: client/sampling", "A refusal of the client is an error of the call, and no more.", "server/asking/test_rounds.py::test_an_error_for_an_answer_is_told", "server/asking/test_rounds.py::test_a_refusal_is_an_error_or_none"),
+    must("2.18-10", "2025-11-25 on: client/elicitation, URL mode", "There is a way to ask for secrets that is no form.", "server/input/test_round_trips.py::test_a_url_is_agreed_to"),
+    must("2.18-11", "2025-11-25: client/elicitation, URL mode", "A question by URL has an id, and where it must be answered first -32042 holds it.", "server/input/test_round_trips.py::test_a_url_that_is_required_is_told_in_the_way_of_the_revision", *said("asking", R4)),
+    must("2.18-12", "all: client/sampling", "A refusal of the client is an error of the call, and no more.", "server/input/test_round_trips.py::test_an_error_for_an_answer_is_told", "server/input/test_round_trips.py::test_a_refusal_is_an_error_or_none"),
     must("2.18-13", "handshake: lifecycle", "A question is a request with an id of the server's own, and cancelled with its call.", *said("asking", *HANDSHAKE), *suite("tools-call-sampling", R4),
-         *suite("tools-call-elicitation", R4), "server/asking/test_rounds.py::test_cancelling_a_call_withdraws_its_questions", "server/asking/test_rounds.py::test_a_client_that_vanishes_leaves_nothing_behind"),
+         *suite("tools-call-elicitation", R4), "server/input/test_round_trips.py::test_cancelling_a_call_withdraws_its_questions", "server/input/test_round_trips.py::test_a_client_that_vanishes_leaves_nothing_behind"),
 )  # fmt: skip
 
 ROWS = (*RESOURCE_ROWS, *LISTEN, *CACHING, *ROUNDS, *TOOL_ROWS, *PROMPT_ROWS, *UTILITIES, *ASKING)

@@ -8,17 +8,17 @@ __all__ = ["REASONS", "ROWS", "SHOWN", "spread"]
 
 CASES = "protocol/test_jsonrpc_cases.py::test_peer_answers_as_it_must_and_lives"
 STATELESS = "transports/test_http_stateless.py::"
-SESSIONS = "transports/test_http_sessions.py::"
+SESSIONS = "transports/http_server/test_sessions.py::"
 LIMITS = "transports/test_http_limits.py::"
-STREAMS = "transports/test_http_streams.py::"
+STREAMS = "transports/http_server/test_asgi_response.py::"
 SHARES = "transports/test_http_shares.py::"
 TRAILERS = "transports/test_http_trailers.py::"
-STDIO = "transports/test_stdio.py::"
-STREAM = "transports/test_stream.py::"
-PEER = "protocol/test_peer.py::"
-FOLDER = "sources/test_folder.py::"
-OPENING = "sources/test_safe_open.py::"
-WATCHING = "server/test_watching.py::"
+STDIO = "transports/test_stdio_server.py::"
+STREAM = "transports/test_stream_server.py::"
+PEER = "protocol/test_server_peer.py::"
+FOLDER = "sources/folder/test_source.py::"
+OPENING = "sources/folder/test_safe_open.py::"
+WATCHING = "server/subscriptions/test_watching.py::"
 HERE = "security/"
 SQL = "sources/sql_database/test_queries.py::"
 GIT = "sources/git_repository/test_safety.py::"
@@ -76,8 +76,8 @@ SHOWN: dict[str, str] = {
     "H01-H06": HERE + "test_http.py::test_only_allowed_names_and_origins_open",
     "H07": STATELESS + "test_pages_of_an_allowed_origin_may_read_the_answers",
     "H08-H09": HERE + "test_http.py::test_bodies_that_a_page_can_send_unasked_are_refused",
-    "H10": "protocol/test_http.py::test_post_that_does_not_take_json_is_not_acceptable",
-    "H11": "protocol/test_http.py::test_compressed_body_is_refused",
+    "H10": "protocol/http/test_rules.py::test_post_that_does_not_take_json_is_not_acceptable",
+    "H11": "protocol/http/test_rules.py::test_compressed_body_is_refused",
     "H12": LIMITS + "test_body_that_is_too_long_is_refused_before_it_is_sent",
     "H13": LIMITS + "test_chunked_body_is_cut_at_the_limit",
     "H14": LIMITS + "test_lengths_that_contradict_are_refused_and_the_connection_is_closed",
@@ -93,16 +93,16 @@ SHOWN: dict[str, str] = {
     "H25": SESSIONS + "test_deleted_session_is_gone",
     "H26-H27": SESSIONS + "test_session_has_one_stream_and_another_one_after_it",
     "H28": SESSIONS + "test_session_cannot_cancel_for_another",
-    "H29": "transports/test_http_replay.py::test_event_ids_of_another_session_bring_nothing",
+    "H29": "transports/http_server/test_replay.py::test_event_ids_of_another_session_bring_nothing",
     "H30": SESSIONS + "test_last_event_id_brings_nothing_of_anybody",
     "H31": HERE + "test_http.py::test_no_text_makes_a_second_event",
     "H32": HERE + "test_files.py::test_names_that_are_no_text_go_all_the_way",
     "H33": STREAMS + "test_listener_that_never_reads_costs_bounded_memory_and_holds_nobody",
     "H34": HERE + "test_subscriptions.py::test_a_session_stream_that_is_not_read_holds_up_nothing_else_of_its_session",
     "H35": HERE + "test_subscriptions.py::test_listeners_that_vanish_give_everything_back",
-    "H36-H37": "protocol/test_http.py::test_header_unlike_the_body_is_refused",
-    "H38": "protocol/test_http.py::test_routing_header_may_not_repeat",
-    "H39": "protocol/test_http.py::test_name_that_looks_encoded_must_be_encoded",
+    "H36-H37": "protocol/http/test_rules.py::test_header_unlike_the_body_is_refused",
+    "H38": "protocol/http/test_rules.py::test_routing_header_may_not_repeat",
+    "H39": "protocol/http/test_rules.py::test_name_that_looks_encoded_must_be_encoded",
     "H40": STATELESS + "test_method_of_another_era_or_none_is_not_found",
     "H41": STATELESS + "test_headers_decide_before_the_handler",
     "H42": "transports/test_http_stateless.py::test_client_that_leaves_cancels_its_request",
@@ -147,14 +147,14 @@ SHOWN: dict[str, str] = {
     "R29-R30": HERE + "test_files.py::test_uris_that_are_none_are_invalid_params_and_not_repeated",
     "R31": HERE + "test_files.py::test_2_000_reads_at_once_are_answered_or_refused_in_bounded_memory",
     "R32": HERE + "test_files.py::test_cursors_that_are_none_are_invalid_params",
-    "R33": "sources/test_tree.py::test_where_names_fold_only_the_real_name_is_served",
+    "R33": "sources/folder/test_tree.py::test_where_names_fold_only_the_real_name_is_served",
     "R34": HERE + "test_files.py::test_a_hard_link_is_a_file_of_the_folder",
-    "T01": "protocol/test_template_index.py::test_a_uri_of_many_segments_is_refused_in_little_time",
-    "T02": "protocol/test_template_index.py::test_the_most_specific_template_wins_in_any_order",
-    "T03": "protocol/test_uri_template.py::test_matches",
-    "T04": "sources/test_file_uri.py::test_escapes_are_decoded_once",
-    "T05": "protocol/test_uri_template.py::test_matches",
-    "T06": "server/test_prompts.py::test_what_is_unknown_is_an_invalid_param",
+    "T01": "protocol/uri/test_template_index.py::test_a_uri_of_many_segments_is_refused_in_little_time",
+    "T02": "protocol/uri/test_template_index.py::test_the_most_specific_template_wins_in_any_order",
+    "T03": "protocol/uri/test_template.py::test_matches",
+    "T04": "sources/folder/test_file_uri.py::test_escapes_are_decoded_once",
+    "T05": "protocol/uri/test_template.py::test_matches",
+    "T06": "server/features/test_prompts.py::test_what_is_unknown_is_an_invalid_param",
     "U01-U02": HERE + "test_subscriptions.py::test_what_is_missing_or_outside_is_not_acknowledged",
     "U03": HERE + "test_subscriptions.py::test_one_change_reaches_both_eras_on_one_stream_once",
     "U04": HERE + "test_subscriptions.py::test_what_is_missing_or_outside_is_not_acknowledged",
@@ -176,16 +176,16 @@ SHOWN: dict[str, str] = {
     "F14": HERE + "test_tools.py::test_arguments_of_3_mib_and_lists_without_end_are_served",
     "F15": HERE + "test_tools.py::test_published_schemas_refer_to_nothing_elsewhere",
     "A09-A10": SESSIONS + "test_session_belongs_to_its_principal",
-    "A11": "transports/test_http_replay.py::test_a_stream_is_read_on_by_its_principal_alone",
+    "A11": "transports/http_server/test_replay.py::test_a_stream_is_read_on_by_its_principal_alone",
     "A18": HERE + "test_http.py::test_a_token_is_nowhere_but_in_its_variable",
-    "A23": "server/asking/test_rounds.py::test_a_state_is_good_for_its_own_call_only",
+    "A23": "server/input/test_round_trips.py::test_a_state_is_good_for_its_own_call_only",
     "X01-X02": HERE + "test_http.py::test_thousands_of_sessions_and_calls_leave_nothing",
     "X03": HERE + "test_subscriptions.py::test_listeners_that_vanish_give_everything_back",
     "X04": STREAMS + "test_many_idle_streams_are_served_beside_requests",
     "X05": HERE + "test_http.py::test_thousands_of_sessions_and_calls_leave_nothing",
     "X06": LIMITS + "test_unfinished_bodies_share_one_budget",
     "X07": HERE + "test_http.py::test_thousands_of_sessions_and_calls_leave_nothing",
-    "X09": "sources/test_watch.py::test_without_watches_left_it_polls_and_says_so",
+    "X09": "sources/folder/test_file_watch.py::test_without_watches_left_it_polls_and_says_so",
     "Q01-Q06": SQL + "test_postgres_refuses_what_does_more_than_reading",  # and its like for SQLite beside it
     "Q07": SQL + "test_one_long_opcode_is_stopped",
     "Q08": SQL + "test_a_large_cell_is_cut_and_marked",
@@ -201,7 +201,7 @@ SHOWN: dict[str, str] = {
     "G09": GIT + "test_odd_names_are_shown_safely_and_read_byte_for_byte",
     "G10": GIT + "test_a_bomb_is_not_inflated",
     "G12": GIT + "test_no_process_is_started_and_no_other_configuration_read",
-    "D01": "sources/log_files/test_following.py::test_every_line_of_a_process_that_rotates_comes_exactly_once",
+    "D01": "sources/log_files/test_log_follower.py::test_every_line_of_a_process_that_rotates_comes_exactly_once",
     "D02": LOGS + "test_a_line_of_100_mb_is_cut_and_marked",
     "D03": LOGS + "test_a_secret_is_not_shown_in_any_window",
     "D05": SCREEN + "test_a_screen_that_is_too_large_is_refused_before_it_is_taken",
