@@ -16,7 +16,7 @@ class Mail(Source):
         self.uri = f"mail://{self.name}"
         self.templates = (t.ResourceTemplate(uri_template=self.uri + "/{key}", name="message"),)
         self.polling = Polling("mail", lambda uri: version_of(self.find(uri)[0]) if uri else self.keys())
-        self.attach, self.detach = self.polling.attach, self.polling.detach
+        self.watch, self.unwatch = self.polling.watch, self.polling.unwatch
 
     def keys(self):  # a Maildir object is for one thread, so that each call has its own
         return sorted(mailbox.Maildir(self.folder, create=False).keys())

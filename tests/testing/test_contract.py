@@ -38,7 +38,7 @@ def breaks(test: str, clause: str) -> Callable[[type[Tiny]], type[Tiny]]:
     return note
 
 
-# Claims, facts, secrets.
+# Which URIs are its own, what it says of itself, secrets.
 
 
 @breaks("it_claims_its_own_uris_and_no_others", "claims")
@@ -59,13 +59,13 @@ class ClaimsEverything(Tiny):
         return True
 
 
-@breaks("it_says_what_it_publishes", "facts")
+@breaks("it_says_what_it_publishes", "describe")
 class TellsAStory(Tiny):
     def describe(self) -> str:
         return "many texts\n" * 50
 
 
-@breaks("it_says_what_it_publishes", "facts")
+@breaks("it_says_what_it_publishes", "describe")
 class CountsForLong(Tiny):
     def describe(self) -> str:
         time.sleep(2.1)
@@ -74,7 +74,7 @@ class CountsForLong(Tiny):
 
 @breaks("it_never_tells_its_secret", "Secrets")
 class ShowsItsPasswordInItsPlace(Tiny):
-    place = f"tiny://me:{PASSWORD}@box"
+    location = f"tiny://me:{PASSWORD}@box"
 
 
 @breaks("it_never_tells_its_secret", "Secrets")
@@ -555,7 +555,7 @@ class HoldsTheLoopUp(Tiny):
         super().watch(uri, changed)
 
 
-@breaks("attaching_twice_and_detaching_what_is_unknown_is_harmless", "Watching")
+@breaks("watching_twice_and_unwatching_what_is_unknown_is_harmless", "Watching")
 class CannotDetachWhatIsUnknown(Tiny):
     def unwatch(self, uri: str | None) -> None:
         del self.watchers[uri]

@@ -81,7 +81,7 @@ class Lists(Contract):
         source = stage.source
         said = {
             "repr()": repr(source),
-            "place": source.location,
+            "location": source.location,
             "name": source.name,
             "uri": source.uri,
             "describe()": stage.in_thread(source.describe),
