@@ -26,7 +26,7 @@ from wharfinger.client.results import Listing
 from wharfinger.client.subscriptions import MAX_PENDING, MAX_URI, _Subscription
 from wharfinger.client.templates import MAX_TEMPLATE, Template
 from wharfinger.errors import ConnectionFailed, InvalidResponse, WharfingerError
-from wharfinger.protocol.client_peer import MOST_IN_BATCH, ClientPeer
+from wharfinger.protocol.client_peer import MAX_BATCH_MESSAGES, ClientPeer
 from wharfinger.protocol.events import NotAMessage, Reply
 from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
 from wharfinger.protocol.revisions import REVISIONS
@@ -156,9 +156,9 @@ def test_no_depth_raises_anything(head: bytes, revision: str) -> None:
 
 def test_a_batch_is_bounded() -> None:
     ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-    events = waiting("2025-03-26").receive(b"[%s]" % b",".join([ping] * MOST_IN_BATCH))
-    assert [type(event) for event in events] == [Reply] * MOST_IN_BATCH
-    (event,) = waiting("2025-03-26").receive(b"[%s]" % b",".join([ping] * (MOST_IN_BATCH + 1)))
+    events = waiting("2025-03-26").receive(b"[%s]" % b",".join([ping] * MAX_BATCH_MESSAGES))
+    assert [type(event) for event in events] == [Reply] * MAX_BATCH_MESSAGES
+    (event,) = waiting("2025-03-26").receive(b"[%s]" % b",".join([ping] * (MAX_BATCH_MESSAGES + 1)))
     assert type(event) is NotAMessage
 
 

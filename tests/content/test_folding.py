@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.content.folding import WORDS, fold, words_of
+from wharfinger.content.folding import MAX_QUERY_WORDS, fold, words_of
 
 
 @given(st.text())
@@ -43,4 +43,4 @@ def test_words_are_what_is_between_spaces_or_quotes(query: str, words: tuple[str
 
 
 def test_a_query_has_a_number_of_words_at_most() -> None:
-    assert len(words_of(" ".join(map(str, range(100))))) == WORDS
+    assert len(words_of(" ".join(map(str, range(100))))) == MAX_QUERY_WORDS

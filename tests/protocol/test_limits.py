@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from wharfinger.protocol.http.rules import HttpLimits
-from wharfinger.protocol.interfaces import AGAIN
+from wharfinger.protocol.interfaces import MAX_AUTH_RETRIES
 from wharfinger.protocol.limits import Limits
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -41,4 +41,4 @@ def test_bounds_are_set_by_name_and_stay(kind: type[Limits] | type[HttpLimits]) 
 
 
 def test_refused_request_is_sent_again_three_times() -> None:
-    assert AGAIN == 3
+    assert MAX_AUTH_RETRIES == 3

@@ -16,13 +16,13 @@ __all__ = [
 ]
 
 _PORTS = {"http": 80, "https": 443}
-LONGEST = 8 * 1024
+MAX_URL_CHARACTERS = 8 * 1024
 """Characters of a URL."""
 
 
 def split(url: str) -> SplitResult | None:
     """The parts of an absolute http(s) URL; None where it is none that may be used."""
-    if len(url) > LONGEST or not url.isascii() or not url.isprintable() or set(url) & set(' "<>\\^`{|}'):
+    if len(url) > MAX_URL_CHARACTERS or not url.isascii() or not url.isprintable() or set(url) & set(' "<>\\^`{|}'):
         return None
     try:
         parts = urlsplit(url)

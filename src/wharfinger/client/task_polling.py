@@ -33,7 +33,7 @@ from wharfinger.client.input_handlers import InputHandlers
 from wharfinger.client.multi_round import answer_questions
 from wharfinger.client.results import decode_result
 from wharfinger.errors import ConnectionLost, InvalidResponse, RemoteError, RequestTimeout, remote_error
-from wharfinger.protocol.client_peer import TASK_PROGRESS
+from wharfinger.protocol.client_peer import TASK_PROGRESS_PREFIX
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
 from wharfinger.protocol.request import open_result
@@ -209,7 +209,7 @@ class TaskStep:
         if take is None:
             yield UNSET
             return
-        token = f"{TASK_PROGRESS}{next(self._tokens)}"
+        token = f"{TASK_PROGRESS_PREFIX}{next(self._tokens)}"
         self._progress[token] = take
         try:
             yield token

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["WORDS", "fold", "words_of"]
+__all__ = ["MAX_QUERY_WORDS", "fold", "words_of"]
 
-WORDS = 16
+MAX_QUERY_WORDS = 16
 """Words of a query that count."""
 
 _WORD = re.compile(r'"([^"]+)"|(\S+)')
@@ -38,4 +38,4 @@ _FOLDED = _Folded()
 def words_of(query: str) -> tuple[str, ...]:
     """The words of a query, folded, each once; what stands between double quotes is one of them."""
     found = (fold(quoted or word) for quoted, word in _WORD.findall(query))
-    return tuple(dict.fromkeys(found))[:WORDS]
+    return tuple(dict.fromkeys(found))[:MAX_QUERY_WORDS]

@@ -17,11 +17,11 @@ import msgspec
 
 from wharfinger.errors import MissingExtra
 
-__all__ = ["LONGEST", "BadFrontmatter", "need_yaml", "read_frontmatter"]
+__all__ = ["MAX_FRONTMATTER_BYTES", "BadFrontmatter", "need_yaml", "read_frontmatter"]
 
-LONGEST = 64 * 1024
+MAX_FRONTMATTER_BYTES = 64 * 1024
 """Bytes in which the block must end."""
-DEEPEST = 32
+MAX_DEPTH = 32
 
 _LINE_END = re.compile(rb"\r?\n---[ \t]*(?:\r?\n|\Z)")
 _START = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
@@ -67,9 +67,9 @@ def _block(data: bytes) -> str:
     start = _START.match(data)
     if start is None:
         raise BadFrontmatter("it does not begin with frontmatter: a line `---`, YAML, and a line `---`")
-    end = _LINE_END.search(data, start.end() - 1, LONGEST)  # the block may be empty
+    end = _LINE_END.search(data, start.end() - 1, MAX_FRONTMATTER_BYTES)  # the block may be empty
     if end is None:
-        raise BadFrontmatter(f"its frontmatter has no end, a line `---`, within {LONGEST // 1024} KiB")
+        raise BadFrontmatter(f"its frontmatter has no end, a line `---`, within {MAX_FRONTMATTER_BYTES // 1024} KiB")
     try:
         return data[start.end() : end.start()].decode()
     except UnicodeDecodeError:
@@ -84,7 +84,7 @@ def _where(error: Any) -> str:
 
 
 def _check(value: Any, depth: int = 0) -> None:
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         raise ValueError("it is nested too deeply")
     if isinstance(value, dict):
         for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["LONGEST_PATTERN", "Matcher", "compile_glob", "is_wild"]
+__all__ = ["MAX_PATTERN_CHARACTERS", "Matcher", "compile_glob", "is_wild"]
 
-LONGEST_PATTERN = 1_000
+MAX_PATTERN_CHARACTERS = 1_000
 """Characters of a pattern that a caller may send."""
 
 Matcher = Callable[[str], bool]

@@ -10,7 +10,7 @@ __all__ = [
     "MARKS",
     "OCTETS",
     "PDF",
-    "SNIFFED",
+    "SNIFFED_BYTES",
     "TEXT",
     "Decoded",
     "begins_text",
@@ -29,7 +29,7 @@ DIRECTORY = "inode/directory"
 OCTETS = "application/octet-stream"
 TEXT = "text/plain"
 PDF = "application/pdf"
-SNIFFED = 4_096  # bytes that are enough to tell
+SNIFFED_BYTES = 4_096  # bytes that are enough to tell
 
 _TABLE = """
 text/plain                    txt text log out err lst nfo cfg conf ini properties env lock srt
@@ -358,7 +358,7 @@ def classify(name: str, head: bytes, text: bool) -> str:
 
 def sniff(data: bytes) -> str:
     """The type of content of which nothing else is known."""
-    return classify("", data[:SNIFFED], decode_text(data) is not None)
+    return classify("", data[:SNIFFED_BYTES], decode_text(data) is not None)
 
 
 _TEXT_ENDINGS = ("+json", "+xml", "+yaml", "/javascript", "/typescript")
@@ -387,7 +387,7 @@ def decode_text(data: bytes) -> Decoded | None:
     Nothing is changed: line ends stay, and so does a UTF-8 byte order mark. See `is_guess` for what must be told.
     """
     found = encodings.decode(data)
-    if found is not None and is_guess(data, found[1]) and by_signature(data[:SNIFFED]):
+    if found is not None and is_guess(data, found[1]) and by_signature(data[:SNIFFED_BYTES]):
         return None
     return found
 
@@ -395,7 +395,7 @@ def decode_text(data: bytes) -> Decoded | None:
 def encoding_of(head: bytes, complete: bool) -> str:
     """The encoding of a text that begins so; empty where it is none. Unless `complete`, its end may cut a character."""
     found = encodings.encoding_of(head, complete)
-    return "" if is_guess(head, found) and by_signature(head[:SNIFFED]) else found
+    return "" if is_guess(head, found) and by_signature(head[:SNIFFED_BYTES]) else found
 
 
 def is_guess(head: bytes, encoding: str) -> bool:

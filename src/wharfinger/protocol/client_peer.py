@@ -94,11 +94,11 @@ _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1
 UNREAD = frozenset((ParseError.code, InvalidRequest.code))
 """The only errors that may leave the id out: they are for messages whose id could not be read (JSON-RPC 2.0, §5)."""
 
-MOST_IN_BATCH = 4096
+MAX_BATCH_MESSAGES = 4096
 """Messages of one batch."""
-FEW_ENTRIES = 100_000
+UNCHECKED_BATCH_ENTRIES = 100_000
 """Commas of a batch up to which entries that are no messages do no harm, and the others are read."""
-TASK_PROGRESS = "task-"
+TASK_PROGRESS_PREFIX = "task-"
 """How the progress tokens of tasks begin (2025-11-25): they outlive their request, and belong to the connection."""
 
 _NOTHING: tuple[Any, ...] = ()
@@ -208,7 +208,7 @@ class ClientPeer(Generic[W]):
             return _NOTHING
         if message.method == "notifications/progress":
             waiter = self._waiting(routing.progress)
-            of_task = isinstance(routing.progress, str) and routing.progress.startswith(TASK_PROGRESS)
+            of_task = isinstance(routing.progress, str) and routing.progress.startswith(TASK_PROGRESS_PREFIX)
             return (Notification(waiter, message),) if waiter is not None or of_task else _NOTHING
         if message.method == "notifications/cancelled":
             if self.answers and not self._stateless and not isinstance(routing.request, UnsetType):
@@ -268,10 +268,10 @@ class ClientPeer(Generic[W]):
         return self.awaited.pop(id, None)
 
     def _batch(self, data: bytes) -> tuple[Event[W], ...]:
-        if len(data) > self._limits.message or data.count(b'"jsonrpc"') > MOST_IN_BATCH:
+        if len(data) > self._limits.message or data.count(b'"jsonrpc"') > MAX_BATCH_MESSAGES:
             return (NotAMessage(data),)
         try:
-            if data.count(b",") > FEW_ENTRIES:
+            if data.count(b",") > UNCHECKED_BATCH_ENTRIES:
                 _check_batch(data)
             messages = _decode_batch(data)
         except (msgspec.MsgspecError, RecursionError):

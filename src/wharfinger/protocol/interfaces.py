@@ -16,7 +16,7 @@ from wharfinger.protocol.revisions import Revision
 from wharfinger.types import Implementation, ServerCapabilities
 
 __all__ = [
-    "AGAIN",
+    "MAX_AUTH_RETRIES",
     "Authorize",
     "Channel",
     "Fetch",
@@ -180,8 +180,8 @@ class Authorize(Protocol):
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
         """A request got 401 or 403 with these headers (lower-case names); `sent` is what `headers` gave for it.
 
-        True: ask `headers` again and send the request once more, at most `AGAIN` times for one request. It may wait for
-        a person, so that the request's deadline must not run meanwhile.
+        Returns True if the caller should get `headers` again and repeat the request, at most `MAX_AUTH_RETRIES` times.
+        May wait for a person: pause the request's deadline meanwhile.
 
         Raises:
             NotAuthorized: getting in failed; says at which step and what to do.
@@ -189,5 +189,5 @@ class Authorize(Protocol):
         ...
 
 
-AGAIN = 3
+MAX_AUTH_RETRIES = 3
 """How often one request is sent again after `Authorize.refused` (2025-11-25, authorization: few retries)."""

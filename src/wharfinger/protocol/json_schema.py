@@ -15,24 +15,24 @@ from wharfinger.errors import MissingExtra
 
 __all__ = ["DIALECTS", "CompiledSchema", "InvalidSchema", "path_text", "printable"]
 
-DEEPEST = 64
+MAX_DEPTH = 64
 """Schemas inside each other."""
-MOST_SCHEMAS = 2000
-LARGEST = 256 * 1024
+MAX_SCHEMAS = 2000
+MAX_SCHEMA_BYTES = 256 * 1024
 """Bytes of a schema as JSON."""
-MOST_APPLIED = 100_000
+MAX_APPLIED_SCHEMAS = 100_000
 """Schemas that may have to be applied on the way to one value, each counted as often as it is referred to."""
-MOST_EXPLAINED = 2_000
+MAX_EXPLAINED_SCHEMAS = 2_000
 """Schemas that may be gone through to say what is wrong: alternatives inside each other multiply with each level."""
-MOST_COLLECTED = 10_000
+MAX_COLLECTED_CHECKS = 10_000
 """The same times the members and items of a value, for all that is wrong to be collected: the validator makes every
 error before it gives the first one, at 10 to 60 µs each."""
-MOST_FAULTS = 16
-MOST_SEARCHED = 10_000**2
+MAX_REPORTED_ERRORS = 16
+MAX_PATTERN_STEPS = 10_000**2
 """Squares of the lengths of all texts in a value, where a pattern may be tried from each of their characters anew."""
 _BACKTRACKS = 100_000
-_REGEX_SIZE = 1024 * 1024
-_STRANGE_REGEX_SIZE = 64 * 1024
+_REGEX_BYTES = 1024 * 1024
+_UNTRUSTED_REGEX_BYTES = 64 * 1024
 
 DIALECTS = {
     "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
@@ -103,7 +103,7 @@ class CompiledSchema:
 
     def faults(self, value: Any) -> list[str]:
         """One line for each thing that is wrong, with its path and without the value; none if it fits."""
-        if self._searches and _searched(value) > MOST_SEARCHED:
+        if self._searches and _searched(value) > MAX_PATTERN_STEPS:
             return ["arguments: have longer texts than patterns with look-around may be searched for"]
         if self.fits(value):
             return []
@@ -111,10 +111,10 @@ class CompiledSchema:
             self._paths = _Paths(self.schema)
         found: list[str] = []
         paths = self._paths.through(value)
-        if paths <= MOST_EXPLAINED and paths * _size(value) <= MOST_COLLECTED:
+        if paths <= MAX_EXPLAINED_SCHEMAS and paths * _size(value) <= MAX_COLLECTED_CHECKS:
             for error in self._validator.iter_errors(value):
                 found += _lines(error)
-                if len(found) >= MOST_FAULTS:
+                if len(found) >= MAX_REPORTED_ERRORS:
                     break
         elif not self._paths.alternatives:  # whose errors are all made for one
             try:
@@ -128,8 +128,8 @@ def _own_copy(schema: Mapping[str, Any], what: str) -> dict[str, Any]:
     """A copy that nobody else changes, if the schema has a form in JSON."""
     try:
         data = msgspec.json.encode(schema)
-        if len(data) > LARGEST:
-            raise InvalidSchema(f"The {what} has {len(data)} bytes; {LARGEST} are allowed.")
+        if len(data) > MAX_SCHEMA_BYTES:
+            raise InvalidSchema(f"The {what} has {len(data)} bytes; {MAX_SCHEMA_BYTES} are allowed.")
         copied = msgspec.json.decode(data)
     except (TypeError, UnicodeEncodeError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidSchema(f"The {what} has no form in JSON: {error}") from None
@@ -148,10 +148,10 @@ def _check_shape(schema: dict[str, Any], what: str) -> int:
     """
     here = _identifiers(schema, what)
     for count, (node, depth) in enumerate(_schemas(schema), 1):
-        if depth > DEEPEST:
-            raise InvalidSchema(f"The {what} has more than {DEEPEST} schemas inside each other.")
-        if count > MOST_SCHEMAS:
-            raise InvalidSchema(f"The {what} has more than {MOST_SCHEMAS} schemas in it.")
+        if depth > MAX_DEPTH:
+            raise InvalidSchema(f"The {what} has more than {MAX_DEPTH} schemas inside each other.")
+        if count > MAX_SCHEMAS:
+            raise InvalidSchema(f"The {what} has more than {MAX_SCHEMAS} schemas in it.")
         for keyword in _REFERENCES:
             reference = node.get(keyword)
             if isinstance(reference, str) and not _leads_inside(reference, here):
@@ -228,8 +228,8 @@ def _weigh(schema: dict[str, Any], what: str) -> int:
         heaviest = max(weight(node, frozenset()) for node, _ in _schemas(schema))
     except RecursionError:
         raise InvalidSchema(f"The {what} has too long a chain of references.") from None
-    if heaviest > MOST_APPLIED:
-        raise InvalidSchema(f"The {what} could apply more than {MOST_APPLIED} schemas on the way to one value.")
+    if heaviest > MAX_APPLIED_SCHEMAS:
+        raise InvalidSchema(f"The {what} could apply more than {MAX_APPLIED_SCHEMAS} schemas on the way to one value.")
     return heaviest
 
 
@@ -246,11 +246,11 @@ class _Paths:
         self.alternatives = any(not _ALTERNATIVES.isdisjoint(node) for node, _ in _schemas(schema))
 
     def through(self, value: Any) -> int:
-        """The number for this value, or one more than `MOST_EXPLAINED`."""
+        """The number for this value, or one more than `MAX_EXPLAINED_SCHEMAS`."""
         try:
             return self._count(self._schema, _depth(value))
         except RecursionError:
-            return MOST_EXPLAINED + 1
+            return MAX_EXPLAINED_SCHEMAS + 1
 
     def _count(self, node: dict[str, Any], depth: int) -> int:
         key = (id(node), depth)
@@ -258,7 +258,7 @@ class _Paths:
             total = 1 + sum(self._count(other, depth) for other in _applied_in_place(node, self._schema, self._anchors))
             if depth:
                 total += max((self._count(child, depth - 1) for child in _applied_inside(node)), default=0)
-            self._counted[key] = min(total, MOST_EXPLAINED + 1)
+            self._counted[key] = min(total, MAX_EXPLAINED_SCHEMAS + 1)
         return self._counted[key]
 
 
@@ -368,11 +368,11 @@ def _compile(schema: dict[str, Any], what: str, trusted: bool) -> tuple[Any, boo
     validator = getattr(jsonschema_rs, DIALECTS[dialect])
     # Linear engine first; look-around and back-references exist in the other one only, which may backtrack so often.
     engines: tuple[Callable[[], Any], ...] = (
-        lambda: jsonschema_rs.RegexOptions(size_limit=_REGEX_SIZE),
-        lambda: jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_REGEX_SIZE),
+        lambda: jsonschema_rs.RegexOptions(size_limit=_REGEX_BYTES),
+        lambda: jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_REGEX_BYTES),
     )
     if not trusted:
-        engines = (lambda: jsonschema_rs.RegexOptions(size_limit=_STRANGE_REGEX_SIZE),)
+        engines = (lambda: jsonschema_rs.RegexOptions(size_limit=_UNTRUSTED_REGEX_BYTES),)
     failure = ""
     for backtracks, engine in enumerate(engines):
         try:

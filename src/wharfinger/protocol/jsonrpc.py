@@ -50,7 +50,7 @@ _decode_message = msgspec.json.Decoder(Message).decode
 _decode_entries = msgspec.json.Decoder(list[Raw]).decode
 _decode_id = msgspec.json.Decoder(_OnlyId).decode
 
-LARGEST_ID = 2**63 - 1
+MAX_ID = 2**63 - 1
 
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """A JSON string, or an unclosed one up to the end; possessive, so that no input makes it look twice."""
@@ -58,7 +58,7 @@ _ROUTED = re.compile(
     rb'"(id|method)"[ \t\r\n]*+:[ \t\r\n]*+(-?[0-9]{1,19}+(?![0-9.eE])|"[^"\\]*+(?:\\.[^"\\]*+)*+")?', re.DOTALL
 )
 """A member called `id` or `method` at any level, with its value if that is an integer or a string."""
-_SHORTEST_MEMBER = len(b'"":0,')
+_MIN_MEMBER_BYTES = len(b'"":0,')
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
@@ -82,7 +82,7 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
     # What is too short for so many members cannot have them, nor can what has fewer colons.
     if (
         not from_server
-        and len(data) > _SHORTEST_MEMBER * limits.members
+        and len(data) > _MIN_MEMBER_BYTES * limits.members
         and data.count(b":") > limits.members
         and count_members(data) > limits.members
     ):
@@ -115,7 +115,7 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
     ):
         refuse_duplicates(data, _known(id))
     if type(id) is int:
-        if not -LARGEST_ID <= id <= LARGEST_ID:
+        if not -MAX_ID <= id <= MAX_ID:
             raise InvalidRequest("An id may have 64 bits.")
     elif type(id) is str and len(id) > limits.id_length:
         raise InvalidRequest(f"An id may have {limits.id_length} characters.")

@@ -52,11 +52,11 @@ __all__ = [
 META = "io.modelcontextprotocol/"
 _META_MEMBER = b'"io.modelcontextprotocol/'
 _EMPTY = Raw(b"{}")
-LARGE = 64 * 1024
+CHUNKED_BYTES = 64 * 1024
 """Bytes from which content is sent in pieces instead of being joined."""
-CHUNK = 3 * 64 * 1024
+CHUNK_BYTES = 3 * 64 * 1024
 """Bytes that are turned to base64 at a time; a multiple of three, so that pieces join without padding."""
-STORED_CHUNK = 4 * CHUNK
+LAZY_CHUNK_BYTES = 4 * CHUNK_BYTES
 """The same for what is read as it is sent, each time in a thread."""
 
 
@@ -318,15 +318,15 @@ def seal_result(request: Request, result: Any, stamps: ResultMeta) -> bytes | Ch
                 result = msgspec.structs.replace(result, structured_content=wrapped)
     if type(result) is t.ReadResourceResult:
         for content in result.contents:
-            if content.blob is not UNSET and len(content.blob) >= LARGE:
+            if content.blob is not UNSET and len(content.blob) >= CHUNKED_BYTES:
                 return _contents_in_pieces(b'{"jsonrpc":"2.0","id":%b,"result":%b%b' % (id, opening, comma), result)
     body = bytes(result) if type(result) is Raw else encode(result)
-    if not comma and len(body) < LARGE:
+    if not comma and len(body) < CHUNKED_BYTES:
         return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, body)
     if body == b"{}":
         comma = b""
     start = b'{"jsonrpc":"2.0","id":%b,"result":%b%b' % (id, opening, comma)
-    if len(body) < LARGE:
+    if len(body) < CHUNKED_BYTES:
         return b"%b%b}" % (start, body[1:])
     return ChunkedMessage((start, memoryview(body)[1:], b"}"))
 
@@ -365,12 +365,12 @@ class Base64:
 
         data = self.data
         if isinstance(data, t.Stored):
-            for start in range(0, len(data), STORED_CHUNK):
-                yield b64encode(data.read(start, STORED_CHUNK))
+            for start in range(0, len(data), LAZY_CHUNK_BYTES):
+                yield b64encode(data.read(start, LAZY_CHUNK_BYTES))
             return
         view = memoryview(data)
-        for start in range(0, len(view), CHUNK):
-            yield b64encode(view[start : start + CHUNK])
+        for start in range(0, len(view), CHUNK_BYTES):
+            yield b64encode(view[start : start + CHUNK_BYTES])
 
     async def read(self) -> AsyncIterator[bytes]:
         """The same, each part read off the event loop."""

@@ -12,7 +12,7 @@ __all__ = ["Crowd", "Shares", "name_network", "name_owner"]
 
 Member = TypeVar("Member")
 
-_COMPARED = 64
+_MAX_COMPARED = 64
 """Owners of about the same size that are compared to find the largest, and members looked at to find an idle one."""
 
 
@@ -89,7 +89,7 @@ class Shares:
     def find_largest(self) -> str:
         """Return the owner who holds most, or one of them if more than 64 hold about as much. There must be one."""
         largest = self._by_size[max(self._by_size)]  # at most 64 sizes
-        return max(islice(largest, _COMPARED), key=self._held.__getitem__)
+        return max(islice(largest, _MAX_COMPARED), key=self._held.__getitem__)
 
 
 class Crowd(Generic[Member]):
@@ -143,7 +143,7 @@ class Crowd(Generic[Member]):
             if shares[largest] > shares[owner] + 1:
                 return next(iter(members))
         # The owner who filled the table may ask again and again: look at only a few members each time.
-        for member in list(islice(self._owned.get(owner, ()), _COMPARED)):
+        for member in list(islice(self._owned.get(owner, ()), _MAX_COMPARED)):
             if not busy(member):
                 return member
             self.use(owner, member)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import UNSET
 
-from wharfinger.content.globs import LONGEST_PATTERN, Matcher, compile_glob
+from wharfinger.content.globs import MAX_PATTERN_CHARACTERS, Matcher, compile_glob
 from wharfinger.errors import (
     InternalError,
     InvalidArgument,
@@ -120,9 +120,12 @@ async def search(
     Raises:
         InvalidArgument: there is no such source, or the query or a filter is too long.
     """
-    if max(map(len, (wanted.query, wanted.source, wanted.type))) > LONGEST_QUERY or len(wanted.path) > LONGEST_PATTERN:
+    if (
+        max(map(len, (wanted.query, wanted.source, wanted.type))) > LONGEST_QUERY
+        or len(wanted.path) > MAX_PATTERN_CHARACTERS
+    ):
         raise InvalidArgument(
-            f"Search for at most {LONGEST_QUERY:,} characters, with a path of at most {LONGEST_PATTERN:,}."
+            f"Search for at most {LONGEST_QUERY:,} characters, with a path of at most {MAX_PATTERN_CHARACTERS:,}."
         )
     sources = [source for source in resources.every_source() if wanted.takes(source)]
     if wanted.source and not sources:

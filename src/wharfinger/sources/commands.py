@@ -192,7 +192,7 @@ class Command(Source):
         meta: dict[str, object] = {EXIT: {"code": run.code, "cut": run.cut, "seconds": round(run.seconds, 3)}}
         if self.every is not None:
             meta[VERSION] = _version(run)
-        kind = mime.classify("", run.output[: mime.SNIFFED], decoded is not None)
+        kind = mime.classify("", run.output[: mime.SNIFFED_BYTES], decoded is not None)
         if decoded is None:
             content = t.ResourceContents(uri=uri, mime_type=kind, blob=run.output, meta=meta)
         else:

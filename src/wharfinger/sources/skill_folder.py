@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from wharfinger import types as t
-from wharfinger.content.frontmatter import LONGEST, BadFrontmatter, need_yaml, read_frontmatter
+from wharfinger.content.frontmatter import MAX_FRONTMATTER_BYTES, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import Document, Hits
 from wharfinger.sources.directories import CHILDREN
@@ -167,7 +167,7 @@ class Skills(Folder):
                 known = self._manuals.get(parts)
                 if known is not None and known.identity == _identity(status):
                     return known
-                manual = self._read_manual(parts, status, os.read(descriptor, LONGEST))
+                manual = self._read_manual(parts, status, os.read(descriptor, MAX_FRONTMATTER_BYTES))
         except NotServed:
             self._manuals.pop(parts, None)
             return None

@@ -23,13 +23,13 @@ __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
-APPLICATION = 0x57686172
+APPLICATION_ID = 0x57686172
 """`PRAGMA application_id`: the file is one of ours."""
-VERSION = 1
+SCHEMA_VERSION = 1
 """`PRAGMA user_version`: the layout of its tables."""
-PATIENCE = 5.0
+BUSY_SECONDS = 5.0
 """Seconds to wait for another process that writes."""
-SWEEP = 60.0
+SWEEP_SECONDS = 60.0
 """Seconds between two looks for what has expired."""
 
 _TABLES = """
@@ -98,7 +98,7 @@ class SqliteStore:
 
         def job(connection: Connection) -> bool:
             if now >= self._next_sweep:
-                self._next_sweep = now + SWEEP
+                self._next_sweep = now + SWEEP_SECONDS
                 connection.execute("DELETE FROM kept WHERE expires <= :now", {"now": now})
             return connection.execute(statement, values).rowcount > 0
 
@@ -195,7 +195,7 @@ def _opened(path: Path) -> Connection:
 
     # What is in it is the callers' own: SQLite would make the file as readable as the umask lets it.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         _prepare(connection, path)
     except BaseException:
@@ -215,12 +215,14 @@ def _prepare(connection: Connection, path: Path) -> None:
     if application == 0 and tables == 0:
         for statement in filter(str.strip, _TABLES.split(";")):
             connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-    elif application != APPLICATION:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    elif application != APPLICATION_ID:
         raise StoreUnusable(f"{path} is a database of another program: name another file.")
-    elif version != VERSION:
-        raise StoreUnusable(f"{path} was written by another version (layout {version}, here {VERSION}): move it away.")
+    elif version != SCHEMA_VERSION:
+        raise StoreUnusable(
+            f"{path} was written by another version (layout {version}, here {SCHEMA_VERSION}): move it away."
+        )
     connection.execute("COMMIT")
 
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from tests.auth.authority import serving
-from wharfinger.auth.client.fetching import BODY, fetch_for
+from wharfinger.auth.client.fetching import MAX_BODY_BYTES, fetch_for
 from wharfinger.errors import ConnectionFailed
 
 
@@ -35,7 +35,7 @@ class Site:
             case "moved":
                 raise web.HTTPFound("/elsewhere")
             case "large":
-                return web.Response(body=b"x" * (BODY + 1))
+                return web.Response(body=b"x" * (MAX_BODY_BYTES + 1))
             case "slow":
                 await asyncio.Event().wait()
             case "twice":

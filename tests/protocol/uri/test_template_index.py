@@ -9,7 +9,7 @@ from itertools import permutations
 import pytest
 
 from wharfinger.protocol.uri.template import InvalidTemplate
-from wharfinger.protocol.uri.template_index import FEW, AmbiguousTemplate, TemplateIndex
+from wharfinger.protocol.uri.template_index import MAX_LINEAR_TEMPLATES, AmbiguousTemplate, TemplateIndex
 
 TEMPLATES = [
     "log://{vessel}/today",
@@ -136,8 +136,8 @@ def test_finding_among_a_thousand_takes_less_than_a_tenth_of_a_millisecond(
 
 
 ALIKE = [
-    *(f"a://x/{{v}}/n{i}" for i in range(FEW + 1)),
-    *(f"a://y/{{v}}/n{i}" for i in range(FEW)),
+    *(f"a://x/{{v}}/n{i}" for i in range(MAX_LINEAR_TEMPLATES + 1)),
+    *(f"a://y/{{v}}/n{i}" for i in range(MAX_LINEAR_TEMPLATES)),
     "a://x/{v}", "a://x/{v}/{w}", "a://x/{+p}", "a://{v}/{w}/n1", "a://{+p}", "a://x/n1/{v}", "{s}://x/{v}", "{+p}",
 ]  # fmt: skip
 """Some beginnings of so many templates that the tree is asked, some of fewer."""
@@ -227,7 +227,7 @@ MANY = [
 ]
 
 
-@pytest.mark.parametrize("number", [1, FEW, FEW + 1, 3 * FEW])
+@pytest.mark.parametrize("number", [1, MAX_LINEAR_TEMPLATES, MAX_LINEAR_TEMPLATES + 1, 3 * MAX_LINEAR_TEMPLATES])
 @pytest.mark.parametrize(("build", "uri", "values"), MANY)
 def test_one_of_few_or_of_many_is_found(build: str, uri: str, values: dict[str, str], number: int) -> None:
     index: TemplateIndex[int] = TemplateIndex()
@@ -240,7 +240,7 @@ def test_one_of_few_or_of_many_is_found(build: str, uri: str, values: dict[str, 
 
 def test_shorter_beginning_is_found_beside_many_longer_ones() -> None:
     index: TemplateIndex[str] = TemplateIndex()
-    for number in range(FEW + 1):
+    for number in range(MAX_LINEAR_TEMPLATES + 1):
         index.add(f"a/b/{{v}}/n{number}", f"n{number}")
     index.add("a/{v}/{w}/x", "x")
     index.add("a/{v}/{w}{/rest*}", "rest")

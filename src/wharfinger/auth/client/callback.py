@@ -13,11 +13,11 @@ from wharfinger.errors import NotAuthorized
 __all__ = ["Callback"]
 
 PATH = "/callback"
-REQUEST_TIME = 5.0
+REQUEST_SECONDS = 5.0
 """Seconds for the head of one request."""
-REQUEST = 32 * 1024
+MAX_REQUEST_BYTES = 32 * 1024
 """Bytes of the head of one request."""
-AT_ONCE = 16
+MAX_CONNECTIONS = 16
 
 Judge = Callable[[str], str]
 """The query of a redirect to what it brings; raises LookupError for one that is not ours, NotAuthorized for a no."""
@@ -41,7 +41,7 @@ class Callback:
             OSError: the port is taken.
         """
         self._taken = asyncio.get_running_loop().create_future()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=REQUEST)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=MAX_REQUEST_BYTES)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -73,8 +73,8 @@ class Callback:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
         try:
-            if self._open <= AT_ONCE:
-                async with asyncio.timeout(REQUEST_TIME):
+            if self._open <= MAX_CONNECTIONS:
+                async with asyncio.timeout(REQUEST_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._answer(head))
                 await writer.drain()

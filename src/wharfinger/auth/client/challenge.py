@@ -9,7 +9,7 @@ import msgspec
 
 __all__ = ["Challenge", "bearer_challenge", "parse_challenges"]
 
-LONGEST = 16 * 1024
+MAX_HEADER_CHARACTERS = 16 * 1024
 """Characters of a header that are looked at."""
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - a grammar's word
@@ -44,7 +44,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
 def parse_challenges(text: str) -> list[Challenge]:
     """Every challenge of a header, or of several joined by commas; what follows a fault is left out."""
-    text = text[:LONGEST]
+    text = text[:MAX_HEADER_CHARACTERS]
     found: list[Challenge] = []
     place = 0
     while (scheme := _SCHEME.match(text, place)) is not None:

@@ -13,13 +13,13 @@ from wharfinger.protocol.interfaces import Fetch, Fetched
 
 __all__ = ["fetch_for"]
 
-TIME = 15.0
+FETCH_SECONDS = 15.0
 """Seconds for one exchange, from the look-up of the name to the last byte."""
-BODY = 256 * 1024
+MAX_BODY_BYTES = 256 * 1024
 """Bytes of one answer."""
 
 
-def fetch_for(server: str, *, allow_private_networks: bool = False, time: float = TIME) -> Fetch:
+def fetch_for(server: str, *, allow_private_networks: bool = False, time: float = FETCH_SECONDS) -> Fetch:
     """Return a fetch function for the sign-in of one server.
 
     It requests URLs that `urls.forbidden_reason` allows, at public addresses only. Exceptions are the server's own host
@@ -61,9 +61,9 @@ def fetch_for(server: str, *, allow_private_networks: bool = False, time: float 
                     proxy=proxy,
                 ) as response,
             ):
-                answer = await read_limited(response.content.iter_any(), BODY)
+                answer = await read_limited(response.content.iter_any(), MAX_BODY_BYTES)
                 if answer is None:
-                    raise ConnectionFailed(f"{url} sent more than {BODY} bytes.")
+                    raise ConnectionFailed(f"{url} sent more than {MAX_BODY_BYTES} bytes.")
                 return Fetched(response.status, join_headers(response.headers.items()), answer)
         except TimeoutError:
             raise ConnectionFailed(f"{url} did not answer within {time:g} s.") from None

@@ -29,8 +29,8 @@ __all__ = [
     "token_form",
 ]
 
-LONGEST_TOKEN = 16 * 1024
-OFFLINE = "offline_access"
+MAX_TOKEN_CHARACTERS = 16 * 1024
+OFFLINE_ACCESS = "offline_access"
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -73,8 +73,8 @@ def scopes_to_ask(
     `offline_access` is added where the authorization server lists it, and never to nothing.
     """
     scopes = dict.fromkeys((*earlier, *found.scopes, *wanted))
-    if offline and scopes and OFFLINE in (found.metadata.scopes_supported or ()):
-        scopes[OFFLINE] = None
+    if offline and scopes and OFFLINE_ACCESS in (found.metadata.scopes_supported or ()):
+        scopes[OFFLINE_ACCESS] = None
     return tuple(scopes)
 
 
@@ -102,7 +102,7 @@ def authorization_url(found: AuthServer, client: Registered, attempt: Attempt, s
         "code_challenge_method": "S256",
         **_optional(found.resource, scopes),
     }
-    if OFFLINE in scopes:
+    if OFFLINE_ACCESS in scopes:
         query["prompt"] = "consent"  # OpenID Connect §11: without it offline_access may be left out
     joint = "&" if urlsplit(metadata.authorization_endpoint).query else "?"
     return metadata.authorization_endpoint + joint + urlencode(query)
@@ -246,7 +246,7 @@ def _tokens(endpoint: str, body: bytes) -> _Tokens:
     if tokens.token_type.lower() != "bearer":
         raise NotAuthorized(f"{endpoint} gave a token of the type {shown(tokens.token_type)!r}; only bearer is known.")
     token = tokens.access_token
-    if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+    if not token or len(token) > MAX_TOKEN_CHARACTERS or not token.isascii() or not token.isprintable() or " " in token:
         raise NotAuthorized(f"{endpoint} gave a token that no header can carry.")
     return tokens
 

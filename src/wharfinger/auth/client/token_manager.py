@@ -13,16 +13,16 @@ from wharfinger.auth.client.steps import Trace, TraceStep, run, shown
 from wharfinger.auth.client.token_store import Tokens
 from wharfinger.auth.urls import forbidden_reason
 from wharfinger.errors import ConnectionFailed, NotAuthorized
-from wharfinger.protocol.interfaces import AGAIN, Fetch
+from wharfinger.protocol.interfaces import MAX_AUTH_RETRIES, Fetch
 
 __all__ = ["Obtain", "TokenManager"]
 
-EARLY = 30.0
+RENEW_EARLY_SECONDS = 30.0
 """Seconds before its end that a token is renewed; of a short life, the last quarter."""
-JUST = 30.0
+JUST_ISSUED_SECONDS = 30.0
 """Seconds within which a server that refuses a token from the same place will not like the next one better."""
-WINDOW = 60.0
-"""At most `AGAIN` authorizations in so many seconds, however a server asks for them."""
+AUTHORIZATION_WINDOW_SECONDS = 60.0
+"""At most `MAX_AUTH_RETRIES` authorizations in so many seconds, however a server asks for them."""
 
 Obtain = Callable[[AuthServer, tuple[str, ...], Fetch, Trace], Awaitable[Grant]]
 """Gets tokens with these scopes from where they were found to come from."""
@@ -126,7 +126,7 @@ class TokenManager:
                 if renewed is not None:
                     self._renewed = {renewed.access_token, *list(self._renewed)[:63]}
                     return renewed
-            elif earlier.access_token not in self._renewed and self._clock() - earlier.taken_at < JUST:
+            elif earlier.access_token not in self._renewed and self._clock() - earlier.taken_at < JUST_ISSUED_SECONDS:
                 raise self._useless(url, found, trace, "the token that was just given out")
         if status == 403 and earlier is not None and set(found.scopes) <= self._had(url, earlier):
             scopes = shown(" ".join(found.scopes)) or "more"
@@ -148,10 +148,11 @@ class TokenManager:
 
     def _count(self, url: str) -> None:
         now = self._clock()
-        times = [time for time in self._times.get(url, ()) if now - time < WINDOW]
-        if len(times) >= AGAIN:
+        times = [time for time in self._times.get(url, ()) if now - time < AUTHORIZATION_WINDOW_SECONDS]
+        if len(times) >= MAX_AUTH_RETRIES:
             raise NotAuthorized(
-                f"{url} has asked for {len(times)} authorizations within {WINDOW:g} s: no more of them."
+                f"{url} required {len(times)} authorizations within {AUTHORIZATION_WINDOW_SECONDS:g} s: no more are "
+                "attempted."
             )
         self._times[url] = [*times, now]
 
@@ -191,7 +192,7 @@ class TokenManager:
     def _ending(self, grant: Grant) -> bool:
         if grant.expires_at is None:
             return False
-        early = min(EARLY, (grant.expires_at - grant.taken_at) / 4)
+        early = min(RENEW_EARLY_SECONDS, (grant.expires_at - grant.taken_at) / 4)
         return grant.expires_at - early <= self._clock()
 
     def _ended(self, grant: Grant) -> bool:

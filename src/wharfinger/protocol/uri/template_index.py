@@ -26,7 +26,7 @@ from wharfinger.protocol.uri.template import UriTemplate, Value, canonical_uri
 __all__ = ["AmbiguousTemplate", "TemplateIndex"]
 
 T = TypeVar("T")
-FEW = 8
+MAX_LINEAR_TEMPLATES = 8
 """Templates that begin alike and are tried one after the other; of more, the tree says which can match."""
 Rank = tuple[int, int, int, int]
 
@@ -118,7 +118,7 @@ class TemplateIndex(Generic[T]):
             entries = self._by_prefix.get(canonical[:length])
             if entries is None:
                 continue
-            many = len(entries) > FEW
+            many = len(entries) > MAX_LINEAR_TEMPLATES
             if many:  # the tree has those with a shorter beginning too
                 entries = sorted(self._root.candidates(canonical), key=_rank)
             for entry in entries:

@@ -78,10 +78,10 @@ def type_of(name: str, descriptor: int) -> str:
     if promised:
         return promised
     try:
-        head = os.read(descriptor, mime.SNIFFED)
+        head = os.read(descriptor, mime.SNIFFED_BYTES)
     except OSError:
         return mime.OCTETS
-    return mime.classify(name, head, bool(mime.encoding_of(head, len(head) < mime.SNIFFED)))
+    return mime.classify(name, head, bool(mime.encoding_of(head, len(head) < mime.SNIFFED_BYTES)))
 
 
 def listed_type(parent: Handle, name: str) -> str:

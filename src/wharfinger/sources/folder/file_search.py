@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from wharfinger import types as t
 from wharfinger.content.folding import fold
-from wharfinger.content.mime import SNIFFED, by_name, by_signature, decode_text
+from wharfinger.content.mime import SNIFFED_BYTES, by_name, by_signature, decode_text
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import Hit, Hits
 from wharfinger.sources.folder.safe_open import NotServed, holds, open_file
@@ -141,7 +141,7 @@ def _read_text(entry: TreeEntry, budget: _Budget) -> str:
     except NotServed:
         return ""
     try:
-        head = os.read(descriptor, SNIFFED)
+        head = os.read(descriptor, SNIFFED_BYTES)
         if (b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))) or by_signature(head):
             budget.bytes += len(head)
             return ""

@@ -171,7 +171,7 @@ def _kind_and_size(repository: Repository, parts: Parts, entry: GitTreeEntry) ->
     if promised:
         return promised, size
     try:
-        head = repository.objects.start(entry.oid, mime.SNIFFED)
+        head = repository.objects.start(entry.oid, mime.SNIFFED_BYTES)
     except InvalidArgument:
         return mime.OCTETS, size
     return mime.classify(name, head, mime.begins_text(head)), size

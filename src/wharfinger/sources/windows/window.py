@@ -231,12 +231,12 @@ def _whole(
     size = content.size
     if keep is not None and size > STORED:
         head = content.read(0, HEAD)
-        kind = mime.classify(name, head[: mime.SNIFFED], writing_of(head, size).is_text)
+        kind = mime.classify(name, head[: mime.SNIFFED_BYTES], writing_of(head, size).is_text)
         if kind == mime.PDF or not writing_of(head, size).is_text:
             return _blob(uri, kind, t.stored_blob(keep()), meta)
     data = content.read(0, size)
     decoded = mime.decode_text(data)
-    kind = mime.classify(name, data[: mime.SNIFFED], decoded is not None)
+    kind = mime.classify(name, data[: mime.SNIFFED_BYTES], decoded is not None)
     if decoded is None or kind == mime.PDF:
         return _blob(uri, kind, data, meta)
     return _text(uri, kind, decoded, mime.is_guess(data, decoded[1]), meta)

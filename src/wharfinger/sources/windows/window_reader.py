@@ -100,7 +100,7 @@ class View:
         self.whole = whole
         head = content.read(0, min(HEAD, self.size))
         self.writing = writing_of(head, self.size)
-        self.kind = mime.classify(name, head[: mime.SNIFFED], self.writing.is_text)
+        self.kind = mime.classify(name, head[: mime.SNIFFED_BYTES], self.writing.is_text)
         if self.kind == mime.PDF:
             self.writing = BINARY
         self.index = lines or LineIndex()

@@ -12,7 +12,7 @@ import msgspec
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, InvalidResponse, NotMCP, WharfingerError
 from wharfinger.net import is_address, join_headers, make_resolver, proxy_for, read_limited
-from wharfinger.protocol.interfaces import AGAIN
+from wharfinger.protocol.interfaces import MAX_AUTH_RETRIES
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.negotiation import read_error
@@ -111,7 +111,7 @@ class Origin:
         auth, place = self._auth, url or self.url
         if auth is None:
             return await self._follow(verb, headers, data, place)
-        for _ in range(AGAIN):
+        for _ in range(MAX_AUTH_RETRIES):
             with standing_still(deadline):
                 given = await auth.headers(str(self.url))
             response = await self._follow(verb, {**headers, **given}, data, place)
