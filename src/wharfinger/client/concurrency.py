@@ -1,14 +1,14 @@
-"""Several calls at once, in order and with a bound, and tasks in the background that end with their owner."""
+"""Several calls at once, in order and with a bound."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from wharfinger.errors import WharfingerError
 
-__all__ = ["BackgroundTasks", "gather_limited", "retrieve"]
+__all__ = ["gather_limited"]
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -56,31 +56,3 @@ async def gather_limited(
     if failed:
         raise failed[0]
     return results
-
-
-class BackgroundTasks:
-    """Tasks that nobody waits for. They are held until they are done, and their failures are not reported."""
-
-    __slots__ = ("_tasks",)
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run this as a task."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(retrieve)
-        return task
-
-    async def finished(self) -> None:
-        """Wait until those are done that run now."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks))
-
-
-def retrieve(task: asyncio.Task[Any]) -> None:
-    """Retrieve a task's exception, so that asyncio does not report it as never retrieved."""
-    if not task.cancelled():
-        task.exception()

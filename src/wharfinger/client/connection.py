@@ -25,7 +25,6 @@ from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
 from wharfinger.client.calls import Call
-from wharfinger.client.concurrency import BackgroundTasks, retrieve
 from wharfinger.client.connect import Checked, Connection, Negotiated, Settings, connect
 from wharfinger.client.results import decode_result
 from wharfinger.client.retry import is_transient
@@ -33,6 +32,7 @@ from wharfinger.errors import ConnectionLost, RequestTimeout, WharfingerError
 from wharfinger.protocol.backoff import Backoff
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.negotiation import RevisionCache, told
+from wharfinger.transports.background import BackgroundTasks, retrieve
 from wharfinger.types.task_extension import TASKS
 
 __all__ = ["NOT_OPEN", "ConnectionManager", "ConnectionObserver"]

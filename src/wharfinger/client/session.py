@@ -14,7 +14,6 @@ from wharfinger import types as t
 from wharfinger.client.cache import Cache, CacheStep
 from wharfinger.client.callbacks import CallbackQueue
 from wharfinger.client.calls import Middleware, Next, ProgressStep, Step, compose
-from wharfinger.client.concurrency import BackgroundTasks
 from wharfinger.client.connect import Checked, Connection, Negotiated, Settings
 from wharfinger.client.connection import NOT_OPEN, ConnectionManager
 from wharfinger.client.input_handlers import InputHandlers
@@ -26,6 +25,7 @@ from wharfinger.client.tools import KnownTools
 from wharfinger.errors import ConnectionLost, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
+from wharfinger.transports.background import BackgroundTasks
 
 __all__ = ["ClientSession"]
 

@@ -21,7 +21,6 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.client.concurrency import BackgroundTasks
 from wharfinger.client.connect import Connection
 from wharfinger.client.connection import ConnectionManager
 from wharfinger.client.retry import is_transient
@@ -36,6 +35,7 @@ from wharfinger.errors import (
 from wharfinger.protocol.backoff import Backoff
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.negotiation import told
+from wharfinger.transports.background import BackgroundTasks
 
 __all__ = ["Change", "Watch", "Watches"]
 

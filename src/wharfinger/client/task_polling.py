@@ -27,7 +27,6 @@ from msgspec import UNSET, Raw, UnsetType
 from wharfinger import types as t
 from wharfinger.client.callbacks import CallbackQueue
 from wharfinger.client.calls import Call, Next, progress_in
-from wharfinger.client.concurrency import BackgroundTasks
 from wharfinger.client.connect import Negotiated
 from wharfinger.client.input_handlers import InputHandlers
 from wharfinger.client.multi_round import answer_questions
@@ -37,6 +36,7 @@ from wharfinger.protocol.client_peer import TASK_PROGRESS_PREFIX
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
 from wharfinger.protocol.request import open_result
+from wharfinger.transports.background import BackgroundTasks
 from wharfinger.types import tasks
 from wharfinger.types.task_extension import TaskParams, TaskStarted, TaskUpdateParams
 

@@ -664,7 +664,7 @@ def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() 
         session.phase = Phase.OPEN
         server.watching.watch_list(SessionWatcher(session), "resources")
         server.include(late)
-        await asyncio.gather(*server.source_watches._joining)
+        await server.source_watches._joining.finished()
         assert late.began == ["started", "attached None"]
         await server.close()
 

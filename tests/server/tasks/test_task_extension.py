@@ -993,7 +993,7 @@ async def test_tasks_that_are_over_leave_nothing_but_what_is_stored() -> None:
         for _ in range(20):
             await client.end(await client.start("dredge"))
         tasks = tasks_of(harbour.server)
-        await asyncio.gather(*tasks._jobs)
+        await tasks._jobs.finished()
         assert not any((tasks.running, tasks.calls, tasks._shares, tasks._jobs, tasks._last))
         assert (await tasks.store.usage("tasks/"))[0] == 20
         assert tasks._beating is None  # memory is nobody else's

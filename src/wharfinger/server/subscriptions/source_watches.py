@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.subscriptions.watching import follow, quietly
 from wharfinger.source import Source
+from wharfinger.transports.background import BackgroundTasks
 
 if TYPE_CHECKING:
     from wharfinger.server.features.resources import Resources
@@ -33,7 +34,7 @@ class SourceWatches:
         """Functions that run while something that their template matches is watched."""
         self._following: dict[str, asyncio.Task[None]] = {}
         self._attached: dict[str | None, list[Source]] = {}
-        self._joining: set[asyncio.Task[None]] = set()
+        self._joining = BackgroundTasks(report_failures=True)
 
     def join(self, source: Source) -> None:
         """Start a source that came when the server ran already.
@@ -41,12 +42,7 @@ class SourceWatches:
         Raises:
             RuntimeError: this is not the server's event loop's thread.
         """
-        self._go(self._begin(source))
-
-    def _go(self, beginning: Coroutine[Any, Any, None]) -> None:
-        joining = asyncio.get_running_loop().create_task(beginning)
-        self._joining.add(joining)
-        joining.add_done_callback(self._joining.discard)
+        self._joining.start(self._begin(source))
 
     def join_part(self, part: Part) -> None:
         """Start a server that became a part when this one ran already.
@@ -54,7 +50,7 @@ class SourceWatches:
         Raises:
             RuntimeError: this is not the server's event loop's thread.
         """
-        self._go(self._begin_part(part))
+        self._joining.start(self._begin_part(part))
 
     async def _begin_part(self, part: Part) -> None:
         try:

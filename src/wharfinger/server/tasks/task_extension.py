@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,6 +30,7 @@ from wharfinger.protocol.request import Caller, Request, called, described, to_p
 from wharfinger.protocol.shares import Shares
 from wharfinger.server.owners import share_of
 from wharfinger.server.tasks.task_channel import RunningTask, moment
+from wharfinger.transports.background import BackgroundTasks
 from wharfinger.types.task_extension import TASKS
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Tasks:
         self._watched: dict[Watcher, set[str]] = {}
         self._last: dict[str, bytes] = {}
         """What was told last of tasks of other processes."""
-        self._jobs: set[asyncio.Task[Any]] = set()
+        self._jobs = BackgroundTasks(report_failures=True)
         self._beating: asyncio.Task[Any] | None = None
         self._leased = 0.0
         self._ending = False
@@ -165,7 +166,7 @@ class Tasks:
             await self._save(task)
         except BaseException:
             self._forget(task)
-            self._start(self._discard(task))
+            self._jobs.start(self._discard(task))
             raise
         if ttl is not None:
             task.timer = asyncio.get_running_loop().call_later(ttl, task.stop, "late")
@@ -184,7 +185,7 @@ class Tasks:
     def run(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
         """From now on `runner`, whose result is `outcome`'s, does the work of the task."""
         task.runner = runner
-        runner.add_done_callback(lambda done: self._start(self._settle(task, done)))
+        runner.add_done_callback(lambda done: self._jobs.start(self._settle(task, done)))
         if task.why:  # the server ended meanwhile
             runner.cancel()
         self._beat()
@@ -284,7 +285,7 @@ class Tasks:
     def _publish(self, task: RunningTask) -> None:
         task.telling = None
         self._tell(task.key, task.state())
-        self._start(self._save_quietly(task))
+        self._jobs.start(self._save_quietly(task))
 
     async def _save_quietly(self, task: RunningTask) -> None:
         try:
@@ -304,11 +305,6 @@ class Tasks:
         if task.why != "lost":
             log.warning("Another process took a task for failed, since this one had said nothing for %g s", self.lease)
             task.stop("lost")
-
-    def _start(self, job: Coroutine[Any, Any, Any]) -> None:
-        started = asyncio.get_running_loop().create_task(job)
-        self._jobs.add(started)
-        started.add_done_callback(self._jobs.discard)
 
     # -- the methods
 
@@ -518,7 +514,7 @@ class Tasks:
                 self._take_error(task, asyncio.CancelledError())
                 await self._save_quietly(task)
                 self._forget(task)
-        await asyncio.gather(*self._jobs, return_exceptions=True)
+        await self._jobs.finished()
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.wait((self._beating,))

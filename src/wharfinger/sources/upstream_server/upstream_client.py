@@ -28,6 +28,7 @@ from wharfinger.errors import (
     UnsupportedRevision,
     WharfingerError,
 )
+from wharfinger.transports.background import retrieve
 
 __all__ = ["UpstreamClient", "UpstreamUnreachable"]
 
@@ -98,7 +99,7 @@ class UpstreamClient:
             return self._client
         if self._opening is None or self._opening.done():
             self._opening = asyncio.get_running_loop().create_task(self._open())
-            self._opening.add_done_callback(_seen)
+            self._opening.add_done_callback(retrieve)
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> Client:
@@ -158,8 +159,3 @@ def _brief(error: WharfingerError | str) -> str:
     text = redacted_text(" ".join(str(error)[: 4 * TOLD].split()))
     text = "".join(character for character in text if character.isprintable())
     return text if len(text) <= TOLD else text[: TOLD - 1] + "…"
-
-
-def _seen(task: asyncio.Task[Client]) -> None:
-    if not task.cancelled():
-        task.exception()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.negotiation import read_error
 from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.sse import EventDecoder, EventTooLarge
+from wharfinger.transports.background import BackgroundTasks
 from wharfinger.transports.http_client.get_streams import SESSION, Listening, read_on, session_gone
 from wharfinger.transports.http_client.origin import NoMessage, Origin
 from wharfinger.transports.http_server.post_response import Call, read_body, read_events, speaks_plainly
@@ -84,7 +85,7 @@ class HttpLink:
         self._session_id: str | None = None
         self._ids = count(1)
         self._answers = Answers(self.name, self._fewer_posts)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._posts = BackgroundTasks()
         self._telling: asyncio.Task[None] | None = None
         self._listening = Listening(self._origin, self._with_session, self._happen, self._lose, self._may_have_missed)
         self._closing: asyncio.Task[None] | None = None
@@ -145,7 +146,7 @@ class HttpLink:
     def notify(self, method: str, params: Any) -> None:
         """Send a notification; the next request waits until it was taken."""
         if self._end is None:
-            self._telling = self._in_background(self._post_only(encode_notification(method, params)))
+            self._telling = self._posts.start(self._post_only(encode_notification(method, params)))
 
     @property
     def is_lost(self) -> bool:
@@ -310,22 +311,21 @@ class HttpLink:
     def _reply(self, data: bytes) -> None:
         """Answer the server in a POST of its own."""
         if self._end is None:
-            self._in_background(self._post_only(data))
+            self._posts.start(self._post_only(data))
 
     def _refuse(self, data: bytes) -> None:
         """The same for what costs the server nothing to ask: a flood of it must not become one of POSTs."""
-        if len(self._tasks) < REPLIES:
+        if len(self._posts) < REPLIES:
             self._reply(data)
 
     async def _fewer_posts(self) -> None:
-        while len(self._tasks) >= REPLIES:
-            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        await self._posts.wait_below(REPLIES)
 
     def _tell_cancelled(self, peer: ClientPeer[Call], id: int, reason: str) -> None:
         """In the handshake era a disconnect says nothing; in the stateless era it cancels (spec: §2.7, §2.9)."""
         notice = peer.cancel(id, reason)
         if notice is not None and self._end is None and self.rules is not None and not self.rules.disconnect_cancels:
-            self._in_background(self._post_only(notice))
+            self._posts.start(self._post_only(notice))
 
     # The end.
 
@@ -355,17 +355,8 @@ class HttpLink:
             with suppress(self._origin.http.ClientError, OSError, WharfingerError):
                 async with asyncio.timeout(GOODBYE):
                     (await self._origin.send("DELETE", self._with_session(), None)).close()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._posts.cancel()
         await self._origin.close()
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     def _told(self, error: BaseException) -> WharfingerError:
         """One of our errors for one of the HTTP library's."""

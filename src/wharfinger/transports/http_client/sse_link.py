@@ -24,6 +24,7 @@ from wharfinger.errors import (
 from wharfinger.protocol.jsonrpc import Id
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.sse import EventDecoder, EventTooLarge
+from wharfinger.transports.background import BackgroundTasks
 from wharfinger.transports.http_client.origin import EVENTS, NoMessage, Origin, content_type, excerpt
 from wharfinger.transports.stream_client import StreamLink, shown_bytes
 
@@ -68,7 +69,7 @@ class SseLink(StreamLink):
     ) -> None:
         self._origin = Origin(url, limits, headers, auth, reaches)
         super().__init__(self._origin.name, limits)
-        self._posts: set[asyncio.Task[None]] = set()
+        self._posts = BackgroundTasks()
         self._before: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -163,16 +164,14 @@ class SseLink(StreamLink):
     def _put(self, data: bytes) -> None:
         for message in data.rstrip(b"\n").split(b"\n"):
             numbered = _decode_numbered(message)
-            task = self._loop.create_task(self._post(message, numbered.id, self._before))
+            task = self._posts.start(self._post(message, numbered.id, self._before))
             if isinstance(numbered.id, UnsetType):  # what follows a notification must not overtake it
                 self._before = task
-            self._posts.add(task)
             task.add_done_callback(self._posted)
         if len(self._posts) >= POSTS:
             self.pause_writing()
 
     def _posted(self, task: asyncio.Task[None]) -> None:
-        self._posts.discard(task)
         if self._before is task:
             self._before = None
         if len(self._posts) < POSTS:
@@ -216,11 +215,10 @@ class SseLink(StreamLink):
         return headers
 
     async def _close(self) -> None:
-        tasks = [task for task in (self._reading, *self._posts) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait((self._reading,))
+        await self._posts.cancel()
         await self._origin.close()
 
 
