@@ -41,7 +41,7 @@ def said(event: Any) -> Any:
 
 def nothing_waits(quay: Quay) -> bool:
     return all(
-        not session.peer._awaited and not session.questions._open for session in find_app(quay).sessions._table.values()
+        not session.peer._awaited and not session.pending._paused for session in find_app(quay).sessions._table.values()
     )
 
 

@@ -50,7 +50,7 @@ class Line:
 
     @property
     def clean(self) -> bool:
-        return not (self.server.questions._open or self.server.peer._awaited)
+        return not (self.server.pending._paused or self.server.peer._awaited)
 
 
 def said(answer: Any) -> Any:
@@ -146,12 +146,12 @@ async def test_the_deadline_stands_still_while_the_client_is_asked_and_goes_on_a
 @looped
 async def test_of_two_questions_at_once_the_last_one_lets_time_go_on() -> None:
     line = Line()
-    questions = line.server.questions
+    pending = line.server.pending
     await line.asked()
     (request,) = line.server.peer.in_flight.values()
     other = asyncio.ensure_future(line.server.ask(request, "roots/list", {}))  # type: ignore[arg-type]
     await asyncio.sleep(0)
-    assert questions._open[request][0] == 2
+    assert pending._paused[request][0]._open == 2
     ids = list(line.server.peer._awaited)
     line.feed({"jsonrpc": "2.0", "id": ids[1], "result": {"roots": []}})
     await other

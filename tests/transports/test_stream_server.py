@@ -79,7 +79,7 @@ add_method(Method("notifications/x.test/fragile", "client", Fragile))
 class Broken:
     """What waits for an answer, and fails when it comes."""
 
-    def take(self, message: Any) -> None:
+    def done(self) -> bool:
         raise RuntimeError("secret")
 
 

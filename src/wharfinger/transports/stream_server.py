@@ -24,7 +24,7 @@ from wharfinger.protocol.request import (
 )
 from wharfinger.protocol.server_peer import Batch, Event, ServerPeer
 from wharfinger.protocol.shares import Shares
-from wharfinger.transports.outbound_requests import Questions, take_notice
+from wharfinger.transports.outbound_requests import PendingRequests, deliver
 from wharfinger.transports.serving import LARGE, CancelReason, answer_exception, check_unread, report
 
 __all__ = ["StreamServer"]
@@ -57,7 +57,7 @@ class StreamServer(asyncio.Protocol):
         self.unread = Shares() if unread is None else unread
         self.owner = owner
         self.peer = ServerPeer(Session(principal, self.send_apart), service.stamps, service.limits, report)
-        self.questions = Questions(self.peer, lambda: self.tick)
+        self.pending = PendingRequests(self.peer, lambda: self.tick)
         self.lines = LineBuffer(service.limits.message)
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self.loop.create_future()
@@ -102,7 +102,7 @@ class StreamServer(asyncio.Protocol):
                 # In the next turn: a task that is cancelled before its first step never runs, and its batch would wait.
                 self.loop.call_soon(request.task.cancel)
             case Notification() | Response():
-                take_notice(self.service, self.peer.session, event)
+                deliver(self.service, self.peer.session, event)
             case Batch():
                 self.take_batch(event)
 
@@ -124,7 +124,7 @@ class StreamServer(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more: what was read is answered, then `ended` is set; the write side stays open."""
-        self.questions.close()
+        self.pending.close()
         self.drain()
         return True
 
@@ -189,7 +189,7 @@ class StreamServer(asyncio.Protocol):
         """`Channel`: a question in the handshake era; it is never dropped, since a handler waits for its answer."""
         if request.session is None:
             return None
-        return self.questions.put(request, method, params, self.put)
+        return self.pending.send(request, method, params, self.put)
 
     def detach(self, request: Request, retry_ms: int) -> bool:
         """`Channel`: the stream is the connection."""
@@ -326,7 +326,7 @@ class StreamServer(asyncio.Protocol):
         self.sweeper.cancel()
         for request in self.peer.close():
             request.task.cancel()
-        self.questions.close()
+        self.pending.close()
         self.flush()
         if self.ended.done():
             return

@@ -35,6 +35,7 @@ from wharfinger.transports.http_client.origin import NoMessage, Origin
 from wharfinger.transports.http_server.post_response import Call, read_body, read_events, speaks_plainly
 from wharfinger.transports.inbound_requests import Answers
 from wharfinger.transports.stream_client import not_sent
+from wharfinger.transports.timeouts import PausableTimeout
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -124,13 +125,13 @@ class HttpLink:
         call = Call(notified)
         progress = notified is not None and method != "subscriptions/listen"
         number, data = peer.request(method, params, call, progress=progress)
-        scope = asyncio.timeout(timeout)
+        clock = PausableTimeout(timeout)
         try:
-            async with scope:
-                return await self._exchange(method, params, data, peer, call, scope)
+            async with clock:
+                return await self._exchange(method, params, data, peer, call, clock)
         except TimeoutError as error:
             self._tell_cancelled(peer, number, "No answer in time.")
-            if scope.expired():
+            if clock.expired:
                 raise RequestTimeout(f"{method}: no answer from {self.name} within {timeout:g} s.") from None
             raise self._told(error) from None
         except asyncio.CancelledError:
@@ -183,10 +184,10 @@ class HttpLink:
         data: bytes,
         peer: ClientPeer[Call],
         call: Call,
-        deadline: asyncio.Timeout,
+        clock: PausableTimeout,
     ) -> Message:
         headers = self._request_headers(method, params)
-        response = await self._origin.send("POST", headers, data, deadline=deadline)
+        response = await self._origin.send("POST", headers, data, timeout=clock)
         status = response.status
         try:
             if method == "initialize":
@@ -300,8 +301,8 @@ class HttpLink:
     async def _post_only(self, data: bytes) -> None:
         """Send what has no answer; that it failed is seen by the next request, and only told to the log here."""
         try:
-            async with asyncio.timeout(GOODBYE * 5) as deadline:
-                response = await self._origin.send("POST", self._with_session(), data, deadline=deadline)
+            async with PausableTimeout(GOODBYE * 5) as clock:
+                response = await self._origin.send("POST", self._with_session(), data, timeout=clock)
                 if response.status >= 400:
                     logger.debug("%s answered a notification with %d", self.name, response.status)
                 response.release()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +15,7 @@ from wharfinger.protocol.interfaces import MAX_AUTH_RETRIES
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.negotiation import read_error
+from wharfinger.transports.timeouts import PausableTimeout, paused
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -101,7 +101,7 @@ class Origin:
         data: bytes | None,
         *,
         url: URL | None = None,
-        deadline: asyncio.Timeout | None = None,
+        timeout: PausableTimeout | None = None,
     ) -> ClientResponse:
         """One exchange, up to the head of the answer, which the caller must release or close.
 
@@ -112,14 +112,14 @@ class Origin:
         if auth is None:
             return await self._follow(verb, headers, data, place)
         for _ in range(MAX_AUTH_RETRIES):
-            with standing_still(deadline):
+            with paused(timeout):
                 given = await auth.headers(str(self.url))
             response = await self._follow(verb, {**headers, **given}, data, place)
             if response.status not in (401, 403):
                 return response
             told = join_headers(response.headers.items())
             try:
-                with standing_still(deadline):
+                with paused(timeout):
                     again = await auth.refused(str(self.url), response.status, told, given)
             except BaseException:
                 response.close()
@@ -238,22 +238,6 @@ class Origin:
 def content_type(response: ClientResponse) -> str:
     """The media type of an answer, without its parameters: aiohttp's takes time quadratic in the header's length."""
     return response.headers.get("Content-Type", "").partition(";")[0].strip()[:LONGEST_TYPE].lower()
-
-
-@contextmanager
-def standing_still(deadline: asyncio.Timeout | None) -> Generator[None]:
-    """Stop a deadline's clock for as long as the block runs."""
-    when = None if deadline is None else deadline.when()
-    if deadline is None or when is None:
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    left = when - loop.time()
-    deadline.reschedule(None)
-    try:
-        yield
-    finally:
-        deadline.reschedule(loop.time() + left)
 
 
 def _without_password(proxy: str | None) -> str:

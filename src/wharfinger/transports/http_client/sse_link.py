@@ -27,6 +27,7 @@ from wharfinger.protocol.sse import EventDecoder, EventTooLarge
 from wharfinger.transports.background import BackgroundTasks
 from wharfinger.transports.http_client.origin import EVENTS, NoMessage, Origin, content_type, excerpt
 from wharfinger.transports.stream_client import StreamLink, shown_bytes
+from wharfinger.transports.timeouts import PausableTimeout
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -182,8 +183,8 @@ class SseLink(StreamLink):
         if before is not None:
             await asyncio.wait((before,))
         try:
-            async with asyncio.timeout(POST_TIME) as deadline:
-                response = await origin.send("POST", self._headers(), message, url=self._place, deadline=deadline)
+            async with PausableTimeout(POST_TIME) as clock:
+                response = await origin.send("POST", self._headers(), message, url=self._place, timeout=clock)
                 try:
                     if response.status in (401, 403):
                         raise NotAuthorized(await origin.refusal(response))

@@ -16,7 +16,7 @@ from wharfinger.protocol.request import ChunkedMessage, Request
 from wharfinger.protocol.server_peer import Batch, ServerPeer
 from wharfinger.transports.http_server.open_calls import Call, Calls
 from wharfinger.transports.http_server.replay import Ring, Rings, Track
-from wharfinger.transports.outbound_requests import Questions
+from wharfinger.transports.outbound_requests import PendingRequests
 from wharfinger.transports.serving import report
 
 __all__ = ["HttpSession", "Post", "Sealed"]
@@ -31,7 +31,7 @@ _TOO_LARGE = "The answer was too large to be kept while its client was away (Htt
 class HttpSession:
     """One session: its peer, its questions, and its streams with what is kept of them."""
 
-    __slots__ = ("calls", "key", "name", "opened", "own", "owner", "peer", "questions", "ring", "tracks", "used")
+    __slots__ = ("calls", "key", "name", "opened", "own", "owner", "peer", "pending", "ring", "tracks", "used")
 
     def __init__(self, service: Service, principal: str, owner: str, calls: Calls, rings: Rings) -> None:
         # 192 random bits; nothing in it tells what is behind it (2025-11-25, session management).
@@ -40,7 +40,7 @@ class HttpSession:
         """Whose share it uses: its principal's, or that of the address that opened it."""
         self.calls = calls
         self.peer = ServerPeer(Session(principal, self.push), service.stamps, service.limits, report)
-        self.questions = Questions(self.peer, lambda: calls.now)
+        self.pending = PendingRequests(self.peer, lambda: calls.now)
         self.used = calls.now
         self.name = secrets.token_hex(6)
         """What its event ids begin with: an id of another session names nothing here."""
@@ -119,7 +119,7 @@ class Post:
                     return False
             return track.push(message, self.call.calls.now, must=True)
 
-        return self.session.questions.put(request, method, params, put)
+        return self.session.pending.send(request, method, params, put)
 
     def detach(self, request: Request, retry_ms: int) -> bool:
         """`Channel`: end the connection, and keep what comes until the client reads on over another one."""

@@ -30,7 +30,7 @@ from wharfinger.transports.http_server.asgi_response import EventStream, Receive
 from wharfinger.transports.http_server.open_calls import Call, Calls
 from wharfinger.transports.http_server.replay import Rings
 from wharfinger.transports.http_server.session_posts import HttpSession, Post, Sealed
-from wharfinger.transports.outbound_requests import take_notice
+from wharfinger.transports.outbound_requests import deliver
 from wharfinger.transports.serving import LARGE, CancelReason, answer_exception
 
 __all__ = ["HttpSessions"]
@@ -225,7 +225,7 @@ class HttpSessions:
             case Cancellation(request):
                 self._stop(request)
             case Notification() | Response():
-                take_notice(self.service, session.peer.session, event)
+                deliver(self.service, session.peer.session, event)
             case _:
                 pass
         return None
@@ -295,7 +295,7 @@ class HttpSessions:
         self._crowd.discard(session.owner, session)
         for request in session.peer.close():
             self._stop(request)
-        asyncio.get_running_loop().call_soon(session.questions.close)
+        asyncio.get_running_loop().call_soon(session.pending.close)
         session.ring.clear()
         session.own.finish(None)
 
