@@ -10,7 +10,7 @@ from wharfinger.cli.render.formatting import printable
 
 __all__ = ["ProgressBar"]
 
-WIDTH = 24
+BAR_WIDTH = 24
 CLEAR_LINE = "\r\x1b[K"
 
 
@@ -23,34 +23,25 @@ class ProgressBar:
         self.shown = False
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Show that `done` of `total` is done."""
-        line = progress_text(done, total, message)
+        """Show that `done` of `total` is done; without a total there is no bar."""
+        text = f"{done:g}/{total:g}" if total else f"{done:g}"
+        if message:
+            text += f" {printable(message)}"
         if self.draws:
-            room = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(CLEAR_LINE + f"{bar_text(done, total)} {line}".strip()[:room])
-            sys.stderr.flush()
+            if total and total > 0:
+                full = round(BAR_WIDTH * min(1.0, max(0.0, done / total)))
+                text = f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {text}"
+            self._write(CLEAR_LINE + text[: shutil.get_terminal_size().columns - 1])
             self.shown = True
         elif self.prints:
-            sys.stderr.write(line + "\n")
-            sys.stderr.flush()
+            self._write(text + "\n")
 
     def clear(self) -> None:
         """Clear the line before something else is printed."""
         if self.shown:
-            sys.stderr.write(CLEAR_LINE)
-            sys.stderr.flush()
+            self._write(CLEAR_LINE)
             self.shown = False
 
-
-def bar_text(done: float, total: float | None) -> str:
-    """Return the bar, empty if the total is unknown."""
-    if not total or total <= 0:
-        return ""
-    full = round(WIDTH * min(1.0, max(0.0, done / total)))
-    return f"[{'#' * full}{'.' * (WIDTH - full)}]"
-
-
-def progress_text(done: float, total: float | None, message: str | None) -> str:
-    """Return the progress as text."""
-    amount = f"{done:g}/{total:g}" if total else f"{done:g}"
-    return f"{amount} {printable(message)}" if message else amount
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()

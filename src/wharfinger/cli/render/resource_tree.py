@@ -6,6 +6,10 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from wharfinger.cli.render.formatting import columns, count, printable, size
+from wharfinger.cli.render.item_rows import ROWS
+from wharfinger.errors import MethodNotFound
+
 if TYPE_CHECKING:
     from wharfinger.client import Client
 
@@ -23,16 +27,14 @@ class UriNode(dict[str, "UriNode"]):
 
 async def print_tree(client: Client, target: str, lists: Mapping[str, AsyncIterator[Any]], limit: int | None) -> None:
     """Print the lists as one tree, below the server's name."""
-    from wharfinger.cli.render.formatting import count
-    from wharfinger.errors import MethodNotFound
-
-    info = client.server_info
+    info, has = client.server_info, client.capabilities
     lines = [f"{info.name} {info.version}" if info else target]
     declared: dict[str, object] = {
-        "resources": client.capabilities.resources,
-        "templates": client.capabilities.resources,
+        "resources": has.resources,
+        "templates": has.resources,
+        "tools": has.tools,
+        "prompts": has.prompts,
     }
-    declared |= {"tools": client.capabilities.tools, "prompts": client.capabilities.prompts}
     for kind, items in lists.items():
         if not declared[kind]:
             continue
@@ -42,10 +44,14 @@ async def print_tree(client: Client, target: str, lists: Mapping[str, AsyncItera
             continue
         if found:
             lines.append(f"{kind} ({len(found)}{'+' if more else ''})")
-            lines += resource_lines(found) if kind == "resources" else row_lines(kind, found)
+        if kind == "resources":
+            lines += columns(tree_rows(uri_tree(found)))
+        else:
+            lines += [f"  {line}" for line in columns([ROWS[kind](item) for item in found])]
         if more and limit is None:
             lines.append(f"  … more than {count(TREE_ITEMS, 'item')}: `ls --{kind}` lists them all")
-    print_lines(lines)
+    sys.stdout.write("".join(printable(line) + "\n" for line in lines))
+    sys.stdout.flush()
 
 
 async def take(items: AsyncIterator[Any], limit: int) -> tuple[list[Any], bool]:
@@ -56,23 +62,6 @@ async def take(items: AsyncIterator[Any], limit: int) -> tuple[list[Any], bool]:
             return found, True
         found.append(item)
     return found, False
-
-
-def row_lines(kind: str, items: list[Any]) -> list[str]:
-    """Write templates, tools or prompts as lines in columns."""
-    from wharfinger.cli.render.formatting import columns
-    from wharfinger.cli.render.item_rows import ROWS
-
-    return ["  " + line for line in columns([ROWS[kind](item) for item in items])]
-
-
-def resource_lines(items: list[Any]) -> list[str]:
-    """Write resources as the tree of their URIs."""
-    from wharfinger.cli.render.formatting import columns
-
-    rows: list[tuple[str, ...]] = []
-    append_rows(uri_tree(items), rows)
-    return columns(rows)
 
 
 def uri_tree(items: list[Any]) -> UriNode:
@@ -103,8 +92,6 @@ def segments(uri: str) -> list[str]:
 
 def details_of(item: Any) -> str:
     """Return size, MIME type and title of a resource."""
-    from wharfinger.cli.render.formatting import size
-
     title = item.title if isinstance(item.title, str) else item.name
     amount = size(item.size) if isinstance(item.size, int) else ""
     kind = item.mime_type if isinstance(item.mime_type, str) else ""
@@ -112,8 +99,9 @@ def details_of(item: Any) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def append_rows(root: UriNode, rows: list[tuple[str, ...]]) -> None:
-    """Append a row for each node; a chain without a fork is one row. Not recursive, since a URI may have any depth."""
+def tree_rows(root: UriNode) -> list[tuple[str, ...]]:
+    """Return a row for each node; a chain without a fork is one row. Not recursive, since a URI may have any depth."""
+    rows: list[tuple[str, ...]] = []
     waiting = [(1, name, child) for name, child in reversed(root.items())]
     while waiting:
         level, name, child = waiting.pop()
@@ -122,12 +110,4 @@ def append_rows(root: UriNode, rows: list[tuple[str, ...]]) -> None:
             name += below
         rows.append(("  " * level + name, child.details or ""))
         waiting += [(level + 1, below, deeper) for below, deeper in reversed(child.items())]
-
-
-def print_lines(lines: list[str]) -> None:
-    """Print lines with the control characters escaped."""
-    from wharfinger.cli.render.formatting import printable
-
-    for line in lines:
-        sys.stdout.write(printable(line) + "\n")
-    sys.stdout.flush()
+    return rows

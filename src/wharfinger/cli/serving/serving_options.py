@@ -111,7 +111,8 @@ def choose_transport(
         raise click.UsageError("--stdio and --http exclude each other.", ctx)
     if unix is not None and (stdio or http is not None):
         raise click.UsageError(f"--unix and {'--stdio' if stdio else '--http'} exclude each other.", ctx)
-    if not stdio and unix is None and (http is not None or stdin_is_terminal()):
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if not stdio and unix is None and (http is not None or at_terminal):
         return HttpSettings(parse_listen(http or ""), **rest)
     given = [name for name in ONLY_HTTP if rest[name]]
     if given:
@@ -121,8 +122,3 @@ def choose_transport(
 
 
 ONLY_HTTP = ("allow_host", "allow_origin", "public_url", "token_env", "insecure", "tls_cert", "tls_key")
-
-
-def stdin_is_terminal() -> bool:
-    """Return whether stdin is a terminal."""
-    return sys.stdin is not None and sys.stdin.isatty()

@@ -102,8 +102,11 @@ def servers_in(file: Path) -> list[ConfiguredServer]:
     found: dict[str, ConfiguredServer] = {}
     for path in (*TABLES, ("projects", str(Path.cwd()), "mcpServers")):
         for name, entry in at(config, path).items():
-            if isinstance(entry, dict) and is_server(cast("dict[str, Any]", entry)):
-                found[name] = ConfiguredServer(name, file, cast("dict[str, Any]", entry), inputs)
+            server = ConfiguredServer(
+                name, file, cast("dict[str, Any]", entry if isinstance(entry, dict) else {}), inputs
+            )
+            if server.entry.get("command") or server.address:
+                found[name] = server
     return list(found.values())
 
 
@@ -131,11 +134,6 @@ def at(table: Any, path: tuple[str, ...]) -> dict[str, Any]:
     for key in path:
         table = cast("dict[str, Any]", table).get(key) if isinstance(table, dict) else None
     return cast("dict[str, Any]", table) if isinstance(table, dict) else {}
-
-
-def is_server(entry: Mapping[str, Any]) -> bool:
-    """Return whether an entry has a command or a URL."""
-    return bool(entry.get("command")) or any(isinstance(entry.get(key), str) for key in URLS)
 
 
 def inputs_of(config: Any) -> dict[str, Mapping[str, Any]]:
@@ -234,16 +232,12 @@ def texts(ctx: click.Context, placeholders: Placeholders, entry: Mapping[str, An
     table: object = entry.get(key) or {}
     if not isinstance(table, dict):
         raise click.UsageError(f"{placeholders.owner}: {key} is not an object.", ctx)
-    return {
-        name: placeholders.fill(scalar_text(value), f"{key} {name}")
-        for name, value in cast("dict[str, object]", table).items()
-        if value is not None
-    }
-
-
-def scalar_text(value: object) -> str:
-    """Write a JSON scalar as a text."""
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+    found: dict[str, str] = {}
+    for name, value in cast("dict[str, object]", table).items():
+        if value is not None:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            found[name] = placeholders.fill(text, f"{key} {name}")
+    return found
 
 
 def env_file(ctx: click.Context, placeholders: Placeholders, file: object) -> dict[str, str]:

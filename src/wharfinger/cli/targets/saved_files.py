@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -27,7 +28,9 @@ def name_of_uri(uri: str, fallback: str = "content") -> str:
 def new_file(folder: Path, name: str, kind: str, data: bytes) -> Path:
     """Write a new file into a folder, which is created if needed, with a number if the name exists; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem, suffix = (name, suffix_of(kind)) if not Path(name).suffix else (Path(name).stem, Path(name).suffix)
+    stem, suffix = Path(name).stem, Path(name).suffix
+    if not suffix:
+        suffix = mimetypes.guess_extension(kind.partition(";")[0].strip()) or ".bin"
     number = 1
     while True:
         path = folder / f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"
@@ -38,10 +41,3 @@ def new_file(folder: Path, name: str, kind: str, data: bytes) -> Path:
             number += 1
         else:
             return path
-
-
-def suffix_of(kind: str) -> str:
-    """Return the usual suffix for a MIME type."""
-    import mimetypes
-
-    return mimetypes.guess_extension(kind.partition(";")[0].strip()) or ".bin"
