@@ -261,17 +261,17 @@ def test_what_is_not_mcp_is_told_by_its_first_bytes_when_its_time_is_over() -> N
     run(test())
 
 
-class Way:
+class LinkFactory:
     """Opens connections in its own way."""
 
     def __init__(self, seconds: float, path: str = "") -> None:
         self.seconds, self.path = seconds, path
 
-    async def open_link(self, limits: Any) -> Any:
+    async def open_link(self, limits: Any, events: Any) -> Any:
         from wharfinger.transports.unix_client import UnixLink
 
         await asyncio.sleep(self.seconds)
-        link = UnixLink(self.path, limits)
+        link = UnixLink(self.path, limits, events)
         await link.open()
         return link
 
@@ -279,9 +279,9 @@ class Way:
 def test_server_that_does_not_start_is_told() -> None:
     async def test() -> None:
         with pytest.raises(ConnectionFailed, match="The server did not start within 7 s"):
-            await Client(Way(8), open_timeout=7).open()
+            await Client(LinkFactory(8), open_timeout=7).open()
         assert now() == 7
-        async with Script() as server, Client(Way(6, server.path), open_timeout=7) as client:
+        async with Script() as server, Client(LinkFactory(6, server.path), open_timeout=7) as client:
             assert client.revision == STATELESS
 
     run(test())

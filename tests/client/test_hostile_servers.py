@@ -283,7 +283,7 @@ def test_a_flood_of_questions_over_http_is_no_flood_of_posts(handled: bool) -> N
             async def roots(_: Any) -> Any:
                 return {"roots": []}
 
-            link.asked = roots if handled else None
+            link.events.answer = roots if handled else None
             await ask_link(link)
             assert len(link._tasks) <= 2 * REPLIES
 

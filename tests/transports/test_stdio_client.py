@@ -309,7 +309,7 @@ def test_end_of_the_server_is_told_once() -> None:
     async def test() -> None:
         told: list[WharfingerError] = []
         async with child("read()") as link:
-            link.lost = told.append
+            link.events.lost = lambda _, error: told.append(error)
             with pytest.raises(ConnectionLost):
                 await ask(link)
         assert len(told) == 1
@@ -462,7 +462,7 @@ answer(m); read()
         mine: list[Any] = []
         apart: list[Any] = []
         async with child(code) as link:
-            link.unasked = lambda message: apart.append(message.method)
+            link.events.notified = lambda _, message: apart.append(message.method)
             await link.request(
                 "x/y", t.RequestParams(), timeout=9, notified=lambda message: mine.append(message.method)
             )
@@ -581,7 +581,7 @@ def test_question_of_the_server_is_answered() -> None:
 
         async with child(code + code) as link:
             assert b"-32601" in got(await ask(link))
-            link.asked = roots
+            link.events.answer = roots
             assert b'"result": {"roots": []}' in got(await ask(link))
 
     run(test())
@@ -609,7 +609,7 @@ answer(m, next=read()["id"])
                 finally:
                     stopped.set()
 
-            link.asked = person
+            link.events.answer = person
             assert got(await ask(link)) == b'{"next": 2}'
             assert stopped.is_set()
 
@@ -633,8 +633,8 @@ answer(m, ids=sorted(read()["id"] for n in range(32)), codes=sorted({a["error"][
             return {}
 
         async with child(code) as link:
-            link.asked = slow
-            link.unasked = lambda message: hold.set()
+            link.events.answer = slow
+            link.events.notified = lambda _, message: hold.set()
             assert json.loads(got(await ask(link))) == {"ids": list(range(32)), "codes": [-32603]}
 
     run(test())
@@ -660,7 +660,7 @@ answer(m, size=len(a["result"]["text"]))
             return {"text": "y" * 500_000}
 
         async with child(code) as link:
-            link.asked = model
+            link.events.answer = model
             assert got(await ask(link)) == b'{"size": 500000}'
 
     run(test())

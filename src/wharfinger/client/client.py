@@ -148,7 +148,6 @@ class Client:
             cwd=cwd,
             stderr=stderr,
             capabilities=capabilities,
-            answer=handlers.answer if handlers.any else None,
             auth=auth,
             allow_address=allow_address,
             log_level=UNSET if log is None else log_level,

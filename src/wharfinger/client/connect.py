@@ -36,7 +36,7 @@ from wharfinger.errors import (
     WharfingerError,
     remote_error,
 )
-from wharfinger.protocol.interfaces import Authorize, Link, Service
+from wharfinger.protocol.interfaces import Authorize, Link, LinkEvents, Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
@@ -68,14 +68,6 @@ class Connection(Link, Protocol):
     mirrors: Any
     rules: Any
     """The revision, once it is agreed on."""
-    unasked: Callable[[Message], None] | None
-    """Takes notifications that belong to no request."""
-    asked: Callable[[Message], Awaitable[Any]] | None
-    """Answers requests of the server."""
-    missed: Callable[[], None] | None
-    """Called when notifications may have been lost on their way."""
-    lost: Callable[[WharfingerError], None] | None
-    """Called once when the connection is gone."""
 
     @property
     def is_lost(self) -> bool:
@@ -90,7 +82,7 @@ class Connection(Link, Protocol):
 class LinkFactory(Protocol):
     """Opens connections itself, as `Wire` and `Replay` of `wharfinger.testing` do."""
 
-    async def open_link(self, limits: Limits) -> Connection:
+    async def open_link(self, limits: Limits, events: LinkEvents) -> Connection:
         """A new connection, ready to be used."""
         ...
 
@@ -117,7 +109,7 @@ STATELESS_PROBE_FACTOR = 5
 """How many times longer a server gets for its answer that was stateless before: it may only be busy."""
 
 REVISION_CACHE = RevisionCache(time.monotonic)
-"""What the servers behind URLs speak, for all clients of this process; a command's is kept by its client."""
+"""What the servers behind URLs speak, for all clients of this process. Each client keeps what its own command speaks."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,8 +127,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What this client declares."""
     log_level: t.LoggingLevel | UnsetType = UNSET
     """The server sends log messages of this level and worse; none if it is UNSET (stateless era)."""
-    answer: Callable[[Message], Awaitable[Any]] | None = None
-    """Answers requests of the server (handshake era)."""
     auth: Authorize | None = None
     """Signs in (HTTP)."""
     stderr: Callable[[str], object] | None = None
@@ -151,7 +141,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Negotiated(msgspec.Struct, frozen=True, kw_only=True):
-    """What the two ends have told each other when a connection is open."""
+    """What client and server agreed on, and what the server said about itself, when the connection was opened."""
 
     rules: Revision
     capabilities: t.ServerCapabilities
@@ -198,17 +188,17 @@ def check_target(target: Any) -> Checked:
 
 
 async def connect(
-    target: Checked, settings: Settings, revisions: RevisionCache | None = None
+    target: Checked, settings: Settings, events: LinkEvents, revisions: RevisionCache | None = None
 ) -> tuple[Connection, Negotiated]:
     """Open a connection and agree on a revision. If that fails, whatever was opened is closed again.
 
-    `revisions` is what commands were found to speak.
+    `events` is what to call with what the link reports, and `revisions` what commands were found to speak.
 
     Raises:
         ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: there is no server there, or none to speak with.
     """
     timeout = PausableTimeout(settings.open_time)
-    opening = _Opening(target, settings, timeout, REVISION_CACHE if isinstance(target, str) else revisions)
+    opening = _Opening(target, settings, events, timeout, REVISION_CACHE if isinstance(target, str) else revisions)
     try:
         async with timeout:
             agreed = await opening.run()
@@ -248,10 +238,16 @@ class _Opening:
     link: Connection
 
     def __init__(
-        self, target: Checked, settings: Settings, timeout: PausableTimeout, revisions: RevisionCache | None
+        self,
+        target: Checked,
+        settings: Settings,
+        events: LinkEvents,
+        timeout: PausableTimeout,
+        revisions: RevisionCache | None,
     ) -> None:
         self.target = target
         self.settings = settings
+        self._events = events
         self._revisions = revisions
         self._key = _identity(target, settings) if revisions is not None else None
         self._known: Found | None = revisions.get(self._key) if revisions is not None else None
@@ -302,11 +298,6 @@ class _Opening:
         raise UnsupportedRevision("The server does not settle on a revision.")
 
     async def _new_link(self) -> Connection:
-        link = await self._connect()
-        link.asked = self.settings.answer
-        return link
-
-    async def _connect(self) -> Connection:
         # Transports are imported on use: most clients need one of them.
         target, settings = self.target, self.settings
         if isinstance(target, str):
@@ -314,25 +305,25 @@ class _Opening:
                 return await self._sse_link(target)
             from wharfinger.transports.http_client.http_link import HttpLink
 
-            return HttpLink(target, settings.limits, settings.headers, self._auth, settings.allow_address)
+            return HttpLink(target, settings.limits, settings.headers, self._auth, settings.allow_address, self._events)
         if isinstance(target, list):
             from wharfinger.transports.stdio_client import StdioLink
 
-            child = StdioLink(target, settings.limits, settings.stderr)
+            child = StdioLink(target, settings.limits, settings.stderr, self._events)
             await child.open(settings.env, settings.cwd)
             return child
         if isinstance(target, Socket):
             from wharfinger.transports.unix_client import UnixLink
 
-            socket = UnixLink(target.path, settings.limits)
+            socket = UnixLink(target.path, settings.limits, self._events)
             await socket.open()
             return socket
         here: Any = target
         if hasattr(here, "open_link"):
-            return await cast("LinkFactory", here).open_link(settings.limits)
+            return await cast("LinkFactory", here).open_link(settings.limits, self._events)
         from wharfinger.transports.memory import MemoryLink
 
-        memory = MemoryLink(here, settings.limits)
+        memory = MemoryLink(here, settings.limits, self._events)
         await memory.open()
         return memory
 
@@ -340,8 +331,7 @@ class _Opening:
         from wharfinger.transports.http_client.sse_link import SseLink
 
         settings = self.settings
-        link = SseLink(url, settings.limits, settings.headers, self._auth, settings.allow_address)
-        link.asked = settings.answer
+        link = SseLink(url, settings.limits, settings.headers, self._auth, settings.allow_address, self._events)
         try:
             async with asyncio.timeout(settings.probe_time):
                 await link.open()
@@ -351,13 +341,13 @@ class _Opening:
         return link
 
     async def _replace_link(self, link: Connection) -> None:
-        """Go on over this link; nobody waits for anything on the one before."""
+        """Continue over this link and close the one before."""
         before, self.link = self.link, link
         await before.close()
 
     async def listen(self) -> None:
         """Be ready for requests of the server: some ask on the session's own stream alone (2025-11-25, HTTP)."""
-        if self.settings.answer is not None:
+        if self._events.answer is not None:
             with contextlib.suppress(ConnectionFailed, ConnectionLost, RequestTimeout):
                 await self.link.listen_in(self.settings.probe_time)
 

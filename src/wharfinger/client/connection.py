@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -30,6 +30,7 @@ from wharfinger.client.results import decode_result
 from wharfinger.client.retry import is_transient
 from wharfinger.errors import ConnectionLost, RequestTimeout, WharfingerError
 from wharfinger.protocol.backoff import Backoff
+from wharfinger.protocol.interfaces import Link, LinkEvents
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.negotiation import RevisionCache, told
 from wharfinger.transports.background import BackgroundTasks, retrieve
@@ -43,7 +44,7 @@ NOT_OPEN = "This client is not open: use it inside `async with`, or call open().
 
 
 class ConnectionObserver(Protocol):
-    """What is told of the connections of one client."""
+    """Is notified of what happens to the connections of one client."""
 
     def connected(self, link: Connection, agreed: Negotiated) -> None:
         """There is a new connection, perhaps not the first one; nothing was sent on it after its opening."""
@@ -65,16 +66,24 @@ class ConnectionObserver(Protocol):
 class ConnectionManager:
     """Connects, and connects again. It belongs to an event loop and to no task: any task may use and close it."""
 
-    def __init__(self, target: Checked, settings: Settings, observer: ConnectionObserver) -> None:
+    def __init__(
+        self,
+        target: Checked,
+        settings: Settings,
+        observer: ConnectionObserver,
+        answer: Callable[[Message], Awaitable[Any]] | None = None,
+    ) -> None:
+        """`answer` answers requests of the server (handshake era)."""
         self.settings = settings
         self.agreed: Negotiated | None = None
-        """What the two ends know of each other, or last knew."""
+        """What was agreed on when the connection, or the last one, was opened."""
         self.link: Connection | None = None
-        """The connection; None while there is none."""
+        """The connection, or None while there is none."""
         self.is_open = False
         """Whether there is to be a connection."""
         self._target = target
         self._observer = observer
+        self._events = LinkEvents(answer, self._notified, self._missed, self._lost)
         extensions = settings.capabilities.extensions
         self._takes_tasks = not isinstance(extensions, UnsetType) and TASKS in extensions
         self._revisions = RevisionCache(settings.clock, most=1, age=float("inf"))
@@ -118,7 +127,7 @@ class ConnectionManager:
         self._was_connected = True
 
     async def close(self) -> None:
-        """Close the connection at once; whoever waits on it gets ConnectionLost."""
+        """Close the connection at once; calls that wait get ConnectionLost."""
         self.is_open = self._was_connected = False
         link, self.link = self.link, None
         connecting, self._connecting = self._connecting, None
@@ -223,7 +232,7 @@ class ConnectionManager:
                 return False
             self._renegotiated_at = now
             try:
-                other, agreed = await connect(self._target, self.settings, self._revisions)
+                other, agreed = await connect(self._target, self.settings, self._events, self._revisions)
             except WharfingerError:
                 return False
             if agreed.rules is before.rules or self.link is not link:
@@ -264,7 +273,7 @@ class ConnectionManager:
         if delay:
             await self.settings.sleep(delay)
         await self._disposals.finished()  # what the last child held, such as a lock or a port, is free by then
-        self._take(*await connect(self._target, self.settings, self._revisions))
+        self._take(*await connect(self._target, self.settings, self._events, self._revisions))
 
     def _take(self, link: Connection, agreed: Negotiated) -> None:
         """Make this the connection."""
@@ -273,15 +282,23 @@ class ConnectionManager:
             return
         self.link, self.agreed, self._name = link, agreed, link.name
         self._connected_at = self.settings.clock()
-        link.unasked = self._observer.notified
-        link.lost = lambda error: self._lost(link, error)
-        link.missed = self._observer.missed
         self._observer.connected(link, agreed)
         if link.is_lost:  # between its last answer and now
             self._lost(link, ConnectionLost(f"The connection to {self._name} is gone."))
 
-    def _lost(self, link: Connection, error: WharfingerError) -> None:
-        if link is not self.link:
+    # What links report. One that is being opened, or was replaced, is not the connection.
+
+    def _notified(self, link: Link, message: Message) -> None:
+        if link is self.link:
+            self._observer.notified(message)
+
+    def _missed(self, link: Link) -> None:
+        if link is self.link:
+            self._observer.missed()
+
+    def _lost(self, lost: Link, error: WharfingerError) -> None:
+        link = self.link
+        if link is None or link is not lost:
             return
         logger.debug("the connection to %s is lost: %s", self._name, error)
         self.link = None

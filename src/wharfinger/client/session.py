@@ -39,7 +39,7 @@ _decode_log = msgspec.json.Decoder(t.LoggingMessageNotificationParams).decode
 
 
 class ClientSession:
-    """Everything behind one `Client`, wired once; also the one `ConnectionObserver` of its connections."""
+    """The parts of one `Client`, composed once. It is also the `ConnectionObserver` of its connections."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ClientSession:
             self._cache = CacheStep(cache, target, headers, capabilities, lambda: self.watches.hear_lists())
             if settings.auth is not None:
                 settings = msgspec.structs.replace(settings, auth=self._cache.observe(settings.auth))
-        self.connections = ConnectionManager(target, settings, self)
+        self.connections = ConnectionManager(target, settings, self, handlers.answer if handlers.any else None)
         changed = self._cache.changed if self._cache is not None else _nothing
         self.watches = Watches(self.connections, timeout, changed)
         self._log = None if log is None else CallbackQueue(log)
@@ -107,7 +107,7 @@ class ClientSession:
 
     @property
     def agreed(self) -> Negotiated:
-        """What the two ends have told each other. Raises ConnectionLost before the first connection."""
+        """What was agreed on with the server. Raises ConnectionLost before the first connection."""
         if self.connections.agreed is None:
             raise ConnectionLost(NOT_OPEN)
         return self.connections.agreed
@@ -175,4 +175,4 @@ class ClientSession:
 
 
 def _nothing(kind: str, uri: str) -> None:
-    """Without a cache nobody has to know of changes but the watches."""
+    """Without a cache only watches are interested in changes."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from wharfinger.errors import WharfingerError
 from wharfinger.protocol.handshake import SendNotification, Session
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
@@ -23,6 +24,7 @@ __all__ = [
     "Fetched",
     "Handler",
     "Link",
+    "LinkEvents",
     "Notified",
     "SendNotification",
     "Service",
@@ -144,6 +146,19 @@ class Link(Protocol):
     async def close(self) -> None:
         """End the connection; what waits fails with ConnectionLost. Does nothing the second time."""
         ...
+
+
+class LinkEvents(msgspec.Struct):
+    """What to call with what a link reports beside the answers to requests. The link gets it when it is made."""
+
+    answer: Callable[[Message], Awaitable[Any]] | None = None
+    """Answers a request of the server (handshake era); without it the server gets an error."""
+    notified: Callable[[Link, Message], None] = lambda link, message: None
+    """A notification came that belongs to no request."""
+    missed: Callable[[Link], None] = lambda link: None
+    """Such notifications may have been lost on their way."""
+    lost: Callable[[Link, WharfingerError], None] = lambda link, error: None
+    """The connection ended, whoever ended it; called once."""
 
 
 class Fetched(msgspec.Struct, frozen=True):

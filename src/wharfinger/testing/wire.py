@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger.errors import ConnectionFailed, ConnectionLost
-from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.interfaces import LinkEvents, Service
 from wharfinger.protocol.limits import Limits
 from wharfinger.testing.transcripts import Line, Transcript, essence
 from wharfinger.transports.memory import MemoryLink
@@ -90,9 +90,9 @@ class Wire:
 
     # What the client calls.
 
-    async def open_link(self, limits: Limits) -> Any:
+    async def open_link(self, limits: Limits, events: LinkEvents) -> Any:
         """A new connection."""
-        link = _WireLink(self, limits)
+        link = _WireLink(self, limits, events)
         self.connections += 1
         self.transcript.lines.append(Line("#", f"connection {self.connections}"))
         self._links.append(link)
@@ -120,8 +120,8 @@ class Wire:
 class _WireLink(MemoryLink):
     """One connection of a `Wire`."""
 
-    def __init__(self, wire: Wire, limits: Limits) -> None:
-        super().__init__(wire.server, limits)
+    def __init__(self, wire: Wire, limits: Limits, events: LinkEvents) -> None:
+        super().__init__(wire.server, limits, events)
         self._wire = wire
         self._asked: dict[tuple[Who, Any], str] = {}
         """The methods of requests without an answer yet, by who asked."""
@@ -203,12 +203,12 @@ class Replay:
         """Whether everything was said."""
         return self._next is None
 
-    async def open_link(self, limits: Limits) -> Any:
+    async def open_link(self, limits: Limits, events: LinkEvents) -> Any:
         """The connection; there is one only."""
         if self._opened:
             raise ConnectionFailed("A transcript is replayed once: make another Replay.")
         self._opened = True
-        return _ReplayLink(self, limits)
+        return _ReplayLink(self, limits, events)
 
     def hear(self, text: str) -> list[str] | str:
         """What the server says after this message of the client; or what the client should have said."""
@@ -226,8 +226,8 @@ class Replay:
 class _ReplayLink(StreamLink):
     """The connection of a `Replay`."""
 
-    def __init__(self, replay: Replay, limits: Limits) -> None:
-        super().__init__("the transcript", limits)
+    def __init__(self, replay: Replay, limits: Limits, events: LinkEvents) -> None:
+        super().__init__("the transcript", limits, events)
         self._replay = replay
         self.write = self._hear
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from wharfinger.errors import ConnectionLost
-from wharfinger.protocol.interfaces import Service
+from wharfinger.protocol.interfaces import LinkEvents, Service
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.stream_client import StreamLink
 from wharfinger.transports.stream_server import StreamServer
@@ -22,8 +22,8 @@ class MemoryLink(StreamLink):
 
     transport = "memory"
 
-    def __init__(self, service: Service, limits: Limits) -> None:
-        super().__init__(f"server {service.info.name!r}", limits)
+    def __init__(self, service: Service, limits: Limits, events: LinkEvents | None = None) -> None:
+        super().__init__(f"server {service.info.name!r}", limits, events)
         self._service = service
         self._server: StreamServer | None = None
         self._closing: asyncio.Task[None] | None = None

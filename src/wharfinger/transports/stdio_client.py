@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from wharfinger.content.redaction import HIDDEN, redacted_command, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
+from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.stream_client import BLOCKED, StreamLink, shown_bytes
 
@@ -81,9 +82,13 @@ class StdioLink(StreamLink):
     transport = "stdio"
 
     def __init__(
-        self, command: Sequence[str], limits: Limits, stderr_line: Callable[[str], object] | None = None
+        self,
+        command: Sequence[str],
+        limits: Limits,
+        stderr_line: Callable[[str], object] | None = None,
+        events: LinkEvents | None = None,
     ) -> None:
-        super().__init__(_on_one_line(command), limits)
+        super().__init__(_on_one_line(command), limits, events)
         self.stderr_line = stderr_line
         """Takes each line that the child writes on its standard error."""
         self._command = list(command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -24,6 +24,7 @@ from wharfinger.protocol.events import (
     UnattributedError,
 )
 from wharfinger.protocol.http.headers import HeaderParam
+from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG, LineBuffer, Overlong
@@ -43,6 +44,8 @@ GARBAGE_KEPT = 200
 """Bytes of the first line that is no message, for an error message."""
 UNREAD_TIME = 2.0
 """Seconds that a request gets for its answer after the server seems to have said that it could not read it."""
+MAX_COALESCED = 16
+"""Messages of one write: with more the server would be idle while this end works, and the other way round."""
 BLOCKED = 1024 * 1024
 """Unsent bytes above which new requests wait; the server is not reading."""
 
@@ -79,18 +82,12 @@ class StreamLink:
     A transport sets `write` once it can send, calls `feed` with what comes and `lose` at the end.
     """
 
-    def __init__(self, name: str, limits: Limits) -> None:
+    def __init__(self, name: str, limits: Limits, events: LinkEvents | None = None) -> None:
         self.name = name
         """What is at the other end, for error messages."""
         self.limits = limits
-        self.unasked: Callable[[Message], None] | None = None
-        """Takes notifications that belong to no request."""
-        self.asked: Callable[[Message], Awaitable[Any]] | None = None
-        """Answers what the server asks (handshake era); without it the server is told that there is nobody to ask."""
-        self.lost: Callable[[WharfingerError], None] | None = None
-        """Called once when the connection ends, whoever ends it."""
-        self.missed: Callable[[], None] | None = None
-        """Called when notifications may have been lost: a stream loses none."""
+        self.events = LinkEvents() if events is None else events
+        """What to call with what happens; a stream never misses a notification."""
         self.mirrors: dict[str, tuple[HeaderParam, ...]] | None = None
         """Which arguments of tools are repeated in headers: a stream has none."""
         self.write: Callable[[bytes], None] = self._not_open
@@ -207,8 +204,7 @@ class StreamLink:
         self._answers.stop()
         for call in self._peer.close():
             self._fail(call, end())
-        if self.lost is not None:
-            self.lost(end())
+        self.events.lost(self, end())
 
     @property
     def is_lost(self) -> bool:
@@ -233,15 +229,16 @@ class StreamLink:
             if not event.waiter.future.done():
                 event.waiter.future.set_result(event.message)
         elif type(event) is Notification:
-            take = self.unasked if event.waiter is None else event.waiter.notified
-            if event.waiter is not None:
+            if event.waiter is None:
+                self.events.notified(self, event.message)
+            else:
                 event.waiter.unread = None
-            if take is not None:
-                take(event.message)
+                if event.waiter.notified is not None:
+                    event.waiter.notified(event.message)
         elif type(event) is Reply:
             self._reply(event.data)
         elif type(event) is ServerRequest:
-            self._answers.take(event.message, self.asked, self._reply)
+            self._answers.take(event.message, self.events.answer, self._reply)
         elif type(event) is Cancellation:
             self._answers.withdraw(event.request)
         elif type(event) is Malformed:
@@ -287,10 +284,12 @@ class StreamLink:
             self._fail(call, InvalidResponse(reason))
 
     def _send(self, data: bytes) -> None:
-        """Collect what is sent in this turn of the loop; one write takes it all."""
+        """Collect what is sent in this turn of the loop, so that one write takes several messages."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)
+        if len(self._out) >= MAX_COALESCED:
+            self._flush()
 
     def _flush(self) -> None:
         out, self._out = self._out, []

@@ -7,6 +7,7 @@ import os
 from typing import Any, cast
 
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
+from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.stream_client import BLOCKED, StreamLink, shown_bytes
 
@@ -24,9 +25,9 @@ class UnixLink(StreamLink):
 
     transport = "unix socket"
 
-    def __init__(self, path: str | os.PathLike[str], limits: Limits) -> None:
+    def __init__(self, path: str | os.PathLike[str], limits: Limits, events: LinkEvents | None = None) -> None:
         self._path = os.fspath(path)
-        super().__init__(f"unix:{self._path}", limits)
+        super().__init__(f"unix:{self._path}", limits, events)
         self._connection = _Connection(self)
         self._closing: asyncio.Task[None] | None = None
 

@@ -381,7 +381,7 @@ def test_end_of_the_session_is_told_and_stays() -> None:
     async def test() -> None:
         lost: list[WharfingerError] = []
         async with linked(serve, rules=HANDSHAKE) as link:
-            link.lost = lost.append
+            link.events.lost = lambda _, error: lost.append(error)
             await ask(link, "initialize")
             for _ in range(2):
                 with pytest.raises(ConnectionLost, match="has ended the session") as caught:
@@ -557,7 +557,7 @@ def test_session_stream_brings_what_belongs_to_no_request_and_is_reopened() -> N
 
     async def test() -> None:
         async with linked(serve, rules=HANDSHAKE) as link:
-            link.unasked = lambda message: got.put_nowait(message.method)
+            link.events.notified = lambda _, message: got.put_nowait(message.method)
             await asyncio.gather(link.listen_in(5), link.listen_in(5))
             assert [await got.get() for _ in range(3)] == [f"notifications/x{n}" for n in (1, 2, 3)]
             assert seen == [None, "e1", "e2"]

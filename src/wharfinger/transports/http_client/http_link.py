@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from wharfinger.protocol.events import (
     UnattributedError,
 )
 from wharfinger.protocol.http.headers import HeaderParam, encode_value, param_headers
+from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
@@ -66,20 +67,15 @@ class HttpLink:
         headers: Mapping[str, str] | None = None,
         auth: Authorize | None = None,
         reaches: Callable[[str], bool] | None = None,
+        events: LinkEvents | None = None,
     ) -> None:
         self._origin = Origin(url, limits, headers, auth, reaches)
         self.name = self._origin.name
         self.limits = limits
         self.rules: Revision | None = None
         """What the two ends have agreed on; None before that."""
-        self.unasked: Callable[[Message], None] | None = None
-        """Takes notifications that belong to no request."""
-        self.asked: Callable[[Message], Awaitable[Any]] | None = None
-        """Answers what the server asks (handshake era); without it the server is told that there is nobody to ask."""
-        self.missed: Callable[[], None] | None = None
-        """Called when notifications may have been missed: the session's stream broke with no place to go on from."""
-        self.lost: Callable[[WharfingerError], None] | None = None
-        """Called once when the session is gone, whoever ends it."""
+        self.events = LinkEvents() if events is None else events
+        """What to call with what happens; notifications are missed if the session's stream cannot be resumed."""
         self.mirrors: dict[str, tuple[HeaderParam, ...]] | None = {}
         """By tool: the arguments that headers repeat (2026-07-28, x-mcp-header)."""
         self._loop = asyncio.get_running_loop()
@@ -244,13 +240,14 @@ class HttpLink:
             stateless = self.rules is not None and self.rules.era == "stateless"
             # A stateless request's stream is its own: what comes there belongs to it, tagged or not.
             mine = call is not None and (event.waiter is not None or stateless)
-            take = (call.notified if mine and call is not None else None) or self.unasked
-            if take is not None:
-                take(event.message)
+            if mine and call is not None and call.notified is not None:
+                call.notified(event.message)
+            else:
+                self.events.notified(self, event.message)
         elif type(event) is Reply:
             self._refuse(event.data)
         elif type(event) is ServerRequest:
-            self._answers.take(event.message, self.asked, self._reply, self._refuse)
+            self._answers.take(event.message, self.events.answer, self._reply, self._refuse)
         elif type(event) is Cancellation:
             self._answers.withdraw(event.request)
         elif type(event) is UnattributedError:
@@ -336,15 +333,13 @@ class HttpLink:
         return gone()
 
     def _may_have_missed(self) -> None:
-        if self.missed is not None:
-            self.missed()
+        self.events.missed(self)
 
     def _lose(self, end: Callable[[], WharfingerError]) -> None:
         if self._end is None:
             self._end = end
             self._answers.stop()
-            if self.lost is not None:
-                self.lost(end())
+            self.events.lost(self, end())
 
     async def _close(self) -> None:
         session_open = self._end is None and self._session_id is not None

@@ -21,6 +21,7 @@ from wharfinger.errors import (
     NotMCP,
     WharfingerError,
 )
+from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.jsonrpc import Id
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.sse import EventDecoder, EventTooLarge
@@ -67,9 +68,10 @@ class SseLink(StreamLink):
         headers: Mapping[str, str] | None = None,
         auth: Authorize | None = None,
         reaches: Callable[[str], bool] | None = None,
+        events: LinkEvents | None = None,
     ) -> None:
         self._origin = Origin(url, limits, headers, auth, reaches)
-        super().__init__(self._origin.name, limits)
+        super().__init__(self._origin.name, limits, events)
         self._posts = BackgroundTasks()
         self._before: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
