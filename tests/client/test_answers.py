@@ -117,7 +117,7 @@ def test_data_of_a_tool_is_the_type_that_is_asked_for() -> None:
     assert (whole.data, whole.structured, whole.text, len(whole.content)) == ({"a": 1}, {"a": 1}, "aye", 1)
     assert repr(whole) == "<ToolResult {'a': 1}>"
     for result in (text("aye"), {"structuredContent": {"a": 1}}, {"structuredContent": {"result": "x"}}, text("1.5")):
-        with pytest.raises(InvalidResponse, match="The tool's result is no int"):
+        with pytest.raises(InvalidResponse, match="The tool's result is not of type int"):
             called(result, returns=int)
 
 
@@ -260,10 +260,10 @@ def test_file_of_a_skill_is_what_the_manifest_says() -> None:
     skill = skill_of(ROPE, MAIN)
     assert loading([MANUAL], skill) == [MANUAL, [{"uri": MAIN[0]}]]
     assert loading([b"Hemp."], skill, ROPE[0]) == [b"Hemp.", [{"uri": ROPE[0]}]]
-    assert "is no file of the skill" in loading([b"Hemp."], skill, "skill://knots/other.md")[0]
+    assert "is not a file of the skill" in loading([b"Hemp."], skill, "skill://knots/other.md")[0]
     assert loading([b"Hemp."], skill, "skill://knots/other.md")[1] == []
     assert "has 6 bytes, and its manifest says 5" in loading([b"Hemp.."], skill, ROPE[0])[0]
-    assert "has not the digest" in loading([b"Jute."], skill, ROPE[0])[0]
+    assert "does not have the digest" in loading([b"Jute."], skill, ROPE[0])[0]
     assert "has 2 contents" in loading([b"Hemp.", b""], skill, ROPE[0])[0]
     assert "has 0 contents" in loading([], skill, ROPE[0])[0]
     assert loading([b"Anything."], skill_of(), ROPE[0])[0] == b"Anything."
@@ -291,13 +291,13 @@ def test_manual_of_a_skill_says_what_its_entry_does(front: Any, differs: str | N
     if differs is None:
         assert said == MANUAL
     else:
-        assert f"says something else than its entry on: {differs}." in said
+        assert f"differs from its entry in: {differs}." in said
 
 
 def test_manual_that_cannot_be_read_is_refused_and_an_error_names_no_more_than_200_characters() -> None:
     assert "cannot be compared with its entry" in loading([b"no frontmatter"], skill_of())[0]
     (said, _) = loading([MANUAL], skill_of(front={**FRONT, "x" * 300: 1}))
-    assert said.endswith(f"on: {'x' * 200}.")
+    assert said.endswith(f"in: {'x' * 200}.")
 
 
 # Many at once.

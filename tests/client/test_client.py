@@ -235,7 +235,7 @@ def test_tool_results_are_the_type_that_was_asked_for() -> None:
             result(None, "null")
             assert (await client.call_tool("give")).data is None
             result({"name": 3})
-            with pytest.raises(InvalidResponse, match="no Ship"):
+            with pytest.raises(InvalidResponse, match="not of type Ship"):
                 await client.call_tool("give", returns=Ship)
 
     run(test())

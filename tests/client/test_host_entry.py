@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wharfinger import Client
-from wharfinger.client.host_entry import Entry, read_entry
+from wharfinger.client.host_entry import HostEntry, read_entry
 
 CODE = """
 import os
@@ -46,7 +46,7 @@ def test_what_the_caller_says_counts_more(tmp_path: Path) -> None:
 
 def test_a_url_has_its_headers() -> None:
     entry = {"type": "http", "url": "https://a.test/mcp", "headers": {"X-Ship": "Mary"}}
-    assert read_entry(entry) == Entry("https://a.test/mcp", {"X-Ship": "Mary"}, {}, None)
+    assert read_entry(entry) == HostEntry("https://a.test/mcp", {"X-Ship": "Mary"}, {}, None)
 
 
 @pytest.mark.parametrize(

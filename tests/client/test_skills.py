@@ -106,7 +106,7 @@ async def test_a_manual_that_says_something_else_than_its_entry_is_refused(
     async with joined(folder, "2026-07-28") as (client, _):
         (skill,) = await client.list_skills()
         other = changed(skill, frontmatter={**skill.frontmatter, **change})
-        with pytest.raises(NotVerified, match=f"something else than its entry on: {told}"):
+        with pytest.raises(NotVerified, match=f"differs from its entry in: {told}"):
             await client.read_skill_file(other)
 
 

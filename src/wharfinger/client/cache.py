@@ -102,7 +102,7 @@ class InFlight:
         self.raw: Raw | None = None
         """The result, once it is there and may be given to those who wait."""
         self.spoiled = False
-        """Something has changed meanwhile: the result is not kept, and whoever comes now asks again."""
+        """Something has changed since: the result is not kept, and later calls ask again."""
         self.uncacheable = False
         """The result is for one caller only: the others have to ask as well."""
         self._done: asyncio.Future[None] | None = None
@@ -160,7 +160,7 @@ class Cache:
         return f"<Cache: {len(self._entries)} results, {self._size} bytes>"
 
     def __len__(self) -> int:
-        """How many results are kept, with those that nobody would get any more."""
+        """How many results are kept, including expired ones."""
         return len(self._entries)
 
     @property
@@ -264,7 +264,7 @@ class CacheStep:
         self._credentials: Hashable = (self._headers, None)
         """Who asks: the headers, and the credentials that the sign-in gave last."""
         self._session = object()
-        """Who asks in the handshake era: what a session was told belongs to that session."""
+        """Who asks in the handshake era: what a session was sent belongs to that session."""
         self._capabilities = msgspec.json.encode(capabilities)
         self._vary: Hashable = None
         self._rules: Revision | None = None
@@ -276,7 +276,7 @@ class CacheStep:
     # What happens to the client.
 
     def connected(self, rules: Revision, capabilities: t.ServerCapabilities) -> None:
-        """There is a connection. After the first one nobody knows what has changed unheard, or who answers now."""
+        """There is a connection. If it is not the first one, anything may have changed, even the server."""
         if self._was_connected:
             self._cache.drop(lambda key: key.server == self._server)
         self._was_connected = True
@@ -294,7 +294,7 @@ class CacheStep:
         self._rules = None
 
     def changed(self, kind: str, uri: str = "") -> None:
-        """A resource (`resource` and its URI) or a list has changed, or may have changed unheard."""
+        """A resource (`resource` and its URI) or a list has changed, or may have changed."""
         if kind == "resource":
             self._cache.drop(
                 lambda key: key.server == self._server and key.method in READS and _touches(uri, key.name or "")

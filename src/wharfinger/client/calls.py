@@ -75,7 +75,8 @@ class Call(msgspec.Struct, eq=False):
         return self.row.name
 
     def left(self, now: float) -> float | None:
-        """Seconds that are left by the loop's clock, or None if there is no limit. The first question starts the clock.
+        """Seconds that are left, or None if there is no limit. `now` is the loop's time; the first call starts the
+        clock.
 
         Raises:
             RequestTimeout: the time is up.
@@ -91,7 +92,7 @@ class Call(msgspec.Struct, eq=False):
         return None if left == math.inf else left
 
     def put_off(self, seconds: float) -> None:
-        """Do not count these seconds: a person was asked meanwhile."""
+        """Do not count these seconds, in which a person was asked."""
         if self.ends is not None:
             self.ends += seconds
 

@@ -109,7 +109,7 @@ STATELESS_PROBE_FACTOR = 5
 """How many times longer a server gets for its answer that was stateless before: it may only be busy."""
 
 REVISION_CACHE = RevisionCache(time.monotonic)
-"""What the servers behind URLs speak, for all clients of this process. Each client keeps what its own command speaks."""
+"""What the servers behind URLs speak, for all clients of this process. A client keeps that of its own command."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

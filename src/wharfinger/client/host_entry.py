@@ -1,14 +1,14 @@
-"""An entry of a host's configuration (`mcpServers`) as a client's target; reads no file and fills in no variables."""
+"""An entry of a host's configuration (`mcpServers`) as a client's target. Reads no file and fills in no variables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-__all__ = ["Entry", "read_entry"]
+__all__ = ["HostEntry", "read_entry"]
 
 
-class Entry(NamedTuple):
+class HostEntry(NamedTuple):
     """What a configuration says of one server."""
 
     target: str | list[str]
@@ -18,13 +18,13 @@ class Entry(NamedTuple):
     cwd: str | None
 
 
-def read_entry(given: Mapping[str, Any]) -> Entry:
+def read_entry(given: Mapping[str, Any]) -> HostEntry:
     """Read `{"command": …, "args": […]}` or `{"url": …}`, or a whole configuration with one such server.
 
-    Members that say nothing of how to reach it are left to hosts.
+    Members that are not about reaching the server are ignored.
 
     Raises:
-        ValueError: it names no server, several, or one that cannot be.
+        ValueError: it names no server, several servers, or a server that cannot be reached so.
     """
     servers = given.get("mcpServers", given.get("servers"))
     if isinstance(servers, Mapping):
@@ -40,14 +40,14 @@ def read_entry(given: Mapping[str, Any]) -> Entry:
     if url is not None:
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise ValueError('"url" of an entry is an http:// or https:// URL.')
-        return Entry(url, _texts(given, "headers"), {}, None)
+        return HostEntry(url, _texts(given, "headers"), {}, None)
     arguments = given.get("args", [])
     if not isinstance(arguments, list) or not all(isinstance(part, str) for part in [command, *arguments]):  # pyright: ignore[reportUnknownVariableType]
         raise ValueError('"command" of an entry is text, and "args" a list of texts.')
     cwd = given.get("cwd")
     if not isinstance(cwd, str | None):
         raise ValueError('"cwd" of an entry is the path of a folder.')
-    return Entry(cast("list[str]", [command, *arguments]), {}, _texts(given, "env"), cwd)
+    return HostEntry(cast("list[str]", [command, *arguments]), {}, _texts(given, "env"), cwd)
 
 
 def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:

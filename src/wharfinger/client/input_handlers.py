@@ -44,8 +44,8 @@ Place = str | os.PathLike[str] | t.Root
 Roots = Sequence[Place] | Callable[[], Awaitable[Sequence[Place]]]
 """Folders and files in which the user works: paths, `file:` URIs, or an async function that returns them."""
 
-MOST_QUESTIONS = 64
-"""Questions in one result; no honest server has more."""
+MAX_QUESTIONS = 64
+"""Questions in one result; no honest server asks more."""
 REJECTED = -1
 """The code for a sampling request that the user refused (2025-11-25, sampling: error handling)."""
 ANONYMOUS_MODEL = "unnamed"
@@ -125,7 +125,7 @@ class InputHandlers:
             with self._asking():
                 return _for_task(await handle(params), params.meta)
         except ProtocolError as error:
-            if error.remote:  # said by another server: not ours to repeat
+            if error.remote:  # another server said it; it is not ours to repeat
                 raise InternalError("This client could not answer.") from error
             raise
 
@@ -135,11 +135,11 @@ class InputHandlers:
         """Answer the questions of one result, in their order, by the same keys.
 
         Raises:
-            InvalidResponse: the server asks for what was not declared, or what cannot be answered.
+            InvalidResponse: the server asks for something that was not declared, or cannot be answered.
             Exception: what a handler raises.
         """
-        if len(questions) > MOST_QUESTIONS:
-            raise InvalidResponse(f"The server asks {len(questions)} questions at once; {MOST_QUESTIONS} are allowed.")
+        if len(questions) > MAX_QUESTIONS:
+            raise InvalidResponse(f"The server asks {len(questions)} questions at once; {MAX_QUESTIONS} are allowed.")
         answers: dict[str, Raw] = {}
         for key, question in questions.items():
             answers[key] = Raw(encode(await self._fulfil(question)))
@@ -241,7 +241,7 @@ class InputHandlers:
 
 
 def _for_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
-    """The answer to a question that was put for a task names the task, too (2025-11-25, tasks: related task)."""
+    """The answer to a question of a task names the task, too (2025-11-25, tasks: related task)."""
     if isinstance(meta, UnsetType) or isinstance(meta.related_task, UnsetType):
         return result
     own: dict[str, Any] = {} if isinstance(result.meta, UnsetType) else result.meta
@@ -262,7 +262,7 @@ def _consented(answer: Any) -> t.ElicitResult:
 
 
 def _filled_in(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:
-    """The answer to a form; fields that it leaves out have the form's defaults (2025-11-25, elicitation)."""
+    """The answer to a form; missing fields get the form's defaults (2025-11-25, elicitation)."""
     if isinstance(answer, t.ElicitResult):
         if answer.action != "accept":
             return msgspec.structs.replace(answer, content=UNSET)
@@ -285,13 +285,13 @@ def _filled_in(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:
 
 
 def _check_tool_use(messages: Sequence[t.SamplingMessage]) -> None:
-    """Each use of a tool has its result in the very next message, which holds nothing else (2025-11-25, sampling)."""
+    """Each use of a tool needs its result in the next message, which holds nothing else (2025-11-25, sampling)."""
     awaited: set[str] = set()
     for message in messages:
         blocks = message.content if isinstance(message.content, list) else [message.content]
         results = {block.tool_use_id for block in blocks if isinstance(block, t.ToolResultContent)}
         if results and len(results) != len(blocks):
-            raise InvalidParams("A message with results of tools holds nothing else.")
+            raise InvalidParams("A message with results of tools must not hold anything else.")
         if results != awaited:
             raise InvalidParams("Each use of a tool needs its result in the next message, and no other result.")
         awaited = {block.id for block in blocks if isinstance(block, t.ToolUseContent)}

@@ -79,9 +79,9 @@ def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool
 
 
 class Listing(Generic[T]):
-    """A list that the server gives in pages: `await` it for all of them, or go through it with `async for`.
+    """A list that comes in pages: `await` it for all items, or iterate over them with `async for`.
 
-    Nothing is asked before that. Going through it asks for a page only when the one before is used up.
+    Nothing is requested before that. An iteration requests a page only when the one before is used up.
     """
 
     __slots__ = ("_max_pages", "_page")
@@ -99,10 +99,10 @@ class Listing(Generic[T]):
                 yield item
 
     async def pages(self) -> AsyncIterator[Sequence[T]]:
-        """Each page as the server gives it.
+        """Each page as it comes.
 
         Raises:
-            InvalidResponse: the list has no end: a cursor comes twice, or there are more pages than allowed.
+            InvalidResponse: the list does not end: a cursor comes twice, or there are more pages than allowed.
         """
         cursor: str | UnsetType = UNSET
         seen: set[int] = set()  # their hashes, since a cursor may be long
@@ -118,7 +118,7 @@ class Listing(Generic[T]):
         raise InvalidResponse(f"The server's list has more than {self._max_pages} pages; set a larger max_pages.")
 
     async def page(self, cursor: str | UnsetType = UNSET) -> Page[T]:
-        """One page, and the cursor of the next one, or UNSET: for whoever keeps the place themselves."""
+        """One page and the cursor of the next one, which is UNSET after the last."""
         return await self._page(cursor)
 
     async def _all(self) -> list[T]:
@@ -129,17 +129,17 @@ class Listing(Generic[T]):
         except RemoteInvalidParams:
             if not items:
                 raise
-            # The cursor is of no use any more, since the list changed, or the page before was one that is kept.
+            # The cursor is outdated: the list has changed, or the page before came from the cache.
             return [item async for item in self]
         return items
 
 
 SUMMARY = "wharfinger/summary"
-"""In `_meta` of contents that are about the others, and not what was asked for."""
+"""In the `_meta` of a content that describes the others, and is not what was asked for."""
 
 
 class ReadResult(msgspec.Struct, eq=False):
-    """What is in a resource. Mostly it is one content; a directory, for instance, may have several."""
+    """The contents of a resource. Most have one; a directory, for example, may have several."""
 
     uri: str
     """The URI that was read."""
@@ -156,7 +156,7 @@ class ReadResult(msgspec.Struct, eq=False):
 
     @property
     def mime_type(self) -> str | None:
-        """What the server says the content is; None where it says nothing.
+        """The content's MIME type; None if the server does not give it.
 
         Raises:
             ValueError: there are several contents, or none.
@@ -166,7 +166,7 @@ class ReadResult(msgspec.Struct, eq=False):
 
     @property
     def text(self) -> str:
-        """The content as text; bytes are read as UTF-8.
+        """The content as text; bytes are decoded as UTF-8.
 
         Raises:
             ValueError: there are several contents, or none, or it is not text.
@@ -181,7 +181,7 @@ class ReadResult(msgspec.Struct, eq=False):
 
     @property
     def bytes(self) -> builtins.bytes:
-        """The content as bytes; text is given as UTF-8.
+        """The content as bytes; text is encoded as UTF-8.
 
         Raises:
             ValueError: there are several contents, or none.
@@ -196,7 +196,7 @@ class ReadResult(msgspec.Struct, eq=False):
     @overload
     def json(self, type: type[U]) -> U: ...
     def json(self, type: Any = Any) -> Any:
-        """The content read as JSON; with `type` decoded to it and checked.
+        """The content decoded as JSON; with `type` checked and converted to it.
 
         Raises:
             ValueError: there are several contents, or none, or it is not JSON of that type.
@@ -217,17 +217,17 @@ class ReadResult(msgspec.Struct, eq=False):
 
 
 def _is_summary(content: t.ResourceContents) -> bool:
-    """Whether it only says something about what is read, such as how to go on: servers of ours mark it so."""
+    """Whether a content only describes the others, such as which window follows; our servers mark it."""
     return content.meta is not UNSET and bool(content.meta.get(SUMMARY))
 
 
 class ToolResult(msgspec.Struct, Generic[T], eq=False):
-    """What a tool has answered: `data` is typed, `content` is what a model reads."""
+    """The result of a tool: `data` is typed, `content` is what a model reads."""
 
     data: T
-    """The answer as the type that was asked for; without one the structured content, else the text.
+    """The result as the type that was asked for; without one the structured content, else the text.
 
-    Older revisions carry a value that is not an object as `{"result": value}`; `data` is the value.
+    Older revisions wrap a value that is not an object as `{"result": value}`; `data` is the value.
     """
     result: t.CallToolResult
     """The whole result."""
@@ -247,7 +247,7 @@ class ToolResult(msgspec.Struct, Generic[T], eq=False):
 
     @property
     def structured(self) -> Any:
-        """The structured content as JSON values; UNSET where the tool gave none, since null is a value."""
+        """The structured content as JSON values; UNSET if there is none, since null is a value."""
         return self.result.structured_content
 
 
@@ -260,7 +260,7 @@ def text_of(result: t.CallToolResult) -> str:
 
 
 def data_of(result: t.CallToolResult, wanted: Any) -> Any:
-    """The data of a tool's result as `wanted`; UNSET stands for whatever there is.
+    """The data of a tool's result as the type `wanted`; UNSET stands for any.
 
     Raises:
         InvalidResponse: it is not of that type.
@@ -275,13 +275,13 @@ def data_of(result: t.CallToolResult, wanted: Any) -> Any:
         return text if wanted is str else convert(msgspec.json.decode(text), wanted)
     except (msgspec.MsgspecError, ValueError) as error:
         name = getattr(wanted, "__name__", str(wanted))
-        raise InvalidResponse(f"The tool's result is no {name}: {error}") from None
+        raise InvalidResponse(f"The tool's result is not of type {name}: {error}") from None
 
 
 def _plain(result: t.CallToolResult) -> Any:
-    """The structured content; of `{"result": value}` the value, if the server says that it is only wrapped.
+    """The structured content; of `{"result": value}` the value, if it is only wrapped.
 
-    It says so by the mark of FastMCP, or by the text, which is the value: a real object would be told whole.
+    It is wrapped if FastMCP's mark says so, or if the text is the value: of a real object the text would be all of it.
     """
     structured = result.structured_content
     if not isinstance(structured, dict):
@@ -303,7 +303,7 @@ def _plain(result: t.CallToolResult) -> Any:
 
 
 def _unwrapped(structured: Any, wanted: Any) -> Any:
-    """As it is; or what stands in `result`, where servers put what is no object: older revisions allow nothing else."""
+    """The value as it is, or its `result`: older revisions allow only objects, so servers wrap other values."""
     try:
         return convert(structured, wanted)
     except (msgspec.MsgspecError, ValueError):

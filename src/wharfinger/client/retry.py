@@ -63,7 +63,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     initial_delay: float = 0.1
     max_delay: float = 30.0
     reset_after: float = 10.0
-    """Seconds after which a connection counts as good, so that later failures are counted anew."""
+    """Seconds that a connection must last before failures are counted from zero again."""
     heartbeat: float = 60.0
     """Seconds between pings of a server that is silent while something is watched; 0 sends none."""
     retry_reads: bool = True

@@ -1,7 +1,4 @@
-"""Skills as a client reads them: nothing before it is asked for, and no file that its manifest does not vouch for.
-
-Refuses to know what a skill is for, and how a message travels.
-"""
+"""Methods of the skills extension, and the checks of a skill's files against its manifest."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ DIRECTORY = Method(
 
 
 def check_entry(skill: Skill, uri: str) -> SkillResource | None:
-    """What the manifest says of a file; None where the skill is `dynamic`, which vouches for nothing.
+    """The file's entry in the manifest; None if the skill is `dynamic`, so that its manifest lists no files.
 
     Raises:
         NotVerified: the manifest has no such file.
@@ -49,25 +46,25 @@ def check_entry(skill: Skill, uri: str) -> SkillResource | None:
         return None
     entry = next((file for file in skill.resources if file.uri == uri), None)
     if entry is None:
-        raise NotVerified(f"{uri} is no file of the skill {skill.uri}: its manifest does not list it.")
+        raise NotVerified(f"{uri} is not a file of the skill {skill.uri}: its manifest does not list it.")
     return entry
 
 
 def check_file(skill: Skill, entry: SkillResource | None, read: ReadResult) -> ReadResult:
-    """What was read, if it is what the manifest says: one content, its size, its digest, and SKILL.md's frontmatter.
+    """Check one content, its size and digest, and the frontmatter of a SKILL.md. Returns what was read.
 
     Raises:
-        NotVerified: it is not; nothing of it may be used.
+        NotVerified: it is not what the manifest says: nothing of it may be used.
         MissingExtra: SKILL.md cannot be compared without PyYAML (the extra `skills`).
     """
     if len(read.contents) != 1:
-        raise NotVerified(f"{read.uri} has {len(read.contents)} contents: a file of a skill is one.")
+        raise NotVerified(f"{read.uri} has {len(read.contents)} contents: a file of a skill has one.")
     data = read.bytes
     if entry is not None:
         if len(data) != entry.size:
             raise NotVerified(f"{read.uri} has {len(data)} bytes, and its manifest says {entry.size}.")
         if f"sha256:{sha256(data).hexdigest()}" != entry.digest:
-            raise NotVerified(f"{read.uri} has not the digest that its manifest says.")
+            raise NotVerified(f"{read.uri} does not have the digest that its manifest says.")
     if read.uri == skill.uri:
         _check_frontmatter(skill, data)
     return read
@@ -81,7 +78,7 @@ def _check_frontmatter(skill: Skill, data: bytes) -> None:
         raise NotVerified(f"{skill.uri} cannot be compared with its entry: {error}.") from None
     differing = [key for key in {**skill.frontmatter, **found} if not _same(skill.frontmatter, found, key)]
     if differing:
-        raise NotVerified(f"{skill.uri} says something else than its entry on: {', '.join(sorted(differing))[:200]}.")
+        raise NotVerified(f"{skill.uri} differs from its entry in: {', '.join(sorted(differing))[:200]}.")
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:

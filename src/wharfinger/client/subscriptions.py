@@ -215,7 +215,7 @@ class Watch:
         return await self._opened[1].take()
 
     async def close(self) -> None:
-        """End it; whoever waits for a change gets the end of the iteration."""
+        """End it, and with it the iteration."""
         self._closed = True
         if self._opened is not None:
             watches, subscription = self._opened
@@ -223,7 +223,7 @@ class Watch:
             await watches.end(subscription)
 
     def __del__(self) -> None:
-        # A loop that is left by `break` does not say so, and the server should not go on for nobody.
+        # A loop left by `break` closes nothing, and the server should not go on sending.
         if self._opened is not None and not self._closed:
             self._opened[0].forget(self._opened[1])
 
@@ -284,7 +284,7 @@ class Watches:
                 await self._unsubscribe(subscription.link, uri)
 
     def forget(self, subscription: _Subscription) -> None:
-        """`end` for a watch that nobody holds any more; may be called from any thread."""
+        """`end` for a watch that was garbage collected; may be called from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._forget, subscription)
 
@@ -445,7 +445,7 @@ class Watches:
                     params = t.UnsubscribeRequestParams(uri=uri)
                     await link.request("resources/unsubscribe", params, timeout=self._timeout)
                 except WharfingerError:
-                    pass  # nobody waits for its changes, so that it does no harm if they go on
+                    pass  # changes that still come are ignored
 
     # A server that vanished without a sign.
 

@@ -194,7 +194,7 @@ class TaskStep:
             self._changed.pop(id, None)
         if state.status == "cancelled":
             raise RemoteError(CANCELLED, "The server cancelled the task of this tools/call.")
-        # While input is required the server asks meanwhile, and answers when the task is done (2025-11-25, tasks).
+        # If input is required, the server asks for it, and answers only when the task is done (2025-11-25, tasks).
         wait = math.inf if state.status == "input_required" else seconds
         raw = await next(whole.follow_up(RESULT, tasks.GetTaskPayloadRequestParams(task_id=id), wait))
         result: t.CallToolResult = decode_result(CALL, raw)
