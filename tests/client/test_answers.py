@@ -175,7 +175,10 @@ def test_only_the_first_four_faults_are_named() -> None:
         schema = {"type": "object", "properties": {name: {"type": "integer"} for name in "abcdef"}}
         tool = {"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}
         result = {"content": [], "structuredContent": dict.fromkeys("abcdef", "no")}
-        async with Script(tools__list={"tools": [tool]}, tools__call=result) as server, server.client() as client:
+        async with (
+            Script(tools__list={"tools": [tool]}, tools__call=result) as server,
+            server.client() as client,
+        ):
             await client.list_tools()
             with pytest.raises(InvalidResponse) as caught:
                 await client.call_tool("x")
@@ -212,7 +215,10 @@ def test_schemas_are_remembered_up_to_a_number_of_tools() -> None:
         schema = {"type": "object", "required": ["a"]}
         tools = [{"name": f"n{n}", "inputSchema": {"type": "object"}, "outputSchema": schema} for n in range(10_001)]
         result = {"content": [], "structuredContent": {}}
-        async with Script(tools__list={"tools": tools}, tools__call=result) as server, server.client() as client:
+        async with (
+            Script(tools__list={"tools": tools}, tools__call=result) as server,
+            server.client() as client,
+        ):
             await client.list_tools()
             with pytest.raises(InvalidResponse, match="output schema"):
                 await client.call_tool("n9999")

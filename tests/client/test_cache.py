@@ -41,11 +41,11 @@ class Clock:
         return self.now
 
 
-class Quay(Server):
+class CountingServer(Server):
     """A server that counts what it is asked, and answers reads when it may."""
 
     def __init__(self, ttl: float = 60.0, scope: t.CacheScope = "private") -> None:
-        super().__init__("quay", ttl=ttl, cache_scope=scope, page_size=2)
+        super().__init__("counting", ttl=ttl, cache_scope=scope, page_size=2)
         self.asked: list[str] = []
         self.open = asyncio.Event()
         self.open.set()
@@ -105,7 +105,7 @@ async def over_http(server: Server, port: int = 0, authenticate: Any = None) -> 
 
 def test_answer_is_given_again_until_its_time_is_over() -> None:
     async def test() -> None:
-        server, clock = Quay(ttl=60), Clock()
+        server, clock = CountingServer(ttl=60), Clock()
         async with Client(server, cache=Cache(clock=clock)) as client:
             first = await text(client)
             clock.now += 59.9
@@ -121,7 +121,7 @@ def test_answer_is_given_again_until_its_time_is_over() -> None:
 @pytest.mark.parametrize("ttl", [0, -5])
 def test_answer_without_a_time_is_asked_for_each_time(ttl: float) -> None:
     async def test() -> None:
-        server, cache = Quay(ttl=ttl), Cache()
+        server, cache = CountingServer(ttl=ttl), Cache()
         async with Client(server, cache=cache) as client:
             assert await text(client) != await text(client)
             await client.list_tools()
@@ -176,7 +176,7 @@ def test_hints_of_any_server_are_taken_for_no_more_than_they_say(
 
 def test_nothing_is_kept_longer_than_the_client_wants() -> None:
     async def test() -> None:
-        server, clock = Quay(ttl=1e12), Clock()
+        server, clock = CountingServer(ttl=1e12), Clock()
         async with Client(server, cache=Cache(clock=clock, max_ttl=10)) as client:
             await text(client)
             clock.now += 11
@@ -188,7 +188,7 @@ def test_nothing_is_kept_longer_than_the_client_wants() -> None:
 
 def test_each_page_of_a_list_is_kept_and_each_resource() -> None:
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         async with Client(server) as client:
             listed = [resource.uri for resource in await client.list_resources()]
             assert listed == [resource.uri async for resource in client.list_resources()]
@@ -203,7 +203,7 @@ def test_each_page_of_a_list_is_kept_and_each_resource() -> None:
 
 def test_each_caller_gets_objects_of_its_own() -> None:
     async def test() -> None:
-        async with Client(Quay()) as client:
+        async with Client(CountingServer()) as client:
             (await client.list_resources())[0].name = "spoiled"
             again = await client.list_resources()
             again[0].name = "spoiled, too"
@@ -214,7 +214,7 @@ def test_each_caller_gets_objects_of_its_own() -> None:
 
 def test_ping_and_tools_always_reach_the_server() -> None:
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
 
         @server.tool
         async def now() -> int:
@@ -232,7 +232,7 @@ def test_ping_and_tools_always_reach_the_server() -> None:
 
 def test_fresh_asks_the_server_and_what_it_says_is_kept() -> None:
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         async with Client(server) as client:
             first = await text(client)
             second = await text(client, bypass_cache=True)
@@ -249,7 +249,7 @@ def test_fresh_asks_the_server_and_what_it_says_is_kept() -> None:
 @pytest.mark.parametrize("off", [False, Cache(entries=0), Cache(size=0)])
 def test_switched_off_it_keeps_nothing(off: Any) -> None:
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         async with Client(server, cache=off) as client:
             assert await text(client) != await text(client)
 
@@ -258,7 +258,7 @@ def test_switched_off_it_keeps_nothing(off: Any) -> None:
 
 def test_a_hook_sees_each_call_and_may_ask_for_a_fresh_one() -> None:
     async def test() -> None:
-        server, seen = Quay(), []
+        server, seen = CountingServer(), []
 
         async def insist(call: Any, next: Any) -> Any:
             seen.append(call.method)
@@ -275,7 +275,7 @@ def test_a_hook_sees_each_call_and_may_ask_for_a_fresh_one() -> None:
 
 def test_closed_client_gives_nothing_of_what_it_kept() -> None:
     async def test() -> None:
-        client = Client(Quay())
+        client = Client(CountingServer())
         async with client:
             await text(client)
         with pytest.raises(ConnectionLost, match="not open"):
@@ -289,7 +289,7 @@ def test_closed_client_gives_nothing_of_what_it_kept() -> None:
 
 def test_private_answers_are_for_one_authorization_and_public_ones_for_all() -> None:
     async def test() -> None:
-        server, cache = Quay(), Cache()
+        server, cache = CountingServer(), Cache()
         server.resources.add("notes://board", server.note(9), cache_scope="public")
         async with over_http(server) as url:
             alice, also_alice, bob = (
@@ -325,7 +325,7 @@ class Badge:
 
 def test_another_credential_is_another_person() -> None:
     async def test() -> None:
-        server, badge, cache = Quay(), Badge(), Cache()
+        server, badge, cache = CountingServer(), Badge(), Cache()
         async with over_http(server) as url, Client(url, auth=badge, cache=cache) as client:
             mine = await text(client)
             await text(client, "notes://n1", bypass_cache=True)
@@ -346,7 +346,7 @@ def test_another_credential_is_another_person() -> None:
 
 def test_servers_and_capabilities_do_not_share_answers() -> None:
     async def test() -> None:
-        cache, one, other = Cache(), Quay(scope="public"), Quay(scope="public")
+        cache, one, other = Cache(), CountingServer(scope="public"), CountingServer(scope="public")
 
         async def sample(question: Any) -> str:
             return "no"
@@ -376,7 +376,7 @@ def test_answers_to_answers_are_not_kept() -> None:
     """The result of a request that carried answers or a state belongs to that exchange (2026-07-28, caching)."""
 
     async def test() -> None:
-        server, names = Quay(), iter(("Mary", "Anne"))
+        server, names = CountingServer(), iter(("Mary", "Anne"))
 
         @server.resource("notes://whose")
         async def whose(ctx: Context) -> str:
@@ -397,7 +397,7 @@ def test_answers_to_answers_are_not_kept() -> None:
 
 def test_concurrent_readers_of_what_is_asked_back_answer_each_for_themselves() -> None:
     async def test() -> None:
-        server, asked = Quay(), []
+        server, asked = CountingServer(), []
 
         @server.resource("notes://whose")
         async def whose(ctx: Context) -> str:
@@ -420,7 +420,7 @@ def test_concurrent_readers_of_what_is_asked_back_answer_each_for_themselves() -
 
 def test_equal_reads_at_once_make_one_request() -> None:
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         server.open.clear()
         async with Client(server) as client:
             reads = [asyncio.ensure_future(text(client)) for _ in range(20)]
@@ -437,7 +437,7 @@ def test_equal_reads_at_once_make_one_request() -> None:
 @pytest.mark.parametrize("who", [0, 1])
 def test_cancelling_one_reader_does_not_cancel_the_others(who: int) -> None:
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         server.open.clear()
         async with Client(server) as client:
             reads = [asyncio.ensure_future(text(client)) for _ in range(5)]
@@ -455,7 +455,7 @@ def test_cancelling_one_reader_does_not_cancel_the_others(who: int) -> None:
 
 def test_each_reader_waits_as_long_as_it_wants() -> None:
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         server.open.clear()
         async with Client(server) as client:
             hurried = asyncio.ensure_future(text(client, timeout=0.02))
@@ -474,7 +474,7 @@ def test_readers_of_what_may_not_be_kept_get_answers_of_their_own() -> None:
     """An answer that is out of date at once may be older than what its second reader did before it asked."""
 
     async def test() -> None:
-        server = Quay(ttl=0)
+        server = CountingServer(ttl=0)
         async with Client(server) as client:
             texts = await asyncio.gather(*(text(client) for _ in range(4)))
             assert server.times(READ) == 4
@@ -490,7 +490,7 @@ def test_readers_of_what_may_not_be_kept_get_answers_of_their_own() -> None:
 
 def test_what_may_be_kept_from_now_on_is_kept_soon() -> None:
     async def test() -> None:
-        server, ttl = Quay(), [0]
+        server, ttl = CountingServer(), [0]
 
         @server.hook(READ)
         async def lasting(call: Any, next: Any) -> Any:
@@ -511,7 +511,7 @@ def test_what_may_be_kept_from_now_on_is_kept_soon() -> None:
 
 def test_an_error_is_for_the_one_who_asked() -> None:
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         async with Client(server) as client:
             results = await asyncio.gather(*(text(client, "notes://none") for _ in range(3)), return_exceptions=True)
             assert all(isinstance(result, ResourceNotFound) for result in results)
@@ -526,7 +526,7 @@ def test_an_error_is_for_the_one_who_asked() -> None:
 
 @pytest.mark.parametrize("link", ["memory", "http"])
 def test_change_of_a_resource_ends_it_and_what_lies_below_and_above(link: str) -> None:
-    async def check(server: Quay, client: Client) -> None:
+    async def check(server: CountingServer, client: Client) -> None:
         uris = ["notes://n0", "notes://folder", "notes://folder/a"]
         async with client.watch("notes://folder/a") as changes, client.watch("notes://n1"):
             before = [await text(client, uri) for uri in uris]
@@ -537,7 +537,7 @@ def test_change_of_a_resource_ends_it_and_what_lies_below_and_above(link: str) -
             assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, False]
 
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         if link == "memory":
             async with Client(server, revision="2026-07-28") as client:
                 await check(server, client)
@@ -550,7 +550,7 @@ def test_change_of_a_resource_ends_it_and_what_lies_below_and_above(link: str) -
 
 def test_change_of_a_list_ends_all_its_pages_and_no_other_list() -> None:
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         async with Client(server, revision="2026-07-28") as client, client.watch_lists() as changes:
             await client.list_resources()
             await client.list_tools()
@@ -565,7 +565,7 @@ def test_change_of_a_list_ends_all_its_pages_and_no_other_list() -> None:
 
 def test_change_during_a_read_lets_nobody_have_its_answer_later() -> None:
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         async with Client(server, revision="2026-07-28") as client, client.watch("notes://n0") as changes:
             server.open.clear()
             server.asked.clear()
@@ -587,7 +587,7 @@ def test_change_during_a_read_lets_nobody_have_its_answer_later() -> None:
 
 def test_cursor_that_is_refused_ends_all_pages_and_the_list_is_read_from_its_beginning() -> None:
     async def test() -> None:
-        server, clock, valid = Quay(), Clock(), ["a"]
+        server, clock, valid = CountingServer(), Clock(), ["a"]
 
         async def listed(request: Request) -> Any:
             server.asked.append("page")
@@ -620,7 +620,7 @@ def test_cursor_that_is_refused_ends_all_pages_and_the_list_is_read_from_its_beg
 
 def test_missing_resource_ends_what_was_kept_of_it() -> None:
     async def test() -> None:
-        server, cache = Quay(), Cache()
+        server, cache = CountingServer(), Cache()
         async with Client(server, cache=cache) as client:
             await text(client)
             server.resources.remove("notes://n0")
@@ -669,7 +669,7 @@ def test_server_that_was_started_again_is_asked_again(tmp_path: Path) -> None:
 
 def test_without_a_watch_on_lists_a_session_keeps_nothing() -> None:
     async def test() -> None:
-        server, cache = Quay(), Cache()
+        server, cache = CountingServer(), Cache()
         async with Client(server, cache=cache, revision=HANDSHAKE) as client:
             await client.list_resources()
             await client.list_resources()
@@ -681,7 +681,7 @@ def test_without_a_watch_on_lists_a_session_keeps_nothing() -> None:
 
 @pytest.mark.parametrize("link", ["memory", "http"])
 def test_with_a_watch_on_lists_a_session_keeps_them_until_they_change_or_it_ends(link: str) -> None:
-    async def check(server: Quay, client: Client) -> None:
+    async def check(server: CountingServer, client: Client) -> None:
         async with client.watch_lists() as changes:
             await client.list_resources()
             await client.list_resources()
@@ -698,7 +698,7 @@ def test_with_a_watch_on_lists_a_session_keeps_them_until_they_change_or_it_ends
             assert server.times(LIST) == 12
 
     async def test() -> None:
-        server = Quay()
+        server = CountingServer()
         if link == "memory":
             async with Client(server, revision=HANDSHAKE) as client:
                 await check(server, client)
@@ -711,7 +711,7 @@ def test_with_a_watch_on_lists_a_session_keeps_them_until_they_change_or_it_ends
 
 def test_lists_of_one_session_are_not_those_of_another() -> None:
     async def test() -> None:
-        server, cache = Quay(scope="public"), Cache()
+        server, cache = CountingServer(scope="public"), Cache()
         one, other = (Client(server, cache=cache, revision=HANDSHAKE) for _ in range(2))
         async with one, other, one.watch_lists(), other.watch_lists():
             await one.list_resources()
@@ -728,7 +728,7 @@ def test_stale_answer_stands_in_for_a_server_that_is_gone_if_that_is_wanted() ->
     async def test() -> None:
         clock = Clock()
         cache = Cache(clock=clock, stale_if_error=100)
-        async with over_http(Quay(ttl=10)) as url:
+        async with over_http(CountingServer(ttl=10)) as url:
             client = Client(url, cache=cache, retry=NEVER)
             await client.open()
             kept = await text(client)
@@ -814,8 +814,8 @@ def test_bounds_and_times_hold_whatever_is_kept(steps: list[Any], entries: int, 
 @given(st.text("ab/?#", max_size=8), st.text("ab/?#", max_size=8))
 def test_a_change_concerns_exactly_the_line_of_folders_it_lies_in(changed: str, kept: str) -> None:
     cache = Cache()
-    step = CacheStep(cache, "http://quay", {}, t.ClientCapabilities())
-    cache.put(Key("http://quay", READ, f"x:{kept}", "me", "v"), b"{}", 60, public=False)
+    step = CacheStep(cache, "http://server", {}, t.ClientCapabilities())
+    cache.put(Key("http://server", READ, f"x:{kept}", "me", "v"), b"{}", 60, public=False)
     cache.put(Key("http://other", READ, f"x:{kept}", "me", "v"), b"{}", 60, public=False)
     step.changed("resource", f"x:{changed}")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.harbour import harbour
+from tests.client.example_server import example_server
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
 from wharfinger.client.calls import Call, Next
@@ -175,12 +175,12 @@ def test_closing_from_another_task_ends_calls_with_an_error_of_ours(revision: st
 
 def test_it_is_opened_in_one_task_and_closed_in_another_or_in_a_group() -> None:
     async def test() -> None:
-        client = Client(harbour())
+        client = Client(example_server())
         await asyncio.create_task(client.__aenter__())
         assert (await client.read_resource("notes://data")).json() == {"a": 1}
         await asyncio.create_task(client.__aexit__(None, None, None))
         async with asyncio.TaskGroup() as group:
-            client = await group.create_task(Client(harbour()).open())
+            client = await group.create_task(Client(example_server()).open())
             reads = [group.create_task(client.read_resource("notes://data")) for _ in range(20)]
         assert all(read.result().json() == {"a": 1} for read in reads)
         await client.close()
@@ -230,12 +230,12 @@ def test_hooks_are_around_every_call_the_first_one_outermost() -> None:
                 call.params.name = "add"
             return await next(call)
 
-        async with Client(harbour(), middleware=[hook("a"), hook("b"), instead]) as client:
+        async with Client(example_server(), middleware=[hook("a"), hook("b"), instead]) as client:
             assert (await client.read_resource("notes://made-up")).text == "made up"
             assert (await client.call_tool("plus", {"a": 1, "b": 2})).data == 3
         assert seen == ["a resources/read", "b resources/read", "a tools/call", "b tools/call"]
         with pytest.raises(TypeError, match="async def"):
-            Client(harbour(), middleware=[print])  # type: ignore[list-item]
+            Client(example_server(), middleware=[print])  # type: ignore[list-item]
 
     run(test())
 
@@ -270,7 +270,7 @@ def test_read_many_keeps_the_order_and_a_bound() -> None:
 def test_read_many_raises_one_error_or_gives_errors_back_in_their_places() -> None:
     async def test() -> None:
         uris = ["notes://data", "notes://none", "notes://today"]
-        async with Client(harbour()) as client:
+        async with Client(example_server()) as client:
             with pytest.raises(ResourceNotFound, match="notes://none"):
                 await client.read_many(uris)
             results = await client.read_many(uris, errors="return")
@@ -284,7 +284,7 @@ def test_read_many_raises_one_error_or_gives_errors_back_in_their_places() -> No
 
 def test_a_template_is_read_by_its_text_its_name_or_as_it_was_listed() -> None:
     async def test() -> None:
-        async with Client(harbour()) as client:
+        async with Client(example_server()) as client:
             listed = (await client.list_resource_templates())[0]
             for template in ("log://{vessel}/today", listed, listed.name):
                 assert (await client.template(template).read(vessel="Mary Ann")).text == "log of Mary Ann"

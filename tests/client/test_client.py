@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import msgspec
 import pytest
 
-from tests.client.harbour import Berth, harbour
+from tests.client.example_server import Berth, example_server
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
 from wharfinger.client import Change
@@ -89,13 +89,13 @@ async def everything(client: Client, revision: str) -> None:
 @pytest.mark.parametrize("revision", SUPPORTED)
 def test_in_memory_every_revision_gives_the_same(revision: str) -> None:
     async def test() -> None:
-        async with Client(harbour(), revision=revision) as client:
+        async with Client(example_server(), revision=revision) as client:
             await everything(client, revision)
 
     run(test())
 
 
-PROGRAM = Path(__file__).with_name("harbour.py")
+PROGRAM = Path(__file__).with_name("example_server.py")
 
 
 @pytest.mark.parametrize("revision", ["2026-07-28", "2025-03-26"])
@@ -113,7 +113,7 @@ async def http_server() -> AsyncIterator[str]:
     from wharfinger.transports.http_server.runner import serve_http
 
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.ensure_future(serve_http(harbour(), port=0, on_ready=ready.set_result))
+    task = asyncio.ensure_future(serve_http(example_server(), port=0, on_ready=ready.set_result))
     try:
         yield f"{await ready}/mcp"
     finally:
@@ -137,7 +137,7 @@ def test_it_may_be_opened_and_closed_in_different_tasks() -> None:
     """A connection is the loop's: as a fixture of a test it is entered in one task and left in another."""
 
     async def test() -> None:
-        client = Client(harbour())
+        client = Client(example_server())
         await asyncio.create_task(client.open())
         assert (await asyncio.create_task(_note(client))) == "high tide ✓"
         call = asyncio.create_task(client.call_tool("wait"))
@@ -156,7 +156,7 @@ async def _note(client: Client) -> str:
 
 def test_closed_client_says_so_and_can_be_opened_again() -> None:
     async def test() -> None:
-        client = Client(harbour())
+        client = Client(example_server())
         for _ in range(2):
             with pytest.raises(ConnectionLost, match="not open"):
                 await client.ping()
@@ -169,7 +169,7 @@ def test_closed_client_says_so_and_can_be_opened_again() -> None:
 
 def test_cancelled_caller_gets_its_cancellation_and_others_their_answers() -> None:
     async def test() -> None:
-        async with Client(harbour()) as client:
+        async with Client(example_server()) as client:
             waiting = asyncio.create_task(client.call_tool("wait"))
             reading = asyncio.create_task(_note(client))
             await asyncio.sleep(0)
@@ -183,7 +183,7 @@ def test_cancelled_caller_gets_its_cancellation_and_others_their_answers() -> No
 
 def test_time_out_is_of_the_call_or_of_the_client() -> None:
     async def test() -> None:
-        async with Client(harbour(), timeout=0.02) as client:
+        async with Client(example_server(), timeout=0.02) as client:
             with pytest.raises(RequestTimeout, match=r"tools/call: no answer from server 'harbour' within 0\.02 s"):
                 await client.call_tool("wait")
             with pytest.raises(TimeoutError, match=r"within 0\.01 s"):
@@ -195,7 +195,7 @@ def test_time_out_is_of_the_call_or_of_the_client() -> None:
 
 def test_many_calls_share_a_connection() -> None:
     async def test() -> None:
-        async with Client(harbour()) as client:
+        async with Client(example_server()) as client:
             calls = (client.call_tool("add", {"a": n, "b": 1}, returns=int) for n in range(200))
             assert [result.data for result in await asyncio.gather(*calls)] == list(range(1, 201))
 
@@ -373,7 +373,7 @@ def test_changes_are_told_once_until_they_are_taken(revision: str) -> None:
     """Security C14: what nobody takes is not piled up."""
 
     async def test() -> None:
-        server = harbour()
+        server = example_server()
         async with (
             Client(server, revision=revision) as client,
             client.watch("notes://today", "notes://n1") as changes,
@@ -393,7 +393,7 @@ def test_server_is_told_when_nobody_watches_any_more(revision: str) -> None:
     """By close, by the end of `async with`, and by a loop that was left and forgotten."""
 
     async def test() -> None:
-        server = harbour()
+        server = example_server()
         watched = server.watching._by_uri
         async with Client(server, revision=revision) as client:
             one, two = await client.watch("notes://today"), await client.watch("notes://today")
@@ -418,7 +418,7 @@ def test_server_is_told_when_nobody_watches_any_more(revision: str) -> None:
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_watch_ends_with_its_client(revision: str) -> None:
     async def test() -> None:
-        client = Client(harbour(), revision=revision)
+        client = Client(example_server(), revision=revision)
         await client.open()
         changes = await client.watch("notes://today")
         waiting = asyncio.ensure_future(anext(changes, None))
@@ -448,7 +448,7 @@ def test_watch_fails_with_its_connection_where_none_is_opened_again(revision: st
 
 def test_server_that_drains_ends_its_watches() -> None:
     async def test() -> None:
-        server = harbour()
+        server = example_server()
         async with Client(server, retry=NEVER) as client:
             changes = await client.watch("notes://today")
             server.drain()

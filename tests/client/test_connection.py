@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from tests.client.harbour import harbour
+from tests.client.example_server import example_server
 from tests.client.test_connect import OLD, PRELUDE, STATELESS
 from wharfinger.client import Change, Client, Retry
 from wharfinger.client.retry import NEVER
 from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout
 
-PROGRAM = str(Path(__file__).with_name("restless.py"))
+PROGRAM = str(Path(__file__).with_name("crashing_server.py"))
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 QUICK = Retry(initial_delay=0.01)
 TASKS = len({"wait_for", "test"}) if sys.version_info < (3, 12) else 1
@@ -47,7 +47,7 @@ async def appeared(path: Path) -> None:
         await asyncio.sleep(0.01)
 
 
-class Quay:
+class ServerProcess:
     """A server in a process of its own, on a port that stays the same."""
 
     def __init__(self, folder: Path) -> None:
@@ -75,8 +75,8 @@ class Quay:
 
 
 @pytest.fixture
-def quay(tmp_path: Path) -> Iterator[Quay]:
-    place = Quay(tmp_path)
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    place = ServerProcess(tmp_path)
     yield place
     place.end()
 
@@ -305,15 +305,15 @@ def test_child_that_ends_right_behind_its_first_answer_is_missed_by_nobody(tmp_p
 
 
 @ERAS
-def test_http_server_that_restarts_is_found_again(quay: Quay, revision: str) -> None:
+def test_http_server_that_restarts_is_found_again(server: ServerProcess, revision: str) -> None:
     async def test() -> None:
         async with (
-            Client(quay.url, revision=revision, retry=QUICK) as client,
+            Client(server.url, revision=revision, retry=QUICK) as client,
             client.watch("log://today") as changes,
         ):
             first = await pid_of(client)
-            quay.end()
-            await asyncio.to_thread(quay.start)
+            server.end()
+            await asyncio.to_thread(server.start)
             second = await pid_of(client)
             assert second != first
             assert await anext(changes) == MISSED
@@ -325,57 +325,57 @@ def test_http_server_that_restarts_is_found_again(quay: Quay, revision: str) -> 
 
 
 @ERAS
-def test_http_call_in_flight_fails_and_what_only_reads_does_not(quay: Quay, revision: str) -> None:
+def test_http_call_in_flight_fails_and_what_only_reads_does_not(server: ServerProcess, revision: str) -> None:
     async def test() -> None:
         async with Client(
-            quay.url, revision=revision, retry=Retry(initial_delay=0.01, attempts=50, max_delay=0.1)
+            server.url, revision=revision, retry=Retry(initial_delay=0.01, attempts=50, max_delay=0.1)
         ) as client:
             waiting = asyncio.ensure_future(client.call_tool("wait"))
-            await appeared(quay.folder / "waiting")
-            quay.end()
+            await appeared(server.folder / "waiting")
+            server.end()
             with pytest.raises((ConnectionLost, ConnectionFailed)):
                 await waiting
             with pytest.raises((ConnectionLost, ConnectionFailed)):
                 await client.call_tool("pid")
-            await asyncio.to_thread(quay.start)
+            await asyncio.to_thread(server.start)
             assert (await client.read_resource("log://today")).text == "calm"
 
     run(test())
 
 
-def test_session_that_was_ended_is_begun_anew(quay: Quay) -> None:
+def test_session_that_was_ended_is_begun_anew(server: ServerProcess) -> None:
     """2025-11-25, sessions: a 404 is answered by `initialize` without the id; the call had no effect, so it is sent."""
 
     async def test() -> None:
         import aiohttp
 
         async with (
-            Client(quay.url, revision="2025-11-25", retry=QUICK) as client,
+            Client(server.url, revision="2025-11-25", retry=QUICK) as client,
             client.watch("log://today") as changes,
         ):
             link: Any = client._session.connections.link
             async with aiohttp.ClientSession() as other:
                 headers = {"Mcp-Session-Id": link._session_id, "MCP-Protocol-Version": "2025-11-25"}
-                async with other.delete(quay.url, headers=headers) as answer:
+                async with other.delete(server.url, headers=headers) as answer:
                     assert answer.status in (200, 204)
-            assert await pid_of(client) == quay.process.pid
+            assert await pid_of(client) == server.process.pid
             assert await anext(changes) == MISSED
             assert client._session.connections.link is not link
 
     run(test())
 
 
-def test_older_transport_is_found_and_comes_back_too(quay: Quay) -> None:
+def test_older_transport_is_found_and_comes_back_too(server: ServerProcess) -> None:
     """HTTP+SSE of 2024-11-05: the URL takes no messages, its stream says where they go."""
 
     async def test() -> None:
         async with (
-            Client(quay.url.removesuffix("/mcp") + "/sse", retry=Retry(initial_delay=0.01, attempts=20)) as client,
+            Client(server.url.removesuffix("/mcp") + "/sse", retry=Retry(initial_delay=0.01, attempts=20)) as client,
             client.watch("log://today") as changes,
         ):
             first = await pid_of(client)
-            quay.end()
-            await asyncio.to_thread(quay.start)
+            server.end()
+            await asyncio.to_thread(server.start)
             assert await pid_of(client) != first
             assert await anext(changes) == MISSED
             await client.call_tool("change", {"uri": "log://today"})
@@ -384,10 +384,10 @@ def test_older_transport_is_found_and_comes_back_too(quay: Quay) -> None:
     run(test())
 
 
-def test_gap_in_the_stream_of_a_session_is_told(quay: Quay) -> None:
+def test_gap_in_the_stream_of_a_session_is_told(server: ServerProcess) -> None:
     async def test() -> None:
         async with (
-            Client(quay.url, revision="2025-11-25") as client,
+            Client(server.url, revision="2025-11-25") as client,
             client.watch("log://today") as changes,
             client.watch_lists() as lists,
         ):
@@ -399,12 +399,12 @@ def test_gap_in_the_stream_of_a_session_is_told(quay: Quay) -> None:
     run(test())
 
 
-def test_many_watches_come_back_together_and_are_told_once_each(quay: Quay) -> None:
+def test_many_watches_come_back_together_and_are_told_once_each(server: ServerProcess) -> None:
     async def test() -> None:
-        async with Client(quay.url, retry=Retry(initial_delay=0.02)) as client:
+        async with Client(server.url, retry=Retry(initial_delay=0.02)) as client:
             watches = [await client.watch("log://today") for _ in range(50)]
-            quay.end(signal.SIGTERM)
-            await asyncio.to_thread(quay.start)
+            server.end(signal.SIGTERM)
+            await asyncio.to_thread(server.start)
             assert {await anext(watch) for watch in watches} == {MISSED}
             await client.call_tool("change", {"uri": "log://today"})
             assert {await anext(watch) for watch in watches} == {Change("resource", "log://today")}
@@ -425,7 +425,7 @@ def test_a_thousand_clients_in_memory_leave_nothing_behind() -> None:
             await client.call_tool("add", {"a": 1, "b": 2})
 
     async def test() -> None:
-        server = harbour()
+        server = example_server()
         for _ in range(20):
             await cycle(server)
         gc.collect()

@@ -22,7 +22,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 20))
 
 
-class Fake:
+class FakeServer:
     """A server behind a port that answers what it is told to; `asked` is what came, as (method, revision)."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Fake:
         self.streams = False
         """Whether a GET opens a stream, on which nothing comes."""
 
-    async def __aenter__(self) -> Fake:
+    async def __aenter__(self) -> FakeServer:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
         return self
@@ -112,7 +112,7 @@ def handshake(message: Any) -> Reply:
 
 def test_handshake_server_is_asked_in_its_own_way_the_next_time() -> None:
     async def test() -> None:
-        async with Fake() as fake:
+        async with FakeServer() as fake:
             fake.speaks = handshake
             async with Client(fake.url):
                 assert fake.heard() == ["server/discover", "initialize"]
@@ -132,7 +132,7 @@ def test_what_is_remembered_is_found_out_again_when_it_is_wrong(how: str) -> Non
         return (404, "<html>") if message["method"] == "initialize" else stateless(message)
 
     async def test() -> None:
-        async with Fake() as fake:
+        async with FakeServer() as fake:
             fake.speaks = handshake
             async with Client(fake.url):
                 pass
@@ -152,7 +152,7 @@ def test_server_that_comes_back_in_the_other_era_is_spoken_to_in_that(before: An
     """The call that finds it out was refused, not served: it is sent again."""
 
     async def test() -> None:
-        async with Fake() as fake:
+        async with FakeServer() as fake:
             fake.speaks = before
             async with Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
                 was = client.revision
@@ -167,7 +167,7 @@ def test_server_that_comes_back_in_the_other_era_is_spoken_to_in_that(before: An
 
 def test_server_that_only_answers_badly_is_not_asked_anew_each_time() -> None:
     async def test() -> None:
-        async with Fake() as fake, Client(fake.url) as client:
+        async with FakeServer() as fake, Client(fake.url) as client:
             fake.heard()
             fake.speaks = lambda message: (
                 stateless(message) if message["method"] == "server/discover" else (404, "<html>")
@@ -185,7 +185,7 @@ def test_call_whose_revision_is_refused_although_it_is_offered_is_sent_once_more
     """Spec §2.4."""
 
     async def test() -> None:
-        async with Fake() as fake, Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
+        async with FakeServer() as fake, Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
             answers = iter([refused(NEWEST), result(tools=[]), refused(NEWEST), refused(NEWEST)])
             fake.speaks = lambda message: next(answers)
             await client.list_tools()
@@ -200,7 +200,7 @@ def test_stream_of_a_server_that_answers_nothing_any_more_is_opened_again() -> N
 
     async def test() -> None:
         retry = Retry(initial_delay=0.001, heartbeat=0.01)
-        async with Fake() as fake, Client(fake.url, timeout=0.05, retry=retry) as client:
+        async with FakeServer() as fake, Client(fake.url, timeout=0.05, retry=retry) as client:
             async with client.watch("a:b") as changes:
                 fake.silent = True
                 assert await anext(changes) == Change("resource", "a:b", missed=True)
@@ -218,7 +218,7 @@ def test_stream_that_was_kept_open_and_is_no_more_is_opened_again(monkeypatch: p
     monkeypatch.setattr(Pulse, "LEAST", 0.05)
 
     async def test() -> None:
-        async with Fake() as fake, Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
+        async with FakeServer() as fake, Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
             fake.comments = 2
             async with client.watch("a:b") as changes:
                 assert await anext(changes) == Change("resource", "a:b", missed=True)

@@ -35,7 +35,7 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.revisions import SUPPORTED
 from wharfinger.transports import stream_client
 
-PROGRAM = str(Path(__file__).with_name("faulty.py"))
+PROGRAM = str(Path(__file__).with_name("faulty_server.py"))
 QUICK = Retry(initial_delay=0.01)
 MIB = 1024 * 1024
 
@@ -396,7 +396,7 @@ def resident() -> float:
 def harbour_url(tmp_path: Path) -> Iterator[str]:
     """The harbour over HTTP in a process of its own."""
     port = dead_port()
-    code = f"from tests.client.harbour import harbour; harbour().run(http='127.0.0.1:{port}')"
+    code = f"from tests.client.example_server import example_server; example_server().run(http='127.0.0.1:{port}')"
     root = Path(__file__).parent.parent.parent
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=log, stderr=log)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.client.scripted import HANDSHAKE, SILENCE, STATELESS, TASKS_ERA, Refusal, Script, now, run, settle
-from tests.client.test_eras import Fake, handshake, stateless
+from tests.client.test_eras import FakeServer, handshake, stateless
 from wharfinger.client import Client
 from wharfinger.errors import (
     ConnectionFailed,
@@ -336,7 +336,7 @@ def test_commands_may_be_of_paths() -> None:
 @pytest.mark.parametrize("status", [400, 404, 405, 410])
 def test_url_without_a_server_says_what_to_try(path: str, words: str, status: int) -> None:
     async def test() -> None:
-        async with Fake() as fake:
+        async with FakeServer() as fake:
             fake.speaks = lambda _: (status, "<html>")
             url = fake.url.removesuffix("/mcp") + path
             with pytest.raises(ConnectionFailed, match=str(status)) as caught:
@@ -349,7 +349,7 @@ def test_url_without_a_server_says_what_to_try(path: str, words: str, status: in
 
 def test_silent_url_is_asked_in_the_older_way_and_its_answers_are_not_waited_for() -> None:
     async def test() -> None:
-        async with Fake() as fake:
+        async with FakeServer() as fake:
             fake.speaks = handshake
             fake.silent = True
             opening = asyncio.ensure_future(Client(fake.url).open())
@@ -386,7 +386,7 @@ class Person:
 
 def test_signing_in_may_take_longer_than_an_opening() -> None:
     async def test() -> None:
-        async with Fake() as fake:
+        async with FakeServer() as fake:
             person = Person(1000)
             fake.speaks = lambda message: stateless(message) if person.signed_in else (401, "who?")
             async with Client(fake.url, auth=person) as client:
@@ -405,7 +405,7 @@ def test_signing_in_may_take_longer_than_an_opening() -> None:
 
 def test_what_comes_after_signing_in_has_the_time_that_was_left() -> None:
     async def test() -> None:
-        async with Fake() as fake:
+        async with FakeServer() as fake:
             person = Person(1000)
 
             def speaks(message: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.client.scripted import HANDSHAKE, SILENCE, STATELESS, Refusal, Script, now, run, settle, text
-from tests.client.test_eras import Fake, handshake
+from tests.client.test_eras import FakeServer, handshake
 from wharfinger.client import NEVER, Change, Client, Retry
 from wharfinger.errors import (
     ConnectionFailed,
@@ -102,7 +102,7 @@ def test_era_is_found_out_anew_not_more_often_than_connections_are_taken_for_goo
     async def test() -> None:
         from tests.client.test_eras import stateless
 
-        async with Fake() as fake, Client(fake.url, retry=Retry(reset_after=stable)) as client:
+        async with FakeServer() as fake, Client(fake.url, retry=Retry(reset_after=stable)) as client:
             fake.heard()
             fake.speaks = lambda m: stateless(m) if m["method"] == "server/discover" else (404, "<html>")
             for _ in range(3):
@@ -717,7 +717,7 @@ def test_server_that_says_nothing_is_asked_now_and_then_while_something_is_watch
     async def test() -> None:
         method = "ping" if revision == HANDSHAKE else "server/discover"
         version = {} if revision == STATELESS else {"revision": "2025-11-25"}
-        async with Fake() as fake:
+        async with FakeServer() as fake:
             fake.speaks, fake.streams = speaking(revision), True
             async with Client(fake.url, **version) as client:
                 await asyncio.sleep(1000)
@@ -743,7 +743,7 @@ def test_watch_is_begun_again_after_two_questions_without_an_answer(revision: st
     async def test() -> None:
         version = {} if revision == STATELESS else {"revision": "2025-11-25"}
         begins = "subscriptions/listen" if revision == STATELESS else "resources/subscribe"
-        async with Fake() as fake:
+        async with FakeServer() as fake:
             fake.speaks, fake.streams = speaking(revision), True
             async with Client(fake.url, timeout=5, **version) as client, client.watch("a:b") as changes:
                 assert fake.asked.count(begins) == 1
@@ -772,7 +772,7 @@ def test_watch_is_begun_again_after_two_questions_without_an_answer(revision: st
 
 def test_nobody_is_asked_where_that_is_not_wanted_or_a_server_cannot_vanish() -> None:
     async def test() -> None:
-        async with Fake() as fake, Client(fake.url, retry=Retry(heartbeat=0)) as client, client.watch("a:b"):
+        async with FakeServer() as fake, Client(fake.url, retry=Retry(heartbeat=0)) as client, client.watch("a:b"):
             fake.heard()
             await asyncio.sleep(10_000)
             assert fake.heard() == []
@@ -785,7 +785,7 @@ def test_nobody_is_asked_where_that_is_not_wanted_or_a_server_cannot_vanish() ->
 
 def test_watch_goes_on_in_the_other_era_when_a_server_comes_back_in_that() -> None:
     async def test() -> None:
-        async with Fake() as fake:
+        async with FakeServer() as fake:
             fake.speaks, fake.streams = speaking(HANDSHAKE), True
             async with Client(fake.url) as client, client.watch("a:b") as changes:
                 assert client.revision == "2025-11-25"

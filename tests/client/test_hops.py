@@ -15,7 +15,7 @@ import wharfinger
 from wharfinger import Client
 
 PACKAGE = str(Path(wharfinger.__file__).parent)
-PROGRAM = Path(__file__).with_name("harbour.py")
+PROGRAM = Path(__file__).with_name("example_server.py")
 
 
 async def crossed(revision: str, call: Callable[[Client], Awaitable[Any]]) -> tuple[Any, set[str], set[str], int]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.client.scripted import HANDSHAKE, STATELESS, Refusal, Script, run, settle
-from tests.client.test_eras import Fake, handshake, stateless
+from tests.client.test_eras import FakeServer, handshake, stateless
 from tests.transports.client_servers import Asked, answer, result, serving
 from wharfinger.client import Client, Retry
 from wharfinger.errors import ConnectionFailed, RequestTimeout, WharfingerError
@@ -23,7 +23,7 @@ OBJECT = {"type": "object"}
 )
 def test_read_is_sent_once_more_if_something_before_the_server_says_that_it_is_away(status: int, again: bool) -> None:
     async def test() -> None:
-        async with Fake() as fake, Client(fake.url) as client:
+        async with FakeServer() as fake, Client(fake.url) as client:
             fake.heard()
             away = iter([True, False])
             fake.speaks = lambda message: (status, "<html>") if next(away) else stateless(message)
@@ -46,7 +46,7 @@ def test_read_is_sent_once_more_if_something_before_the_server_says_that_it_is_a
 )
 def test_status_that_may_mean_another_server_has_the_era_found_out_again(status: int, again: bool) -> None:
     async def test() -> None:
-        async with Fake() as fake, Client(fake.url) as client:
+        async with FakeServer() as fake, Client(fake.url) as client:
             fake.heard()
 
             def other(message: Any) -> Any:
@@ -72,7 +72,7 @@ def test_status_that_may_mean_another_server_has_the_era_found_out_again(status:
 
 def test_nothing_is_found_out_again_without_attempts() -> None:
     async def test() -> None:
-        async with Fake() as fake, Client(fake.url, retry=Retry(attempts=0)) as client:
+        async with FakeServer() as fake, Client(fake.url, retry=Retry(attempts=0)) as client:
             fake.heard()
             for speaks in (handshake, lambda _: (400, {"error": refused})):
                 fake.speaks = speaks
@@ -86,7 +86,7 @@ def test_nothing_is_found_out_again_without_attempts() -> None:
 
 def test_server_that_stays_as_it_is_keeps_its_connection_when_it_is_asked_anew() -> None:
     async def test() -> None:
-        async with Fake() as fake, Client(fake.url) as client:
+        async with FakeServer() as fake, Client(fake.url) as client:
             fake.heard()
             fake.speaks = lambda m: stateless(m) if m["method"] == "server/discover" else (404, "<html>")
             calls = [asyncio.ensure_future(client.call_tool("x")) for _ in range(3)]

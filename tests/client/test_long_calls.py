@@ -426,7 +426,10 @@ def test_call_is_sent_again_with_answers_so_many_times(rounds: int) -> None:
 
         limits = LIMITS if rounds == 8 else msgspec.structs.replace(LIMITS, rounds=rounds)
         for times in (rounds, rounds + 1):
-            async with Script(tools__call=asks) as server, server.client(elicitation=fills_in, limits=limits) as client:
+            async with (
+                Script(tools__call=asks) as server,
+                server.client(elicitation=fills_in, limits=limits) as client,
+            ):
                 if times == rounds:
                     assert (await client.call_tool("x")).text == "done"
                 else:
@@ -489,7 +492,10 @@ def test_result_that_is_none_of_those_there_are_is_refused(answer: Any, words: s
 def test_only_results_that_may_be_questions_are() -> None:
     async def test() -> None:
         asks = {"resultType": "input_required", "requestState": "s"}
-        async with Script(tools__list=asks, completion__complete=asks) as server, server.client(roots=[]) as client:
+        async with (
+            Script(tools__list=asks, completion__complete=asks) as server,
+            server.client(roots=[]) as client,
+        ):
             for call in (client.list_tools(), client.complete("p", "a")):
                 with pytest.raises(InvalidResponse, match="resultType that is not expected: 'input_required'"):
                     await call
@@ -580,7 +586,10 @@ def test_errand_that_is_never_told_to_be_done_is_waited_for_as_long_as_a_call() 
             await asyncio.sleep(50)
             return True
 
-        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=slow, timeout=10) as client:
+        async with (
+            Script(TASKS_ERA, tools__call=called) as server,
+            server.client(consent=slow, timeout=10) as client,
+        ):
             assert (await client.call_tool("x")).text == "paid"
             assert server.when("tools/call") == [0, pytest.approx(63)]
 

@@ -19,7 +19,7 @@ INITIALIZED = {
 }
 
 
-class OldHarbour:
+class OldServer:
     """Only `/sse` and `/messages`; anything else is refused with `status`."""
 
     def __init__(self, status: str = "405 Method Not Allowed") -> None:
@@ -57,7 +57,7 @@ class OldHarbour:
 @pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed", "400 Bad Request"])
 def test_older_server_is_found_and_may_ask(status: str) -> None:
     async def test() -> None:
-        harbour = OldHarbour(status)
+        harbour = OldServer(status)
         async with serving(harbour) as base, Client(f"{base}/sse", roots=["file:///charts"]) as client:
             assert client.revision == "2024-11-05"
             assert "file:///charts" in (await client.call_tool("where")).text
@@ -68,7 +68,7 @@ def test_older_server_is_found_and_may_ask(status: str) -> None:
 
 def test_end_of_its_stream_fails_the_call_and_the_next_one_works() -> None:
     async def test() -> None:
-        async with serving(OldHarbour()) as base, Client(f"{base}/sse", roots=[]) as client:
+        async with serving(OldServer()) as base, Client(f"{base}/sse", roots=[]) as client:
             with pytest.raises(ConnectionLost):
                 await client.call_tool("vanish")
             assert (await client.call_tool("where")).text == '{"roots": []}'
@@ -78,7 +78,7 @@ def test_end_of_its_stream_fails_the_call_and_the_next_one_works() -> None:
 
 def test_place_without_either_transport_says_what_to_try() -> None:
     async def test() -> None:
-        async with serving(OldHarbour("404 Not Found")) as base:
+        async with serving(OldServer("404 Not Found")) as base:
             with pytest.raises(ConnectionFailed, match=rf"404 Not Found: no\. Try {base}/sse\.$"):
                 async with Client(f"{base}/mcp"):
                     pass

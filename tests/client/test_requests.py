@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.client.scripted import HANDSHAKE, SILENCE, STATELESS, TASKS_ERA, Refusal, Script, now, run, settle, text
+from tests.client.scripted import (
+    HANDSHAKE,
+    SILENCE,
+    STATELESS,
+    TASKS_ERA,
+    Refusal,
+    Script,
+    now,
+    run,
+    settle,
+    text,
+)
 from wharfinger import types as t
 from wharfinger.errors import (
     ConnectionLost,

@@ -32,7 +32,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 10))
 
 
-class Puppet(Server):
+class FakeServer(Server):
     """A server whose watching is done by hand; `asked` is what came, in order."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ def test_sub_resource_is_told_to_who_watches_what_is_above_it() -> None:
     """Spec §2.11: the URI that is told may be a sub-resource of the one that is watched."""
 
     async def test() -> None:
-        server = Puppet()
+        server = FakeServer()
         async with (
             Client(server, revision="2025-11-25") as client,
             client.watch("file:///a/b") as changes,
@@ -94,7 +94,7 @@ def test_sub_resource_is_told_to_who_watches_what_is_above_it() -> None:
 
 def test_uri_is_subscribed_once_for_many_and_unsubscribed_after_the_last() -> None:
     async def test() -> None:
-        server = Puppet()
+        server = FakeServer()
         async with Client(server, revision="2025-11-25") as client:
             one, two = await asyncio.gather(client.watch("a:b").start(), client.watch("a:b").start())
             await one.close()
@@ -118,7 +118,7 @@ def test_unlike_changes_without_end_become_one_of_the_whole() -> None:
     """Security C14: a flood of different URIs is bounded, too."""
 
     async def test() -> None:
-        server = Puppet()
+        server = FakeServer()
         async with Client(server) as client, client.watch("a:root") as changes:
             for number in range(MAX_PENDING + 1):
                 server.tell(UPDATED, {"uri": f"a:root/{number}"})
@@ -134,7 +134,7 @@ def test_unlike_changes_without_end_become_one_of_the_whole() -> None:
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_lists_are_told_by_name(revision: str) -> None:
     async def test() -> None:
-        server = Puppet()
+        server = FakeServer()
         async with Client(server, revision=revision) as client:
             if revision < "2026":
                 await client.watch("a:b")
@@ -150,7 +150,7 @@ def test_lists_are_told_by_name(revision: str) -> None:
 
 def test_watch_is_not_begun_before_it_is_acknowledged() -> None:
     async def test() -> None:
-        server = Puppet()
+        server = FakeServer()
         server.grants = False
         async with Client(server, timeout=0.05) as client:
             with pytest.raises(RequestTimeout, match="did not acknowledge"):
@@ -182,7 +182,7 @@ def test_watch_that_the_server_ends_is_begun_again_and_says_so(how: str) -> None
     """Spec §2.12: a server ends it by the final result, or by notifications/cancelled, such as before a restart."""
 
     async def test() -> None:
-        server = Puppet()
+        server = FakeServer()
         async with Client(server, retry=Retry(initial_delay=0.001)) as client, client.watch("a:b", "a:c") as changes:
             server.tell(UPDATED, {"uri": "a:b"})
             end(server, how)
@@ -204,7 +204,7 @@ def test_watch_that_the_server_ends_each_time_is_given_up(how: str) -> None:
 
     async def test() -> None:
         for settings, times in ((NEVER, 1), (Retry(initial_delay=0.001, watch_attempts=2), 3)):
-            server = Puppet()
+            server = FakeServer()
             async with Client(server, retry=settings) as client, client.watch_lists() as changes:
                 for time in range(times):
                     while len(server.asked) <= time:
@@ -217,7 +217,7 @@ def test_watch_that_the_server_ends_each_time_is_given_up(how: str) -> None:
     run(test())
 
 
-def end(server: Puppet, how: str) -> None:
+def end(server: FakeServer, how: str) -> None:
     """End the watch from the server's side."""
     assert server.over is not None
     assert server.request is not None
@@ -229,7 +229,7 @@ def end(server: Puppet, how: str) -> None:
 
 def test_resource_that_does_not_come_back_ends_its_watch() -> None:
     async def test() -> None:
-        server = Puppet()
+        server = FakeServer()
         async with Client(server, retry=Retry(initial_delay=0.001)) as client, client.watch("a:b") as changes:
             server.grants = False
             end(server, "result")

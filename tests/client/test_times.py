@@ -28,7 +28,10 @@ async def lasts(doing: Any, error: type[Exception] = RequestTimeout, words: str 
 @EACH_ERA
 def test_call_that_names_no_time_waits_a_minute(revision: str) -> None:
     async def test() -> None:
-        async with Script(revision, tools__call=SILENCE, resources__read=SILENCE) as server, server.client() as client:
+        async with (
+            Script(revision, tools__call=SILENCE, resources__read=SILENCE) as server,
+            server.client() as client,
+        ):
             assert await lasts(client.call_tool("x"), words=r"tools/call: .* within 60 s") == pytest.approx(60)
             assert await lasts(client.read_resource("a:b"), words="resources/read") == pytest.approx(60)
 
@@ -164,7 +167,10 @@ def test_time_of_a_question_to_the_user_does_not_count_and_the_most_does() -> No
             await asyncio.sleep(1000)
             return {}
 
-        async with Script(HANDSHAKE, tools__call=asks) as server, server.client(timeout=10, elicitation=thinks) as it:
+        async with (
+            Script(HANDSHAKE, tools__call=asks) as server,
+            server.client(timeout=10, elicitation=thinks) as it,
+        ):
             assert (await it.call_tool("x", {"last": 2})).text == "done"
             begun = now()
             with pytest.raises(RequestTimeout, match="within 10 s"):
@@ -210,7 +216,10 @@ def test_watch_that_nobody_acknowledges_fails_after_the_clients_time() -> None:
             assert await lasts(client.watch("a:b").start(), words=words) == pytest.approx(7)
             await settle()
             assert server.count("notifications/cancelled") == 1
-        async with Script(TASKS_ERA, resources__subscribe=SILENCE) as server, server.client(timeout=7) as client:
+        async with (
+            Script(TASKS_ERA, resources__subscribe=SILENCE) as server,
+            server.client(timeout=7) as client,
+        ):
             assert await lasts(client.watch("a:b").start(), words="resources/subscribe") == pytest.approx(7)
 
     run(test())
@@ -234,7 +243,10 @@ def test_calls_stand_still_until_the_last_question_is_answered() -> None:
             await asyncio.sleep(float(question.message))
             return {}
 
-        async with Script(HANDSHAKE, tools__call=works) as server, server.client(timeout=10, elicitation=thinks) as it:
+        async with (
+            Script(HANDSHAKE, tools__call=works) as server,
+            server.client(timeout=10, elicitation=thinks) as it,
+        ):
             for asks, other, fine in ((53, 47, True), (55, 59, False)):
                 first = asyncio.ensure_future(it.call_tool("asks", {"last": asks}))
                 await asyncio.sleep(7)

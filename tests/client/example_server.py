@@ -15,7 +15,7 @@ class Berth(msgspec.Struct):
     name: str
 
 
-def harbour() -> Server:
+def example_server() -> Server:
     """A server with a bit of everything."""
     server = Server("harbour", version="3", instructions="Ships and tides.", page_size=3)
 
@@ -73,4 +73,4 @@ def harbour() -> Server:
 
 
 if __name__ == "__main__":
-    harbour().run()
+    example_server().run()

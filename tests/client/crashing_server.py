@@ -13,9 +13,9 @@ from wharfinger import types as t
 from wharfinger.server import Server
 
 
-def restless(folder: Path) -> Server:
+def crashing_server(folder: Path) -> Server:
     """Dies at a call where no file in `folder` says that it has done so; writes there what it was asked."""
-    server = Server("restless")
+    server = Server("crashing")
     starts = folder / "starts"
     with starts.open("a") as file:
         file.write(f"{os.getpid()}\n")
@@ -79,6 +79,6 @@ def restless(folder: Path) -> Server:
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        restless(Path(sys.argv[1])).run(http=f"127.0.0.1:{sys.argv[2]}")
+        crashing_server(Path(sys.argv[1])).run(http=f"127.0.0.1:{sys.argv[2]}")
     else:
-        restless(Path(sys.argv[1])).run()
+        crashing_server(Path(sys.argv[1])).run()
