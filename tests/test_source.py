@@ -107,16 +107,16 @@ async def test_answer_of_a_source_is_public_until_it_may_depend_on_who_asks() ->
     server.include(Buoys())
     assert await _scope(server) == "public"
     assert await _scope(server, principal="mary") == "private"
-    server.add_hook(Timing())
+    server.add_middleware(Timing())
     assert await _scope(server) == "public"
 
-    @server.hook("tools/call")
+    @server.middleware("tools/call")
     async def elsewhere(call: Call, next: Next) -> Result:
         return await next(call)
 
     assert await _scope(server) == "public"
 
-    @server.hook("resources/read")
+    @server.middleware("resources/read")
     async def only_for_some(call: Call, next: Next) -> Result:
         return await next(call)
 
@@ -130,7 +130,7 @@ async def test_hook_around_the_whole_makes_the_answers_of_a_part_private() -> No
     whole.include(part)
     assert await _scope(whole) == "public"
 
-    @whole.hook
+    @whole.middleware
     async def only_for_some(call: Call, next: Next) -> Result:
         return await next(call)
 

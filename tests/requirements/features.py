@@ -172,7 +172,7 @@ TOOL_ROWS: tuple[Row, ...] = (
          TOOLS + "test_null_is_structured_content_where_it_was_promised", *said("tools", R5)),
     must("2.15-11", "all: server/tools, security", "All inputs are validated.",
          HOSTILE + "test_arguments_that_are_not_the_tools_are_refused", SIGNATURE + "test_every_kind_of_parameter_is_decoded"),
-    must("2.15-12", "all: server/tools, security", "Access is controlled.", "server/middleware/test_chain.py::test_a_hook_may_answer_by_itself_or_refuse", TOOLS + "test_errors_that_authors_raise_are_results"),
+    must("2.15-12", "all: server/tools, security", "Access is controlled.", "server/middleware/test_chain.py::test_middleware_may_answer_by_itself_or_refuse", TOOLS + "test_errors_that_authors_raise_are_results"),
     must("2.15-13", "all: server/tools, security", "Calls are rate-limited.", "server/middleware/test_guards.py::test_a_caller_above_the_rate_is_told_when_to_come_again", STREAM + "test_too_many_requests_at_once_are_refused"),
     must("2.15-14", "all: server/tools, security", "Outputs are sanitised: a fault tells nothing of itself.",
          TOOLS + "test_any_other_exception_is_left_to_the_transport", STREAM + "test_whatever_a_handler_raises_is_that_calls_error"),

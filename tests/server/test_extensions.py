@@ -217,7 +217,7 @@ async def test_dependencies_and_hooks_are_those_of_any_method() -> None:
     async def forecast(datum: Annotated[str, Depends(datum)], params: ForecastParams) -> dict[str, str]:
         return {"datum": datum, "port": params.port}
 
-    @server.hook
+    @server.middleware
     async def note(call: Request, next: Next) -> Any:
         seen.append(call.method)
         return await next(call)

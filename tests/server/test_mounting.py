@@ -491,8 +491,8 @@ async def test_hooks_of_a_part_run_around_its_features_only_and_know_its_names()
         return sees
 
     assert await call(server, "harbour_tides_height", place="mary") == "mary 3 m"
-    part.add_hook(hook("part"))
-    server.add_hook(hook("whole"))
+    part.add_middleware(hook("part"))
+    server.add_middleware(hook("whole"))
     assert await call(server, "harbour_tides_height", place="mary") == "mary 3 m"
     assert seen == ["whole tools/call harbour_tides_height", "part tools/call height"]
     seen.clear()
@@ -529,7 +529,7 @@ async def test_what_a_hook_forbids_to_read_cannot_be_watched_either(revision: st
     async def forbids(call: Call, next: Next) -> Result:
         raise InvalidArgument("no")
 
-    part.add_hook(forbids, "resources/read")
+    part.add_middleware(forbids, "resources/read")
     await server.start()
     async with Wire(server, revision) as wire:
         answers = await wire.watch(uri)
@@ -727,7 +727,7 @@ async def test_a_tool_of_a_part_asks_and_runs_again_with_the_answer(hooked: bool
 
     if hooked:
 
-        @part.hook
+        @part.middleware
         async def passes(call: Call, next: Next) -> Result:
             return await next(call)
 

@@ -297,7 +297,7 @@ async def test_sources_that_the_index_covers_are_not_asked() -> None:
 def guarded(*hits: Hit, texts: dict[str, str]) -> Server:
     server = of(Shelf(*hits))
 
-    @server.hook("resources/read")
+    @server.middleware("resources/read")
     async def only_some(call: Call, next: Next) -> Any:
         name = call.params.uri[6:]
         if name not in texts:
@@ -335,7 +335,7 @@ async def test_a_hit_with_a_snippet_must_hold_every_word_that_its_name_does_not(
 async def test_what_would_ask_its_reader_is_there_with_nothing_said_of_it() -> None:
     server = of(Shelf(hit("a")))
 
-    @server.hook("resources/read")
+    @server.middleware("resources/read")
     async def anything(call: Call, next: Next) -> Any:
         return await next(call)
 

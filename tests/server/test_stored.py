@@ -178,7 +178,7 @@ def test_hook_and_context_see_bytes() -> None:
         async def weigh(ctx: Any) -> int:
             return 0
 
-        @server.hook("resources/read")
+        @server.middleware("resources/read")
         async def look(call: Any, next: Any) -> Any:
             result = await next(call)
             seen.append(result.contents[0].blob)

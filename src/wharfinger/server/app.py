@@ -28,9 +28,9 @@ from wharfinger.server.features.completion import Completions
 from wharfinger.server.features.prompts import Prompts
 from wharfinger.server.features.resource import check_scheme, is_uri, unlisted_feature_of
 from wharfinger.server.features.resources import Resources
-from wharfinger.server.features.tools import Tools, telling
+from wharfinger.server.features.tools import Tools, reports_tool_errors
 from wharfinger.server.lifespan import ServerLifespan, explained
-from wharfinger.server.middleware.chain import Handlers, Hook
+from wharfinger.server.middleware.chain import MethodTable, Middleware
 from wharfinger.server.services import ListName, Services
 from wharfinger.server.subscriptions.listening import Listening
 from wharfinger.server.subscriptions.source_watches import SourceWatches
@@ -57,7 +57,7 @@ __all__ = ["Includable", "Lifespan", "Server"]
 log = logging.getLogger("wharfinger.server")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-AnyHook = TypeVar("AnyHook", bound=Hook)
+AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
 Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
 
@@ -117,8 +117,9 @@ class Server:
         )
         self.instructions = instructions
         self.stamps = ResultMeta(self.info)
-        self.handlers: Handlers = Handlers(lifecycle.handlers(self))
-        self.handlers.around["tools/call"] = telling
+        self.methods: MethodTable = MethodTable(lifecycle.handlers(self))
+        """Every method that this server has, with its middleware."""
+        self.handlers = self.methods.handlers
         self.pool = pool or Pool()
         self.watching: Watching = Watching(self._watched, self._unwatched)
         self.overrides = Overrides()
@@ -128,7 +129,7 @@ class Server:
             limits=limits or Limits(),
             pool=self.pool,
             keys=Keys(secret),
-            handlers=self.handlers,
+            methods=self.methods,
             notify=self.watching,
             serve=self.serve,
             context=lambda request: Context(self, request),
@@ -152,7 +153,7 @@ class Server:
         self.prompts: Prompts = Prompts(self.services, page_size)
         self.completions = Completions(self.services, self.prompts, self.resources)
         self.listening = Listening(self.services, self.resources, lambda: self.tasks)
-        self.handlers["subscriptions/listen"] = self.listening.listen
+        self.methods.set("subscriptions/listen", self.listening.listen)
         self.notified: dict[str, Notified] = {"notifications/initialized": self.listening.initialized}
         self.extensions: dict[str, dict[str, Any]] = {}
         """What is declared beyond the core protocol: settings by identifier; `extension` adds to it."""
@@ -228,11 +229,11 @@ class Server:
         """Add a source, anything else that knows how to add itself, or another server as a part of this one.
 
         Another server's tools and prompts are then called `prefix_name` here, its URIs stay as they are, and what it
-        gets or loses later shows here too. It starts and ends with this server, and its functions and hooks run as in
-        itself: with its `state`, dependencies and secrets.
+        gets or loses later shows here too. It starts and ends with this server. Its functions and middleware run as
+        they do when it is served alone: with its own `state`, dependencies and secrets.
 
         Raises:
-            ValueError: a name or a URI is taken (both servers are told), or is none; a server is included a second
+            ValueError: a name or a URI is taken (both servers are named) or is not valid; a server is included a second
                 time, or in itself.
             RuntimeError: this server runs, and this is not its event loop's thread.
         """
@@ -306,7 +307,8 @@ class Server:
             return
         self.served.add(name)
         for method, handler in self._methods(name).items():
-            self.handlers.setdefault(method, handler)
+            if method not in self.handlers:
+                self.methods.set(method, handler, outside=reports_tool_errors if method == "tools/call" else None)
         for mount in self.part_of:
             mount.parent.serve(name)
 
@@ -400,7 +402,7 @@ class Server:
         extension = options.get("extension", "")
         if extension:
             check_id(extension)
-        self.handlers[name] = method_of(self.services, name, function, options)
+        self.methods.set(name, method_of(self.services, name, function, options))
         if extension:
             self.extension(extension)
         for mount in self.part_of:
@@ -457,37 +459,39 @@ class Server:
         self.resources.put(view(self.services, uri, page, **options))
         self.extension(EXTENSION)
 
-    # -- hooks, and what stands in for dependencies
+    # -- middleware, and what stands in for dependencies
 
     @overload
-    def hook(self, hook: AnyHook, /) -> AnyHook: ...
+    def middleware(self, middleware: AnyMiddleware, /) -> AnyMiddleware: ...
     @overload
-    def hook(self, *methods: str) -> Callable[[AnyHook], AnyHook]: ...
-    def hook(self, *given: Any) -> Any:
-        """Put the decorated `async def hook(call, next)` around every request, or around those of some methods.
+    def middleware(self, *methods: str) -> Callable[[AnyMiddleware], AnyMiddleware]: ...
+    def middleware(self, *given: Any) -> Any:
+        """Put the decorated `async def around(call, next)` around every request, or around those of some methods.
 
-        `@server.hook`, or `@server.hook("tools/call", "resources/read")`. See `add_hook`.
+        `@server.middleware`, or `@server.middleware("tools/call", "resources/read")`. See `add_middleware`.
         """
         if given and not isinstance(given[0], str):
-            self.add_hook(*given)
+            self.add_middleware(*given)
             return given[0]
 
-        def register(hook: AnyHook) -> AnyHook:
-            self.add_hook(hook, *given)
-            return hook
+        def register(middleware: AnyMiddleware) -> AnyMiddleware:
+            self.add_middleware(middleware, *given)
+            return middleware
 
         return register
 
-    def add_hook(self, hook: Hook, *methods: str) -> None:
-        """Put a hook around every request, or around those of some methods; the first one added is outermost.
+    def add_middleware(self, middleware: Middleware, *methods: str) -> None:
+        """Put middleware around every request, or around those of some methods; the first one added is outermost.
 
-        Features and methods that come later are inside of it too. Notifications have no hooks.
+        Features and methods that come later are inside of it too. Notifications have no middleware.
 
         Raises:
             TypeError: it is not an async function.
             ValueError: there is no such method.
         """
-        self.handlers.add_hook(hook, methods)
+        self.methods.add_middleware(middleware, methods)
+        for mount in self.part_of:
+            mount.refresh()
 
     def override(self, function: Callable[..., Any], fake: Callable[..., Any]) -> AbstractContextManager[None]:
         """Have `fake` stand in for the dependency `function` of this server's features: `with server.override(…):`.
@@ -514,7 +518,7 @@ class Server:
         """Serve these tasks: one's own, or those of the server that this one is a part of."""
         self.tasks = tasks
         for word in ("get", "update", "cancel"):
-            self.handlers[f"tasks/{word}"] = getattr(tasks, word)
+            self.methods.set(f"tasks/{word}", getattr(tasks, word))
         for mount in self.mounts:
             if mount.other.tasks is not None:
                 mount.other.own_tasks = None

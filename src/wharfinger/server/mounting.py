@@ -94,7 +94,6 @@ class Mount:
         tools.show()
         prompts.show()
         other.watching.observers.append(parent.watching)
-        other.handlers.onlookers.append(self.refresh)
 
     def refresh(self) -> None:
         """Find out again what may be called directly: middleware may be added at any time."""
@@ -102,7 +101,7 @@ class Mount:
         for method in _THROUGH:
             self.direct[method] = not (
                 other.services.replay
-                or other.handlers.hooked(method)
+                or other.methods.has_middleware(method)
                 or any(not mount.direct[method] for mount in other.mounts)
             )
         for mount in self.parent.part_of:
@@ -183,7 +182,7 @@ def publish_extensions(parent: Server, other: Server) -> None:
         if name in OF_THE_WHOLE:
             OF_THE_WHOLE[name](parent)
         elif name not in parent.handlers:
-            parent.handlers[name] = _handler_of_part(other, name)
+            parent.methods.set(name, _handler_of_part(other, name))
     for name in _own(other.notified):
         parent.notified.setdefault(name, other.notified[name])
     for id, settings in other.extensions.items():

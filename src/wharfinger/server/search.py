@@ -1,6 +1,6 @@
 """Searching everything that a server publishes: its registered resources, its index, and its sources' own search.
 
-What may be read is decided where it is read: where hooks stand around `resources/read`, a hit is shown only if the
+What may be read is decided where it is read: with middleware around `resources/read`, a hit is shown only if the
 caller can read it, by words that are in what the caller reads.
 """
 
@@ -228,7 +228,7 @@ async def _readable(services: Services, request: Request, query: str, hits: Hits
 async def _read(services: Services, request: Request, uri: str) -> str | None:
     """What the caller reads there, its texts joined; None where nothing."""
     try:
-        contents = (await services.handlers["resources/read"](read_request(request, uri))).contents
+        contents = (await services.methods.handlers["resources/read"](read_request(request, uri))).contents
     except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
         return None
     except CannotAsk:  # it would ask its reader, so it is there

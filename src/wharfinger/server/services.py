@@ -12,7 +12,7 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import Request
 from wharfinger.server.cursors import Keys
 from wharfinger.server.dependencies import Overrides
-from wharfinger.server.middleware.chain import Handlers
+from wharfinger.server.middleware.chain import MethodTable
 from wharfinger.server.signature.annotations import RequestContext
 from wharfinger.server.subscriptions.watching import Watching
 from wharfinger.server.threads import Pool
@@ -31,7 +31,7 @@ class Services:
     limits: Limits
     pool: Pool
     keys: Keys
-    handlers: Handlers
+    methods: MethodTable
     """Every method that the server has, with what is around it: how a feature uses another one as the caller would."""
     serve: Callable[[ListName], None]
     """Has the methods of a kind of feature served, here and wherever this server is mounted."""

@@ -235,7 +235,7 @@ async def test_hooks_see_the_exception_of_a_tool() -> None:
     async def breaks() -> None:
         raise LookupError("reason")
 
-    @server.hook("tools/call")
+    @server.middleware("tools/call")
     async def report(call: Any, next: Any) -> Any:
         try:
             return await next(call)
@@ -373,7 +373,7 @@ async def test_a_hook_that_returns_nothing_is_an_error_that_says_so(caplog: pyte
     server = Server("s")
     server.tools.add(forgets_to_return_text, name="it")
 
-    @server.hook("tools/list")
+    @server.middleware("tools/list")
     async def forgets(call: Any, next: Any) -> Any:
         await next(call)
 

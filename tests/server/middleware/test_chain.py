@@ -25,7 +25,7 @@ def seeing(server: Server, *methods: str, name: str = "hook") -> list[str]:
         seen.append(f"{call.method} {name}")
         return await next(call)
 
-    server.add_hook(hook, *methods)
+    server.add_middleware(hook, *methods)
     return seen
 
 
@@ -49,7 +49,7 @@ def made() -> Server:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_hook_stands_around_every_request(revision: str) -> None:
+async def test_middleware_stands_around_every_request(revision: str) -> None:
     server = made()
     seen = seeing(server)
     stateless = revision == ALL[-1]
@@ -69,7 +69,7 @@ async def test_a_hook_stands_around_every_request(revision: str) -> None:
 
 
 @looped
-async def test_the_first_hook_is_outermost() -> None:
+async def test_the_first_middleware_is_outermost() -> None:
     server = made()
     order: list[str] = []
 
@@ -83,7 +83,7 @@ async def test_the_first_hook_is_outermost() -> None:
         return hook
 
     for name in "abc":
-        server.add_hook(named(name), *(["tools/call"] if name == "b" else []))
+        server.add_middleware(named(name), *(["tools/call"] if name == "b" else []))
     await ask(server, "tools/call", {"name": "shout", "arguments": {"text": ""}})
     assert order == ["> a", "> b", "> c", "< c", "< b", "< a"]
     order.clear()
@@ -92,7 +92,7 @@ async def test_the_first_hook_is_outermost() -> None:
 
 
 @looped
-async def test_a_hook_for_some_methods_leaves_the_others_as_they_are() -> None:
+async def test_middleware_for_some_methods_leaves_the_others_as_they_are() -> None:
     server = made()
     before = dict(server.handlers)
     seen = seeing(server, "tools/call", "resources/read")
@@ -103,12 +103,12 @@ async def test_a_hook_for_some_methods_leaves_the_others_as_they_are() -> None:
     await ask(server, "resources/read", {"uri": "a:b"})
     await ask(server, "prompts/list")
     assert seen == ["resources/read hook"]
-    assert server.handlers.hooked("tools/call")
-    assert not server.handlers.hooked("prompts/list")
+    assert server.methods.has_middleware("tools/call")
+    assert not server.methods.has_middleware("prompts/list")
 
 
 @looped
-async def test_what_is_registered_after_a_hook_is_inside_of_it() -> None:
+async def test_what_is_registered_after_middleware_is_inside_of_it() -> None:
     server = Server("s")
     seen = seeing(server)
     server.resources.add("a:b", lambda: "text")
@@ -116,20 +116,18 @@ async def test_what_is_registered_after_a_hook_is_inside_of_it() -> None:
     assert seen == ["resources/read hook"]
 
 
-def test_without_hooks_handlers_are_what_was_put_in() -> None:
+def test_without_middleware_handlers_are_what_was_put_in() -> None:
     server = made()
     assert server.handlers["resources/read"] == server.resources.read
-    assert dict(server.handlers) == server.handlers.plain
-    del server.handlers["resources/read"]
-    assert "resources/read" not in server.handlers.plain
+    assert server.handlers["tools/call"] == server.tools.call
 
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_hook_may_change_what_is_asked_and_what_is_answered(revision: str) -> None:
+async def test_middleware_may_change_what_is_asked_and_what_is_answered(revision: str) -> None:
     server = made()
 
-    @server.hook("tools/call")
+    @server.middleware("tools/call")
     async def hook(call: Call, next: Next) -> Result:
         call.params = msgspec.structs.replace(call.params, arguments=msgspec.Raw(b'{"text":"changed"}'))
         result = await next(call)
@@ -140,10 +138,10 @@ async def test_a_hook_may_change_what_is_asked_and_what_is_answered(revision: st
 
 
 @looped
-async def test_a_hook_may_answer_by_itself_or_refuse() -> None:
+async def test_middleware_may_answer_by_itself_or_refuse() -> None:
     server = made()
 
-    @server.hook("resources/read")
+    @server.middleware("resources/read")
     async def answers(call: Call, next: Next) -> Result:
         if call.params.uri == "a:none":
             raise InvalidArgument("not that one")
@@ -157,10 +155,10 @@ async def test_a_hook_may_answer_by_itself_or_refuse() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_tool_error_of_a_hook_is_a_failed_result(revision: str) -> None:
+async def test_a_tool_error_of_middleware_is_a_failed_result(revision: str) -> None:
     server = made()
 
-    @server.hook("tools/call")
+    @server.middleware("tools/call")
     async def closed(call: Call, next: Next) -> Result:
         raise ToolError("The office is closed.")
 
@@ -171,11 +169,11 @@ async def test_a_tool_error_of_a_hook_is_a_failed_result(revision: str) -> None:
 
 
 @looped
-async def test_a_hook_sees_who_asks_and_pages_as_they_are_kept() -> None:
+async def test_middleware_sees_who_asks_and_pages_as_they_are_kept() -> None:
     server = made()
     seen: list[Any] = []
 
-    @server.hook
+    @server.middleware
     async def hook(call: Call, next: Next) -> Result:
         result = await next(call)
         seen.append((call.caller.principal, type(result)))
@@ -186,7 +184,7 @@ async def test_a_hook_sees_who_asks_and_pages_as_they_are_kept() -> None:
 
 
 @looped
-async def test_what_a_hook_forbids_to_read_is_found_out_by_no_other_way() -> None:
+async def test_what_middleware_forbids_to_read_is_found_out_by_no_other_way() -> None:
     server = made()
 
     @server.tool
@@ -195,7 +193,7 @@ async def test_what_a_hook_forbids_to_read_is_found_out_by_no_other_way() -> Non
 
     assert (await ask(server, "tools/call", {"name": "through"}))["result"]["content"][0]["text"] == "text"
 
-    @server.hook("resources/read")
+    @server.middleware("resources/read")
     async def forbids(call: Call, next: Next) -> Result:
         raise PermissionDenied("no")
 
@@ -221,10 +219,10 @@ async def test_notifications_have_no_hooks() -> None:
 
 
 @looped
-async def test_an_opening_that_a_hook_refuses_is_refused() -> None:
+async def test_an_opening_that_middleware_refuses_is_refused() -> None:
     server = made()
 
-    @server.hook("initialize")
+    @server.middleware("initialize")
     async def hook(call: Call, next: Next) -> Result:
         raise InvalidArgument("closed on Sundays")
 
@@ -235,7 +233,7 @@ async def test_an_opening_that_a_hook_refuses_is_refused() -> None:
 
 
 @looped
-async def test_a_cancellation_reaches_hooks_and_handler() -> None:
+async def test_a_cancellation_reaches_middleware_and_handler() -> None:
     server = Server("s")
     begun = asyncio.Event()
     seen: list[str] = []
@@ -245,7 +243,7 @@ async def test_a_cancellation_reaches_hooks_and_handler() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    @server.hook
+    @server.middleware
     async def hook(call: Call, next: Next) -> Result:
         try:
             return await next(call)
@@ -261,10 +259,10 @@ async def test_a_cancellation_reaches_hooks_and_handler() -> None:
     assert seen == ["cancelled"]
 
 
-def test_objects_and_partials_are_hooks_and_decorators_return_the_function() -> None:
+def test_objects_and_partials_are_middleware_and_decorators_return_the_function() -> None:
     server = Server("s")
 
-    class Hook:
+    class Middleware:
         async def __call__(self, call: Call, next: Next) -> Result:
             return await next(call)
 
@@ -274,45 +272,45 @@ def test_objects_and_partials_are_hooks_and_decorators_return_the_function() -> 
     async def function(call: Call, next: Next) -> Result:
         return await next(call)
 
-    server.add_hook(Hook())
-    server.add_hook(functools.partial(three, "word"))
-    assert server.hook(function) is function
-    assert server.hook("ping")(function) is function
+    server.add_middleware(Middleware())
+    server.add_middleware(functools.partial(three, "word"))
+    assert server.middleware(function) is function
+    assert server.middleware("ping")(function) is function
 
 
 @pytest.mark.parametrize(
     ("methods", "error"),
     [
         (("tool/call",), "did you mean 'tools/call'"),
-        (("weather",), "add an extension's method before its hooks"),
-        (("notifications/cancelled",), "no request of a client"),
-        (("sampling/createMessage",), "no request of a client"),
+        (("weather",), "add an extension's method before its middleware"),
+        (("notifications/cancelled",), "is not a request of a client"),
+        (("sampling/createMessage",), "is not a request of a client"),
     ],
 )
-def test_hooks_that_would_never_run_are_refused(methods: tuple[str, ...], error: str) -> None:
+def test_middleware_that_would_never_run_are_refused(methods: tuple[str, ...], error: str) -> None:
     async def hook(call: Call, next: Next) -> Result: ...
 
     with pytest.raises(ValueError, match=error):
-        Server("s").add_hook(hook, *methods)
+        Server("s").add_middleware(hook, *methods)
 
 
-def test_a_plain_function_is_no_hook() -> None:
+def test_a_plain_function_is_no_middleware() -> None:
     with pytest.raises(TypeError, match=r"async def hook\(call, next\)"):
 
-        @Server("s").hook  # type: ignore[arg-type]
+        @Server("s").middleware  # type: ignore[arg-type]
         def hook(call: Call, next: Next) -> Result: ...
 
 
-def test_a_hook_that_takes_too_little_is_told_at_registration() -> None:
+def test_middleware_that_takes_too_little_is_told_at_registration() -> None:
     async def alone(call: Call) -> None: ...
 
-    register: Any = Server("s").add_hook
+    register: Any = Server("s").add_middleware
     with pytest.raises(TypeError, match=r"async def alone\(call, next\)"):
         register(alone)
 
 
 @looped
-async def test_the_outermost_hook_comes_first_whenever_it_was_added() -> None:
+async def test_the_outermost_middleware_comes_first_whenever_it_was_added() -> None:
     server = made()
     seen: list[str] = []
 
@@ -324,20 +322,20 @@ async def test_the_outermost_hook_comes_first_whenever_it_was_added() -> None:
         return hook
 
     for name in "ab":
-        server.add_hook(named(name))
-    server.handlers.add_hook(named("first"), outermost=True)
+        server.add_middleware(named(name))
+    server.methods.add_middleware(named("first"), outermost=True)
     await ask(server, "tools/list")
     assert seen == ["first", "a", "b"]
 
 
-def test_a_hook_that_only_passes_on_leaves_what_is_stored_where_it_is() -> None:
+def test_middleware_that_only_passes_on_leaves_what_is_stored_where_it_is() -> None:
     async def passes(call: Call, next: Next) -> Result:
         return await next(call)
 
     for hook, takes in ((passes, False), (transparent(functools.partial(passes)), True)):
         server = made()
-        server.add_hook(hook)
-        assert server.handlers.may_differ("tools/list") is not takes
+        server.add_middleware(hook)
+        assert server.methods.may_differ("tools/list") is not takes
         request = opened(server, "resources/read", {"uri": "a:b"})
         request.accepts_lazy_blobs = True
         asyncio.run(_served(server, request))
@@ -348,20 +346,15 @@ async def _served(server: Server, request: Any) -> None:
     await server.handlers["resources/read"](request)
 
 
-def test_what_is_around_a_methods_hooks_is_there_only_with_hooks() -> None:
+def test_what_is_around_a_methods_middleware_is_there_only_with_middleware() -> None:
     server = made()
-    handlers = server.handlers
-    plain = handlers["tools/call"]
-    assert not handlers.hooked("tools/call")
-    assert handlers.plain["tools/call"] is plain
-    changes: list[int] = []
-    handlers.onlookers.append(lambda: changes.append(1))
+    methods, bare = server.methods, server.handlers["tools/call"]
+    assert not methods.has_middleware("tools/call")
     seeing(server, "tools/list")
-    assert handlers["tools/call"] is plain
-    assert handlers.hooked("tools/list") and not handlers.hooked("tools/call")
-    assert handlers.may_differ("tools/list") and not handlers.may_differ("tools/call")
-    assert changes == [1]
-    del handlers["tools/list"]
-    assert "tools/list" not in handlers and "tools/list" not in handlers.plain
-    again = handlers.setdefault("tools/call", handlers["resources/list"])
-    assert again is plain
+    assert server.handlers["tools/call"] is bare
+    assert methods.has_middleware("tools/list") and not methods.has_middleware("tools/call")
+    assert methods.may_differ("tools/list") and not methods.may_differ("tools/call")
+    seeing(server, "tools/call")
+    assert server.handlers["tools/call"] is not bare
+    methods.set("tools/call", bare)
+    assert server.handlers["tools/call"] is not bare

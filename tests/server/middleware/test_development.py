@@ -8,7 +8,7 @@ import pytest
 
 from tests.server.driving import ERAS, ask, looped
 from wharfinger import PermissionDenied, Server, ToolError
-from wharfinger.server.middleware.development import errors_in_full
+from wharfinger.server.middleware.development import debug_errors
 
 
 def failing() -> Server:
@@ -42,7 +42,7 @@ async def test_without_the_hook_nothing_is_told_but_a_reference(revision: str) -
 @looped
 async def test_with_the_hook_the_exception_is_told(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     server = failing()
-    server.add_hook(errors_in_full)
+    server.add_middleware(debug_errors)
     result = (await told(server, "value", revision))["result"]
     assert result["isError"] is True
     text = result["content"][0]["text"]

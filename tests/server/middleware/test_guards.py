@@ -58,7 +58,7 @@ async def call(server: Server, principal: str = "mary", **arguments: Any) -> Any
 async def test_a_call_is_logged_without_its_values(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     server = made(clock)
-    server.add_hook(log_calls(clock=clock))
+    server.add_middleware(log_calls(clock=clock))
     caplog.set_level(logging.INFO, "wharfinger.calls")
     await call(server, seconds=0.25)
     await call(server, fails=True)
@@ -84,7 +84,7 @@ async def test_a_call_is_logged_without_its_values(caplog: pytest.LogCaptureFixt
 async def test_a_log_that_nobody_reads_is_not_written(caplog: pytest.LogCaptureFixture) -> None:
     server = made()
     log = logging.getLogger("tests.calls")
-    server.add_hook(log_calls(log, level=logging.DEBUG))
+    server.add_middleware(log_calls(log, level=logging.DEBUG))
     caplog.set_level(logging.INFO, "tests.calls")
     await call(server)
     assert not caplog.records
@@ -120,7 +120,7 @@ async def test_times_are_kept_by_method_and_told() -> None:
     server = made(clock)
     told: list[Any] = []
     timing = Timing(lambda call, seconds, outcome: told.append((call.method, seconds, outcome)), clock=clock)
-    server.add_hook(timing)
+    server.add_middleware(timing)
     await call(server, seconds=1)
     await call(server, seconds=3, fails=True)
     await ask(server, "resources/read", {"uri": "a:broken"})
@@ -138,7 +138,7 @@ async def test_times_are_kept_by_method_and_told() -> None:
 async def test_a_caller_above_the_rate_is_told_when_to_come_again(revision: str) -> None:
     clock = Clock()
     server = made()
-    server.add_hook(limit_rate(0.5, burst=2, clock=clock), "tools/call")
+    server.add_middleware(limit_rate(0.5, burst=2, clock=clock), "tools/call")
 
     async def served(principal: str = "mary") -> bool:
         answer = await ask(server, "tools/call", {"name": "tool"}, revision, principal=principal)
@@ -162,7 +162,7 @@ async def test_a_caller_above_the_rate_is_told_when_to_come_again(revision: str)
 
 def test_over_http_the_refusal_is_a_status_that_clients_know() -> None:
     server = made()
-    server.add_hook(limit_rate(0.1, burst=1, clock=Clock()), "tools/call")
+    server.add_middleware(limit_rate(0.1, burst=1, clock=Clock()), "tools/call")
     with Quay(cast("Any", server)) as quay, quay.wire() as wire:
         replies = [wire.call("tools/call", {"name": "tool"}, **{"mcp-name": "tool"}) for _ in range(2)]
     assert [reply.status for reply in replies] == [200, 429]
@@ -173,7 +173,7 @@ def test_over_http_the_refusal_is_a_status_that_clients_know() -> None:
 @looped
 async def test_an_anonymous_callers_share_is_that_of_its_address() -> None:
     server = made()
-    server.add_hook(limit_rate(1, clock=Clock()))
+    server.add_middleware(limit_rate(1, clock=Clock()))
 
     async def served(peer: str, principal: str = "") -> bool:
         request = opened(server, "tools/call", {"name": "tool"}, principal=principal)
@@ -193,7 +193,7 @@ async def test_an_anonymous_callers_share_is_that_of_its_address() -> None:
 @looped
 async def test_a_bounded_number_of_callers_is_remembered() -> None:
     server = made()
-    server.add_hook(limit_rate(1, most=2, clock=Clock()))
+    server.add_middleware(limit_rate(1, max_callers=2, clock=Clock()))
     for principal in ("a", "b"):
         assert "result" in await call(server, principal)
     assert "error" in await call(server, "a")
@@ -214,7 +214,7 @@ def test_rates_and_sizes_are_positive() -> None:
 @looped
 async def test_a_result_above_the_size_is_refused() -> None:
     server = made()
-    server.add_hook(limit_size(120))
+    server.add_middleware(limit_size(120))
     result = (await call(server))["result"]
     assert result["isError"]
     assert "more than 120 bytes" in result["content"][0]["text"]
@@ -231,7 +231,7 @@ async def test_bytes_count_as_what_is_sent_and_what_cannot_be_sent_is_told_by_ot
     server.resources.add("a:over", lambda: b"\xff" * 91)
     server.resources.add("a:wide", lambda: "é" * 61)
     server.tools.add(lambda: "\ud800", name="broken")
-    server.add_hook(limit_size(120))
+    server.add_middleware(limit_size(120))
     answers = [await ask(server, "resources/read", {"uri": uri}) for uri in ("a:fits", "a:over", "a:wide")]
     assert ["result" in answer for answer in answers] == [True, False, False]
     assert (await ask(server, "tools/call", {"name": "broken"}))["result"]["isError"] is True
@@ -244,7 +244,7 @@ async def test_bytes_count_as_what_is_sent_and_what_cannot_be_sent_is_told_by_ot
 async def test_a_burst_is_as_many_calls_as_it_says_and_the_rate_brings_them_back() -> None:
     clock = Clock()
     server = made()
-    server.add_hook(limit_rate(2, burst=3, clock=clock))
+    server.add_middleware(limit_rate(2, burst=3, clock=clock))
     assert ["result" in await call(server) for _ in range(4)] == [True, True, True, False]
     refused = await call(server)
     assert refused["error"]["data"] == {"retryAfter": 1}
@@ -261,7 +261,7 @@ async def test_without_a_burst_a_seconds_worth_comes_at_once_and_at_least_one() 
     for rate, first in ((3.0, [True, True, True, False]), (0.1, [True, False, False, False])):
         clock = Clock()
         server = made()
-        server.add_hook(limit_rate(rate, clock=clock))
+        server.add_middleware(limit_rate(rate, clock=clock))
         assert ["result" in await call(server) for _ in range(4)] == first
     refused = await call(server)
     assert refused["error"]["data"] == {"retryAfter": 10}
@@ -270,11 +270,13 @@ async def test_without_a_burst_a_seconds_worth_comes_at_once_and_at_least_one() 
     assert ["result" in await call(server) for _ in range(2)] == [True, False]
 
 
-@pytest.mark.parametrize("options", [{"per_second": 0}, {"burst": 0}, {"most": 0}, {"per_second": -1}, {"burst": -1}])
+@pytest.mark.parametrize(
+    "options", [{"per_second": 0}, {"burst": 0}, {"max_callers": 0}, {"per_second": -1}, {"burst": -1}]
+)
 def test_a_rate_of_nothing_is_refused_and_one_is_not(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="positive"):
         limit_rate(**{"per_second": 1, **options})
-    limit_rate(0.01, burst=1, most=1)
+    limit_rate(0.01, burst=1, max_callers=1)
     limit_size(1)
     with pytest.raises(ValueError, match="positive"):
         limit_size(-1)
@@ -284,10 +286,10 @@ def test_a_rate_of_nothing_is_refused_and_one_is_not(options: dict[str, Any]) ->
 async def test_a_size_at_the_limit_is_sent_and_one_byte_more_is_not() -> None:
     for most, sent in ((100, True), (99, False)):
         server = made()
-        server.add_hook(limit_size(most))
+        server.add_middleware(limit_size(most))
         assert ("result" in await ask(server, "resources/read", {"uri": "a:x"})) is sent
     server = made()
-    server.add_hook(limit_size(1))
+    server.add_middleware(limit_size(1))
     async with Wire(server) as wire:
         page = (await wire.ask("tools/list"))["error"]
         assert page["message"].startswith("The result has more than 1 bytes")
@@ -302,7 +304,7 @@ async def test_a_name_in_the_log_is_cut_and_on_one_line(
 ) -> None:
     server = made()
     clock = Clock()
-    server.add_hook(log_calls(clock=clock))
+    server.add_middleware(log_calls(clock=clock))
     caplog.set_level(logging.INFO, "wharfinger.calls")
     await ask(server, "tools/call", {"name": name})
     assert caplog.records[-1].getMessage() == f"tools/call {shown} by - in 0.0 ms: refused (-32602)"
@@ -316,9 +318,9 @@ async def test_what_needs_input_or_became_a_task_has_not_failed() -> None:
         server = Server("s")
         timing = Timing(clock=Clock())
         server.tools.add(lambda: "x", name="tool")
-        server.add_hook(timing)
+        server.add_middleware(timing)
 
-        @server.hook
+        @server.middleware
         async def instead(call: Any, next: Any) -> Any:
             if isinstance(result, BaseException):
                 raise result

@@ -707,7 +707,7 @@ async def test_a_watch_begins_with_stat_whatever_is_around_reads(
     server, source = Server("s"), Seen()
     server.include(source)
     if hook:
-        server.handlers.add_hook(transparent(around) if hook == "transparent" else around, ("resources/read",))
+        server.methods.add_middleware(transparent(around) if hook == "transparent" else around, ("resources/read",))
     async with Client(server, revision=revision) as client, client.watch("seen:it"):
         assert source.asked == [*asked, "stat", "attach"]
 

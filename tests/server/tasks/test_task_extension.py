@@ -295,7 +295,7 @@ async def test_a_hook_sees_the_task_that_a_call_becomes() -> None:
     harbour = Harbour()
     seen: list[Any] = []
 
-    @harbour.server.hook("tools/call")
+    @harbour.server.middleware("tools/call")
     async def look(call: Any, next: Any) -> Any:
         result = await next(call)
         seen.append(result.result_type)

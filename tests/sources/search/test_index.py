@@ -292,7 +292,7 @@ def test_a_hook_that_only_looks_on_changes_no_hit(serving: Serving) -> None:
 
     async def main() -> None:
         async with serving(Shelf(one="nothing\nalpha")) as searched:
-            searched.server.handlers.add_hook(looking_on, ("resources/read",))
+            searched.server.methods.add_middleware(looking_on, ("resources/read",))
             await searched.complete()
             assert [hit.snippet for hit in await searched.find("alpha")] == ["2: alpha"]
 
@@ -435,7 +435,7 @@ def test_what_a_hook_refuses_or_changes_is_not_shown(serving: Serving) -> None:
     async def main() -> None:
         async with serving(Shelf(one="alpha open", two="alpha closed", three="alpha secret")) as searched:
 
-            @searched.server.hook("resources/read")
+            @searched.server.middleware("resources/read")
             async def guard(request: Any, following: Any) -> Any:
                 if request.params.uri.endswith("two"):
                     raise ResourceNotFound(request.params.uri)

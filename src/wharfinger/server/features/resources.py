@@ -327,13 +327,13 @@ class Resources:
 
     def _scope(self, request: Request) -> None:
         """Let nothing be shared that another caller may be refused, or get otherwise."""
-        if request.caller.principal or self._services.handlers.may_differ("resources/read"):
+        if request.caller.principal or self._services.methods.may_differ("resources/read"):
             request.cache_scope = "private"
 
     async def _settle_stored(self, request: Request, content: t.ResourceContents, stored: t.Stored) -> None:
         """Let what is stored be read while it is sent, or load it for whoever needs all of it at once.
 
-        That is hooks, and every line of stdio: once begun it cannot be taken back when reading fails.
+        That is middleware, and every line of stdio: once begun it cannot be taken back when reading fails.
         """
         run = functools.partial(self._services.pool.run, owner_of(request))
         if request.accepts_lazy_blobs:
@@ -391,13 +391,13 @@ class Resources:
     async def exists(self, request: Request, uri: str) -> bool:
         """Whether the caller could read this URI, so that it may be watched.
 
-        A template's function is called, and a resource's that looks at its request: nothing else can tell. Hooks around
-        `resources/read` that may answer callers differently are asked as well.
+        A template's function is called, and a resource's that looks at its request: there is no other way to know.
+        Middleware around `resources/read` that may answer callers differently is asked as well.
         """
-        handlers = self._services.handlers
+        methods = self._services.methods
         try:
-            if handlers.may_differ("resources/read"):
-                await handlers["resources/read"](read_request(request, uri))
+            if methods.may_differ("resources/read"):
+                await methods.handlers["resources/read"](read_request(request, uri))
                 source = self.source_of(uri)
                 if source is not None:  # where a source notes what its watcher has seen
                     with suppress(ResourceNotFound):
@@ -444,7 +444,7 @@ class Resources:
 
     def may_differ(self) -> bool:
         """Whether middleware, here or in a part, may let one caller read what another may not."""
-        return self._services.handlers.may_differ("resources/read") or any(
+        return self._services.methods.may_differ("resources/read") or any(
             resources.may_differ() for _, resources in self._parts
         )
 

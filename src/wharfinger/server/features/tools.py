@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from wharfinger.server.signature.explicit_schema import ByHand
     from wharfinger.server.tasks.task_extension import Tasks
 
-__all__ = ["TaskKind", "Tool", "ToolOptions", "Tools", "telling"]
+__all__ = ["TaskKind", "Tool", "ToolOptions", "Tools", "reports_tool_errors"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _TOLD = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
@@ -421,16 +421,16 @@ def _failed(text: str) -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(text=text)], is_error=True)
 
 
-def telling(handler: Handler) -> Handler:
-    """Tell a `ToolError` of a hook around `tools/call` as the tool's own would be told."""
+def reports_tool_errors(handler: Handler) -> Handler:
+    """Make a `ToolError` that middleware around `tools/call` raises a result, as if the tool had raised it."""
 
-    async def tell(request: Request) -> Any:
+    async def serve(request: Request) -> Any:
         try:
             return await handler(request)
         except ToolError as error:
             return told_of(error)
 
-    return tell
+    return serve
 
 
 def told_of_group(group: ExceptionGroup[Exception]) -> t.CallToolResult:

@@ -1,4 +1,8 @@
-"""Hooks: functions around the handlers of methods, put together when they are added; knows no method's meaning."""
+"""Middleware: functions around the handlers of methods, composed when they are added.
+
+Nothing is looked up or looped over when a request comes: `handlers` has, for each method, the handler itself or the
+outermost middleware with the others inside it. So a method without middleware costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,119 +15,110 @@ from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.request import Request
 from wharfinger.server.threads import is_async
 
-__all__ = ["Call", "Handlers", "Hook", "Next", "Result", "is_transparent", "transparent"]
+__all__ = ["Call", "MethodTable", "Middleware", "Next", "Result", "is_transparent", "transparent"]
 
 Call = Request
-"""What a hook is given: one request that is about to be served.
+"""What middleware is given: one request that is about to be served.
 
 `method`, `params` (a struct of `types`, decoded; assign another to change what is served), `raw_params` (as they came),
 `caller` (`principal`, `info`, `capabilities`, `rules`), `headers` (of HTTP, names in lower case, else None), `session`
-(None in the stateless era), `peer` (address, where there is one), `id`, and `ttl_ms` and `cache_scope`, which the
-handler sets and a hook may change behind it.
+(None in the stateless era), `peer` (address, if there is one), `id`, and `ttl_ms` and `cache_scope`, which the handler
+sets and middleware may change after it.
 """
 
 Result = Any
-"""A struct of `types` for the method, or `msgspec.Raw` where the answer is kept encoded, as pages of lists are."""
+"""A struct of `types` for the method, or `msgspec.Raw` if the answer is kept encoded, as pages of lists are."""
 
 Next = Callable[[Call], Awaitable[Result]]
-"""What a hook is around: the next hook, and at the end the handler. Give it the call that came."""
+"""What middleware is around: the next middleware, and at the end the handler. Give it the call that came."""
 
-Hook = Callable[[Call, Next], Awaitable[Result]]
-"""`async def hook(call, next)`: returns what `await next(call)` returned, or an answer of its own, or raises."""
+Middleware = Callable[[Call, Next], Awaitable[Result]]
+"""`async def middleware(call, next)`: returns what `await next(call)` returned, or an answer of its own, or raises."""
+
+AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
 
 
-class Handlers(dict[str, Handler]):
-    """Handlers by method, each with its hooks around it. Without hooks they are what was put in, and nothing is added.
-
-    `plain` has them without hooks.
-    """
+class MethodTable:
+    """Every method that a server has, each with the middleware around it."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
-        super().__init__(handlers)
-        self.plain: dict[str, Handler] = dict(handlers)
-        self.onlookers: list[Callable[[], None]] = []
-        """Called when a handler, or what is around it, has changed."""
-        self.around: dict[str, Callable[[Handler], Handler]] = {}
-        """What is put around a method's hooks, where it has any: what its handler sees to, hooks know nothing of."""
-        self._hooks: list[tuple[Hook, frozenset[str]]] = []
+        self.handlers: dict[str, Handler] = dict(handlers)
+        """What serves each method; change it only by `set` and `add_middleware`."""
+        self._bare: dict[str, Handler] = dict(handlers)
+        self._outside: dict[str, Callable[[Handler], Handler]] = {}
+        self._middleware: list[tuple[Middleware, frozenset[str]]] = []
 
-    def may_differ(self, method: str) -> bool:
-        """Whether a hook is around this method that may answer one caller otherwise than another."""
-        return any(not is_transparent(hook) and (not methods or method in methods) for hook, methods in self._hooks)
+    def set(self, method: str, handler: Handler, *, outside: Callable[[Handler], Handler] | None = None) -> None:
+        """Serve a method. `outside` is put around its middleware, if it has any."""
+        self._bare[method] = handler
+        if outside is not None:
+            self._outside[method] = outside
+        self._compose(method)
 
-    def add_hook(self, hook: Hook, methods: tuple[str, ...] = (), *, outermost: bool = False) -> None:
-        """Put a hook inside those that are there, around these methods, or around all, also those still to come.
+    def add_middleware(self, middleware: Middleware, methods: tuple[str, ...] = (), *, outermost: bool = False) -> None:
+        """Put middleware inside of what is there, around these methods, or around all, also those still to come.
 
         Raises:
             TypeError: it is not an async function of two parameters.
             ValueError: there is no such method, or it is a notification.
         """
-        _check(hook, methods)
-        self._hooks.insert(0 if outermost else len(self._hooks), (hook, frozenset(methods)))
-        for method in methods or tuple(self):
-            if method in self.plain:
-                self[method] = self.plain[method]
+        _check(middleware, methods)
+        self._middleware.insert(0 if outermost else len(self._middleware), (middleware, frozenset(methods)))
+        for method in methods or self._bare:
+            if method in self._bare:
+                self._compose(method)
 
-    def hooked(self, method: str) -> bool:
-        """Whether anything is around this method's handler."""
-        return bool(self._hooks) and self.get(method) is not self.plain.get(method)
+    def may_differ(self, method: str) -> bool:
+        """Whether middleware is around this method that may answer one caller otherwise than another."""
+        return any(not is_transparent(middleware) for middleware in self._around(method))
 
-    def __setitem__(self, method: str, handler: Handler) -> None:
-        self.plain[method] = handler
-        for hook, methods in reversed(self._hooks):
-            if not methods or method in methods:
-                handler = _around(handler, hook)
-        if handler is not self.plain[method] and method in self.around:
-            handler = self.around[method](handler)
-        super().__setitem__(method, handler)
-        for onlooker in self.onlookers:
-            onlooker()
+    def has_middleware(self, method: str) -> bool:
+        """Whether any middleware is around this method."""
+        return bool(self._around(method))
 
-    def __delitem__(self, method: str) -> None:
-        super().__delitem__(method)
-        del self.plain[method]
+    def _around(self, method: str) -> list[Middleware]:
+        return [middleware for middleware, methods in self._middleware if not methods or method in methods]
 
-    def setdefault(self, method: str, default: Handler) -> Handler:
-        """Add a handler unless the method has one."""
-        if method not in self:
-            self[method] = default
-        return self[method]
+    def _compose(self, method: str) -> None:
+        handler = self._bare[method]
+        for middleware in reversed(self._around(method)):
+            handler = _wrapped(handler, middleware)
+        if handler is not self._bare[method] and method in self._outside:
+            handler = self._outside[method](handler)
+        self.handlers[method] = handler
 
 
-AnyHook = TypeVar("AnyHook", bound=Hook)
-
-
-def transparent(hook: AnyHook) -> AnyHook:
-    """Declare that a hook hands on what it gets, or raises, for every caller alike, and never looks into blobs.
+def transparent(middleware: AnyMiddleware) -> AnyMiddleware:
+    """Declare that middleware hands on what it gets, or raises, for every caller alike, and never looks into blobs.
 
     Large blobs need not be loaded for it then, and what a source says is public stays so.
     """
-    hook.transparent = True  # type: ignore[attr-defined]
-    return hook
+    middleware.transparent = True  # type: ignore[attr-defined]
+    return middleware
 
 
-def is_transparent(hook: Hook) -> bool:
-    """Whether a hook was declared so."""
-    return getattr(hook, "transparent", False) is True
+def is_transparent(middleware: Middleware) -> bool:
+    """Whether middleware was declared so."""
+    return getattr(middleware, "transparent", False) is True
 
 
-def _around(handler: Handler, hook: Hook) -> Handler:
-    looks = not is_transparent(hook)
+def _wrapped(handler: Handler, middleware: Middleware) -> Handler:
+    looks = not is_transparent(middleware)
 
     def serve(call: Call) -> Awaitable[Result]:
         if looks:
             call.accepts_lazy_blobs = False
-        return hook(call, handler)
+        return middleware(call, handler)
 
     return serve
 
 
-def _check(hook: Hook, methods: tuple[str, ...]) -> None:
-    name = getattr(hook, "__name__", type(hook).__name__)
-    if not is_async(hook):
+def _check(middleware: Middleware, methods: tuple[str, ...]) -> None:
+    name = getattr(middleware, "__name__", type(middleware).__name__)
+    if not is_async(middleware):
         raise TypeError(f"{name}() must be an async function: async def {name}(call, next)")
     try:
-        inspect.signature(hook).bind(None, None)
+        inspect.signature(middleware).bind(None, None)
     except TypeError:
         raise TypeError(f"{name}() must take two parameters: async def {name}(call, next)") from None
     for method in methods:
@@ -132,7 +127,7 @@ def _check(hook: Hook, methods: tuple[str, ...]) -> None:
             import difflib  # for whoever mistyped
 
             near = difflib.get_close_matches(method, METHODS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "add an extension's method before its hooks."
+            hint = f"did you mean {near[0]!r}?" if near else "add an extension's method before its middleware."
             raise ValueError(f"There is no method {method!r}: {hint}")
         if row.notification or row.sender == "server":
-            raise ValueError(f"{method} is no request of a client: only these have hooks.")
+            raise ValueError(f"{method} is not a request of a client: only these have middleware.")

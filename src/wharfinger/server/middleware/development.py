@@ -1,4 +1,4 @@
-"""What helps an author at work: errors in full, and what blocks the event loop; `wharfinger run --dev` adds both."""
+"""Middleware for development: errors in full, and what blocks the event loop. `wharfinger run --dev` adds both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wharfinger.server.middleware.chain import Call, Next, transparent
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
 
-__all__ = ["develop", "errors_in_full"]
+__all__ = ["debug_errors", "develop"]
 
 log = logging.getLogger("wharfinger.server")
 
@@ -27,13 +27,13 @@ BLOCKED = 0.25
 
 
 def develop(server: Server) -> None:
-    """Tell callers every error in full, and the log where a handler blocks the event loop: never in production."""
-    server.add_hook(errors_in_full)
-    server.add_hook(Watchdog())
+    """Send callers every error in full, and log where a handler blocks the event loop. Never use it in production."""
+    server.add_middleware(debug_errors)
+    server.add_middleware(Watchdog())
 
 
 class Watchdog:
-    """A hook that warns, once for each line, when an async function blocks the event loop, and every call with it."""
+    """Warns, once for each line, when an async function blocks the event loop, and every call with it."""
 
     transparent = True
 
@@ -88,10 +88,10 @@ class Watchdog:
 
 
 @transparent
-async def errors_in_full(call: Call, next: Next) -> Any:
-    """Tell the caller what went wrong inside, besides the reference that the log repeats: never in production.
+async def debug_errors(call: Call, next: Next) -> Any:
+    """Send the caller what went wrong, beside the reference that the log repeats. Never use it in production.
 
-    Add it with `server.add_hook(errors_in_full)`.
+    Add it with `server.add_middleware(debug_errors)`.
 
     Raises:
         HandlerFailed: the handler failed; the message names the exception and repeats its text.

@@ -1,4 +1,4 @@
-"""Hooks that are ready to use: a log, times, limits of rate and size; they look at who asks, and tell no values."""
+"""Middleware that is ready to use: a log, times, and limits of rate and size. None of it logs or reports a value."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from wharfinger.errors import InternalError, Overloaded, ProtocolError
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.request import input_needed
 from wharfinger.protocol.shares import name_owner
-from wharfinger.server.middleware.chain import Call, Hook, Next, Result, transparent
+from wharfinger.server.middleware.chain import Call, Middleware, Next, Result, transparent
 
 __all__ = ["Times", "Timing", "limit_rate", "limit_size", "log_calls", "outcome_of", "subject_of"]
 
 Clock = Callable[[], float]
 """Seconds from any start that never go back."""
 
-LONGEST = 200
-"""Characters of a name that a log line shows."""
+MAX_SUBJECT_LENGTH = 200
+"""Characters of a name or URI that a log line shows."""
 
 
 def log_calls(
     logger: logging.Logger | None = None, *, level: int = logging.INFO, clock: Clock = time.perf_counter
-) -> Hook:
-    """A hook that logs a line for each call: method, name or URI, principal, duration and outcome.
+) -> Middleware:
+    """Log a line for each call: method, name or URI, principal, duration and outcome.
 
     They are also attributes of the record, for structured logs: `mcp_method`, `mcp_name`, `mcp_principal`,
     `mcp_seconds`, `mcp_outcome`. Arguments, results and texts of errors are never logged. `logger` is
@@ -90,15 +90,15 @@ class Times(msgspec.Struct):
 
 
 class Timing:
-    """A hook that keeps times by method in `by_method`, and tells each to `told(call, seconds, outcome)`."""
+    """Keeps times by method in `by_method`, and calls `on_call(call, seconds, outcome)` for each call."""
 
     transparent = True
 
     def __init__(
-        self, told: Callable[[Call, float, str], None] | None = None, *, clock: Clock = time.perf_counter
+        self, on_call: Callable[[Call, float, str], None] | None = None, *, clock: Clock = time.perf_counter
     ) -> None:
         self.by_method: dict[str, Times] = {}
-        self._told = told
+        self._on_call = on_call
         self._clock = clock
 
     async def __call__(self, call: Call, next: Next) -> Result:
@@ -118,24 +118,24 @@ class Timing:
         times.failed += outcome not in ("ok", "task", "input required")
         times.total += seconds
         times.longest = max(times.longest, seconds)
-        if self._told is not None:
-            self._told(call, seconds, outcome)
+        if self._on_call is not None:
+            self._on_call(call, seconds, outcome)
 
 
 def limit_rate(
-    per_second: float, *, burst: int | None = None, most: int = 10_000, clock: Clock = time.monotonic
-) -> Hook:
-    """A hook that refuses calls of a principal, or of an anonymous caller's address, above a rate.
+    per_second: float, *, burst: int | None = None, max_callers: int = 10_000, clock: Clock = time.monotonic
+) -> Middleware:
+    """Refuse calls of a principal, or of an anonymous caller's address, above a rate.
 
-    `burst` calls may come at once (one second's worth unless given), and `per_second` go on. The refusal says when to
-    come again: in words, as `retryAfter` (seconds) in the error's data, and over stateless HTTP as status 429 with the
-    header `Retry-After`. `most` callers are remembered, those seen last.
+    `burst` calls may come at once (by default as many as in one second), and `per_second` after that. The refusal says
+    when to try again: in words, as `retryAfter` (seconds) in the error's data, and over stateless HTTP as status 429
+    with the header `Retry-After`. It remembers the `max_callers` that it has seen last.
 
     Raises:
         ValueError: a bound is not positive.
     """
     room = max(1.0, per_second) if burst is None else float(burst)
-    if per_second <= 0 or room < 1 or most < 1:
+    if per_second <= 0 or room < 1 or max_callers < 1:
         raise ValueError("limit_rate() wants a positive rate, and a burst and a number of callers of at least 1.")
     left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -146,7 +146,7 @@ def limit_rate(
         tokens, then = left.pop(caller, (room, now))
         tokens = min(room, tokens + (now - then) * per_second)
         left[caller] = (tokens - 1 if tokens >= 1 else tokens, now)
-        if len(left) > most:
+        if len(left) > max_callers:
             left.popitem(last=False)
         if tokens < 1:
             wait = math.ceil((1 - tokens) / per_second)
@@ -163,24 +163,24 @@ def _come_again(seconds: int) -> Overloaded:
     return refusal
 
 
-def limit_size(most: int) -> Hook:
-    """A hook that refuses results of more than `most` bytes, before they are sent.
+def limit_size(max_bytes: int) -> Middleware:
+    """Refuse results of more than `max_bytes` bytes, before they are sent.
 
-    A tool's caller is told so in a result with `isError`, so that a model can ask for less; others get an error.
-    Contents of resources are counted as they are; any other result is encoded for it, once more than without this hook.
+    A tool's caller gets a result with `isError` that says so, so that a model can ask for less; others get an error.
+    Contents of resources are counted as they are; any other result is encoded once more to count them.
 
     Raises:
-        ValueError: `most` is not positive.
+        ValueError: `max_bytes` is not positive.
     """
-    if most < 1:
+    if max_bytes < 1:
         raise ValueError("limit_size() wants a positive number of bytes.")
 
     @transparent
     async def limits(call: Call, next: Next) -> Result:
         result = await next(call)
-        if _size(result) <= most:
+        if _size(result) <= max_bytes:
             return result
-        text = f"The result has more than {most} bytes, which is this server's limit: ask for less."
+        text = f"The result has more than {max_bytes} bytes, which is this server's limit: ask for less."
         if call.method == "tools/call":
             return t.CallToolResult(content=[t.TextContent(text=text)], is_error=True)
         raise InternalError(text)
@@ -189,7 +189,7 @@ def limit_size(most: int) -> Hook:
 
 
 def _size(result: Result) -> int:
-    """Bytes of a result, about; what has no JSON form counts none: who sends it says so."""
+    """About how many bytes a result takes; 0 for what has no JSON form, which is refused when it is sent."""
     if type(result) is Raw:
         return len(bytes(result))
     if isinstance(result, t.ReadResourceResult):
@@ -213,14 +213,14 @@ def subject_of(call: Call) -> str:
 
 
 def _line(text: str) -> str:
-    short = text if len(text) <= LONGEST else text[:LONGEST] + "…"
+    short = text if len(text) <= MAX_SUBJECT_LENGTH else text[:MAX_SUBJECT_LENGTH] + "…"
     return "".join(char if char.isprintable() else "?" for char in short)
 
 
 def outcome_of(answer: Any) -> str:
     """One word or two for a result, or for what was raised.
 
-    `ok`, `tool error`, `task`, `input required`, `refused (code)` for what is told on purpose, `cancelled`, `failed`.
+    `ok`, `tool error`, `task`, `input required`, `refused (code)` if on purpose, `cancelled`, `failed`.
     """
     if not isinstance(answer, BaseException):
         if getattr(answer, "is_error", UNSET) is True:

@@ -144,7 +144,7 @@ class Listening:
                 self.open.pop(request.channel, None)
 
     async def _may_watch(self, request: Request, uri: str) -> bool:
-        if "resources/read" not in self._services.handlers:
+        if "resources/read" not in self._services.methods.handlers:
             return False
         try:
             return await self._resources.exists(request, uri)
@@ -153,7 +153,7 @@ class Listening:
             return False
 
     def _listed(self) -> list[str]:
-        return [name for name in subscriptions.LISTS if f"{name}/list" in self._services.handlers]
+        return [name for name in subscriptions.LISTS if f"{name}/list" in self._services.methods.handlers]
 
     def drain(self) -> None:
         """End every open listen with its final result."""
