@@ -294,7 +294,7 @@ class Resources:
             raise call.needs_url(request, error) from None
         if type(value) is str:
             mime_type = "text/plain" if feature.mime_type is UNSET else feature.mime_type
-            if "<" in value and UNAWAITED in value:  # one byte is looked for five times as fast
+            if value.startswith(UNAWAITED):
                 refuse_unawaited(feature.call.function, value)
             return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=mime_type, text=value)])
         return await self._result(request, uri, value, feature.mime_type, feature.call.function)

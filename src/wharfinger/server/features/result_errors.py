@@ -20,7 +20,7 @@ from wharfinger.server.signature.type_schemas import to_json
 __all__ = ["UNAWAITED", "UnusableResult", "check_texts", "place_of", "refuse_unawaited", "unusable"]
 
 UNAWAITED = "<coroutine object "
-"""How the text of a coroutine begins that was formatted instead of awaited."""
+"""How the text of a coroutine begins."""
 _UNAWAITED = re.compile(r"<coroutine object (?:\S*\.)?(\w+) at 0x[0-9a-fA-F]+>")
 _MOST = 100_000
 """Values that are looked at to find the one that cannot be sent."""
@@ -63,17 +63,15 @@ def unusable(function: Callable[..., Any], value: Any, error: Exception) -> Unus
 
 
 def refuse_unawaited(function: Callable[..., Any], text: str) -> None:
-    """Raise UnusableResult for a text that holds a coroutine which this function formatted instead of awaiting it.
+    """Raise UnusableResult if a text is that of a coroutine, as `str(fetch())` gives it.
 
-    A text that only mentions one, such as a line of a log, is fine: the function itself does not name it.
+    A longer text that contains one may quote a log, and is sent. Python warns of the coroutine that was not awaited.
     """
-    code = code_of(function)
-    for match in _UNAWAITED.finditer(text):
-        name = match[1]
-        if match[0] == text or (code is not None and name in _names(code)):
-            raise UnusableResult(
-                f"{place_of(function)} returned the text of a coroutine instead of its result: await {name}(…)."
-            )
+    found = _UNAWAITED.fullmatch(text)
+    if found is not None:
+        raise UnusableResult(
+            f"{place_of(function)} returned the text of a coroutine instead of its result: await {found[1]}(…)."
+        )
 
 
 def check_texts(function: Callable[..., Any], blocks: Sequence[Any]) -> None:
@@ -85,17 +83,8 @@ def check_texts(function: Callable[..., Any], blocks: Sequence[Any]) -> None:
                 raise UnusableResult(
                     f"{place_of(function)} returned a TextContent whose text is {type(text).__name__}."
                 )
-            if UNAWAITED in text:
+            if text.startswith(UNAWAITED):
                 refuse_unawaited(function, text)
-
-
-def _names(code: Any) -> set[str]:
-    """Every name that a code uses, also in what is defined inside it."""
-    names = {*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars}
-    for part in code.co_consts:
-        if inspect.iscode(part):
-            names |= _names(part)
-    return names
 
 
 def _found(value: Any) -> Iterator[tuple[str, str]]:

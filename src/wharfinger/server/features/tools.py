@@ -43,7 +43,6 @@ _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _TOLD = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
 """What an author raises on purpose: a result with `isError`, so that a model can do better (2025-11-25, tools)."""
 _UNUSABLE = (TypeError, ValueError, OSError, RecursionError)
-_UNAWAITED = UNAWAITED.encode()
 _UNFIT = (msgspec.MsgspecError, TypeError, RecursionError)
 
 TaskKind = Literal[False, True, "required", "later"]
@@ -347,13 +346,11 @@ class Tools:
         except URLElicitationRequired as error:
             return tool.needs_url(request, error)
         if type(value) is not tool.exact:
-            if tool.texts and type(value) is str and not ("<" in value and UNAWAITED in value):
+            if tool.texts and type(value) is str and not value.startswith(UNAWAITED):
                 return t.CallToolResult(content=[t.TextContent(text=value)])
             return await tool.result(request, value)
         encoded = encode(value)
-        if b"null" in encoded or (
-            b"<" in encoded and _UNAWAITED in encoded
-        ):  # perhaps for NaN, which JSON does not have
+        if b"null" in encoded:  # perhaps for NaN, which JSON does not have
             return await tool.result(request, value)
         request.wraps = tool.wraps
         return t.CallToolResult(content=[t.TextContent(text=encoded.decode())], structured_content=Raw(encoded))
