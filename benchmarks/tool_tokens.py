@@ -1,4 +1,4 @@
-"""What the mirrored tools' definitions cost in every conversation of a host that knows only tools.
+"""What the resource tools' definitions cost in every conversation of a host that knows only tools.
 
 python benchmarks/tool_tokens.py
 
@@ -17,7 +17,7 @@ import msgspec
 from wharfinger import Client, Server
 from wharfinger.cli.doctor.survey import tokens
 from wharfinger.source import Source
-from wharfinger.sources.mirror_tools import mirrors
+from wharfinger.sources.resource_tool_set import resource_tools
 
 MOST = 1_000
 """What all of them together may cost."""
@@ -34,7 +34,7 @@ def definitions() -> dict[str, str]:
     """The JSON of each tool's definition."""
     server = Server("tokens")
     server.include(Database())
-    server.include(mirrors(allow_query=True))
+    server.include(resource_tools(allow_query=True))
 
     async def listed() -> dict[str, str]:
         async with Client(server) as client:

@@ -41,7 +41,7 @@ DESK_RUNS: dict[str, Calls] = {
 }
 SERVE_RUNS: dict[str, Calls] = {
     "search": [("search", {"query": "beautiful"}), ("fetch", {"id": "file:///papers/poem.txt"})],
-    "mirrors": [
+    "resource_tools": [
         ("list_resources", {}),
         ("read_directory", {"uri": "file:///papers"}),
         ("read_resource", {"uri": "file:///papers/tides.csv"}),
@@ -184,9 +184,9 @@ def test_a_search_is_answered_in_text(visited: Visited, transport: str) -> None:
     assert "Beautiful is better" in fetched
 
 
-def test_the_mirrored_tools_are_answered_in_text(visited: Visited, transport: str) -> None:
+def test_the_resource_tools_are_answered_in_text(visited: Visited, transport: str) -> None:
     seen = at(visited, "serve", transport)
-    listed, entries, read = heard(seen, "mirrors")
+    listed, entries, read = heard(seen, "resource_tools")
     assert "file:///papers/poem.txt" in listed
     assert "file:///papers/poem.txt" in entries
     assert "height" in read and "4.2" in read

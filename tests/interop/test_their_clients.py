@@ -20,7 +20,7 @@ from tests.interop.places import HANDSHAKE, PEERS, STATELESS, free_port, ours, r
 CASES = [(peer, revision) for peer, revisions in PEERS.items() for revision in revisions]
 BLOB = bytes(range(256)) * 4
 NOT_FOUND = {HANDSHAKE: -32002, STATELESS: -32602}
-MIRRORS = {"list_resources", "read_resource", "read_directory", "search", "fetch"}
+RESOURCE_TOOLS = {"list_resources", "read_resource", "read_directory", "search", "fetch"}
 
 
 @dataclass
@@ -84,7 +84,7 @@ def judge(peer: str, seen: dict[str, Any], tree: Tree, revision: str) -> None:
     assert seen["binary"] == hashlib.sha256(BLOB).hexdigest()
     assert seen["template_text"] == (tree.folder / "json" / "decoder.py").read_text()
     assert "json/decoder.py" in seen["completion"]
-    assert set(seen["tools"]) >= MIRRORS
+    assert set(seen["tools"]) >= RESOURCE_TOOLS
     assert seen["search"] == seen["search_text"]
     assert {"id", "title", "url"} <= set(seen["search"]["results"][0])
     assert seen["fetch"] == seen["fetch_text"]

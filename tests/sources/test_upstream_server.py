@@ -24,7 +24,7 @@ from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Source, UnusableSource
-from wharfinger.sources import files, mirrors, search_index
+from wharfinger.sources import files, resource_tools, search_index
 from wharfinger.sources.upstream_server import Upstream, upstream
 from wharfinger.sources.upstream_server.upstream_lists import UpstreamLists
 from wharfinger.testing import SourceContract
@@ -509,7 +509,7 @@ def test_a_search_finds_what_others_have_while_it_is_down(charts: Path, tmp_path
         here.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private=True))
         here.include(files(charts, label="charts"))
         here.include(search_index(folder=tmp_path / "cache"))
-        here.include(mirrors())
+        here.include(resource_tools())
 
         async def finds(client: Client, words: str, uri: str) -> bool:
             found = await client.call_tool("search", {"query": words})

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from wharfinger.sources.folder.source import Folder, UnusableFolder, files
     from wharfinger.sources.git_repository import git
     from wharfinger.sources.log_files import logs
-    from wharfinger.sources.mirror_tools import Mirrors, mirrors
     from wharfinger.sources.object_store import objects
+    from wharfinger.sources.resource_tool_set import ResourceTools, resource_tools
     from wharfinger.sources.screens import screen
     from wharfinger.sources.search import SearchIndex, search_index
     from wharfinger.sources.skill_folder import Skills, skills
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Folder",
-    "Mirrors",
+    "ResourceTools",
     "SearchIndex",
     "Skills",
     "UnusableFolder",
@@ -32,8 +32,8 @@ __all__ = [
     "files",
     "git",
     "logs",
-    "mirrors",
     "objects",
+    "resource_tools",
     "screen",
     "search_index",
     "skills",
@@ -45,7 +45,7 @@ __all__ = [
 
 _HOMES = {
     "Folder": "wharfinger.sources.folder.source",
-    "Mirrors": "wharfinger.sources.mirror_tools",
+    "ResourceTools": "wharfinger.sources.resource_tool_set",
     "SearchIndex": "wharfinger.sources.search",
     "Skills": "wharfinger.sources.skill_folder",
     "UnusableFolder": "wharfinger.sources.folder.source",
@@ -54,7 +54,7 @@ _HOMES = {
     "files": "wharfinger.sources.folder.source",
     "git": "wharfinger.sources.git_repository",
     "logs": "wharfinger.sources.log_files",
-    "mirrors": "wharfinger.sources.mirror_tools",
+    "resource_tools": "wharfinger.sources.resource_tool_set",
     "objects": "wharfinger.sources.object_store",
     "screen": "wharfinger.sources.screens",
     "search_index": "wharfinger.sources.search",

@@ -194,13 +194,13 @@ def test_until_the_index_is_complete_the_source_is_asked_and_that_is_told(
 
 
 def test_a_client_that_asks_is_told_the_progress(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wharfinger.sources import mirrors
+    from wharfinger.sources import resource_tools
 
     monkeypatch.setattr(module, "PATIENCE", 0.3)
     shelf = Shelf(one="alpha")
     shelf.gate.clear()
     server = Server("told")
-    for part in (shelf, search_index(cache), mirrors()):
+    for part in (shelf, search_index(cache), resource_tools()):
         server.include(part)
     told: list[str] = []
 

@@ -201,7 +201,7 @@ CHECKS: tuple[Check, ...] = (
           "Some hosts put the whole list into a menu or a prompt: list what matters, and add a template for the rest."),
     Check("advice", "resources-only", "The server has resources and no tools",
           lambda survey: bool(survey.resources.items or survey.templates.items) and not survey.tools.items,
-          "Several hosts show only tools: add server.include(mirrors()), which lists and reads with tools."),
+          "Several hosts show only tools: add server.include(resource_tools()), which lists and reads with tools."),
     # The server.
     Check("problem", "no-handshake", "The server speaks no revision that most hosts use", p.no_handshake,
           "Most hosts still open with `initialize`: serve 2025-11-25 and 2025-06-18 too."),

@@ -41,9 +41,9 @@ def make_server(
 
         server.include(search_index())
     if tools:
-        from wharfinger.sources import mirrors
+        from wharfinger.sources import resource_tools
 
-        server.include(mirrors(allow_query=query))
+        server.include(resource_tools(allow_query=query))
     return server, made
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.mirror_tools.conftest import Ask, call
+from tests.sources.resource_tool_set.conftest import Ask, call
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.sources import Folder
-from wharfinger.sources.mirror_tools import mirrors, read_tool
+from wharfinger.sources.resource_tool_set import read_tool, resource_tools
 
 
 def test_what_is_no_text_is_fetched_as_a_hint(ask: Ask, source: Folder) -> None:
@@ -23,7 +23,7 @@ def test_what_is_no_text_is_fetched_as_a_hint(ask: Ask, source: Folder) -> None:
 def test_a_very_long_text_is_fetched_in_part_and_that_is_told(
     ask: Ask, source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_tool, "FETCHED", 10)
+    monkeypatch.setattr(read_tool, "MAX_TEXT_LENGTH", 10)
     fetched, _ = call(ask, "fetch", id=f"{source.uri}/README.md")
     assert fetched["text"] == "# Charts\n\n"
     assert fetched["metadata"]["truncated"] == "the first 10 of 32 characters"
@@ -64,7 +64,7 @@ def test_a_long_text_is_read_in_windows_that_are_linked(
     ask: Ask, source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch, lines: int
 ) -> None:
     """Joined, what the URIs lead to is the whole; also where it is one line."""
-    monkeypatch.setattr(read_tool, "WINDOW", 1_000)
+    monkeypatch.setattr(read_tool, "WINDOW_THRESHOLD", 1_000)
     whole = "".join(f"{'x' * 2_000}{number}{'' if lines == 1 else chr(10)}" for number in range(400))
     (charts / "long.txt").write_text(whole)
     uri = f"{source.uri}/long.txt"
@@ -91,10 +91,10 @@ def test_a_part_is_read_by_its_own_uri(ask: Ask, source: Folder) -> None:
 
 
 def test_a_long_text_without_windows_is_shown_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_tool, "WINDOW", 10)
-    monkeypatch.setattr(read_tool, "FETCHED", 20)
+    monkeypatch.setattr(read_tool, "WINDOW_THRESHOLD", 10)
+    monkeypatch.setattr(read_tool, "MAX_TEXT_LENGTH", 20)
     server = Server("long")
-    server.include(mirrors())
+    server.include(resource_tools())
 
     @server.resource("notes://long")
     def long() -> str:

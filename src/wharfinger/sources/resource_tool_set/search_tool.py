@@ -1,4 +1,4 @@
-"""Tools that find: by words in everything, and by a statement in databases."""
+"""Tools that search: all resources by words, and databases by a SQL statement."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from wharfinger.server.context import Context
 from wharfinger.server.owners import owner_of
 from wharfinger.server.search import source_name
 from wharfinger.source import Hit, Source
-from wharfinger.sources.mirror_tools.tool_text import as_json
+from wharfinger.sources.resource_tool_set.tool_text import as_json
 
-__all__ = ["RESULTS", "ROWS", "SearchAnswer", "queried", "query", "search"]
+__all__ = ["MAX_RESULTS", "MAX_ROWS", "QueryResult", "query", "search", "sources_with_query"]
 
-RESULTS = 20
-"""Hits of one search."""
-ROWS = 100
-"""Rows of one query."""
+MAX_RESULTS = 20
+"""Hits in the result of a search."""
+MAX_ROWS = 100
+"""Rows in the result of a query."""
 
 
-class SearchAnswer(Protocol):
-    """What a source's `query(statement, limit=…)` returns; `truncated` says why there may be more rows, or is empty."""
+class QueryResult(Protocol):
+    """What a source's `query(statement, limit=…)` returns. `truncated` says why rows are missing; empty if none are."""
 
     @property
     def columns(self) -> list[str]: ...
@@ -40,14 +40,14 @@ async def search(
     """Search the names and the text of everything this server publishes; use `fetch` with an id to read a result.
 
     Args:
-        query: Words that must all occur, in any order and case; "several words" in quotes are one.
-        source: Only in the source of this name.
+        query: Words that must all occur, in any order and case; "several words" in quotes are a phrase.
+        source: Only search the source with this name.
         type: Only this MIME type, or family such as `image`.
-        path: Only paths that begin so, or fit a pattern such as `*.md`.
-        links: Also send a `resource_link` for each result.
+        path: Only paths that start with this, or match a pattern such as `*.md`.
+        links: Also return a `resource_link` for each result.
     """
     try:
-        hits = await ctx.search(query, RESULTS, source=source, type=type, path=path)
+        hits = await ctx.search(query, MAX_RESULTS, source=source, type=type, path=path)
     except InvalidParams as error:
         raise ToolError(str(error)) from None
     found: dict[str, Any] = {"results": [_result(hit) for hit in hits]}
@@ -57,20 +57,20 @@ async def search(
 
 
 async def query(statement: str, ctx: Context[Any], source: str = "") -> t.CallToolResult:
-    """Read from a database by one SQL statement; nothing can be changed. At most 100 rows.
+    """Query a database with one SQL statement, which can only read. Returns at most 100 rows.
 
     Args:
-        statement: A SELECT; the schemas are among the resources.
-        source: Name of the database, where there are several.
+        statement: A SELECT; the resources include the schemas.
+        source: Name of the database, if there are several.
     """
-    databases = queried(ctx.server.resources.every_source())
+    databases = sources_with_query(ctx.server.resources.every_source())
     chosen = [each for each in databases if not source or source in (source_name(each), each.uri)]
     if len(chosen) != 1:
         names = ", ".join(map(source_name, databases))
-        raise ToolError(f"Say which database, as `source`: {names}.")
-    asked: Any = chosen[0]
+        raise ToolError(f"Choose a database with `source`: {names}.")
+    database: Any = chosen[0]
     try:
-        answer: SearchAnswer = await ctx.server.pool.adapt(partial(asked.query, limit=ROWS))(
+        answer: QueryResult = await ctx.server.pool.adapt(partial(database.query, limit=MAX_ROWS))(
             owner_of(ctx.request), statement
         )
     except InvalidParams as error:
@@ -79,13 +79,13 @@ async def query(statement: str, ctx: Context[Any], source: str = "") -> t.CallTo
     return as_json(msgspec.to_builtins(found | ({"cut": answer.truncated} if answer.truncated else {})))
 
 
-def queried(sources: Any) -> list[Source]:
-    """Those of the sources that take statements."""
+def sources_with_query(sources: Any) -> list[Source]:
+    """The sources that take statements: those with a method `query`."""
     return [source for source in sources if callable(getattr(source, "query", None))]
 
 
 def _result(hit: Hit) -> dict[str, str]:
-    """A hit as ChatGPT's connectors expect it; `text` is the line that shows it."""
+    """A hit in the shape that ChatGPT's connectors expect; `text` is the line that matched."""
     shown = {"id": hit.uri, "title": hit.title, "url": hit.uri}
     return shown | ({"text": hit.snippet} if hit.snippet else {})
 

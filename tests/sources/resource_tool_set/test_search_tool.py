@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.sources.mirror_tools.conftest import Ask, call
+from tests.sources.resource_tool_set.conftest import Ask, call
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
 from wharfinger.source import Source
 from wharfinger.sources import Folder, files
-from wharfinger.sources.mirror_tools import mirrors
+from wharfinger.sources.resource_tool_set import resource_tools
 from wharfinger.sources.search import search_index
 
 
@@ -74,7 +74,7 @@ def test_a_hostile_path_or_query_holds_up_nobody(tmp_path: Path, indexed: bool) 
     (folder / "long.txt").write_text("ab" * (1 << 18))
     server = Server("searched")
     server.include(files(folder))
-    server.include(mirrors())
+    server.include(resource_tools())
     if indexed:
         server.include(search_index(tmp_path / "index"))
 
@@ -108,7 +108,7 @@ def test_a_hit_far_down_is_linked_by_a_window_that_holds_it(tmp_path: Path) -> N
     root.mkdir()
     (root / "big.log").write_text("all quiet\n" * 30_000 + "Collision at berth 4\n" + "all quiet\n" * 30_000)
     server = Server("far")
-    for part in (files(root), search_index(tmp_path / "cache"), mirrors()):
+    for part in (files(root), search_index(tmp_path / "cache"), resource_tools()):
         server.include(part)
 
     async def main() -> tuple[str, str]:
@@ -155,7 +155,7 @@ def asked(server: Server, **arguments: str) -> Any:
 @pytest.mark.parametrize("first", [True, False])
 def test_a_database_is_asked_by_a_statement_where_that_is_allowed(first: bool) -> None:
     server = Server("sql")
-    for part in (mirrors(allow_query=True), Ledger()) if first else (Ledger(), mirrors(allow_query=True)):
+    for part in (resource_tools(allow_query=True), Ledger()) if first else (Ledger(), resource_tools(allow_query=True)):
         server.include(part)
     assert asked(server, statement="SELECT 1") == {
         "columns": ["port", "depth"],
@@ -164,7 +164,7 @@ def test_a_database_is_asked_by_a_statement_where_that_is_allowed(first: bool) -
     }
     with pytest.raises(ToolError, match="Only reading"):
         asked(server, statement="DROP TABLE ports")
-    with pytest.raises(ToolError, match="Say which database, as `source`: ledger"):
+    with pytest.raises(ToolError, match="Choose a database with `source`: ledger"):
         asked(server, statement="SELECT 1", source="other")
 
 
@@ -179,7 +179,7 @@ def test_a_real_database_is_asked(tmp_path: Path) -> None:
     made.close()
     server = Server("shop")
     server.include(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
-    server.include(mirrors(allow_query=True))
+    server.include(resource_tools(allow_query=True))
     answer = asked(server, statement="SELECT name, depth FROM berths ORDER BY depth", source="shop")
     assert answer["columns"] == ["name", "depth"]
     assert len(answer["rows"]) == 100

@@ -1,4 +1,4 @@
-"""A server with a folder, a resource of its own and the mirrored tools, asked by a real client."""
+"""A server with a folder, a resource of its own and the resource tools, asked by a real client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.sources import Folder
-from wharfinger.sources.mirror_tools import mirrors
+from wharfinger.sources.resource_tool_set import resource_tools
 
 Use = Callable[[Client], Awaitable[Any]]
 Ask = Callable[[Use], Any]
@@ -20,9 +20,9 @@ Ask = Callable[[Use], Any]
 
 @pytest.fixture
 def ask(source: Folder) -> Ask:
-    """Run something with a client of a server that has the folder, a resource of its own, and the mirrors."""
+    """Run something with a client of a server that has the folder, a resource of its own, and the resource tools."""
     server = Server("harbour")
-    server.include(mirrors())
+    server.include(resource_tools())
 
     @server.resource("notes://today", mime_type="text/markdown")
     def today() -> str:

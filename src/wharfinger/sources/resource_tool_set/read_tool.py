@@ -10,15 +10,15 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, ResourceNotFound
 from wharfinger.server.context import Context
-from wharfinger.sources.mirror_tools.tool_text import read
+from wharfinger.sources.resource_tool_set.tool_text import read
 from wharfinger.sources.windows.window import NEXT, SUMMARY, with_query
 
-__all__ = ["FETCHED", "WINDOW", "fetch", "read_resource"]
+__all__ = ["MAX_TEXT_LENGTH", "WINDOW_THRESHOLD", "fetch", "read_resource"]
 
-WINDOW = 200_000
-"""Characters above which a text is read in windows, where it has them."""
-FETCHED = 1_000_000
-"""Characters of one answer."""
+WINDOW_THRESHOLD = 200_000
+"""Characters; a longer text is read in windows if its resource has them."""
+MAX_TEXT_LENGTH = 1_000_000
+"""Characters in one result."""
 
 
 class DocumentText(msgspec.Struct, kw_only=True):
@@ -34,19 +34,19 @@ class DocumentText(msgspec.Struct, kw_only=True):
 async def read_resource(uri: str, ctx: Context[Any], binary: bool = False) -> t.CallToolResult:
     """Read one resource: text, an image, the listing of a folder.
 
-    Of what is long comes the first part, and the URI of the next.
+    A long resource is returned in part, with the URI of the next part.
 
     Args:
-        uri: URI as listed or found; of a file, `?lines=1-200` or `?tail=200` behind it reads a part.
-        binary: Also return sound and other data, as blocks that few hosts take.
+        uri: URI as listed or found; append `?lines=1-200` or `?tail=200` to read part of a file.
+        binary: Also return audio and other data, as blocks that few hosts accept.
     """
     contents = await read(ctx, uri)
-    if len(contents[0].text or "") > WINDOW and "?" not in uri:
+    if len(contents[0].text or "") > WINDOW_THRESHOLD and "?" not in uri:
         contents = await _first_window(ctx, uri) or contents
     blocks = [block for content in contents if not _meta(content, SUMMARY) for block in _blocks(content, binary)]
     said = {_meta(content, NEXT): content.text or "" for content in contents if _meta(content, SUMMARY)}
     following = dict.fromkeys(str(then) for content in contents if (then := _meta(content, NEXT)))
-    blocks += [t.TextContent(text=said.get(then) or f"[To go on, read {then}]") for then in following]
+    blocks += [t.TextContent(text=said.get(then) or f"[To continue, read {then}]") for then in following]
     return t.CallToolResult(content=blocks)
 
 
@@ -58,9 +58,8 @@ async def fetch(id: str, ctx: Context[Any]) -> DocumentText:
     """
     content = (await read(ctx, id))[0]
     metadata = {"mimeType": content.mime_type or ""}
-    following = _meta(content, NEXT)
-    if following:
-        metadata["next"] = str(following)
+    if next_window := _meta(content, NEXT):
+        metadata["next"] = str(next_window)
     if content.text is UNSET:
         size = len(content.blob or b"")
         metadata["size"] = str(size)
@@ -73,7 +72,7 @@ async def fetch(id: str, ctx: Context[Any]) -> DocumentText:
 
 
 async def _first_window(ctx: Context[Any], uri: str) -> list[t.ResourceContents] | None:
-    """The first window of a long text; None where it has no windows."""
+    """Read the first window of a long text. Returns None if the resource has no windows."""
     try:
         contents = (await ctx.read_resource(with_query(uri, "lines=1-"))).contents
     except (ResourceNotFound, InvalidParams):
@@ -97,10 +96,10 @@ def _blocks(content: t.ResourceContents, binary: bool) -> list[t.ContentBlock]:
 
 
 def _clip(text: str) -> tuple[str, str]:
-    """What is shown of a text, and in words how much that is if it is not all."""
-    if len(text) <= FETCHED:
+    """Cut a long text. Returns the text, and a phrase that says how much of it this is, empty if it is all."""
+    if len(text) <= MAX_TEXT_LENGTH:
         return text, ""
-    return text[:FETCHED], f"the first {FETCHED:,} of {len(text):,} characters"
+    return text[:MAX_TEXT_LENGTH], f"the first {MAX_TEXT_LENGTH:,} of {len(text):,} characters"
 
 
 def _meta(content: t.ResourceContents, name: str) -> object:

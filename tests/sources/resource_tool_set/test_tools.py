@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.sources.mirror_tools.conftest import Ask, call
+from tests.sources.resource_tool_set.conftest import Ask, call
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
 from wharfinger.cli.doctor.survey import tokens
 from wharfinger.source import Source
-from wharfinger.sources.mirror_tools import mirrors
+from wharfinger.sources.resource_tool_set import resource_tools
 
 NAMES = ["list_resources", "read_resource", "read_directory", "search", "fetch"]
 
@@ -63,7 +63,7 @@ def test_a_tool_of_the_author_wins(first: bool) -> None:
 
     if first:
         server.tools.add(search)
-    server.include(mirrors())
+    server.include(resource_tools())
     if not first:
         server.tools.add(search)
 
@@ -92,9 +92,9 @@ def test_a_database_alone_makes_no_tool() -> None:
 
         return asyncio.run(main())
 
-    assert names(Ledger(), mirrors()) == NAMES
-    assert names(mirrors(allow_query=True)) == NAMES
-    assert names(Ledger(), mirrors(allow_query=True)) == [*NAMES, "query"]
+    assert names(Ledger(), resource_tools()) == NAMES
+    assert names(resource_tools(allow_query=True)) == NAMES
+    assert names(Ledger(), resource_tools(allow_query=True)) == [*NAMES, "query"]
 
 
 def test_the_definitions_cost_few_tokens() -> None:

@@ -1,4 +1,4 @@
-"""What the mirrored tools share: reading as the caller, and answers as JSON."""
+"""Helpers of the resource tools: reading as the caller, and results as JSON."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["as_json", "brief", "clipped", "read"]
 
 
 async def read(ctx: Context[Any], uri: str) -> list[t.ResourceContents]:
-    """What the caller reads there.
+    """Read a resource as the caller.
 
     Raises:
-        ToolError: nothing, in words for a model.
+        ToolError: there is no such resource, or it cannot be read; the message is written for a model.
     """
     try:
         return (await ctx.read_resource(uri)).contents
@@ -29,13 +29,13 @@ async def read(ctx: Context[Any], uri: str) -> list[t.ResourceContents]:
 
 
 def as_json(value: dict[str, Any], *more: t.ContentBlock) -> t.CallToolResult:
-    """A value as text and as structured content, and blocks behind the text."""
+    """A result with the value as JSON text and as structured content, followed by more blocks."""
     text = msgspec.json.encode(value).decode()
     return t.CallToolResult(content=[t.TextContent(text=text), *more], structured_content=value)
 
 
 def brief(resource: t.Resource) -> dict[str, Any]:
-    """A resource in few words: what a model needs to choose."""
+    """The members of a resource that help a model to choose."""
     said = {
         "uri": resource.uri,
         "title": resource.title or resource.name,
@@ -49,5 +49,5 @@ def brief(resource: t.Resource) -> dict[str, Any]:
 
 
 def clipped(uri: str) -> str:
-    """A URI, or its beginning where it is very long."""
+    """A URI, cut after 200 characters."""
     return uri if len(uri) <= 200 else uri[:200] + "…"
