@@ -14,7 +14,7 @@ from wharfinger.server.middleware.chain import transparent
 if TYPE_CHECKING:
     from wharfinger.protocol.request import Request
     from wharfinger.server import Server
-    from wharfinger.server.middleware.chain import Hook, Next
+    from wharfinger.server.middleware.chain import Middleware, Next
 
 __all__ = ["AccessLog"]
 
@@ -32,15 +32,15 @@ class AccessLog:
         self.known: dict[tuple[str, str, str], None] = {}
 
     def follow(self, server: Server) -> None:
-        """Add the hooks to a server and observe its changes."""
+        """Add middleware to a server and observe its changes."""
         for method, describe in SUBJECTS.items():
-            server.handlers.add_hook(self._log_calls(*describe), (method,), outermost=True)
+            server.methods.add_middleware(self._log_calls(*describe), (method,), outermost=True)
         for method in FIRST_METHODS:
-            server.handlers.add_hook(self._log_client(again=method == "initialize"), (method,), outermost=True)
+            server.methods.add_middleware(self._log_client(again=method == "initialize"), (method,), outermost=True)
         server.watching.told = self._changed
 
-    def _log_calls(self, verb: str, subject: Callable[[Any], str]) -> Hook:
-        """Return a hook that logs each call after it has ended."""
+    def _log_calls(self, verb: str, subject: Callable[[Any], str]) -> Middleware:
+        """Return middleware that logs each call after it has ended."""
 
         @transparent
         async def hook(request: Request, next: Next) -> Any:
@@ -57,8 +57,8 @@ class AccessLog:
 
         return hook
 
-    def _log_client(self, *, again: bool) -> Hook:
-        """Return a hook that logs a client after its first request."""
+    def _log_client(self, *, again: bool) -> Middleware:
+        """Return middleware that logs a client after its first request."""
 
         @transparent
         async def hook(request: Request, next: Next) -> Any:
