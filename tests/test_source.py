@@ -14,6 +14,7 @@ from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.errors import InternalError, ResourceNotFound
 from wharfinger.server import search
+from wharfinger.server.document_search import search_documents
 from wharfinger.server.features import pages
 from wharfinger.server.middleware.chain import Call, Next, Result
 from wharfinger.server.middleware.guards import Timing
@@ -80,7 +81,7 @@ def test_source_that_defines_nothing_offers_nothing() -> None:
     assert source.page(None, 10) == ([], None)
     assert source.documents(None, 10) == ([], None)
     assert source.complete("x:{y}", "y", "", {}) == []
-    assert source.search("red", 10) == []
+    assert search_documents(source, "red", 10) == []
     assert source.describe() == ""
     with pytest.raises(ResourceNotFound):
         source.read("x:1")

@@ -24,7 +24,7 @@ class Mail(Source):
     def matches(self, uri):
         return f"{uri}/".startswith(self.uri + "/")
 
-    def find(self, uri):  # who it is, its version, and its text
+    def find(self, uri):  # the resource with its version, and its text
         if uri == self.uri:
             seen = {VERSION: f"{len(keys := self.keys())} {keys[-1:]}"}
             return t.Resource(uri=uri, name=self.name, mime_type=DIRECTORY, meta=seen), "\n".join(keys)
@@ -36,7 +36,7 @@ class Mail(Source):
         seen = {VERSION: f"{message.get_date():.0f} {flags}"}
         return t.Resource(uri=uri, name=name, mime_type="text/plain", meta=seen), f"Flags: {flags}\n{message}"
 
-    def stat(self, uri):  # a watch begins here: what changes from now on is told
+    def stat(self, uri):  # a watch begins here: what changes from now on is reported
         self.polling.saw(uri, version_of(self.find(uri)[0]))
         return self.find(uri)[0]
 

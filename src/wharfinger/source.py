@@ -1,9 +1,9 @@
-"""The contract of a source: something that provides resources from data which is never registered one by one."""
+"""The contract of a source: something that provides resources from data that is never registered one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET
@@ -12,13 +12,33 @@ from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import ResourceNotFound, WharfingerError
 
-__all__ = ["VERSION", "Changed", "Document", "Hit", "Hits", "Source", "UnusableSource", "document_of", "version_of"]
+__all__ = [
+    "VERSION",
+    "Changed",
+    "Document",
+    "DocumentPage",
+    "Hit",
+    "Hits",
+    "MaybeAwaitable",
+    "ResourcePage",
+    "Source",
+    "TextPieces",
+    "UnusableSource",
+    "document_of",
+    "version_of",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 VERSION = "wharfinger/version"
-"""In `_meta` of a resource and of its contents: equal while the content stays the same."""
+"""The member of `_meta`, of a resource and of its contents, that stays equal while the content stays the same."""
 
-Changed = Callable[[str | None], None]
-"""Told from any thread: a URI whose content changed, or None where the list did."""
+MaybeAwaitable: TypeAlias = T | Awaitable[T]
+"""What a method of a source returns: a value from a plain function, or something to await from a coroutine function."""
+
+Changed: TypeAlias = Callable[[str | None], None]
+"""Called from any thread, with a URI whose content changed, or with None if the list of resources changed."""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,18 +51,28 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hits(list[Hit]):
-    """What a search found; `truncated` says in a sentence why there may be more, and is empty where there is not."""
+    """The results of a search. `truncated` is a sentence that says why there may be more, or empty."""
 
     truncated: str = ""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Something whose text can be searched; with another `version` (see `Source.version`) it has another text."""
+    """Something whose text can be searched. If its text changes, so does its `version` (see `Source.version`)."""
 
     uri: str
     title: str
     version: str
     mime_type: str = ""
+
+
+ResourcePage: TypeAlias = tuple[Sequence[t.Resource], str | None]
+"""`(resources, key)`: one page of a list, and the key of the next page or None."""
+
+DocumentPage: TypeAlias = tuple[Sequence[Document], str | None]
+"""`(documents, key)`: one page of what a search looks through, and the key of the next page or None."""
+
+TextPieces: TypeAlias = Iterable[str] | AsyncIterator[str]
+"""A text in pieces, in order."""
 
 
 class UnusableSource(WharfingerError, ValueError):
@@ -54,114 +84,125 @@ class UnusableSource(WharfingerError, ValueError):
 class Source:
     """Data as resources. Subclass it and `server.include()` it.
 
-    Methods that may block are plain functions, which run in the server's thread pool, several at once; they may be
-    coroutine functions instead. What a subclass does not define, it does not offer. Each is bounded: in what it returns
-    by its `limit`, in what it reads by its own means, in time by the server's deadline.
+    Each method may be a plain function or a coroutine function. A server calls plain functions in its thread pool,
+    several at once, so they may block; it awaits coroutine functions. `matches`, `watch` and `unwatch` are always plain
+    and are called on the event loop. A method that a subclass does not define offers nothing.
+
+    Keep every method bounded: in what it returns by its `limit`, and in what it reads by means of its own. The server
+    bounds its time.
     """
 
     name: str = ""
-    """One word: what it is called in URIs and where a search is narrowed to one source."""
+    """One word. It names the source in URIs, and where a search is narrowed to one source."""
 
     uri: str = ""
-    """The URI of its top directory; empty where it has none."""
+    """The URI of its top directory; empty if there is none."""
 
     location: str = ""
-    """Where the data is, for a person: a path, an address without its password."""
+    """Where the data is, for a person: a path, or an address without its password."""
 
     cache_scope: t.CacheScope = "public"
-    """`private` where what it answers depends on who asks."""
+    """`private` if the answers depend on who asks."""
 
     templates: Sequence[t.ResourceTemplate] = ()
-    """Shown by `resources/templates/list`; their variables complete by `complete`."""
+    """Shown by `resources/templates/list`; `complete` completes their variables."""
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is of this source, existing or not; quick, called on the event loop."""
+        """Whether this URI belongs to this source, existing or not. Called on the event loop; must be quick."""
         raise NotImplementedError
 
-    def page(self, after: str | None, limit: int) -> Any:
-        """`(resources, key)`: at most `limit` resources behind the key `after`, and the key of the next page or None.
+    def page(self, after: str | None, limit: int) -> MaybeAwaitable[ResourcePage]:
+        """At most `limit` resources after the key `after` (None: from the beginning), and the key of the next page.
 
-        Keys are positions that stay valid while the list changes: what was added or removed moves nothing.
+        A key is a position that stays valid while the list changes: what is added or removed moves nothing.
 
         Raises:
-            InvalidArgument: the key is none of this source.
+            InvalidArgument: the key is not one of this source.
         """
         return [], None
 
-    def stat(self, uri: str) -> Any:
-        """The `Resource` of one URI, with its version in `_meta` (`VERSION`).
+    def stat(self, uri: str) -> MaybeAwaitable[t.Resource]:
+        """The resource of one URI, with its version in `_meta` under `VERSION`.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
         """
         raise ResourceNotFound(uri)
 
-    def version(self, uri: str) -> Any:
-        """What tells this content of the URI from any other: equal while it stays the same. Empty where nothing can.
+    def version(self, uri: str) -> MaybeAwaitable[str]:
+        """Text that stays equal while the content does; empty if nothing can tell. By default, the one from `stat`.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
         """
-        return version_of(self.stat(uri))
+        return _then(self.stat(uri), version_of)
 
-    def read(self, uri: str) -> Any:
-        """The `ReadResourceResult` of one URI: whole, or the first window where it is large.
+    def read(self, uri: str) -> MaybeAwaitable[t.ReadResourceResult]:
+        """The content of one URI: all of it, or the first window if it is large.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
-            InvalidArgument: the URI asks for a window that cannot be, which the message mends.
+            InvalidArgument: the URI asks for an impossible window; the message says what to ask for.
         """
         raise ResourceNotFound(uri)
 
-    def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> Any:
-        """`(resources, key)` of what is directly in a directory, in pages as those of `page`.
+    def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> MaybeAwaitable[ResourcePage]:
+        """What is directly in a directory, in pages like those of `page`.
 
         Raises:
             ResourceNotFound: there is no such directory.
-            InvalidArgument: the key is none of this directory.
+            InvalidArgument: the key is not one of this directory.
         """
         raise ResourceNotFound(uri)
 
-    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> Any:
-        """What may stand for `argument` of one of `templates`, given `value` so far: a list of strings, best first."""
+    def complete(
+        self, template: str, argument: str, value: str, context: Mapping[str, str]
+    ) -> MaybeAwaitable[Sequence[str]]:
+        """At most 100 values for `argument` of one of `templates` that fit the `value` typed so far, best first."""
         return []
 
-    def search(self, query: str, limit: int) -> Any:
-        """At most `limit` `Hit`s, best first; as `Hits` where a bound of time or size may have left some out.
+    def search(self, query: str, limit: int) -> MaybeAwaitable[Sequence[Hit] | None]:
+        """At most `limit` hits, best first: `Hits` if a bound may have left some out.
 
-        Asked where no index is kept, or as long as it is not complete.
+        Override it only if the data has a search of its own. None, the default, leaves it to the server, which looks
+        through `documents` and `text`. Not called while a complete search index covers this source.
         """
-        return []
+        return None
 
-    def documents(self, after: str | None, limit: int) -> Any:
-        """`(documents, key)`: what a search looks through, as `Document`s, in pages as those of `page`."""
-        resources, key = self.page(after, limit)
-        return [document_of(resource) for resource in resources if resource.mime_type != DIRECTORY], key
+    def documents(self, after: str | None, limit: int) -> MaybeAwaitable[DocumentPage]:
+        """What can be searched, in pages like those of `page`. By default, what is listed except directories.
 
-    def text(self, uri: str) -> Any:
-        """The text of one of `documents` in pieces, from its beginning; none where it is not text."""
-        content = self.read(uri).contents[0]
-        return () if content.text is UNSET else (content.text,)
+        The server finds the words of a query in their titles and, if they are not there, in their text.
+        """
+        return _then(self.page(after, limit), _documents_of)
+
+    def text(self, uri: str) -> MaybeAwaitable[TextPieces]:
+        """The text of one of `documents` in pieces, from its beginning; nothing if it is not text.
+
+        Raises:
+            ResourceNotFound: missing or forbidden, which look the same.
+        """
+        return _then(self.read(uri), _texts_of)
 
     def describe(self) -> str:
-        """What it publishes, in a few words for a person, such as `120 files, watched by inotify`; within 0.5 s."""
+        """What it publishes in a few words, such as `120 files, watched by inotify`. Must return within 0.5 s."""
         return ""
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """The first watcher of a URI came (None: of the list). Called on the event loop; must not block."""
+        """Begin to report changes of a URI, or of the list (None). Called on the event loop; must not block."""
 
     def unwatch(self, uri: str | None) -> None:
-        """The last watcher of a URI went (None: of the list). Called on the event loop; must not block."""
+        """Stop reporting changes of a URI, or of the list (None). Called on the event loop; must not block."""
 
     async def start(self) -> None:
-        """The server starts."""
+        """Called when the server starts."""
 
     async def close(self) -> None:
-        """The server ends."""
+        """Called when the server ends."""
 
 
 def version_of(resource: t.Resource) -> str:
-    """The version that a resource says it has; empty where it says none."""
+    """The version in a resource's `_meta`; empty if there is none."""
     return "" if resource.meta is UNSET else str(resource.meta.get(VERSION, ""))
 
 
@@ -173,3 +214,25 @@ def document_of(resource: t.Resource) -> Document:
         version=version_of(resource),
         mime_type=resource.mime_type or "",
     )
+
+
+def _documents_of(page: ResourcePage) -> DocumentPage:
+    resources, key = page
+    return [document_of(resource) for resource in resources if resource.mime_type != DIRECTORY], key
+
+
+def _texts_of(result: t.ReadResourceResult) -> Sequence[str]:
+    text = result.contents[0].text
+    return () if text is UNSET else (text,)
+
+
+def _then(value: MaybeAwaitable[T], convert: Callable[[T], R]) -> MaybeAwaitable[R]:
+    """Convert a value, or what an awaitable gives when it is awaited."""
+    if not isinstance(value, Awaitable):
+        return convert(value)
+    awaitable = cast("Awaitable[T]", value)
+
+    async def converted() -> R:
+        return convert(await awaitable)
+
+    return converted()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources.commands import EXIT, Command, command
 from wharfinger.testing import SourceContract
@@ -151,8 +152,8 @@ def test_without_every_nothing_runs_for_a_watcher_or_a_search(tmp_path: Path, to
     source.watch(source.uri, told)
     source.page(None, 10)
     source.stat(source.uri)
-    assert [hit.uri for hit in source.search("it", 5)] == ["command://it"]
-    assert source.documents(None, 10) == ([], None)
+    assert [hit.uri for hit in search_documents(source, "it", 5)] == ["command://it"]
+    assert list(source.text(source.uri)) == []
     source.unwatch(source.uri)
     assert not (tmp_path / "runs").exists()
 
@@ -173,9 +174,9 @@ def test_a_password_among_the_arguments_is_shown_to_nobody() -> None:
     """It is an argument of the process, and of nothing that a reader, a log or a person sees."""
     source = command([sys.executable, "-c", "print(1)", "--password", "hunter2", "API_TOKEN=hunter2"])
     resource, _ = source.page(None, 1)
-    found = source.search("print", 5)
+    found = search_documents(source, "print", 5)
     assert "hunter2" not in repr((source, source.location, resource, found, source.stat(source.uri)))
-    assert source.search("hunter2", 5) == []
+    assert search_documents(source, "hunter2", 5) == []
     assert source.argv[-2:] == ["hunter2", "API_TOKEN=hunter2"]
     with pytest.raises(UnusableSource) as caught:
         command("df --password hunter2 'x")

@@ -15,6 +15,7 @@ from tests.server.driving import ask, listed, looped, read
 from tests.sources.conftest import Told
 from wharfinger import Server
 from wharfinger.errors import ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.sources import Skills, UnusableFolder, files, skills
 from wharfinger.sources.skill_folder import MOST_FILES
 
@@ -361,7 +362,7 @@ def test_completion_and_search_know_skills_only(root: Path) -> None:
     assert source.complete(source.template, "path", "pd", {}) == ["pdf/SKILL.md"]
     assert source.complete(source.template, "path", "refund", {}) == ["acme/billing/refunds/SKILL.md"]
     write(root, **{"acme/forms.txt": "Forms"})
-    assert [hit.uri for hit in source.search("forms", 9)] == ["skill://pdf/references/FORMS.md"]
+    assert [hit.uri for hit in search_documents(source, "forms", 9)] == ["skill://pdf/references/FORMS.md"]
 
 
 @pytest.mark.parametrize("uri", ["skill://pdf/SKILL.md", None])

@@ -15,6 +15,7 @@ import pytest
 from tests.sources.conftest import Told
 from wharfinger import Client, Server
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.source import version_of
 from wharfinger.sources.system_state import FRESH, MOST, System, system
 from wharfinger.testing import SourceContract
@@ -154,7 +155,7 @@ def test_values_of_the_template_are_completed(machine: System) -> None:
 
 
 def test_it_is_found_by_name_and_has_no_text_to_search(machine: System) -> None:
-    assert [hit.uri for hit in machine.search("memory FREE", 5)] == ["system:///memory"]
+    assert [hit.uri for hit in search_documents(machine, "memory FREE", 5)] == ["system:///memory"]
     documents, _ = machine.documents(None, 5)
     assert [document.title for document in documents][2] == "Memory in use and free"
     assert [machine.text(document.uri) for document in documents] == [()] * 4

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from wharfinger import Client, Server
+from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources import files
 from wharfinger.sources.registry import make_sources
@@ -103,7 +104,9 @@ def test_a_command_is_listed_read_searched_and_ended_with_the_server(argv: list[
             assert (await client.read_resource("boat://name")).text == "Anna of Bergen"
             assert [one.uri_template for one in await client.list_resource_templates()] == ["boat://{number}/log"]
             assert (await client.read_resource("boat://7/log")).text == "log of 7"
-            assert [hit.uri for hit in await source.search("boat", 5)] == ["boat://name"]
+            reader = SourceReader(asyncio.get_running_loop())
+            hits = await asyncio.to_thread(search_documents, source, "name", 5, reader)
+            assert [hit.uri for hit in hits] == ["boat://name"]
         (pid,) = pids(tmp_path)
         assert not is_there(pid)
 

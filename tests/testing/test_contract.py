@@ -21,7 +21,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hit
 from wharfinger.testing import SourceContract
 from wharfinger.testing.source_suite import read_tests, watch_tests
-from wharfinger.testing.source_suite.stage import Broken, Stage
+from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "write_a_source.md"
@@ -41,19 +41,19 @@ def breaks(test: str, clause: str) -> Callable[[type[Tiny]], type[Tiny]]:
 # Which URIs are its own, what it says of itself, secrets.
 
 
-@breaks("it_claims_its_own_uris_and_no_others", "claims")
+@breaks("it_claims_its_own_uris_and_no_others", "matches")
 class ClaimsAPrefixOfAnotherLabel(Tiny):
     def matches(self, uri: str) -> bool:
         return uri.startswith(TOP)
 
 
-@breaks("it_claims_its_own_uris_and_no_others", "claims")
+@breaks("it_claims_its_own_uris_and_no_others", "matches")
 class ClaimsOnlyWhatIsThere(Tiny):
     def matches(self, uri: str) -> bool:
         return uri == TOP or uri.removeprefix(TOP + "/") in self.texts
 
 
-@breaks("it_claims_its_own_uris_and_no_others", "claims")
+@breaks("it_claims_its_own_uris_and_no_others", "matches")
 class ClaimsEverything(Tiny):
     def matches(self, uri: str) -> bool:
         return True
@@ -73,7 +73,7 @@ class CountsForLong(Tiny):
 
 
 @breaks("it_never_tells_its_secret", "Secrets")
-class ShowsItsPasswordInItsPlace(Tiny):
+class ShowsItsPasswordInItsLocation(Tiny):
     location = f"tiny://me:{PASSWORD}@box"
 
 
@@ -379,7 +379,7 @@ class GoesOnInSilence(Tiny):
         return msgspec.structs.replace(result, contents=result.contents[:1])
 
 
-@breaks("windows_that_cannot_be_are_told", "Windows")
+@breaks("windows_that_cannot_be_are_refused", "Windows")
 class ReadsAnyWindow(Tiny):
     def begin(self, query: str) -> int:
         try:
@@ -388,7 +388,7 @@ class ReadsAnyWindow(Tiny):
             return 0
 
 
-@breaks("windows_that_cannot_be_are_told", "Windows")
+@breaks("windows_that_cannot_be_are_refused", "Windows")
 class SaysNoMoreThanNo(Tiny):
     def begin(self, query: str) -> int:
         try:
@@ -556,7 +556,7 @@ class HoldsTheLoopUp(Tiny):
 
 
 @breaks("watching_twice_and_unwatching_what_is_unknown_is_harmless", "Watching")
-class CannotDetachWhatIsUnknown(Tiny):
+class CannotUnwatchWhatIsUnknown(Tiny):
     def unwatch(self, uri: str | None) -> None:
         del self.watchers[uri]
 
@@ -617,11 +617,11 @@ def run(test: str, source: Tiny) -> None:
     case = tiny.TestTiny()
     function = getattr(case, f"test_{test}")
     wanted = inspect.signature(function).parameters
-    if "stage" not in wanted:
+    if "driver" not in wanted:
         function(source, **({"revision": "2026-07-28"} if "revision" in wanted else {}))
         return
-    with Stage(source) as stage:
-        function(stage)
+    with SourceDriver(source) as driver:
+        function(driver)
 
 
 @pytest.mark.parametrize(
@@ -629,7 +629,7 @@ def run(test: str, source: Tiny) -> None:
 )
 def test_a_source_that_breaks_a_clause_is_told_which(test: str, clause: str, variant: type[Tiny]) -> None:
     run(test, Tiny())
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(ContractBroken) as caught:
         run(test, variant())
     problem, _, place = str(caught.value).rpartition("\n")
     assert place == f"(docs/write_a_source.md, “{clause}”)"

@@ -24,7 +24,7 @@ class Tiny(Source):
 
     name = "box"
     uri = TOP
-    place = "memory"
+    location = "memory"
     templates: Sequence[t.ResourceTemplate] = (t.ResourceTemplate(uri_template=TOP + "/{name}", name="text"),)
 
     def __init__(self) -> None:

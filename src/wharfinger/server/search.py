@@ -7,7 +7,7 @@ caller can read it, by words that are in what the caller reads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +24,7 @@ from wharfinger.errors import (
     ResourceNotFound,
 )
 from wharfinger.protocol.request import Request
+from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.owners import owner_of
@@ -142,7 +143,7 @@ async def search(
         most = left * WIDER if wanted.type or wanted.path else left
         known = {hit.uri for hit in hits}
         asked = {
-            source: asyncio.ensure_future(services.pool.adapt(source.search)(owner, wanted.query, most))
+            source: asyncio.ensure_future(_search_source(services, owner, source, wanted.query, most))
             for source in sources
         }
         await _settled(asked.values())
@@ -156,6 +157,18 @@ async def search(
         hits = await _readable(services, request, wanted.query, hits)
     del hits[wanted.limit :]
     return hits
+
+
+async def _search_source(services: Services, owner: str, source: Source, query: str, limit: int) -> Sequence[Hit]:
+    """What a source's own search finds or, if it has none, a search of its documents."""
+    found: Sequence[Hit] | None = await services.pool.adapt(source.search)(owner, query, limit)
+    if found is not None:
+        return found
+    reader = SourceReader(asyncio.get_running_loop(), PATIENCE)
+    try:
+        return await services.pool.run(owner, search_documents, source, query, limit, reader)
+    finally:
+        reader.stopped.set()
 
 
 async def _settled(asked: Iterable[asyncio.Future[Any]]) -> None:

@@ -112,7 +112,10 @@ class Pool:
             raise
 
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        """A function as something to await, `(owner, *arguments)`: an async one as it is, a plain one in a thread."""
+        """A function as something to await, `(owner, *arguments)`: an async one as it is, a plain one in a thread.
+
+        If the plain one returns something to await, that is awaited too.
+        """
         if is_async(function):
 
             async def adapted(owner: str, *arguments: Any) -> Any:
@@ -120,7 +123,8 @@ class Pool:
         else:
 
             async def adapted(owner: str, *arguments: Any) -> Any:
-                return await self.run(owner, function, *arguments)
+                found = await self.run(owner, function, *arguments)
+                return await found if isinstance(found, Awaitable) else found
 
         return adapted
 

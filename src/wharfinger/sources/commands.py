@@ -22,13 +22,12 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.source import VERSION, Changed, Document, Hit, Hits, Source, UnusableSource
+from wharfinger.source import VERSION, Changed, Document, Source, UnusableSource, document_of
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.labels import usable_label
 from wharfinger.sources.page_keys import need_no_cursor
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.text_match import has_all, words_of
 from wharfinger.sources.windows.window import ENCODING, remark
 
 __all__ = ["EXIT", "TIMEOUT", "Command", "Run", "command", "find_program", "split_command"]
@@ -234,17 +233,10 @@ class Command(Source):
     def _look(self, uri: str | None) -> str:
         return _version(self.run()) if uri is not None else ""
 
-    def search(self, query: str, limit: int) -> Hits:
-        """Nothing but its name: a search runs no command."""
-        found = Hits()
-        if limit > 0 and has_all(f"{self.name} {self.location}", words_of(query)):
-            found.append(Hit(uri=self.uri, title=self.location, resource=self._resource()))
-        return found
-
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """None: to index it would be to run it."""
+        """The command by its name: a search runs no command."""
         need_no_cursor(after)
-        return [], None
+        return [document_of(self._resource())], None
 
     def text(self, uri: str) -> Sequence[str]:
         """None.

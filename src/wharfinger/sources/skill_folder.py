@@ -18,7 +18,7 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.content.frontmatter import MAX_FRONTMATTER_BYTES, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.errors import ResourceNotFound
-from wharfinger.source import Document, Hits
+from wharfinger.source import Document
 from wharfinger.sources.directories import CHILDREN
 from wharfinger.sources.folder.file_content import content_of
 from wharfinger.sources.folder.file_uri import quote
@@ -400,13 +400,6 @@ class Skills(Folder):
         start = len(self._inside)
         paths = [self.uri_of((*parts, SKILL_FILE))[start:] for parts in self._places()]
         return begins_then_holds(paths, value)
-
-    def search(self, query: str, limit: int) -> Hits:
-        """Files of skills whose path or text has every word of `query`; within bounds."""
-        found = super().search(query, limit)
-        hits = Hits(hit for hit in found if self._is_inside(self._locate(hit.uri)[0]))
-        hits.truncated = found.truncated
-        return hits
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """The files of skills in pages."""

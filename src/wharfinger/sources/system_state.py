@@ -16,12 +16,11 @@ from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.text import iso, many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.source import VERSION, Changed, Document, Hit, Hits, Source
+from wharfinger.source import VERSION, Changed, Document, Source
 from wharfinger.sources.directories import listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.text_match import has_all, words_of
 from wharfinger.sources.windows.window import split_query
 
 __all__ = ["System", "system"]
@@ -138,16 +137,6 @@ class System(Source):
         """The few values there are."""
         known = {"by": list(_ORDER), "limit": ["10", "50", "200", "1000"]}
         return [text for text in known.get(argument, []) if text.startswith(value)]
-
-    def search(self, query: str, limit: int) -> Hits:
-        """The resources whose name and title have every word: what they hold is gone before it is found."""
-        words = words_of(query)
-        found = Hits()
-        for name, view in VIEWS.items():
-            if has_all(f"{TOP}{name} {view.title}", words):
-                found.append(Hit(uri=TOP + name, title=view.title, resource=_described(name)))
-        del found[limit:]
-        return found
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """What there is, by its title: numbers that change every moment are not searched."""

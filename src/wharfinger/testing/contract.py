@@ -5,15 +5,15 @@ The clauses are the headings of docs/write_a_source.md, and each failure names i
 
 from __future__ import annotations
 
-from wharfinger.testing.source_suite.content_tests import Contents
-from wharfinger.testing.source_suite.list_tests import Lists
-from wharfinger.testing.source_suite.search_tests import Finding
-from wharfinger.testing.source_suite.watch_tests import Watching
+from wharfinger.testing.source_suite.content_tests import ContentTests
+from wharfinger.testing.source_suite.list_tests import ListTests
+from wharfinger.testing.source_suite.search_tests import SearchTests
+from wharfinger.testing.source_suite.watch_tests import WatchTests
 
 __all__ = ["SourceContract"]
 
 
-class SourceContract(Lists, Contents, Finding, Watching):
+class SourceContract(ListTests, ContentTests, SearchTests, WatchTests):
     """Subclass it with a name that begins with `Test`, a fixture `source`, and what of the rest your source has.
 
         class TestTides(SourceContract):

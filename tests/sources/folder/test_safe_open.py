@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger.errors import ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.sources.folder.safe_open import NotServed, holds, open_directory, open_file, open_root
 from wharfinger.sources.folder.source import Folder, files
 
@@ -220,5 +221,5 @@ def test_no_handle_is_left_open(source: Folder, charts: Path) -> None:
                 ask(source.uri + path)
     source.page(None, 2)
     source.count()
-    source.search("depth", 5)
+    search_documents(source, "depth", 5)
     assert len(os.listdir("/proc/self/fd")) == before

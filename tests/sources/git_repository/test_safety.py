@@ -15,6 +15,7 @@ import pytest
 
 from tests.sources.git_repository.conftest import Work, text_of
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import GitSource, git
 from wharfinger.sources.git_repository.packs import Pack
@@ -155,7 +156,7 @@ def test_nothing_that_a_repository_configures_is_run(history: Work, publish: Pub
     ):  # fmt: skip
         source.read(uri)
     source.page(None, 1_000)
-    source.search("fathoms", 10)
+    search_documents(source, "fathoms", 10)
     source.describe()
     assert text_of(source, "git://repo/tree/HEAD/hull.txt") == "five\nfathoms\n"
     assert not trap.exists()
@@ -174,12 +175,13 @@ sys.addaudithook(lambda event, args: started.append((event, args)) if event in (
 ) else None)
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+from wharfinger.server.document_search import search_documents
 from wharfinger.sources import git
 source = git(sys.argv[1], label="repo")
 opened.clear()
 for uri in ("git://repo", "git://repo/tree/HEAD/hull.txt", "git://repo/diff/HEAD~2..HEAD", "git://repo/log/HEAD"):
     source.read(uri)
-source.page(None, 1000); source.describe(); source.search("fathoms", 5)
+source.page(None, 1000); source.describe(); search_documents(source, "fathoms", 5)
 print(started, [name for name in opened if "gitconfig" in name or name.startswith(("/etc/git", "/dev"))])
 print(source.read("git://repo/tree/HEAD/hull.txt").contents[0].text)
 """
@@ -360,7 +362,7 @@ def test_whatever_head_says_is_only_a_name(history: Work, publish: Publish, head
         source.read("git://repo/tree/HEAD")
     assert text_of(source, "git://repo/tree/main/hull.txt") == "five\nfathoms\n"
     assert source.page(None, 100)[0]
-    assert source.search("fathoms", 5) == []
+    assert search_documents(source, "fathoms", 5) == []
     assert source.documents(None, 5)[0] == []
 
 
@@ -455,7 +457,7 @@ def test_a_bomb_of_trees_is_listed_in_pages(work: Work, publish: Publish) -> Non
     source.page(key, 500)
     source.read("git://repo/commit/HEAD")
     source.read("git://repo/diff/HEAD")
-    source.search("nowhere", 5)
+    search_documents(source, "nowhere", 5)
     assert "more than" in source.describe()
     assert time.monotonic() - began < 20
 
@@ -502,7 +504,7 @@ def test_damaged_objects_are_told_and_the_rest_goes_on(work: Work, publish: Publ
     assert text_of(source, "git://repo/tree/HEAD/b.txt") == "whole\n"
     assert "a.txt" in text_of(source, "git://repo/tree/HEAD")
     source.page(None, 100)
-    source.search("whole", 5)
+    search_documents(source, "whole", 5)
     source.read("git://repo/commit/HEAD")
     assert list(source.text("git://repo/tree/HEAD/b.txt")) == ["whole\n"]
 
@@ -521,7 +523,7 @@ def test_a_damaged_commit_or_tree_is_told(work: Work, publish: Publish, kind: st
         source.read("git://repo/tree/HEAD")
     assert source.read("git://repo").contents
     assert source.describe()
-    source.search("abc", 5)
+    search_documents(source, "abc", 5)
     assert source.page(None, 100)[0][0].uri == "git://repo"
     assert source.documents(None, 100)[1] is None
 

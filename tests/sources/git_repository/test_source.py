@@ -14,6 +14,7 @@ from msgspec import UNSET
 from tests.sources.git_repository.conftest import Work, text_of
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.source import version_of
 from wharfinger.sources.git_repository import GitSource
 from wharfinger.sources.ttl import IMMUTABLE
@@ -225,7 +226,7 @@ def test_a_repository_without_commits_has_a_top(work: Work, publish: Publish) ->
     assert [resource.uri for resource in source.page(None, 10)[0]] == ["git://repo"]
     assert "without commits yet" in text_of(source, "git://repo")
     assert source.describe().startswith("main, without commits yet, 0 branches")
-    assert source.search("x", 5) == []
+    assert search_documents(source, "x", 5) == []
     assert source.documents(None, 5) == ([], None)
     with pytest.raises(ResourceNotFound):
         source.read("git://repo/tree/HEAD")
@@ -274,9 +275,9 @@ def test_completion(source: GitSource, history: Work) -> None:
 
 def test_search_finds_paths_messages_and_text(source: GitSource, history: Work) -> None:
     """Where no index is kept."""
-    assert [hit.uri for hit in source.search("fathoms", 10)] == ["git://repo/tree/HEAD/hull.txt"]
-    assert "git://repo/tree/HEAD/docs/tides.md" in [hit.uri for hit in source.search("tides.md", 10)]
-    hits = source.search("table ports", 10)
+    assert [hit.uri for hit in search_documents(source, "fathoms", 10)] == ["git://repo/tree/HEAD/hull.txt"]
+    assert "git://repo/tree/HEAD/docs/tides.md" in [hit.uri for hit in search_documents(source, "tides.md", 10)]
+    hits = search_documents(source, "table ports", 10)
     assert [hit.uri for hit in hits] == [f"git://repo/commit/{history.git('rev-parse', 'v2^{commit}')}"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import threading
 import time
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.source import Document, UnusableSource
 from wharfinger.sources.log_files import Logs, logs
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW_BYTES
@@ -392,7 +394,11 @@ def test_a_log_that_goes_away_while_it_is_read_is_read_or_not_found(app: Path, b
     thread.start()
     answers: set[str] = set()
     try:
-        for query in ("", "?tail=100", "?since=2026-11-20T10:00:00Z", "?lines=1-100") * 100:
+        ends = time.monotonic() + 20
+        queries = ("", "?tail=100", "?since=2026-11-20T10:00:00Z", "?lines=1-100")
+        for number, query in enumerate(itertools.cycle(queries)):
+            if (number >= 400 and content.decode() in answers) or time.monotonic() > ends:
+                break
             try:
                 answers.add(text(boats, APP + query))
             except (ResourceNotFound, InvalidArgument) as error:
@@ -437,7 +443,7 @@ def test_a_secret_is_not_shown_in_any_window(tmp_path: Path, app: Path, boats: L
         assert "hunter" not in text(boats, f"{APP}?bytes={begin}-")
     assert text(boats, f"{APP}?text=hunter2") == ""
     assert "hunter2" not in "".join(boats.text(APP))
-    assert not [hit for hit in boats.search("hunter2", 10) if hit.snippet]
+    assert not [hit for hit in search_documents(boats, "hunter2", 10) if hit.snippet]
     assert "hunter2" in text(logs(tmp_path / "*.log", label="boats", redact=False), APP)
 
 
@@ -456,9 +462,10 @@ def test_a_large_log_is_searched_in_windows_of_which_only_the_last_changes(app: 
     assert len(before) == 3
     add(app, b"2026-11-20T10:00:00Z INFO line 20000\n")
     after, _ = boats.documents(None, 100)
-    assert [document.version for document in before][:2] == [document.version for document in after][:2]
-    assert before[2].version != after[2].version
-    assert before[2].uri == after[2].uri
+    assert [document.version for document in before][1:] == [document.version for document in after][1:]
+    assert before[0].version != after[0].version
+    assert before[0].uri == after[0].uri
+    assert "line 20000\n" in "".join(boats.text(after[0].uri))
     paged: list[Document] = []
     key = None
     while True:

@@ -13,6 +13,7 @@ from tests.sources.object_store.conftest import CONTENT, Memory, Place
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.source import VERSION, version_of
 from wharfinger.sources.object_store import Objects
 from wharfinger.sources.windows.window import NEXT
@@ -152,16 +153,18 @@ def test_paths_are_completed(source: Objects) -> None:
 
 
 def test_a_search_looks_at_keys_and_then_at_texts(source: Objects) -> None:
-    assert [hit.title for hit in source.search("hull", 10)] == ["harbours/hull.csv"]
-    hits = source.search("FATHOMS soundings", 10)
+    assert [hit.title for hit in search_documents(source, "hull", 10)] == ["harbours/hull.csv"]
+    hits = search_documents(source, "FATHOMS soundings", 10)
     assert [(hit.title, hit.snippet) for hit in hits] == [("README.md", "3: Soundings in fathoms.")]
-    assert source.search("", 10) == []
+    assert search_documents(source, "", 10) == []
 
 
-def test_documents_are_what_may_be_text(source: Objects) -> None:
+def test_documents_are_all_objects_and_pictures_have_no_text(source: Objects) -> None:
     documents, key = source.documents(None, 100)
     assert key is None
-    assert [d.title for d in documents] == sorted(k for k in CONTENT if not k.endswith(".png"))
+    assert [d.title for d in documents] == sorted(CONTENT)
+    pictures = [d.uri for d in documents if d.title.endswith(".png")]
+    assert pictures and not any(list(source.text(uri)) for uri in pictures)
     assert "".join(source.text(source.uri + "a.txt")) == "between the two\n"
     assert list(source.text(source.uri + "harbours/north/buoy.png")) == []
 

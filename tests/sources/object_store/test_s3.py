@@ -17,6 +17,7 @@ from tests.sources.object_store.bucket_server import BucketServer
 from tests.sources.object_store.conftest import Bucket
 from wharfinger import Client, Server
 from wharfinger.errors import ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources.object_store import Objects, StoreFailed, objects
 from wharfinger.sources.object_store.s3 import S3Store
@@ -132,7 +133,11 @@ def test_a_store_that_is_down_is_named_and_used_again_when_it_is_back(aws: str) 
     port = free_port()
     began = time.monotonic()
     source = objects("s3://charts/prefix", endpoint_url=f"http://127.0.0.1:{port}")
-    for ask in (lambda: source.page(None, 10), lambda: source.read(source.uri + "a"), lambda: source.search("a", 1)):
+    for ask in (
+        lambda: source.page(None, 10),
+        lambda: source.read(source.uri + "a"),
+        lambda: search_documents(source, "a", 1),
+    ):
         with pytest.raises(StoreFailed, match=rf"http://127\.0\.0\.1:{port} (does not answer|cannot be asked)"):
             ask()
     assert time.monotonic() - began < 30

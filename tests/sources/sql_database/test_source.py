@@ -15,6 +15,7 @@ import pytest
 
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources.sql_database import Database, sql, sql_search
 
@@ -93,9 +94,11 @@ def test_schemas_tables_and_keys_are_completed(shop: Shop) -> None:
 
 def test_what_rows_hold_is_found_with_a_link_to_their_window(shop: Shop) -> None:
     """By all words, in any case; and by the names of columns."""
-    assert [hit.uri for hit in shop.source.search("goole CY", 10)] == [f"{shop.top}/customers/rows?limit=500"]
-    assert f"{shop.top}/orders" in [hit.uri for hit in shop.source.search("pieces", 10)]
-    assert shop.source.search("nowhere", 10) == []
+    assert [hit.uri for hit in search_documents(shop.source, "goole CY", 10)] == [
+        f"{shop.top}/customers/rows?limit=500"
+    ]
+    assert f"{shop.top}/orders" in [hit.uri for hit in search_documents(shop.source, "pieces", 10)]
+    assert search_documents(shop.source, "nowhere", 10) == []
 
 
 def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

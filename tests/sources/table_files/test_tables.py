@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from tests.sources.conftest import Told
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources.table_files import Tables, UnreadableTable, duckdb_engine, formats, tables
 from wharfinger.sources.table_files import source as source_module
@@ -366,7 +367,7 @@ def test_paths_and_columns_are_completed(source: Tables) -> None:
 def test_the_text_of_a_table_is_searched(source: Tables) -> None:
     assert "".join(source.text("table://sales/tides.csv")) == TIDES
     assert "port 4999" in "".join(source.text("table://sales/ports.parquet"))
-    assert [hit.uri for hit in source.search("grimsby", 5)] == ["table://sales/tides.csv"]
+    assert [hit.uri for hit in search_documents(source, "grimsby", 5)] == ["table://sales/tides.csv"]
 
 
 def test_a_changed_table_is_told(folder: Path, source: Tables, told: Told) -> None:

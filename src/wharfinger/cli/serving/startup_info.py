@@ -71,10 +71,11 @@ def _liveliest(made: PreparedSource) -> Rank | None:
     from wharfinger.server.threads import is_async
 
     source, still = made.source, made.asked.kind.still
-    if is_async(source.page):
+    page = None if is_async(source.page) else source.page(None, EXAMINED_RESOURCES)
+    if not isinstance(page, tuple):
         return None
     ranks: list[Rank] = []
-    for item in source.page(None, EXAMINED_RESOURCES)[0]:
+    for item in page[0]:
         kind, stamp = str(item.mime_type), str(getattr(item.annotations, "last_modified", ""))
         if kind != "inode/directory":
             ranks.append((item.name.endswith(".log"), not still, kind.startswith("text/"), stamp, item.uri))

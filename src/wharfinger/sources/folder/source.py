@@ -15,12 +15,11 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown, size_text
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.source import VERSION, Changed, Document, Hits, Source
+from wharfinger.source import VERSION, Changed, Document, Source
 from wharfinger.sources.directories import CHILDREN, listing_text, modified_at, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.counts import Count, count
 from wharfinger.sources.folder.file_content import Kept, content_of, listed_type, type_of, version_of_file
-from wharfinger.sources.folder.file_search import hits_of
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
@@ -358,10 +357,6 @@ class Folder(Source):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Paths that begin with `value`, then those that have its last part in their name; directories end with `/`."""
         return complete_path(self.tree, value) if argument == "path" else []
-
-    def search(self, query: str, limit: int) -> Hits:
-        """Files and directories whose path has every word of `query`, then files whose text has; within bounds."""
-        return hits_of(self.tree, query, limit, lambda parts: self.stat(self.uri_of(parts)))
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Files in pages, pictures too, whose names are searched. None is opened."""

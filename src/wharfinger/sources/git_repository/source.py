@@ -17,9 +17,9 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
-from wharfinger.source import Changed, Document, Hits, Source
+from wharfinger.source import Changed, Document, Source
 from wharfinger.sources.directories import CHILDREN
-from wharfinger.sources.git_repository import git_listing, git_search
+from wharfinger.sources.git_repository import git_completion, git_listing
 from wharfinger.sources.git_repository.answer_commit import CommitAnswer
 from wharfinger.sources.git_repository.answer_top import head_words
 from wharfinger.sources.git_repository.answer_tree import TreeAnswer
@@ -130,13 +130,9 @@ class GitSource(Source):
         if not any(template == shown.uri_template for shown in self.templates):
             return []
         try:
-            return git_search.complete(self.repository, self._now(), argument, value, context)
+            return git_completion.complete(self.repository, self._now(), argument, value, context)
         except (LookupError, InvalidArgument, UnicodeError):
             return []
-
-    def search(self, query: str, limit: int) -> Hits:
-        """Files by path, commits by message, files by text; within a second."""
-        return git_search.search(self.repository, self._now(), query, limit)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """The files of HEAD, and its newest commits."""

@@ -18,7 +18,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.source import VERSION, Document, Hit, Hits, UnusableSource
+from wharfinger.source import VERSION, Document, UnusableSource, version_of
 from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.folder.file_watch import TreeWatch
@@ -34,7 +34,6 @@ from wharfinger.sources.log_files.log_windows import LogReader, Selection, versi
 from wharfinger.sources.log_files.pattern import Pattern, read_pattern
 from wharfinger.sources.log_files.positions import LogPosition
 from wharfinger.sources.page_keys import bad_cursor, read_position
-from wharfinger.sources.text_match import SNIPPET, has_all, words_of
 from wharfinger.sources.ttl import LONGEST, ttl_ms
 from wharfinger.sources.windows import window
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, WINDOW_BYTES, going_on, remark, split_query
@@ -208,7 +207,7 @@ class Logs(Folder):
     def _version_of_all(self, base: str, chain: Chain) -> str:
         """The version that a log has as a file; as it was when it was opened, so that none is said of another text."""
         if chain.generations[0].packed:
-            return str(super().version(base))
+            return version_of(self.stat(base))
         return version_of_file(chain.content(0).status)
 
     def _text_of(self, chain: Chain, piece: Piece, query: LogQuery) -> str:
@@ -247,6 +246,8 @@ class Logs(Folder):
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Logs in pages: a small one as such, a larger one in windows of 256 KiB, so that only the last one changes.
 
+        The newest window of each log comes first, so that a search finds what was written last.
+
         A small one is what a read of it shows, so that a hit in it leads to its line.
         """
         number, position = _document_key(after)
@@ -256,7 +257,7 @@ class Logs(Folder):
             for entry in entries:
                 if entry.directory or (position and not _is_behind(entry, position)):
                     continue
-                first = number if position and entry.parts == position.parts else 0
+                first = number if position and entry.parts == position.parts else None
                 for chunk, document in self._chunks(entry, first):
                     if len(found) == limit:
                         return found, f"{chunk}:{write_key(TreePosition(False, entry.parts))}"
@@ -265,7 +266,7 @@ class Logs(Folder):
             entries.close()
         return found, None
 
-    def _chunks(self, entry: TreeEntry, first: int) -> Iterator[tuple[int, Document]]:
+    def _chunks(self, entry: TreeEntry, first: int | None) -> Iterator[tuple[int, Document]]:
         uri = self.uri_of(entry.parts)
         title = "/".join(entry.parts)
         try:
@@ -273,11 +274,12 @@ class Logs(Folder):
                 content = None if entry.name.endswith(".gz") else chain.content(0)
                 if content is None or content.size <= SMALL:
                     if not first:
-                        version = super().version(uri)
+                        version = version_of(self.stat(uri))
                         yield 0, Document(uri=uri, title=title, version=version, mime_type=mime.TEXT)
                     return
                 number = -(-content.size // WINDOW_BYTES)
-                for chunk in range(max(first, number - CHUNKS), number):
+                newest = number - 1 if first is None else min(first, number - 1)
+                for chunk in range(newest, max(-1, number - 1 - CHUNKS), -1):
                     begin, end = chunk * WINDOW_BYTES, min((chunk + 1) * WINDOW_BYTES, content.size)
                     ends = content.read(begin, min(1_024, end - begin)) + content.read(
                         max(begin, end - 1_024), min(1_024, end - begin)
@@ -319,35 +321,6 @@ class Logs(Folder):
         data = content.read(begin, length)
         tail = b"" if data.endswith(b"\n") else content.read(begin + len(data), 4_096).partition(b"\n")[0]
         return len(data), render(data + tail, begin, content, redact=self.redact)
-
-    def search(self, query: str, limit: int) -> Hits:
-        """The newest entries with all words of `query`, for each log; in what was written last."""
-        hits = Hits()
-        words = words_of(query)
-        entries = self.tree.walk(None)
-        try:
-            for entry in entries if words else ():
-                if len(hits) >= limit:
-                    hits.truncated = f"after {limit:,} logs"
-                    break
-                if not entry.directory and (hit := self._hit(self.uri_of(entry.parts), words)):
-                    hits.append(hit)
-        finally:
-            entries.close()
-        return hits
-
-    def _hit(self, uri: str, words: list[str]) -> Hit | None:
-        try:
-            text = str(self.read(uri).contents[0].text)
-            resource = self.stat(uri)
-        except ResourceNotFound:
-            return None
-        for line in reversed(text.splitlines()):
-            if has_all(line, words):
-                return Hit(uri=uri, title=str(resource.title), snippet=line[:SNIPPET], resource=resource)
-        if has_all(uri, words):
-            return Hit(uri=uri, title=str(resource.title), resource=resource)
-        return None
 
     def describe(self) -> str:
         """How many logs there are, and how changes are noticed."""

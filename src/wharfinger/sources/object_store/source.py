@@ -6,7 +6,6 @@ Refuses to know how a store is asked.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TypeVar
 
@@ -14,7 +13,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
-from wharfinger.source import VERSION, Changed, Document, Hit, Hits, Source
+from wharfinger.source import VERSION, Changed, Document, Source
 from wharfinger.sources.directories import CHILDREN, listing_text, summaries
 from wharfinger.sources.folder.file_uri import UnreadableUri, quote, split_path
 from wharfinger.sources.object_store.object_descriptions import describe
@@ -32,7 +31,7 @@ from wharfinger.sources.object_store.object_store_contract import (
 from wharfinger.sources.object_store.read_ahead import Ahead
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.text_match import COMPLETIONS, has_all, line_with, words_of
+from wharfinger.sources.text_match import COMPLETIONS
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import LineIndexes, RandomAccess, parse, read_content, split_query
@@ -49,7 +48,6 @@ LONGEST = 4_096  # characters of a position
 
 TEXT = 8 << 20
 """Bytes of one object whose text is searched."""
-SEARCH_SECONDS, SEARCH_BYTES = 2.0, 64 << 20  # of a search without an index
 
 T = TypeVar("T")
 
@@ -251,50 +249,8 @@ class Objects(Source):
         infos, _ = self._level(directory, "", COMPLETIONS, begin)
         return [self.uri_of(info.key)[len(self.uri) :] for info in infos]
 
-    def search(self, query: str, limit: int) -> Hits:
-        """Objects whose key has every word of `query`, then those whose text has; within bounds of time and bytes."""
-        words = words_of(query)
-        hits = Hits()
-        ends, left = time.monotonic() + SEARCH_SECONDS, SEARCH_BYTES
-        others: list[ObjectInfo] = []
-        for info in self._every() if words and limit > 0 else ():
-            if has_all(info.key, words):
-                hits.append(self._hit(info, ""))
-            elif _searched(info):
-                others.append(info)
-            if len(hits) >= limit:
-                return hits
-            if time.monotonic() > ends:
-                hits.truncated = f"after {SEARCH_SECONDS:g} s"
-                return hits
-        for info in others:
-            if time.monotonic() > ends or left <= 0:
-                hits.truncated = (
-                    f"after {SEARCH_SECONDS:g} s" if left > 0 else f"after {SEARCH_BYTES >> 20} MiB of text"
-                )
-                return hits
-            text = "".join(self._text(info))
-            left -= len(text)
-            if has_all(text, words):
-                hits.append(self._hit(info, line_with(text, words)))
-                if len(hits) >= limit:
-                    return hits
-        return hits
-
-    def _every(self) -> Iterator[ObjectInfo]:
-        """All objects that are served."""
-        position, more = "", True
-        while more:
-            infos, more = self.store.page(position, STEP)
-            yield from (info for info in infos if served(info.key) and not info.directory)
-            more = more and bool(infos)
-            position = infos[-1].key if infos else position
-
-    def _hit(self, info: ObjectInfo, snippet: str) -> Hit:
-        return Hit(uri=self.uri_of(info.key), title=info.key, snippet=snippet, resource=self._resource(info))
-
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Objects that may be text, as far as their name and size tell, in pages."""
+        """Objects in pages, pictures too, whose names are searched."""
         infos, more = self.store.page(_position(after), limit)
         documents = [
             Document(
@@ -304,16 +260,16 @@ class Objects(Source):
                 mime_type=mime.by_name(info.key.rpartition("/")[2]),
             )
             for info in infos
-            if served(info.key) and _searched(info)
+            if served(info.key) and not info.directory
         ]
         return documents, KEY + infos[-1].key if more and infos else None
 
     def text(self, uri: str) -> Iterator[str]:
-        """The text of an object in pieces; nothing where it is none, or cannot be read."""
+        """The text of an object in pieces; nothing if it is not text, is too large, or cannot be read."""
         info = self._object(split_query(uri)[0])
         if info is None:
             raise ResourceNotFound(uri)
-        return self._text(info)
+        return self._text(info) if _searched(info) else iter(())
 
     def _text(self, info: ObjectInfo) -> Iterator[str]:
         try:
@@ -346,10 +302,15 @@ class Objects(Source):
         return signature(self._level(directory, "", CHILDREN)[0])
 
     def _first(self, number: int) -> Iterator[ObjectInfo]:
-        for count, info in enumerate(self._every()):
-            if count >= number:
-                return
-            yield info
+        """The first objects that are served."""
+        position, more = "", True
+        while more and number > 0:
+            infos, more = self.store.page(position, STEP)
+            shown = [info for info in infos if served(info.key) and not info.directory][:number]
+            yield from shown
+            number -= len(shown)
+            more = more and bool(infos)
+            position = infos[-1].key if infos else position
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed` when this URI's content changes, or the list, by looking every few seconds."""

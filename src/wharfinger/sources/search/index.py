@@ -7,14 +7,14 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wharfinger.content.folding import words_of
+from wharfinger.server.document_search import SourceReader
 from wharfinger.source import Hits, Source
 from wharfinger.sources.search.index_cache import IndexFile, cache_folder, hold
-from wharfinger.sources.search.index_reader import IndexReader, keys_of
 from wharfinger.sources.search.index_search import find
 from wharfinger.sources.search.index_store import Filters, IndexStore
 from wharfinger.sources.search.indexing import Indexing
@@ -62,7 +62,7 @@ class SearchIndex:
         self._place: IndexFile | None = None
         self._store: IndexStore | None = None
         self._indexing: Indexing | None = None
-        self._reader: IndexReader | None = None
+        self._reader: SourceReader | None = None
         self._nudge = _Nudge(self.look_again)
 
     def include_into(self, server: Server) -> None:
@@ -87,7 +87,7 @@ class SearchIndex:
         self._begin(self._server, asyncio.get_running_loop())
 
     def _begin(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
-        self._reader = IndexReader(loop)
+        self._reader = SourceReader(loop)
         self._indexing = Indexing(self._open, self._sources, self._reader, self._max_size)
         self._indexing.start()
 
@@ -120,7 +120,7 @@ class SearchIndex:
         return store
 
     def _sources(self) -> Mapping[str, Source]:
-        return keys_of(self._server.resources.every_source()) if self._server is not None else {}
+        return _keys_of(self._server.resources.every_source()) if self._server is not None else {}
 
     # -- being used
 
@@ -202,6 +202,16 @@ def _identity(source: Source) -> str:
     return "\0".join(
         (type(source).__qualname__, source.uri, source.name, source.location or getattr(source, "root", ""))
     )
+
+
+def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
+    """A key for each source, the same in every run: its URI, or what else it is called."""
+    keys: dict[str, Source] = {}
+    for source in sources:
+        key = source.uri or source.name or type(source).__name__
+        number = sum(1 for known in keys if known.partition("#")[0] == key)
+        keys[f"{key}#{number}" if number else key] = source
+    return keys
 
 
 class _Nudge:

@@ -11,15 +11,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from msgspec import UNSET
-
-from wharfinger import types as t
+from wharfinger.content.match_lines import LineMatch, look
 from wharfinger.errors import InternalError
+from wharfinger.server.document_search import SourceReader, hit_of, name_rank
 from wharfinger.server.search import not_searched
 from wharfinger.source import Hit, Hits, Source
-from wharfinger.sources.search.index_reader import IndexReader
 from wharfinger.sources.search.index_store import TEXT, Filters, IndexRow, IndexStore
-from wharfinger.sources.search.match_lines import LineMatch, look
 
 __all__ = ["find"]
 
@@ -46,7 +43,7 @@ class Verified(NamedTuple):
 def find(
     store: IndexStore,
     sources: Mapping[str, Source],
-    reader: IndexReader,
+    reader: SourceReader,
     words: Sequence[str],
     filters: Filters,
     limit: int,
@@ -58,7 +55,7 @@ def find(
     """
     most = max(CANDIDATES, limit)
     rows = store.find(words, filters, most)
-    rows.sort(key=lambda row: _name_rank(row, words))
+    rows.sort(key=lambda row: (*name_rank(row.name, words), -row.changed))
     ends = time.monotonic() + SECONDS
     verified: list[Verified] = []
     hits = Hits()
@@ -78,7 +75,7 @@ def find(
             continue
         if fitting is not None:
             verified.append(fitting)
-    verified.sort(key=lambda one: (*_name_rank(one.row, words)[:2], -_score(one.sighting), -one.row.changed))
+    verified.sort(key=lambda one: (*name_rank(one.row.name, words), -_score(one.sighting), -one.row.changed))
     hits += [_hit(sources[one.row.source], reader, one) for one in verified[:limit]]
     if time.monotonic() > ends:
         left = len(rows) - looked_at
@@ -92,7 +89,7 @@ def find(
     return hits
 
 
-def _verify(source: Source, reader: IndexReader, row: IndexRow, words: Sequence[str], ends: float) -> Verified | None:
+def _verify(source: Source, reader: SourceReader, row: IndexRow, words: Sequence[str], ends: float) -> Verified | None:
     rest = [word for word in words if word not in row.name]
     if not rest:
         return None if reader.document(source, row.uri) is None else Verified(row, len(words), None)
@@ -110,32 +107,15 @@ def _within(pieces: Iterable[str], ends: float) -> Iterator[str]:
             return
 
 
-def _name_rank(row: IndexRow, words: Sequence[str]) -> tuple[int, int, int]:
-    """How well the name fits, and how high up it is; all whose name has none of the words are the same."""
-    named = sum(word in row.name for word in words)
-    if not named:
-        return 0, 0, -row.changed
-    last = row.name.partition("\n")[0].rstrip("/").rpartition("/")[2]
-    wanted = " ".join(words)
-    fits = (last == wanted or last.rpartition(".")[0] == wanted, last.startswith(wanted), wanted in last, True)
-    return -named, 64 * fits.index(True) + min(row.name.count("/"), 63), -row.changed
-
-
 def _score(sighting: LineMatch | None) -> float:
     return 0.0 if sighting is None else sum(math.log2(1 + count) for count in sighting.counts)
 
 
-def _hit(source: Source, reader: IndexReader, found: Verified) -> Hit:
+def _hit(source: Source, reader: SourceReader, found: Verified) -> Hit:
     row, seen = found.row, found.sighting
     uri = row.uri
     if seen is not None and (seen.line > LARGE_LINES or seen.offset > LARGE):
         window = f"{uri}?lines={max(1, seen.line - BEFORE)}-{seen.line + AFTER}"
         if "?" not in uri and source.matches(window) and reader.exists(source, window):
             uri = window
-    resource = t.Resource(
-        uri=uri,
-        name=row.title.rstrip("/").rpartition("/")[2] or row.title,
-        title=row.title,
-        mime_type=row.kind or UNSET,
-    )
-    return Hit(uri=uri, title=row.title, snippet="" if seen is None else seen.snippet, resource=resource)
+    return hit_of(uri, row.title, row.kind, "" if seen is None else seen.snippet)

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote
 
 import msgspec
 
 from wharfinger.content.folding import fold
 from wharfinger.content.globs import compile_glob
+from wharfinger.server.document_search import name_of
 from wharfinger.source import Document
 
 __all__ = ["NAME_ONLY", "TEXT", "Filters", "IndexRow", "IndexStore", "IndexedVersion"]
@@ -177,7 +177,7 @@ class IndexStore:
             "uri": document.uri,
             "title": document.title,
             "kind": document.mime_type,
-            "name": _name(document),
+            "name": name_of(document),
             "version": document.version,
             "extent": (BEGINNING if most else NAME_ONLY) if text.cut else WHOLE,
             "changed": self._clock,
@@ -333,12 +333,6 @@ def _clean(text: str) -> str:
     """What SQLite takes: no NUL, and no half of a character."""
     text = text.replace("\0", "\x01")
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _name(document: Document) -> str:
-    """What a document is called: its title, and the last part of its URI where that says something else."""
-    last = unquote(document.uri.rstrip("/").rpartition("/")[2])
-    return fold(document.title if last in document.title else f"{document.title}\n{last}")
 
 
 def _json(values: Sequence[str]) -> str:

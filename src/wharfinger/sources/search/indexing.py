@@ -12,16 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
+from wharfinger.server.document_search import PAGE, SourceReader, Stopped, has_text
 from wharfinger.source import Document, Source
-from wharfinger.sources.search.index_reader import IndexReader, Stopped
 from wharfinger.sources.search.index_store import NAME_ONLY, TEXT, IndexedVersion, IndexStore
 
 __all__ = ["Indexing", "Progress"]
 
 log = logging.getLogger("wharfinger.sources")
 
-PAGE = 256
-"""Documents that are asked of a source at once."""
 WORK, REST = 0.02, 0.002
 """Seconds of work after which others get their turn, and for how long."""
 COMMIT = 2.0
@@ -34,8 +32,6 @@ SHARE = 10
 """All walks but the first take at most one part in so many of the time."""
 UNVERSIONED = 60.0
 """Seconds after which documents without a version are read again."""
-MEDIA = ("image/", "audio/", "video/", "font/")
-"""What has no text, and is not read for it."""
 NUDGES = 1_000
 """URIs that are waiting to be looked at; with more, everything is."""
 
@@ -63,7 +59,7 @@ class Indexing:
         self,
         store: Callable[[bool], IndexStore],
         sources: Callable[[], Mapping[str, Source]],
-        reader: IndexReader,
+        reader: SourceReader,
         max_size: int,
     ) -> None:
         self.progress = Progress()
@@ -239,8 +235,7 @@ class Indexing:
 
     def _index(self, store: IndexStore, key: str, source: Source, document: Document) -> int:
         full = self.progress.full = self.progress.full or store.size() >= self._max_size
-        media = document.mime_type.startswith(MEDIA) and document.mime_type != "image/svg+xml"
-        text = () if media else self._reader.text(source, document.uri)
+        text = self._reader.text(source, document.uri) if has_text(document) else ()
         return store.put(key, document, text, 0 if full else TEXT)
 
     def _breathe(self, store: IndexStore) -> None:

@@ -13,7 +13,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.source import VERSION, Changed, Document, Hits, Source, version_of
+from wharfinger.source import VERSION, Changed, Document, Source, version_of
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
 from wharfinger.sources.etag import digest
@@ -36,7 +36,7 @@ from wharfinger.sources.sql_database.row_windows import (
     rows_uri,
 )
 from wharfinger.sources.sql_database.sql_query import QueryAnswer, run_query
-from wharfinger.sources.sql_database.sql_search import complete, documents, search
+from wharfinger.sources.sql_database.sql_search import complete, documents
 from wharfinger.sources.sql_database.sql_uris import SqlTarget, SqlUris, join_key, quote_part
 from wharfinger.sources.sql_database.sql_watch import EVERY, SqlWatch
 from wharfinger.sources.sql_database.table_descriptions import brief, describe
@@ -272,10 +272,6 @@ class Database(Source):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Names of schemas and tables, and keys of rows, that begin with what was typed; then those that hold it."""
         return complete(self, argument, value, context)
-
-    def search(self, query: str, limit: int) -> Hits:
-        """Tables whose definition has every word, then windows whose rows have; within two seconds."""
-        return search(self, query, limit)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Definitions, and the rows of each table in windows, up to 100,000 of them."""

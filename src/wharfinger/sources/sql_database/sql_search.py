@@ -1,9 +1,8 @@
-"""Completions, documents for an index, and a search without one, over the tables and rows of a database."""
+"""Completions, and the documents that a search looks through, for the tables and rows of a database."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
@@ -11,7 +10,7 @@ from urllib.parse import unquote
 import msgspec
 
 from wharfinger.errors import ProtocolError, WharfingerError
-from wharfinger.source import Document, Hit, Hits
+from wharfinger.source import Document
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.sql_database.catalogue import DatabaseTable
@@ -20,12 +19,12 @@ from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.row_windows import JSON_LINES, RowQuery, RowWindow, read_window
 from wharfinger.sources.sql_database.sql_uris import join_key, quote_part, split_key
 from wharfinger.sources.sql_database.table_descriptions import describe
-from wharfinger.sources.text_match import COMPLETIONS, begins_then_holds, has_all, line_with, words_of
+from wharfinger.sources.text_match import COMPLETIONS, begins_then_holds
 
 if TYPE_CHECKING:
     from wharfinger.sources.sql_database.source import Database
 
-__all__ = ["SEARCHED_ROWS", "complete", "documents", "search"]
+__all__ = ["SEARCHED_ROWS", "complete", "documents"]
 
 SEARCHED_ROWS = 100_000
 """Rows of one table that a search looks through, from the first one on."""
@@ -39,7 +38,7 @@ JSON = "application/json"
 SHORT = 0.25  # seconds for which a catalogue may be used again
 LIMITS = ("100", "1000", "10000")
 SECONDS = 2.0
-"""How long a search without an index looks."""
+"""How long one window of rows may take."""
 
 
 def complete(database: Database, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
@@ -103,10 +102,10 @@ def _read_position(key: str) -> _Position:
 
 
 def documents(database: Database, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-    """Definitions and windows of rows, as documents; a key is a table, and how far its rows are listed."""
+    """Definitions and windows of rows. A key is a table, and how far its rows are listed."""
     found: list[Document] = []
     key: str | None = None
-    for document, position, _text in _walk(database, _Position() if after is None else _read_position(after)):
+    for document, position in _walk(database, _Position() if after is None else _read_position(after)):
         if len(found) == limit:
             return found, key
         found.append(document)
@@ -114,8 +113,8 @@ def documents(database: Database, after: str | None, limit: int) -> tuple[list[D
     return found, None
 
 
-def _walk(database: Database, begin: _Position) -> Iterator[tuple[Document, _Position, str]]:
-    """Each document behind a position, with its own position and its text."""
+def _walk(database: Database, begin: _Position) -> Iterator[tuple[Document, _Position]]:
+    """Each document after a position, with its own position."""
     start = (begin.schema, begin.table)
     for place, table in database.engine.catalogue(SHORT).tables.items():
         if place < start:
@@ -123,13 +122,11 @@ def _walk(database: Database, begin: _Position) -> Iterator[tuple[Document, _Pos
         last, rows = begin.last, begin.rows
         if place > start:
             last, rows = "", 0
-            text = describe(table, database.uris)
-            uri = database.uris.of_table(*place)
-            yield _document(uri, table, digest(text), JSON), _Position(*place), text
+            version = digest(describe(table, database.uris))
+            yield _document(database.uris.of_table(*place), table, version, JSON), _Position(*place)
         for uri, window in _windows(database, table, last, rows):
             rows = rows + window.rows if table.key is not None else SEARCHED_ROWS
-            document = _document(uri, table, window.version, JSON_LINES)
-            yield document, _Position(*place, window.last, rows), window.text
+            yield _document(uri, table, window.version, JSON_LINES), _Position(*place, window.last, rows)
 
 
 def _document(uri: str, table: DatabaseTable, version: str, kind: str) -> Document:
@@ -155,21 +152,3 @@ def _windows(database: Database, table: DatabaseTable, last: str, rows: int) -> 
             return
         rows += window.rows
         last = window.last
-
-
-def search(database: Database, query: str, limit: int) -> Hits:
-    """Documents that hold every word of the query, in any case; within two seconds."""
-    words = words_of(query)
-    hits = Hits()
-    if not words:
-        return hits
-    ends = time.monotonic() + SECONDS
-    for document, _position, text in _walk(database, _Position()):
-        if has_all(text, words):
-            hits.append(Hit(uri=document.uri, title=document.title, snippet=line_with(text, words)))
-        if len(hits) >= limit:
-            return hits
-        if time.monotonic() > ends:
-            hits.truncated = f"The search of {database.name} ended after {SECONDS:g} s: there may be more."
-            return hits
-    return hits

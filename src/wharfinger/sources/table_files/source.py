@@ -16,12 +16,11 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import dated, many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.source import VERSION, Changed, Hits, Source
+from wharfinger.source import VERSION, Changed, Source
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_content import FileContent, version_of_file
-from wharfinger.sources.folder.file_search import hits_of
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
@@ -397,10 +396,6 @@ class Tables(Source):
         except (ResourceNotFound, InvalidArgument, InternalError):
             return []
         return [before + comma + name for name in names if name.startswith(typed)][:COMPLETIONS]
-
-    def search(self, query: str, limit: int) -> Hits:
-        """Tables whose path has every word of `query`, then those whose text has; within bounds."""
-        return hits_of(self.tree, query, limit, lambda parts: self.stat(self.uri_of(parts)))
 
     def text(self, uri: str) -> Iterator[str]:
         """The text of a file, or the rows of a Parquet file, in pieces, as far as 64 MiB."""

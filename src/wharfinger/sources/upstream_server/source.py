@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -24,10 +23,9 @@ from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound, 
 from wharfinger.net import is_loopback, is_public
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri.template import UriTemplate
-from wharfinger.source import Changed, Document, Hit, Hits, Source, UnusableSource, version_of
+from wharfinger.source import Changed, Document, Source, UnusableSource, version_of
 from wharfinger.sources.commands import find_program, split_command
 from wharfinger.sources.folder.file_uri import quote
-from wharfinger.sources.text_match import words_of
 from wharfinger.sources.upstream_server.discovery import LEARNED, Discovery
 from wharfinger.sources.upstream_server.upstream_client import UpstreamClient, UpstreamUnreachable
 from wharfinger.sources.upstream_server.upstream_lists import Cursor, Page, UpstreamLists
@@ -355,26 +353,6 @@ class Upstream(Source):
             return []
         return list(found.values)[:100]
 
-    async def search(self, query: str, limit: int) -> Hits:
-        """Resources whose name, title, description or URI has every word; texts are not read for a search."""
-        words, found, ends, seen = words_of(query), Hits(), time.monotonic() + SEARCHED, 0
-        after: str | None = None
-        while words:
-            try:
-                resources, after = await self._lists.page(after, 1_000)
-            except WharfingerError as error:
-                found.truncated = f"Not everything of {self.name} was looked at: {error}"
-                break
-            seen += len(resources)
-            found += [_hit(resource) for resource in resources if _has(resource, words)]
-            if after is None or len(found) >= limit:
-                break
-            if seen >= LEARNED or time.monotonic() > ends:
-                found.truncated = f"Only the first {seen:,} resources of {self.name} were looked at."
-                break
-        del found[limit:]
-        return found
-
     async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Every resource by its title: texts of another server are not copied here.
 
@@ -455,20 +433,6 @@ def _is_private(host: str) -> bool:
     except ValueError:
         return False  # a name: the addresses behind it are judged when it is connected to
     return not is_public(host)
-
-
-def _words_of(resource: t.Resource) -> str:
-    parts = (resource.uri, resource.name, resource.title or "", resource.description or "")
-    return " ".join(parts).casefold()
-
-
-def _has(resource: t.Resource, words: list[str]) -> bool:
-    text = _words_of(resource)
-    return all(word in text for word in words)
-
-
-def _hit(resource: t.Resource) -> Hit:
-    return Hit(uri=resource.uri, title=resource.title or resource.name, resource=resource)
 
 
 def _document(resource: t.Resource) -> Document:

@@ -1,1 +1,1 @@
-"""The clauses of a source's contract as tests, a theme per module; `SourceContract` is all of them."""
+"""The contract of a source as tests, one theme per module; `SourceContract` joins them."""

@@ -1,4 +1,4 @@
-"""What an author says of a source under test, and the fixtures that put it on a stage."""
+"""What an author says about a source under test, and the fixtures of the tests."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 import pytest
 
 from wharfinger.source import Source
-from wharfinger.testing.source_suite.stage import Stage, expect
+from wharfinger.testing.source_suite.driver import SourceDriver, expect
 
-__all__ = ["Contract"]
+__all__ = ["ContractBase"]
 
 
-class Contract:
-    """Subclass it with a name that begins with `Test`, a fixture `source`, and what of the rest your source has."""
+class ContractBase:
+    """What every part of the suite has; see `SourceContract`."""
 
     missing: str = ""
     """A URI of the source that names nothing."""
 
     windowed: str | None = None
-    """The URI of something that is read in windows without asking for one; None where there is nothing of the kind."""
+    """The URI of something large, whose plain read returns a first window; None if there is nothing like that."""
 
     live: bool = False
-    """True where contents change by themselves at any time, as the load of a machine does."""
+    """True if contents change by themselves at any time, like the load of a machine."""
 
     secret: str = ""
-    """What the source knows and may never tell, such as a password; empty where it knows nothing."""
+    """What the source knows and must not reveal, such as a password."""
 
     def change(self, source: Any) -> str | None:
-        """Change a published thing; the URI whose watchers must be told, the same each time. None: nothing can be."""
+        """Change something published. Returns the URI to watch, the same each time; None if nothing can change."""
         return None
 
     def add(self, source: Any) -> str | None:
-        """Add a resource, so that the list changes; its URI. None: lists never change."""
+        """Add a resource, which changes the list. Returns its URI; None if the list never changes."""
         return None
 
     def whole(self, source: Any) -> str | bytes | None:
-        """What the windows of `windowed` are when joined; None: their size is compared, where it is known."""
+        """What the windows of `windowed` are when joined; None to compare only their size, if `stat` reports it."""
         return None
 
     @pytest.fixture
@@ -46,15 +46,15 @@ class Contract:
         raise TypeError(f"{type(self).__name__} needs a fixture `source` that returns or yields a Source.")
 
     @pytest.fixture
-    def stage(self, source: Source) -> Iterator[Stage]:
+    def driver(self, source: Source) -> Iterator[SourceDriver]:
         """The source, started."""
-        with Stage(source) as stage:
-            stage.run(source.start())
-            yield stage
-            stage.run(source.close())
+        with SourceDriver(source) as driver:
+            driver.run(source.start())
+            yield driver
+            driver.run(source.close())
 
-    def change_again(self, stage: Stage, uri: str) -> None:
-        """`change`, for what was changed before."""
-        changed = self.change(stage.source)
+    def change_again(self, driver: SourceDriver, uri: str) -> None:
+        """Call `change`, which must change the same URI as before."""
+        changed = self.change(driver.source)
         problem = f"`change` of {type(self).__name__} must change the same URI each time: {uri}, then {changed}."
         expect(changed == uri, "The suite", problem)

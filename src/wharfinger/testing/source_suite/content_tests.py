@@ -1,4 +1,4 @@
-"""Clauses: versions of contents, their windows, and what is not there."""
+"""Clauses: versions of contents, their windows, and errors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from msgspec import UNSET
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import version_of
-from wharfinger.testing.source_suite.base import Contract
+from wharfinger.testing.source_suite.base import ContractBase
+from wharfinger.testing.source_suite.driver import SourceDriver, expect
 from wharfinger.testing.source_suite.read_tests import (
     NEVER,
     NEXT,
     ODD,
     answered,
-    behind,
+    below,
     brief,
     bytes_of,
     next_of,
@@ -25,78 +26,77 @@ from wharfinger.testing.source_suite.read_tests import (
     until,
     version_of_contents,
 )
-from wharfinger.testing.source_suite.stage import Stage, expect
 
-__all__ = ["Contents"]
+__all__ = ["ContentTests"]
 
 WINDOWS = 400
 """Windows that are followed."""
 RANGE = re.compile(r"\d+-\d*|\d+").fullmatch
 
 
-class Contents(Contract):
+class ContentTests(ContractBase):
     """Versions, windows and errors."""
 
-    def test_versions_stay_while_nothing_changes(self, stage: Stage) -> None:
+    def test_versions_stay_while_nothing_changes(self, driver: SourceDriver) -> None:
         """One version per content: in `version`, in `stat` and in what is read."""
-        for item in sample(stage):
+        for item in sample(driver):
             if self.live:
-                self._check_live_version(stage, item.uri)
+                self._check_live_version(driver, item.uri)
                 continue
             versions = {
-                "version()": stage.ask("version", item.uri),
-                "stat()": version_of(stage.ask("stat", item.uri)),
-                "the contents": version_of_contents(stage.ask("read", item.uri)),
-                "version() again": stage.ask("version", item.uri),
+                "version()": driver.ask("version", item.uri),
+                "stat()": version_of(driver.ask("stat", item.uri)),
+                "the contents": version_of_contents(driver.ask("read", item.uri)),
+                "version() again": driver.ask("version", item.uri),
             }
             problem = f"{item.uri} has several versions though nothing changed: {versions}"
             expect(len(set(versions.values())) == 1, "Versions", problem)
 
-    def _check_live_version(self, stage: Stage, uri: str) -> None:
-        one, other = stage.ask("read", uri), stage.ask("read", uri)
+    def _check_live_version(self, driver: SourceDriver, uri: str) -> None:
+        one, other = driver.ask("read", uri), driver.ask("read", uri)
         version = version_of_contents(one)
         if version and version == version_of_contents(other):
             same = [bytes_of(c) for c in one.contents] == [bytes_of(c) for c in other.contents]
             expect(same, "Versions", f"{uri} has two contents of one version, {version!r}.")
 
-    def test_another_content_has_another_version(self, stage: Stage) -> None:
-        """What changed has a version that it did not have before, everywhere."""
-        uri = self.change(stage.source)
+    def test_another_content_has_another_version(self, driver: SourceDriver) -> None:
+        """A changed content has a new version, everywhere."""
+        uri = self.change(driver.source)
         if uri is None:
             pytest.skip("nothing of it can be changed")
-        before = stage.ask("version", uri)
+        before = driver.ask("version", uri)
         expect(before, "Versions", f"{uri} can change, and has no version.")
-        self.change_again(stage, uri)
-        until(lambda: stage.ask("version", uri) != before, "Versions", f"{uri} changed, and its version did not.")
+        self.change_again(driver, uri)
+        until(lambda: driver.ask("version", uri) != before, "Versions", f"{uri} changed, and its version did not.")
         if not self.live:
             versions = {
-                stage.ask("version", uri),
-                version_of(stage.ask("stat", uri)),
-                version_of_contents(stage.ask("read", uri)),
+                driver.ask("version", uri),
+                version_of(driver.ask("stat", uri)),
+                version_of_contents(driver.ask("read", uri)),
             }
             expect(len(versions) == 1, "Versions", f"{uri}: after a change version(), stat() and read() differ.")
 
-    def test_what_is_missing_is_not_found(self, stage: Stage) -> None:
-        """All methods say so in the same way."""
+    def test_what_is_missing_is_not_found(self, driver: SourceDriver) -> None:
+        """All methods raise ResourceNotFound."""
         for uri in (self.missing, self.missing + "/x", self.missing + "x" * (2 << 20)):
             for method in ("stat", "read", "version", "children"):
                 began = time.monotonic()
-                answer = answered(stage, method, uri)
+                answer = answered(driver, method, uri)
                 problem = f"{method}({brief(uri)}) must raise ResourceNotFound, not give {brief(answer)}."
                 expect(isinstance(answer, ResourceNotFound), "Errors", problem)
                 took = time.monotonic() - began
                 expect(took < 5, "Errors", f"{method}({brief(uri)}) took {took:.1f} s to find nothing.")
 
-    def test_hostile_uris_lead_nowhere(self, stage: Stage) -> None:
-        """Whatever stands behind a top: it is answered, or refused in the two usual ways."""
-        for uris, refused in ((behind(stage.source, NEVER), True), (behind(stage.source, ODD), False)):
+    def test_hostile_uris_lead_nowhere(self, driver: SourceDriver) -> None:
+        """Whatever follows the top URI is answered, or refused with one of the two errors."""
+        for uris, refused in ((below(driver.source, NEVER), True), (below(driver.source, ODD), False)):
             for uri in [*uris, self.missing + "%", self.missing + "\0"]:
-                claimed = stage.source.matches(uri)
-                expect(isinstance(claimed, bool), "claims", f"claims({brief(uri)}) is {claimed!r}.")
+                claimed = driver.source.matches(uri)
+                expect(isinstance(claimed, bool), "matches", f"matches({brief(uri)}) is {claimed!r}.")
                 for method in ("stat", "read", "version", "children"):
-                    answer = answered(stage, method, uri)
+                    answer = answered(driver, method, uri)
                     error = isinstance(answer, (ResourceNotFound, InvalidArgument))
-                    problem = f"{method}({brief(uri)}) raised {brief(answer)}, which is neither of the two usual."
+                    problem = f"{method}({brief(uri)}) raised {brief(answer)}, not ResourceNotFound or InvalidArgument."
                     expect(error or not isinstance(answer, Exception), "Errors", problem)
                     if refused:
                         problem = f"{method}({brief(uri)}) leads somewhere: {brief(answer)}."
@@ -105,18 +105,22 @@ class Contents(Contract):
                         problem = f"{method}({brief(uri)}): the error repeats the whole URI."
                         expect(len(str(answer)) < 2_000, "Errors", problem)
 
-    def test_windows_joined_are_the_whole(self, stage: Stage) -> None:
-        """Following the next windows loses nothing, and repeats nothing."""
+    def test_windows_joined_are_the_whole(self, driver: SourceDriver) -> None:
+        """Following the next windows loses and repeats nothing."""
         if self.windowed is None:
             pytest.skip("has nothing large")
         pieces: list[str | bytes] = []
         asked: list[str] = []
         following: str | None = self.windowed
         while following is not None and len(asked) < WINDOWS:
-            expect(following not in asked, "Windows", f"The next windows go round in a circle, at {following}.")
-            expect(stage.source.matches(following), "Windows", f"The next window {following} is not claimed.")
+            expect(following not in asked, "Windows", f"The next windows lead in a circle, at {following}.")
+            expect(
+                driver.source.matches(following),
+                "Windows",
+                f"The next window {following} is not matched.",
+            )
             asked.append(following)
-            contents = stage.ask("read", following).contents
+            contents = driver.ask("read", following).contents
             first = contents[0]
             pieces.append(first.text if first.text is not UNSET else first.blob or b"")
             following = next_of(first)
@@ -126,22 +130,22 @@ class Contents(Contract):
         expect(len(asked) > 1, "Windows", f"{self.windowed} is read whole: no {NEXT!r} in _meta of its first content.")
         expect(all(pieces), "Windows", "A window is empty.")
         if following is None:
-            self._check_whole(stage, pieces)
+            self._check_whole(driver, pieces)
 
-    def _check_whole(self, stage: Stage, pieces: list[Any]) -> None:
-        wanted: Any = self.whole(stage.source)
-        size = stage.ask("stat", self.windowed).size
+    def _check_whole(self, driver: SourceDriver, pieces: list[Any]) -> None:
+        wanted: Any = self.whole(driver.source)
+        size = driver.ask("stat", self.windowed).size
         if wanted is not None:
             expect(type(wanted)().join(pieces) == wanted, "Windows", "The windows joined are not the whole.")
         elif size is not UNSET:
             found = sum(len(piece.encode() if isinstance(piece, str) else piece) for piece in pieces)
             expect(found == size, "Windows", f"The windows joined have {found:,} bytes, and the whole has {size:,}.")
 
-    def test_windows_that_cannot_be_are_told(self, stage: Stage) -> None:
+    def test_windows_that_cannot_be_are_refused(self, driver: SourceDriver) -> None:
         """The message says what to ask for instead."""
         if self.windowed is None:
             pytest.skip("has nothing large")
-        following = next_of(stage.ask("read", self.windowed).contents[0]) or ""
+        following = next_of(driver.ask("read", self.windowed).contents[0]) or ""
         base, _, query = following.partition("?")
         expect(query, "Windows", f"The next window of {self.windowed} has no query: {following!r}.")
         bad = [f"{base}?nobody=knows", f"{following}&{query}"]
@@ -149,7 +153,7 @@ class Contents(Contract):
             if RANGE(value):
                 bad += [f"{base}?{name}={wrong}" for wrong in ("x", "9-1", "-", "1-2-3", "", "1e3")]
         for uri in bad:
-            answer = answered(stage, "read", uri)
+            answer = answered(driver, "read", uri)
             problem = f"read({uri!r}) must raise InvalidArgument, not give {brief(answer)}."
             expect(isinstance(answer, InvalidArgument), "Windows", problem)
             said = str(answer)

@@ -13,7 +13,8 @@ from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import Source, version_of
-from wharfinger.testing.source_suite.base import Contract
+from wharfinger.testing.source_suite.base import ContractBase
+from wharfinger.testing.source_suite.driver import SourceDriver, expect
 from wharfinger.testing.source_suite.read_tests import (
     NEVER,
     NEXT,
@@ -21,7 +22,7 @@ from wharfinger.testing.source_suite.read_tests import (
     SAMPLE,
     URI,
     answered,
-    behind,
+    below,
     brief,
     bytes_of,
     check_resource,
@@ -32,136 +33,135 @@ from wharfinger.testing.source_suite.read_tests import (
     sample,
     until,
 )
-from wharfinger.testing.source_suite.stage import Stage, expect
 
-__all__ = ["Lists"]
+__all__ = ["ListTests"]
 
 FOREIGN = ("other-scheme-of-nobody://elsewhere/x", "", "no uri", "urn:", "://", "other-scheme-of-nobody:")
 GARBAGE = ("not a key of any source", "\0", "\U0001f4a5", '{"no":"key"}', "9" * 5_000, "")
 ENCODING, WINDOW = "wharfinger/encoding", "wharfinger/window"
 
 
-class Lists(Contract):
+class ListTests(ContractBase):
     """Names, pages, keys, and that what is listed is there."""
 
-    def test_it_claims_its_own_uris_and_no_others(self, stage: Stage) -> None:
-        """Which source answers for a URI is decided by `matches` alone."""
-        source, clause = stage.source, "claims"
+    def test_it_claims_its_own_uris_and_no_others(self, driver: SourceDriver) -> None:
+        """`matches` alone decides which source answers for a URI."""
+        source, clause = driver.source, "matches"
         expect(self.missing, clause, "Give `missing`: a URI of the source that names nothing.")
-        own = [*([source.uri] if source.uri else []), self.missing, *(item.uri for item in sample(stage))]
+        own = [*([source.uri] if source.uri else []), self.missing, *(item.uri for item in sample(driver))]
         for uri in own:
-            expect(source.matches(uri) is True, clause, f"claims({uri!r}) must be True.")
+            expect(source.matches(uri) is True, clause, f"matches({uri!r}) must be True.")
         foreign = list(FOREIGN)
         if source.uri and not source.uri.endswith("/"):
             foreign += [source.uri + "-other", source.uri + "-other/x", source.uri + "x/y"]
         for uri in foreign:
-            expect(source.matches(uri) is False, clause, f"claims({uri!r}) must be False: it is not of {source.uri!r}.")
+            expect(source.matches(uri) is False, clause, f"matches({uri!r}) must be False.")
 
-    def test_it_says_what_it_publishes(self, stage: Stage) -> None:
+    def test_it_says_what_it_publishes(self, driver: SourceDriver) -> None:
         """`describe` is one line, and quick."""
         began = time.monotonic()
-        text = stage.in_thread(stage.source.describe)
+        text = driver.in_thread(driver.source.describe)
         took = time.monotonic() - began
-        expect(isinstance(text, str), "describe", f"describe() returned {text!r}, which is no text.")
-        expect(len(text) <= 200, "describe", f"describe() is no short text: {text[:300]!r}")
+        expect(isinstance(text, str), "describe", f"describe() returned {text!r}, which is not text.")
+        expect(len(text) <= 200, "describe", f"describe() is longer than 200 characters: {text[:300]!r}")
         expect(text.isprintable(), "describe", f"describe() is more than a line of plain text: {text!r}")
         expect(took < 2, "describe", f"describe() took {took:.1f} s: it has half a second.")
 
     def test_it_starts_and_ends_as_often_as_it_is_told(self, source: Source) -> None:
         """A second start or end is harmless."""
-        with Stage(source) as stage:
+        with SourceDriver(source) as driver:
             for method in ("start", "start", "close", "close"):
-                answer = answered(stage, method)
+                answer = answered(driver, method)
                 expect(answer is None, "start and close", f"{method}() after {method}(): {brief(answer)}.")
 
-    def test_it_never_tells_its_secret(self, stage: Stage) -> None:
-        """Not in what it is called, nor in what it lists, nor in errors."""
+    def test_it_never_tells_its_secret(self, driver: SourceDriver) -> None:
+        """Not in its names, lists, or errors."""
         if not self.secret:
             pytest.skip("has no secret")
-        source = stage.source
+        source = driver.source
         said = {
             "repr()": repr(source),
             "location": source.location,
             "name": source.name,
             "uri": source.uri,
-            "describe()": stage.in_thread(source.describe),
+            "describe()": driver.in_thread(source.describe),
             "templates": repr(source.templates),
-            "the list": repr(sample(stage)),
+            "the list": repr(sample(driver)),
         }
-        for uri in (self.missing, *behind(source, NEVER), *behind(source, ODD)):
-            error = answered(stage, "read", uri)
+        for uri in (self.missing, *below(source, NEVER), *below(source, ODD)):
+            error = answered(driver, "read", uri)
             if isinstance(error, Exception):
                 said[f"the error of {uri[:60]!r}"] = f"{error} {getattr(error, 'data', '')}"
         for where, text in said.items():
             expect(self.secret not in text, "Secrets", f"The secret stands in {where}.")
 
-    def test_pages_of_any_size_are_the_same_list(self, stage: Stage) -> None:
+    def test_pages_of_any_size_are_the_same_list(self, driver: SourceDriver) -> None:
         """Nothing is lost or shown twice, whatever the size of a page."""
-        same_in_all_sizes(lambda limit, most: [item.uri for item in stage.pages(limit, most)], self.live)
+        same_in_all_sizes(lambda limit, most: [item.uri for item in driver.pages(limit, most)], self.live)
 
-    def test_made_up_keys_are_refused(self, stage: Stage) -> None:
-        """A key that is none of the source's is an argument that cannot be used."""
-        for method, arguments in (("page", ()), ("documents", ()), ("children", (stage.source.uri,))):
-            if method == "children" and not is_directory(stage, stage.source.uri):
+    def test_made_up_keys_are_refused(self, driver: SourceDriver) -> None:
+        """A key that the source did not make raises InvalidArgument."""
+        for method, arguments in (("page", ()), ("documents", ()), ("children", (driver.source.uri,))):
+            if method == "children" and not is_directory(driver, driver.source.uri):
                 continue
             for key in GARBAGE:
-                answer = answered(stage, method, *arguments, key, 5)
+                answer = answered(driver, method, *arguments, key, 5)
                 expect(
                     isinstance(answer, InvalidArgument),
                     "Keys",
                     f"{method}() with the key {key[:40]!r} must raise InvalidArgument, not give {brief(answer)}.",
                 )
 
-    def test_keys_stay_valid_while_something_is_added(self, stage: Stage) -> None:
-        """A key is a position: what comes meanwhile moves nothing."""
-        before = [item.uri for item in stage.pages(1_000)]
+    def test_keys_stay_valid_while_something_is_added(self, driver: SourceDriver) -> None:
+        """A key is a position: what is added between two pages moves nothing."""
+        before = [item.uri for item in driver.pages(1_000)]
         if len(before) < 2:
             pytest.skip("lists less than two resources")
-        first, key = stage.ask("page", None, 1)
-        added = self.add(stage.source)
+        first, key = driver.ask("page", None, 1)
+        added = self.add(driver.source)
         if added is None:
             pytest.skip("its list never changes")
         after = [item.uri for item in first]
         while key is not None:
-            more, key = stage.ask("page", key, 1)
+            more, key = driver.ask("page", key, 1)
             after += [item.uri for item in more]
             expect(len(after) <= len(before) + 1_000, "Keys", "A list does not end once something was added.")
-        expect(len(set(after)) == len(after), "Keys", f"Something was shown twice after {added} was added.")
+        expect(len(set(after)) == len(after), "Keys", f"A resource was listed twice after {added} was added.")
         lost = set(before) - set(after)
-        expect(not lost, "Keys", f"Not shown any more, after {added} was added between two pages: {few(lost)}.")
+        expect(not lost, "Keys", f"Not listed any more after {added} was added between two pages: {few(lost)}.")
 
-    def test_what_is_added_is_listed(self, stage: Stage) -> None:
-        """The list is as things are now."""
-        added = self.add(stage.source)
+    def test_what_is_added_is_listed(self, driver: SourceDriver) -> None:
+        """A new resource is listed."""
+        added = self.add(driver.source)
         if added is None:
             pytest.skip("its list never changes")
-        until(lambda: added in {item.uri for item in stage.pages(1_000)}, "page", f"{added} is never listed.")
-        expect(stage.ask("stat", added).uri == added, "stat", f"stat() of {added} has another URI.")
+        until(lambda: added in {item.uri for item in driver.pages(1_000)}, "page", f"{added} is never listed.")
+        expect(driver.ask("stat", added).uri == added, "stat", f"stat() of {added} has another URI.")
 
-    def test_what_is_listed_is_there(self, stage: Stage) -> None:
-        """Every listed resource has a valid URI and facts that hold, stats, and reads."""
-        listed = sample(stage)
+    def test_what_is_listed_is_there(self, driver: SourceDriver) -> None:
+        """Every listed resource is valid, and `stat` and `read` agree with the list."""
+        listed = sample(driver)
         for item in listed:
             check_resource(item, "page")
-            known = stage.ask("stat", item.uri)
+            known = driver.ask("stat", item.uri)
             check_resource(known, "stat")
             same = ("uri", "name", "title", "mime_type") + (() if self.live else ("size",))
             for part in same:
                 of_list, of_stat = getattr(item, part), getattr(known, part)
-                problem = f"{item.uri}: {part} is {of_list!r} in the list, and {of_stat!r} by stat()."
+                problem = f"{item.uri}: {part} is {of_list!r} in the list, and {of_stat!r} in stat()."
                 expect(of_list == of_stat, "stat", problem)
             if version_of(item) and not self.live:
-                problem = f"{item.uri}: the list and stat() say other versions."
+                problem = f"{item.uri}: the list and stat() report different versions."
                 expect(version_of(item) == version_of(known), "Versions", problem)
-            self._check_read(item, stage.ask("read", item.uri), stage.source)
+            self._check_read(item, driver.ask("read", item.uri), driver.source)
 
     def _check_read(self, item: t.Resource, result: t.ReadResourceResult, source: Source) -> None:
         clause, uri = "read", item.uri
         expect(result.contents, clause, f"read({uri!r}) returned no contents.")
         for content in result.contents:
             t.check_contents(content)
-            expect(content.mime_type, clause, f"{uri}: a content says no MIME type.")
-            expect(URI(content.uri), clause, f"{uri}: a content has the URI {content.uri!r}, which is none.")
+            expect(content.mime_type, clause, f"{uri}: a content has no MIME type.")
+            expect(URI(content.uri), clause, f"{uri}: a content has the URI {content.uri!r}, which is not valid.")
         first = result.contents[0]
         meta = {} if first.meta is UNSET else first.meta
         cut = WINDOW in meta or NEXT in meta
@@ -185,20 +185,24 @@ class Lists(Contract):
             problem = f"{uri} is {item.mime_type} by the list, and {first.mime_type} when read."
             expect(item.mime_type == first.mime_type, "read", problem)
 
-    def test_directories_hold_what_they_say(self, stage: Stage) -> None:
-        """Pages of children add up; each is claimed, stats and, as a directory, has children itself."""
-        if not is_directory(stage, stage.source.uri):
+    def test_directories_hold_what_they_say(self, driver: SourceDriver) -> None:
+        """Pages of children join to one list; `matches` and `stat` know each child."""
+        if not is_directory(driver, driver.source.uri):
             pytest.skip("has no top directory")
-        for directory in directories(stage):
-            same_in_all_sizes(partial(_child_uris, stage, directory), self.live)
-            for child in stage.children(directory, SAMPLE, most=1):
+        for directory in directories(driver):
+            same_in_all_sizes(partial(_child_uris, driver, directory), self.live)
+            for child in driver.children(directory, SAMPLE, most=1):
                 check_resource(child, "children")
-                expect(stage.source.matches(child.uri), "children", f"{child.uri} in {directory} is not claimed.")
-                known = stage.ask("stat", child.uri)
+                expect(
+                    driver.source.matches(child.uri),
+                    "children",
+                    f"{child.uri} in {directory} is not matched.",
+                )
+                known = driver.ask("stat", child.uri)
                 problem = f"{child.uri} is {child.mime_type} in {directory}, and {known.mime_type} by stat()."
                 expect(known.mime_type == child.mime_type, "children", problem)
-        expect(stage.ask("read", stage.source.uri).contents, "read", "The top directory reads as nothing.")
+        expect(driver.ask("read", driver.source.uri).contents, "read", "The top directory reads as nothing.")
 
 
-def _child_uris(stage: Stage, directory: str, limit: int, most: int) -> list[str]:
-    return [child.uri for child in stage.children(directory, limit, most)]
+def _child_uris(driver: SourceDriver, directory: str, limit: int, most: int) -> list[str]:
+    return [child.uri for child in driver.children(directory, limit, most)]

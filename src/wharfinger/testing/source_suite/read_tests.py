@@ -1,4 +1,4 @@
-"""What the clauses look with: samples of a source, answers that may be errors, and what a valid resource is."""
+"""Helpers of the tests: samples of a source, answers that may be errors, and checks of a resource."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import WharfingerError
 from wharfinger.source import VERSION, Source
-from wharfinger.testing.source_suite.stage import Broken, Stage, expect
+from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver, expect
 
 __all__ = [
     "DEADLINE",
@@ -25,7 +25,7 @@ __all__ = [
     "URI",
     "answered",
     "attempt",
-    "behind",
+    "below",
     "brief",
     "bytes_of",
     "check_resource",
@@ -45,48 +45,48 @@ __all__ = [
 SAMPLE = 40
 """Resources that are looked at one by one."""
 DEADLINE = 10.0
-"""Seconds until a change must have been told."""
+"""Seconds within which a change must be reported."""
 NEXT = "wharfinger/next"
 """In `_meta` of a window: the URI of the next one."""
 NEVER = (
     *("../etc/passwd", "../../../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e"),
     *("a%00b", "a\0b", "%", "%zz", "%c3%28", "\ud800", "a/" * 20_000),
 )
-"""Behind a top: what may not lead anywhere."""
+"""Appended to a top URI: nothing may be found there."""
 ODD = (
     *("//", "./", "?", "?=", "?a=b&a=c", "?lines=1-2&lines=3-4", "?%00=1", "?lines=9-1", "?tail=-1", "?bytes=x"),
     *("?nobody=knows", "#fragment", "%252e%252e/x", "*", "{path}", "'; drop table x; --", "--help", "con", "a\nb"),
 )
-"""Behind a top: what may be answered, or refused in the usual ways."""
+"""Appended to a top URI: answered, or refused with one of the two errors."""
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*").fullmatch
 _MIME = re.compile(r"[\w.+-]+/[\w.+*-]+(; ?[\w.-]+=\S+)?").fullmatch
 _STAMP = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)").fullmatch
 
 
-def sample(stage: Stage) -> list[t.Resource]:
+def sample(driver: SourceDriver) -> list[t.Resource]:
     """The first resources of the list."""
-    found: list[t.Resource] = stage.pages(SAMPLE, 1)
+    found: list[t.Resource] = driver.pages(SAMPLE, 1)
     return found
 
 
-def answered(stage: Stage, method: str, *arguments: Any) -> Any:
+def answered(driver: SourceDriver, method: str, *arguments: Any) -> Any:
     """What a method returns, or the exception that it raises."""
-    return attempt(lambda: stage.ask(method, *arguments))
+    return attempt(lambda: driver.ask(method, *arguments))
 
 
 def attempt(function: Callable[[], Any]) -> Any:
     """What it returns, or the exception that it raises."""
     try:
         return function()
-    except Broken:
+    except ContractBroken:
         raise
     except Exception as error:
         return error
 
 
 def until(holds: Callable[[], bool], clause: str, problem: str) -> None:
-    """Wait until it holds; the problem, where it does not in time."""
+    """Wait until the condition holds; raise with `problem` if it does not in time."""
     ends = time.monotonic() + DEADLINE
     while not holds():
         expect(time.monotonic() < ends, clause, problem)
@@ -107,42 +107,42 @@ def same_in_all_sizes(uris: Callable[[int, int], list[str]], live: bool) -> None
         expect(found == wanted, "Pages", problem)
 
 
-def directories(stage: Stage, most: int = 20) -> list[str]:
-    """The top and what is below it, as far as `most` goes."""
-    found = [stage.source.uri]
+def directories(driver: SourceDriver, most: int = 20) -> list[str]:
+    """The top directory and those below it, at most so many."""
+    found = [driver.source.uri]
     for directory in found:
-        for child in stage.children(directory, SAMPLE, most=1):
+        for child in driver.children(directory, SAMPLE, most=1):
             if len(found) < most and child.mime_type == DIRECTORY and child.uri not in found:
                 found.append(child.uri)
     return found
 
 
-def is_directory(stage: Stage, uri: str) -> bool:
+def is_directory(driver: SourceDriver, uri: str) -> bool:
     """Whether there is such a directory."""
-    answer = answered(stage, "stat", uri) if uri else None
+    answer = answered(driver, "stat", uri) if uri else None
     return isinstance(answer, t.Resource) and answer.mime_type == DIRECTORY
 
 
 def check_resource(item: t.Resource, clause: str) -> None:
     """A resource has a valid URI, and names, types and sizes that a person and a client can use."""
     uri = item.uri
-    expect(isinstance(item, t.Resource), clause, f"{item!r} is no Resource.")
-    expect(URI(uri) and len(uri) <= 8_192, clause, f"{uri!r} is no URI: escape what RFC 3986 does not allow.")
+    expect(isinstance(item, t.Resource), clause, f"{item!r} is not a Resource.")
+    expect(URI(uri) and len(uri) <= 8_192, clause, f"{uri!r} is not a valid URI: escape what RFC 3986 does not allow.")
     for part in ("name", "title"):
         text = getattr(item, part)
         if text is not UNSET:
-            problem = f"{uri}: its {part} is no line of plain text: {text!r}"
+            problem = f"{uri}: its {part} is not one line of plain text: {text!r}"
             expect(text and len(text) <= 1_000 and text.isprintable(), clause, problem)
-    expect(item.mime_type is UNSET or _MIME(item.mime_type), clause, f"{uri}: {item.mime_type!r} is no MIME type.")
+    expect(item.mime_type is UNSET or _MIME(item.mime_type), clause, f"{uri}: {item.mime_type!r} is not a MIME type.")
     size: Any = item.size
-    expect(size is UNSET or (isinstance(size, int) and size >= 0), clause, f"{uri}: {size!r} is no size.")
+    expect(size is UNSET or (isinstance(size, int) and size >= 0), clause, f"{uri}: {size!r} is not a size.")
     if item.annotations is not UNSET and item.annotations.last_modified is not UNSET:
         stamp = item.annotations.last_modified
-        expect(_STAMP(stamp), clause, f"{uri}: {stamp!r} is no time as ISO 8601 writes it.")
+        expect(_STAMP(stamp), clause, f"{uri}: {stamp!r} is not an ISO 8601 time.")
     msgspec.json.encode(item)
 
 
-def behind(source: Source, ends: tuple[str, ...]) -> list[str]:
+def below(source: Source, ends: tuple[str, ...]) -> list[str]:
     """URIs below the top of the source."""
     if not source.uri:
         return []
@@ -151,10 +151,10 @@ def behind(source: Source, ends: tuple[str, ...]) -> list[str]:
 
 
 def completed(
-    stage: Stage, template: t.ResourceTemplate, variable: str, value: str, values: dict[str, str]
+    driver: SourceDriver, template: t.ResourceTemplate, variable: str, value: str, values: dict[str, str]
 ) -> list[str]:
     """What completes a variable of a template."""
-    found: Any = stage.ask("complete", template.uri_template, variable, value, dict(values))
+    found: Any = driver.ask("complete", template.uri_template, variable, value, dict(values))
     problem = f"{template.uri_template}: completions of {variable} are {brief(found)}."
     expect(is_texts(found) and len(found) <= 100, "complete", problem)
     return list(found)
@@ -171,7 +171,7 @@ def is_all(found: Any, kind: type) -> bool:
 
 
 def version_of_contents(result: t.ReadResourceResult) -> str:
-    """The version that a read says."""
+    """The version of what was read."""
     meta = result.contents[0].meta
     return "" if meta is UNSET else str(meta.get(VERSION, ""))
 
@@ -193,7 +193,7 @@ def few(uris: Any) -> str:
 
 
 def brief(value: Any) -> str:
-    """Something that was answered, for a message: what it is, and not all of it."""
+    """An answer, shortened for a message."""
     text = repr(value)
     if isinstance(value, WharfingerError):
         text = f"{type(value).__name__}: {value}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from wharfinger.errors import ResourceNotFound
 from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
 from wharfinger.source import Document, Hit
-from wharfinger.testing.source_suite.base import Contract
+from wharfinger.testing.source_suite.base import ContractBase
+from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver, expect
 from wharfinger.testing.source_suite.read_tests import (
     SAMPLE,
     answered,
@@ -19,21 +21,20 @@ from wharfinger.testing.source_suite.read_tests import (
     is_texts,
     sample,
 )
-from wharfinger.testing.source_suite.stage import Broken, Stage, expect
 
-__all__ = ["Finding"]
+__all__ = ["SearchTests"]
 
 QUERIES = ("", " ", "\0", '"', "(", "a" * 10_000, "%", "*", "NEAR(a b)", "a OR", "-", "'; --", "\ud800", "\U0001f4a5")
 JUNK = ("\0", "../../..", "%zz", "%", "a" * 100_000, "\ud800", "'; --", "*", "//")
 
 
-class Finding(Contract):
+class SearchTests(ContractBase):
     """Templates, completion, documents and search."""
 
-    def test_templates_are_valid(self, stage: Stage) -> None:
+    def test_templates_are_valid(self, driver: SourceDriver) -> None:
         """Each is a template of its own (RFC 6570), with a name."""
         seen: set[str] = set()
-        for template in stage.source.templates:
+        for template in driver.source.templates:
             text = template.uri_template
             expect(template.name, "Templates", f"{text} has no name.")
             expect(text not in seen, "Templates", f"{text} is shown twice.")
@@ -41,80 +42,88 @@ class Finding(Contract):
             try:
                 variables = UriTemplate(text).variables
             except InvalidTemplate as error:
-                raise Broken(f"{error}\n(docs/write_a_source.md, “Templates”)") from None
+                raise ContractBroken(f"{error}\n(docs/write_a_source.md, “Templates”)") from None
             expect(variables, "Templates", f"{text} has no variable.")
 
-    def test_completions_lead_to_resources(self, stage: Stage) -> None:
+    def test_completions_lead_to_resources(self, driver: SourceDriver) -> None:
         """Values that complete a template make URIs that are there, or begin one that is."""
-        for template in stage.source.templates:
+        for template in driver.source.templates:
             parsed = UriTemplate(template.uri_template)
             values: dict[str, str] = {}
             for variable in parsed.variables:
-                found = completed(stage, template, variable, "", values)
+                found = completed(driver, template, variable, "", values)
                 if not found:
                     continue
-                longer = completed(stage, template, variable, found[0], values)
+                longer = completed(driver, template, variable, found[0], values)
                 problem = f"{template.uri_template}: {variable}={found[0]!r} completes itself no more: {longer[:5]}"
                 expect(found[0] in longer or any(v.startswith(found[0]) for v in longer), "complete", problem)
                 values[variable] = found[0]
             if values:
                 uri = parsed.expand(values)
-                expect(stage.source.matches(uri), "complete", f"{uri}, of {values}, is not claimed.")
-                answer = answered(stage, "stat", uri)
-                begins = any(item.uri.startswith(uri) for item in stage.pages(1_000))
+                expect(
+                    driver.source.matches(uri),
+                    "complete",
+                    f"{uri}, of {values}, is not matched.",
+                )
+                answer = answered(driver, "stat", uri)
+                begins = any(item.uri.startswith(uri) for item in driver.pages(1_000))
                 required = len(values) == len(parsed.variables)
-                problem = f"{template.uri_template} completed with {values} leads nowhere: {brief(answer)}."
+                problem = f"{template.uri_template} completed with {values} leads to nothing: {brief(answer)}."
                 expect(begins or not required or not isinstance(answer, Exception), "complete", problem)
 
-    def test_completion_is_bounded_and_takes_anything(self, stage: Stage) -> None:
-        """What cannot be completed has no completions; nothing is an error."""
-        templates = stage.source.templates
+    def test_completion_is_bounded_and_takes_anything(self, driver: SourceDriver) -> None:
+        """Unknown templates, variables and values have no completions, and none is an error."""
+        templates = driver.source.templates
         first = templates[0].uri_template if templates else "nobody:{x}"
         variable = UriTemplate(first).variables[0]
         for template, argument in ((first, "no-such-argument"), ("nobody:{x}", "x"), ("", "")):
-            found = stage.ask("complete", template, argument, "", {})
+            found = driver.ask("complete", template, argument, "", {})
             expect(list(found) == [], "complete", f"complete({template!r}, {argument!r}) must be empty: {found!r}")
         for value in JUNK:
             for context in ({}, {variable: value}, {"nobody": value}):
-                found = answered(stage, "complete", first, variable, value, context)
+                found = answered(driver, "complete", first, variable, value, context)
                 problem = f"complete() of {brief(value)} must be a list of texts, not {brief(found)}."
                 expect(is_texts(found), "complete", problem)
                 expect(len(found) <= 100, "complete", f"complete() returned {len(found)} values: 100 at most.")
 
-    def test_documents_are_what_can_be_searched(self, stage: Stage) -> None:
+    def test_documents_are_what_can_be_searched(self, driver: SourceDriver) -> None:
         """Every document is a resource with a version, whose text comes in pieces."""
-        documents: list[Document] = stage.pages(1_000, 1, "documents")
+        documents: list[Document] = driver.pages(1_000, 1, "documents")
         if not self.live:
-            of_one = [document.uri for document in stage.pages(1, SAMPLE, "documents")]
+            of_one = [document.uri for document in driver.pages(1, SAMPLE, "documents")]
             of_all = [document.uri for document in documents][: len(of_one)]
             expect(of_one == of_all, "documents", f"One at a time documents() are others: {of_one[:5]}, {of_all[:5]}.")
         for document in documents[:SAMPLE]:
             uri = document.uri
             expect(isinstance(document, Document), "documents", f"documents() returned {document!r}.")
-            expect(stage.source.matches(uri), "documents", f"{uri} is a document and not claimed.")
+            expect(driver.source.matches(uri), "documents", f"{uri} is a document, but matches() is False.")
             expect(document.title, "documents", f"The document {uri} has no title.")
             if document.version and not self.live:
                 problem = f"The document {uri} has another version than version() says."
-                expect(document.version == stage.ask("version", uri), "documents", problem)
-            pieces = stage.text(uri)
-            expect(is_texts(pieces), "text", f"text({uri!r}) has pieces that are no text.")
-        answer = answered(stage, "text", self.missing)
+                expect(document.version == driver.ask("version", uri), "documents", problem)
+            pieces = driver.text(uri)
+            expect(is_texts(pieces), "text", f"text({uri!r}) has pieces that are not text.")
+        answer = answered(driver, "text", self.missing)
         missing = isinstance(answer, ResourceNotFound) or answer == () or answer == []
         if not isinstance(answer, Exception) and not missing:  # a generator raises when it is gone through
-            answer = attempt(lambda: stage.text(self.missing))
+            answer = attempt(lambda: driver.text(self.missing))
             missing = isinstance(answer, ResourceNotFound) or answer == []
         expect(missing, "text", f"text({self.missing!r}) must raise ResourceNotFound, not give {brief(answer)}.")
 
-    def test_search_is_bounded_and_takes_anything(self, stage: Stage) -> None:
-        """Hits are resources; nothing that is searched for is an error."""
-        words = {word for item in sample(stage)[:5] for word in re.findall(r"\w{3,}", item.title or item.name)}
+    def test_search_is_bounded_and_takes_anything(self, driver: SourceDriver) -> None:
+        """Hits are resources, and no query is an error."""
+        words = {word for item in sample(driver)[:5] for word in re.findall(r"\w{3,}", item.title or item.name)}
         for query in (*sorted(words)[:10], *QUERIES):
             for limit in (1, 20):
-                hits: Any = answered(stage, "search", query, limit)
+                hits: Any = attempt(partial(driver.search, query, limit))
                 problem = f"search({brief(query)}) must be a list of hits, not {brief(hits)}."
                 expect(is_all(hits, Hit), "search", problem)
                 expect(len(hits) <= limit, "search", f"search({brief(query)}, {limit}) has {len(hits)} hits.")
                 for hit in hits:
                     expect(hit.title, "search", f"A hit has no title: {hit}")
-                    expect(stage.source.matches(hit.uri), "search", f"The hit {hit.uri} is not claimed.")
-                    expect(stage.ask("read", hit.uri).contents, "search", f"The hit {hit.uri} reads as nothing.")
+                    expect(
+                        driver.source.matches(hit.uri),
+                        "search",
+                        f"The hit {hit.uri} is not matched.",
+                    )
+                    expect(driver.ask("read", hit.uri).contents, "search", f"The hit {hit.uri} reads as nothing.")

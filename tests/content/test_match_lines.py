@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.content.folding import fold
-from wharfinger.sources.search.match_lines import SNIPPET, look
+from wharfinger.content.match_lines import SNIPPET, look
 
 
 def test_the_line_is_shown_with_its_number() -> None:

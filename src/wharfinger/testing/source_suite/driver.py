@@ -1,14 +1,12 @@
-"""Drives one source as a server does: its blocking methods from several threads, its others on one event loop.
-
-Refuses to know what a source should answer.
-"""
+"""Calls one source as a server does: its plain methods from several threads, the others on one event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import contextmanager
@@ -18,68 +16,69 @@ from typing import Any, TypeVar
 from wharfinger import types as t
 from wharfinger.client import Client
 from wharfinger.server import Server
+from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.server.threads import is_async
 from wharfinger.source import Source
 
-__all__ = ["BOUND", "Broken", "Served", "Stage", "Told", "expect"]
+__all__ = ["BOUND", "ChangeRecorder", "ContractBroken", "ServedSource", "SourceDriver", "expect"]
 
 T = TypeVar("T")
 
 BOUND = 20.0
 """Seconds in which every single call must be over, on a machine that does a lot else."""
 PAGES = 2_000
-"""Pages after which a list is taken for endless."""
+"""Pages after which a list counts as endless."""
 
 
-class Broken(AssertionError):
-    """A source does not keep its contract; the message ends with the clause."""
+class ContractBroken(AssertionError):
+    """A source breaks its contract; the message ends with the clause."""
 
 
 def expect(kept: object, clause: str, problem: str) -> None:
-    """Raise unless the clause is kept; `clause` is a heading of docs/write_a_source.md."""
+    """Raise ContractBroken unless `kept` is true; `clause` is a heading of docs/write_a_source.md."""
     __tracebackhide__ = True
     if not kept:
-        raise Broken(f"{problem}\n(docs/write_a_source.md, “{clause}”)")
+        raise ContractBroken(f"{problem}\n(docs/write_a_source.md, “{clause}”)")
 
 
-class Told:
-    """Somebody who is told of changes, from any thread, and waits for them."""
+class ChangeRecorder:
+    """A watcher: records the changes that are reported to it from any thread."""
 
     def __init__(self) -> None:
-        self._told: list[str | None] = []
+        self._changes: list[str | None] = []
         self._more = threading.Condition()
 
     def __call__(self, uri: str | None) -> None:
         with self._more:
-            self._told.append(uri)
+            self._changes.append(uri)
             self._more.notify_all()
 
-    def forget(self) -> None:
-        """Begin anew."""
+    def clear(self) -> None:
+        """Forget what was recorded."""
         with self._more:
-            self._told.clear()
+            self._changes.clear()
 
-    def hears(self, uri: str | None, seconds: float) -> bool:
-        """Whether this is told, or was, within so many seconds."""
+    def receives(self, uri: str | None, seconds: float) -> bool:
+        """Whether a change of this URI is recorded by now, or within so many seconds."""
         with self._more:
-            return self._more.wait_for(lambda: uri in self._told, seconds)
+            return self._more.wait_for(lambda: uri in self._changes, seconds)
 
-    def hears_anything(self, seconds: float) -> list[str | None]:
-        """What is told by then, at the first of it."""
+    def received(self, seconds: float) -> list[str | None]:
+        """Wait for a first change, and return what is recorded."""
         with self._more:
-            self._more.wait_for(lambda: bool(self._told), seconds)
-            return list(self._told)
+            self._more.wait_for(lambda: bool(self._changes), seconds)
+            return list(self._changes)
 
 
-class Stage:
-    """An event loop in a thread of its own, and a source that is started there; used as a context."""
+class SourceDriver:
+    """A source, and an event loop in a thread of its own. Use it as a context manager."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="stage", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="driver", daemon=True)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> SourceDriver:
         self._thread.start()
         return self
 
@@ -91,22 +90,23 @@ class Stage:
             self._loop.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T], within: float = BOUND) -> T:
-        """Run something on the loop and return what it returns."""
+        """Run a coroutine on the loop and return its result."""
         return self._wait(asyncio.run_coroutine_threadsafe(coroutine, self._loop), within, "This")
 
     def ask(self, method: str, *arguments: Any, within: float = BOUND) -> Any:
-        """Call a method of the source as the server would: a plain function in another thread."""
+        """Call a method of the source as a server does: a plain function in another thread."""
         function = getattr(self.source, method)
         if is_async(function):
             return self.run(function(*arguments), within)
-        return self.in_thread(function, *arguments, within=within)
+        found: Any = self.in_thread(function, *arguments, within=within)
+        return self.run(_awaited(found), within) if inspect.isawaitable(found) else found
 
     def in_thread(self, function: Callable[..., T], *arguments: Any, within: float = BOUND) -> T:
         """Call a function in a thread of its own."""
         return self._wait(_thread_of(function, arguments), within, f"{getattr(function, '__name__', function)}()")
 
     def on_loop(self, method: str, *arguments: Any) -> float:
-        """Call a quick method of the source on the loop; the seconds that it held the loop up."""
+        """Call a quick method of the source on the loop; returns for how many seconds it blocked the loop."""
 
         async def call() -> float:
             began = time.perf_counter()
@@ -121,9 +121,7 @@ class Stage:
         except Late:
             if future.done():
                 raise
-            raise Broken(f"{what} is not over after {within:g} s.") from None
-
-    # What several clauses look at.
+            raise ContractBroken(f"{what} did not return within {within:g} s.") from None
 
     def pages(self, limit: int, most: int = PAGES, method: str = "page") -> list[Any]:
         """Everything that `page` (or `documents`) returns in pages of `limit`."""
@@ -151,63 +149,71 @@ class Stage:
 
     def text(self, uri: str, pieces: int = 10_000) -> list[str]:
         """The text of a document, in pieces."""
-        if is_async(self.source.text):
-            return list(islice(self.ask("text", uri), pieces))
 
-        def text(uri: str) -> list[str]:
-            found: Iterable[str] = self.source.text(uri)
-            return list(islice(found, pieces))
+        def text() -> list[str]:
+            return list(islice(SourceReader(self._loop).pieces(self.source, uri), pieces))
 
-        return self.in_thread(text, uri)
+        return self.in_thread(text)
+
+    def search(self, query: str, limit: int) -> Any:
+        """What the source's own search finds or, if it has none, the server's search of its documents."""
+        found = self.ask("search", query, limit)
+        if found is None:
+            found = self.in_thread(search_documents, self.source, query, limit, SourceReader(self._loop))
+        return found
 
     @contextmanager
-    def served(self, revision: str) -> Generator[Served]:
-        """The source in a real server, and a client of one revision that is connected to it."""
+    def served(self, revision: str) -> Generator[ServedSource]:
+        """The source in a real server, with a connected client of one revision."""
         server = Server("contract")
         server.include(self.source)
         client = Client(server, revision=revision, cache=False)
         self.run(client.open())
         try:
-            yield Served(self, client)
+            yield ServedSource(self, client)
         finally:
             self.run(client.close())
 
 
-class Served:
-    """A client on the stage's loop, for the test's own thread."""
+class ServedSource:
+    """A connected client, called from the thread of the test."""
 
-    def __init__(self, stage: Stage, client: Client) -> None:
-        self._stage = stage
+    def __init__(self, driver: SourceDriver, client: Client) -> None:
+        self._driver = driver
         self._client = client
 
     def do(self, use: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """Have the client do something."""
-        return self._stage.run(use(self._client))
+        """Run an operation of the client."""
+        return self._driver.run(use(self._client))
 
     def read(self, uri: str) -> list[t.ResourceContents]:
         """What the client reads; raises what it raises."""
         return self.do(lambda client: client.read_resource(uri)).contents
 
     @contextmanager
-    def watching(self, uri: str | None) -> Generator[Told]:
-        """Who is told what the client is told of a URI, or (None) of the list of resources."""
-        told, begun = Told(), threading.Event()
+    def watching(self, uri: str | None) -> Generator[ChangeRecorder]:
+        """Records the changes that the client receives for a URI, or (None) for the list of resources."""
+        changes, begun = ChangeRecorder(), threading.Event()
 
         async def watch() -> None:
-            async with self._client.watch_lists() if uri is None else self._client.watch(uri) as changes:
+            async with self._client.watch_lists() if uri is None else self._client.watch(uri) as notified:
                 begun.set()
-                async for change in changes:
-                    told(change.uri or None)
+                async for change in notified:
+                    changes(change.uri or None)
 
-        task = asyncio.run_coroutine_threadsafe(watch(), self._stage._loop)
+        task = asyncio.run_coroutine_threadsafe(watch(), self._driver._loop)
         try:
             while not begun.wait(0.05):
                 if task.done():
                     task.result()
-            yield told
+            yield changes
         finally:
             task.cancel()
-            self._stage.run(asyncio.sleep(0))
+            self._driver.run(asyncio.sleep(0))
+
+
+async def _awaited(value: Awaitable[T]) -> T:
+    return await value
 
 
 def _thread_of(function: Callable[..., T], arguments: tuple[Any, ...]) -> Future[T]:
