@@ -422,8 +422,8 @@ async def test_a_server_that_drains_takes_no_new_task() -> None:
 async def test_methods_and_extensions_that_come_later_are_the_wholes_too() -> None:
     part, whole = Server("part"), Server("whole")
     whole.include(part)
-    part.extension("example.test/tides", {"deep": True})
-    assert whole.extensions == {"example.test/tides": {"deep": True}}
+    part.extensions.declare("example.test/tides", {"deep": True})
+    assert whole.extensions.declared == {"example.test/tides": {"deep": True}}
 
     @part.method("quay/berths", extension="example.test/more")
     async def forecast() -> dict[str, Any]:
@@ -435,13 +435,13 @@ async def test_methods_and_extensions_that_come_later_are_the_wholes_too() -> No
     def turned(params: t.NotificationParams) -> None:
         heard.append(params)
 
-    assert "example.test/more" in whole.extensions
+    assert "example.test/more" in whole.extensions.declared
     assert "notifications/quay/taken" in whole.notified
     assert (await ask(whole, "quay/berths"))["result"]["height"] == 3
     with pytest.raises(ValueError, match="is taken already"):
         part.notification("notifications/quay/taken")(turned)
     with pytest.raises(ValueError, match="is served already"):
-        part.add_method("quay/berths", forecast)
+        part.extensions.add_method("quay/berths", forecast)
 
 
 def test_a_method_of_what_is_no_extension_leaves_nothing() -> None:
@@ -451,5 +451,5 @@ def test_a_method_of_what_is_no_extension_leaves_nothing() -> None:
         return {}
 
     with pytest.raises(ValueError, match="identifier"):
-        server.add_method("quay/berths", forecast, extension="no identifier")
+        server.extensions.add_method("quay/berths", forecast, extension="no identifier")
     assert "quay/berths" not in server.handlers

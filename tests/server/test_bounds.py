@@ -34,8 +34,8 @@ MIB = 1024 * 1024
 BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (completion, {"MOST": 100}),
     (details, {"BLOCKED": 0.25}),
-    (globs, {"LONGEST_PATTERN": 1_000}),
-    (guards, {"LONGEST": 200}),
+    (globs, {"MAX_PATTERN_CHARACTERS": 1_000}),
+    (guards, {"MAX_SUBJECT_LENGTH": 200}),
     (lists, {"PAGE": 1_000, "PAGE_BYTES": MIB, "KEPT": 64}),
     (pages, {"PATIENCE": 5.0, "MARKS": 16, "MARKS_LENGTH": 4_096}),
     (remembered, {"MOST": 256}),
@@ -78,7 +78,7 @@ DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (Context.search, {"limit": 20}),
     (Context.close_stream, {"retry_ms": 1000}),
     (Source.children, {"limit": 1_000}),
-    (limit_rate, {"most": 10_000}),
+    (limit_rate, {"max_callers": 10_000}),
     (serve_skills, {"page_size": 500}),
 ]
 

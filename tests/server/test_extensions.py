@@ -109,18 +109,18 @@ def test_a_server_without_extensions_declares_none() -> None:
 
 def test_settings_add_up_and_may_not_contradict() -> None:
     server = Server("harbour")
-    server.extension(TIDES, {"datum": "LAT"})
-    server.extension(TIDES)
-    server.extension(TIDES, {"unit": "m", "datum": "LAT"})
-    assert server.extensions == {TIDES: {"datum": "LAT", "unit": "m"}}
+    server.extensions.declare(TIDES, {"datum": "LAT"})
+    server.extensions.declare(TIDES)
+    server.extensions.declare(TIDES, {"unit": "m", "datum": "LAT"})
+    assert server.extensions.declared == {TIDES: {"datum": "LAT", "unit": "m"}}
     with pytest.raises(ValueError, match="datum='LAT'"):
-        server.extension(TIDES, {"datum": "MSL"})
+        server.extensions.declare(TIDES, {"datum": "MSL"})
 
 
 @pytest.mark.parametrize("id", ["tides", "/tides", "com.example/", "1com/tides", "com..example/t", "com.example/-t"])
 def test_what_is_no_identifier_is_refused(id: str) -> None:
-    with pytest.raises(ValueError, match="no identifier"):
-        Server("harbour").extension(id)
+    with pytest.raises(ValueError, match="is not the identifier"):
+        Server("harbour").extensions.declare(id)
 
 
 @looped
@@ -138,7 +138,7 @@ async def test_a_required_extension_must_be_declared_by_the_client() -> None:
 
 def test_the_header_must_repeat_what_names_the_request() -> None:
     server = Server("harbour")
-    server.add_method("tides/named_by", lambda params: {}, params=ForecastParams, name_param="port")
+    server.extensions.add_method("tides/named_by", lambda params: {}, params=ForecastParams, name_param="port")
     request = opened(server, "tides/named_by", {"port": "Hull"})
     headers = {b"mcp-protocol-version": STATELESS.encode(), b"mcp-method": b"tides/named_by", b"mcp-name": b"Hull"}
     check_header_params(headers, request)
@@ -149,26 +149,26 @@ def test_the_header_must_repeat_what_names_the_request() -> None:
 @pytest.mark.parametrize("name", ["tools/call", "initialize", "subscriptions/listen"])
 def test_the_protocols_own_methods_cannot_be_replaced(name: str) -> None:
     with pytest.raises(ValueError, match=r"method of the protocol|served already"):
-        Server("harbour").add_method(name, nothing)
+        Server("harbour").extensions.add_method(name, nothing)
 
 
 @pytest.mark.parametrize("name", ["forecast", "tides/", "/tides", "ti des/x", "rpc.x/y"])
 def test_what_is_no_name_of_a_method_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="no name of a method"):
-        Server("harbour").add_method(name, nothing)
+        Server("harbour").extensions.add_method(name, nothing)
 
 
 def test_a_method_is_served_once_per_server_and_by_any_number_of_servers() -> None:
     server = tidal()
     tidal()
     with pytest.raises(ValueError, match="served already"):
-        server.add_method("tides/forecast", nothing)
+        server.extensions.add_method("tides/forecast", nothing)
 
 
 def test_other_params_under_a_known_name_are_refused() -> None:
     tidal()
     with pytest.raises(ValueError, match="known already"):
-        Server("harbour").add_method("tides/forecast", lambda params: {}, params=Other)
+        Server("harbour").extensions.add_method("tides/forecast", lambda params: {}, params=Other)
 
 
 def test_a_row_that_is_known_already_is_returned() -> None:
@@ -180,8 +180,8 @@ def test_a_row_that_is_known_already_is_returned() -> None:
 @looped
 async def test_a_dict_is_a_result_and_none_is_an_empty_one() -> None:
     server = Server("harbour")
-    server.add_method("tides/dict", lambda: {"datum": "LAT"})
-    server.add_method("tides/nothing", lambda: None)
+    server.extensions.add_method("tides/dict", lambda: {"datum": "LAT"})
+    server.extensions.add_method("tides/nothing", lambda: None)
     assert (await ask(server, "tides/dict", {}, "2025-11-25"))["result"] == {"datum": "LAT"}
     assert (await ask(server, "tides/dict"))["result"]["datum"] == "LAT"
     assert (await ask(server, "tides/nothing", {}, "2025-11-25"))["result"] == {}
@@ -191,15 +191,17 @@ async def test_a_dict_is_a_result_and_none_is_an_empty_one() -> None:
 @looped
 async def test_what_is_no_result_is_an_internal_error(value: Any) -> None:
     server = Server("harbour")
-    server.add_method("tides/wrong", lambda: value)
+    server.extensions.add_method("tides/wrong", lambda: value)
     assert (await ask(server, "tides/wrong"))["error"]["code"] == -32603
 
 
 @looped
 async def test_a_plain_function_runs_in_a_thread_unless_it_is_inline() -> None:
     server = Server("harbour")
-    server.add_method("tides/thread", lambda: {"main": threading.current_thread() is threading.main_thread()})
-    server.add_method(
+    server.extensions.add_method(
+        "tides/thread", lambda: {"main": threading.current_thread() is threading.main_thread()}
+    )
+    server.extensions.add_method(
         "tides/inline", lambda: {"main": threading.current_thread() is threading.main_thread()}, inline=True
     )
     assert (await ask(server, "tides/thread"))["result"]["main"] is False
@@ -222,7 +224,7 @@ async def test_dependencies_and_hooks_are_those_of_any_method() -> None:
         seen.append(call.method)
         return await next(call)
 
-    server.add_method("tides/depends", forecast)
+    server.extensions.add_method("tides/depends", forecast)
     assert (await ask(server, "tides/depends", {"port": "Hull"}, "2025-11-25"))["result"] == {
         "datum": "LAT",
         "port": "Hull",
@@ -264,9 +266,11 @@ def test_params_must_be_request_params() -> None:
         port: str
 
     with pytest.raises(TypeError, match=r"derives from types\.RequestParams"):
-        Server("harbour").add_method("tides/loose", lambda params: {}, params=Loose)
+        Server("harbour").extensions.add_method("tides/loose", lambda params: {}, params=Loose)
     with pytest.raises(ValueError, match="no field 'berth'"):
-        Server("harbour").add_method("tides/named", lambda params: {}, params=ForecastParams, name_param="berth")
+        Server("harbour").extensions.add_method(
+            "tides/named", lambda params: {}, params=ForecastParams, name_param="berth"
+        )
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -275,8 +279,8 @@ async def test_a_part_speaks_its_extensions_in_the_whole_too(early: bool) -> Non
     whole, middle, part = Server("whole"), Server("middle"), Server("part")
 
     def extend() -> None:
-        part.add_method("tides/part", lambda: {"of": "part"}, extension=TIDES)
-        part.extension(TIDES, {"datum": "LAT"})
+        part.extensions.add_method("tides/part", lambda: {"of": "part"}, extension=TIDES)
+        part.extensions.declare(TIDES, {"datum": "LAT"})
         part.notification("notifications/tides/part")(lambda params: None)
 
     if early:
@@ -296,8 +300,8 @@ def test_two_parts_with_the_same_method_are_told_and_nothing_is_included() -> No
         whole.include(part, prefix="part")
     assert whole.mounts == []
     settled, other = Server("settled"), Server("other")
-    settled.extension(TIDES, {"datum": "LAT"})
-    other.extension(TIDES, {"datum": "MSL"})
+    settled.extensions.declare(TIDES, {"datum": "LAT"})
+    other.extensions.declare(TIDES, {"datum": "MSL"})
     with pytest.raises(ValueError, match="datum='LAT'"):
         settled.include(other)
     assert settled.mounts == []

@@ -6,9 +6,7 @@ import asyncio
 import functools
 import logging
 import os
-import shlex
-import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
@@ -16,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
 from wharfinger.protocol import lifecycle
-from wharfinger.protocol.interfaces import Handler, Notified, Store
+from wharfinger.protocol.interfaces import Notified, Store
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import ResultMeta
 from wharfinger.protocol.revisions import Revision
@@ -24,6 +22,7 @@ from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.context import Context
 from wharfinger.server.cursors import Keys
 from wharfinger.server.dependencies import Overrides
+from wharfinger.server.extensions import Extensions
 from wharfinger.server.features.completion import Completions
 from wharfinger.server.features.prompts import Prompts
 from wharfinger.server.features.resource import check_scheme, is_uri, unlisted_feature_of
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from wharfinger.server.features.resource import ResourceOptions
     from wharfinger.server.features.tools import ToolOptions
     from wharfinger.server.mounting import Mount
-    from wharfinger.server.run_options import HttpRunOptions, UnixRunOptions
+    from wharfinger.server.running import HttpRunOptions, UnixRunOptions
     from wharfinger.server.tasks.task_extension import Tasks
     from wharfinger.transports.http_server.app import HttpApp, HttpOptions
 
@@ -155,8 +154,7 @@ class Server:
         self.listening = Listening(self.services, self.resources, lambda: self.tasks)
         self.methods.set("subscriptions/listen", self.listening.listen)
         self.notified: dict[str, Notified] = {"notifications/initialized": self.listening.initialized}
-        self.extensions: dict[str, dict[str, Any]] = {}
-        """What is declared beyond the core protocol: settings by identifier; `extension` adds to it."""
+        self.extensions = Extensions(self.services, self.notified, self._publish_extensions)
         self.tasks: Tasks | None = None
         """What runs and is kept of tasks; None where no tool can become one."""
         self.own_tasks: Tasks | None = None
@@ -293,42 +291,28 @@ class Server:
 
         return complete(self.services, elicitation_id)
 
-    def _asks(self, handler: Handler) -> Handler:
-        """The handler itself, unless it shall run again wherever it asks."""
-        if not self.services.replay:
-            return handler
-        from wharfinger.server.input.round_trips import rerunning
-
-        return rerunning(self.services, handler)
-
     def serve(self, name: ListName) -> None:
-        """Have handlers for what there is now, here and in the servers that this one is a part of."""
+        """Have handlers for what there is now, here and wherever this server is mounted."""
         if name in self.served:
             return
         self.served.add(name)
-        for method, handler in self._methods(name).items():
-            if method not in self.handlers:
-                self.methods.set(method, handler, outside=reports_tool_errors if method == "tools/call" else None)
+        features: Resources | Tools | Prompts = getattr(self, name)
+        methods = features.handlers()
+        if name != "tools":
+            methods["completion/complete"] = self.completions.complete
+        if name == "resources":
+            methods["resources/subscribe"] = self.listening.subscribe
+            methods["resources/unsubscribe"] = self.listening.unsubscribe
+        for method, handler in methods.items():
+            if method in self.handlers:
+                continue
+            if self.services.replay and method in ("tools/call", "prompts/get", "resources/read"):
+                from wharfinger.server.input.round_trips import rerunning
+
+                handler = rerunning(self.services, handler)
+            self.methods.set(method, handler, outside=reports_tool_errors if method == "tools/call" else None)
         for mount in self.part_of:
             mount.parent.serve(name)
-
-    def _methods(self, name: ListName) -> dict[str, Handler]:
-        if name == "tools":
-            return {"tools/list": self.tools.listing.serve, "tools/call": self._asks(self.tools.call)}
-        if name == "prompts":
-            return {
-                "prompts/list": self.prompts.listing.serve,
-                "prompts/get": self._asks(self.prompts.fill),
-                "completion/complete": self.completions.complete,
-            }
-        return {
-            "resources/list": self.resources.listing.serve,
-            "resources/templates/list": self.resources.templates_listing.serve,
-            "resources/read": self._asks(self.resources.read),
-            "resources/subscribe": self.listening.subscribe,
-            "resources/unsubscribe": self.listening.unsubscribe,
-            "completion/complete": self.completions.complete,
-        }
 
     # -- tools and prompts
 
@@ -360,78 +344,36 @@ class Server:
 
     # -- extensions
 
-    def extension(self, id: str, settings: Mapping[str, Any] | None = None) -> None:
-        """Declare an extension, such as `com.example/tides`, to clients of the revisions that know of any.
-
-        Declaring it again adds its settings to those that are there.
-
-        Raises:
-            ValueError: `id` is no identifier, or a setting is declared already with another value.
-        """
-        from wharfinger.server.extensions import declare
-        from wharfinger.server.mounting import publish_extensions
-
-        declare(self.extensions, id, settings)
-        for mount in self.part_of:
-            publish_extensions(mount.parent, self)
-
     def method(self, name: str, **options: Unpack[MethodOptions]) -> Callable[[Function], Function]:
-        """Serve a method that the protocol does not have by the decorated function. See `add_method`."""
+        """Serve a method that the protocol does not have by the decorated function.
+
+        The imperative form is `server.extensions.add_method`, which says more.
+        """
 
         def register(function: Function) -> Function:
-            self.add_method(name, function, **options)
+            self.extensions.add_method(name, function, **options)
             return function
 
         return register
-
-    def add_method(self, name: str, function: Callable[..., Any], **options: Unpack[MethodOptions]) -> None:
-        """Serve a method that the protocol does not have, such as `tides/forecast`.
-
-        The function takes the decoded params, a struct that derives from `types.RequestParams`, and may take a
-        `Context`; it returns a struct that derives from `types.Result`, or what encodes to a JSON object.
-
-        Raises:
-            TypeError: the function or its params do not fit, or there is no such option.
-            ValueError: the name is not a method's, the protocol's own, taken, or known with other params or options.
-        """
-        from wharfinger.server.extensions import check_id, method_of
-        from wharfinger.server.mounting import publish_extensions
-
-        if name in self.handlers:
-            raise ValueError(f"The method {name!r} is served already.")
-        extension = options.get("extension", "")
-        if extension:
-            check_id(extension)
-        self.methods.set(name, method_of(self.services, name, function, options))
-        if extension:
-            self.extension(extension)
-        for mount in self.part_of:
-            publish_extensions(mount.parent, self)
 
     def notification(
         self, name: str, *, params: type[t.NotificationParams] | None = None
     ) -> Callable[[Function], Function]:
         """Give a client's notification that the protocol does not have to the decorated plain function.
 
-        The function takes the decoded params, a struct that derives from `types.NotificationParams`, and must not
-        wait. Stateless HTTP has no notifications of clients.
-
-        Raises:
-            TypeError: the function or its params do not fit.
-            ValueError: the name is none, the protocol's own, taken, or known with other params.
+        The imperative form is `server.extensions.add_notification`, which says more.
         """
-        from wharfinger.server.extensions import notification_of
-        from wharfinger.server.mounting import publish_extensions
 
         def register(function: Function) -> Function:
-            if name in self.notified:
-                raise ValueError(f"The notification {name!r} is taken already.")
-            self.notified[name] = notification_of(name, function, params=params)
-            for mount in self.part_of:
-                publish_extensions(mount.parent, self)
+            self.extensions.add_notification(name, function, params=params)
             return function
 
         return register
+
+    def _publish_extensions(self) -> None:
+        """Have the servers in which this one is mounted serve its extensions too."""
+        for mount in self.part_of:
+            mount.publish_extensions()
 
     def app(self, uri: str, **options: Unpack[PageOptions]) -> Callable[[Function], Function]:
         """Show what the decorated function returns, HTML, as a page of MCP Apps. See `add_app` for the options."""
@@ -445,19 +387,16 @@ class Server:
     def add_app(self, uri: str, page: Page, **options: Unpack[PageOptions]) -> None:
         """Publish a page that hosts show (MCP Apps), under a `ui://` URI; tools name it by `app=`.
 
-        `page` is HTML, a `Path`, or a function that returns either. `options`: `name`, `title`, `description`,
-        `icons`; `csp` (a `types.apps.UiCsp`) has the origins that the page needs, `permissions` what it asks for
-        (`camera`, `microphone`, `geolocation`, `clipboard_write`), `domain` an origin of its own, `prefers_border`
-        whether it wants a border; `ttl`, `cache_scope`, `inline` and `timeout` as for resources.
+        `page` is HTML, a `Path`, or a function that returns either.
 
         Raises:
-            TypeError: the page is none.
-            ValueError: the URI is taken or no `ui://` URI, or an option cannot be.
+            TypeError: it is none of these.
+            ValueError: the URI is taken or not a `ui://` URI, or an option is not valid.
         """
         from wharfinger.server.apps import EXTENSION, view
 
         self.resources.put(view(self.services, uri, page, **options))
-        self.extension(EXTENSION)
+        self.extensions.declare(EXTENSION)
 
     # -- middleware, and what stands in for dependencies
 
@@ -541,7 +480,7 @@ class Server:
         )
 
     def _declared(self, rules: Revision) -> dict[str, dict[str, Any]]:
-        declared = self.extensions if rules.extensions else {}
+        declared = self.extensions.declared if rules.extensions else {}
         return declared | {TASKS: {}} if rules.tasks and self.tasks is not None else declared
 
     @property
@@ -633,42 +572,9 @@ class Server:
             TypeError: `http` and `unix` at once, `http` is not text, or options are given without either.
             ValueError: `http` is not of the form HOST:PORT.
         """
-        given: Any = options
-        if http is not None and unix is not None:
-            raise TypeError("http and unix exclude each other: serve over one of them.")
-        if unix is not None:
-            from wharfinger.transports.unix_server import serve_unix
+        from wharfinger.server.running import run
 
-            serve_unix(self, unix, **given)
-        elif http is not None:
-            from wharfinger.transports.http_server.runner import run_http
-
-            if not isinstance(http, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError('run(http=…) takes HOST:PORT: run(http="127.0.0.1:8000")')
-            host, _, port = http.rpartition(":")
-            if not (port.isascii() and port.isdecimal() and int(port) < 65536):
-                raise ValueError(f'{http!r} is not HOST:PORT: run(http="127.0.0.1:8000")')
-            run_http(self, host or "127.0.0.1", int(port), **given)
-        elif options:
-            raise TypeError(
-                f'run() over stdio takes no {next(iter(options))}=: for HTTP say run(http="127.0.0.1:8000").'
-            )
-        else:
-            from wharfinger.transports.stdio_server import serve_stdio
-
-            if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
-                self._say_how_to_try()
-            serve_stdio(self)
-
-    def _say_how_to_try(self) -> None:
-        """Say on stderr why nothing happens at a terminal: hosts start servers, and people may not know that."""
-        file = shlex.quote(sys.argv[0])
-        tool = next(iter(dict(self.tools.features.items())), None)
-        ways = [f"wharfinger inspect {file}"] + ([f"wharfinger call {file} {shlex.quote(tool)}"] if tool else [])
-        sys.stderr.write(
-            f"{self.info.name} waits for MCP messages on stdin, which a host sends. To try it: {', or '.join(ways)}. "
-            "Ctrl-C ends it.\n"
-        )
+        run(self, http, unix, options, next(iter(self.tools.names()), None))
 
     def asgi(self, **options: Unpack[HttpOptions]) -> HttpApp:
         """This server as an ASGI application, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.

@@ -50,9 +50,13 @@ class PageOptions(TypedDict, total=False):
     title: str | None
     description: str | None
     csp: UiCsp | None
+    """The origins that the page needs."""
     permissions: Sequence[Permission]
+    """What it asks for: `camera`, `microphone`, `geolocation`, `clipboard_write`."""
     domain: str | None
+    """An origin of its own."""
     prefers_border: bool | None
+    """Whether it wants a border."""
     icons: Sequence[t.Icon] | None
     ttl: float | None
     cache_scope: t.CacheScope | None

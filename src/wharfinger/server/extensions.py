@@ -1,7 +1,4 @@
-"""What a server speaks beyond the core protocol: extensions that it declares, and the methods that belong to them.
-
-Refuses to know what any extension means.
-"""
+"""What a server speaks beyond the core protocol: extensions that it declares, methods and notifications of its own."""
 
 from __future__ import annotations
 
@@ -23,10 +20,12 @@ from wharfinger.server.features.registration import check_options
 from wharfinger.server.threads import is_async
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from wharfinger.protocol.handshake import Session
     from wharfinger.server.services import Services
 
-__all__ = ["MethodOptions", "check_id", "declare", "method_of", "notification_of", "require"]
+__all__ = ["Extensions", "MethodOptions", "check_id", "declare", "method_of", "notification_of", "require"]
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -40,10 +39,10 @@ def check_id(id: str) -> str:
     """An extension's identifier as it is.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     if not _ID.fullmatch(id):
-        raise ValueError(f"{id!r} is no identifier of an extension: write one like com.example/tides.")
+        raise ValueError(f"{id!r} is not the identifier of an extension: write one like com.example/tides.")
     return id
 
 
@@ -95,6 +94,65 @@ class MethodOptions(TypedDict, total=False):
     """Whether a plain function runs on the event loop, because it never blocks, and not in a thread."""
     timeout: float | None
     """Seconds that a call may take."""
+
+
+class Extensions:
+    """What one server speaks beyond the core protocol; `changed` is called after each addition."""
+
+    def __init__(self, services: Services, notified: dict[str, Notified], changed: Callable[[], None]) -> None:
+        self.declared: dict[str, dict[str, Any]] = {}
+        """Settings by the extension's identifier."""
+        self._services = services
+        self._notified = notified
+        self._changed = changed
+
+    def declare(self, id: str, settings: Mapping[str, Any] | None = None) -> None:
+        """Declare an extension, such as `com.example/tides`, to clients of the revisions that have extensions.
+
+        Declaring it again adds its settings to those that are there.
+
+        Raises:
+            ValueError: `id` is not an identifier, or a setting is declared already with another value.
+        """
+        declare(self.declared, id, settings)
+        self._changed()
+
+    def add_method(self, name: str, function: Callable[..., Any], **options: Unpack[MethodOptions]) -> None:
+        """Serve a method that the protocol does not have, such as `tides/forecast`.
+
+        The function takes the decoded params, a struct that derives from `types.RequestParams`, and may take a
+        `Context`; it returns a struct that derives from `types.Result`, or what encodes to a JSON object.
+
+        Raises:
+            TypeError: the function or its params do not fit, or there is no such option.
+            ValueError: the name is not a method's, the protocol's own, taken, or known with other params or options.
+        """
+        if name in self._services.methods.handlers:
+            raise ValueError(f"The method {name!r} is served already.")
+        extension = options.get("extension", "")
+        if extension:
+            check_id(extension)
+        self._services.methods.set(name, method_of(self._services, name, function, options))
+        if extension:
+            declare(self.declared, extension, None)
+        self._changed()
+
+    def add_notification(
+        self, name: str, function: Callable[..., Any], *, params: type[t.NotificationParams] | None = None
+    ) -> None:
+        """Give a client's notification that the protocol does not have to a plain function.
+
+        The function takes the decoded params, a struct that derives from `types.NotificationParams`, and must not
+        wait. Stateless HTTP has no notifications of clients.
+
+        Raises:
+            TypeError: the function or its params do not fit.
+            ValueError: the name is not a notification's, the protocol's own, taken, or known with other params.
+        """
+        if name in self._notified:
+            raise ValueError(f"The notification {name!r} is taken already.")
+        self._notified[name] = notification_of(name, function, params=params)
+        self._changed()
 
 
 def method_of(services: Services, name: str, function: Callable[..., Any], options: MethodOptions) -> Handler:

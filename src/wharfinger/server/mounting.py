@@ -30,7 +30,7 @@ from wharfinger.server.features.feature_set import MountedFeatures
 if TYPE_CHECKING:
     from wharfinger.server.app import Server
 
-__all__ = ["OF_THE_WHOLE", "Mount", "include", "publish_extensions"]
+__all__ = ["OF_THE_WHOLE", "Mount", "include"]
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.\-]{0,64}")
 _THROUGH = ("tools/call", "prompts/get", "resources/read", "completion/complete")
@@ -107,6 +107,10 @@ class Mount:
         for mount in self.parent.part_of:
             mount.refresh()
 
+    def publish_extensions(self) -> None:
+        """Have the whole serve what the part serves beyond the protocol."""
+        publish_extensions(self.parent, self.other)
+
     async def serve(self, request: Request, **own: Any) -> Any:
         """Serve a request by the part's own handler, with `own` in its params: the names that the part knows."""
         params = request.params
@@ -172,8 +176,8 @@ def _check_extensions(parent: Server, other: Server) -> None:
     for name in other.handlers.keys() - CORE:
         if name in parent.handlers and name not in OF_THE_WHOLE:
             raise ValueError(f"{parent.info.name!r} and {other.info.name!r} both serve the method {name!r}.")
-    for id, settings in other.extensions.items():
-        declare({id: dict(parent.extensions.get(id, {}))}, id, settings)
+    for id, settings in other.extensions.declared.items():
+        declare({id: dict(parent.extensions.declared.get(id, {}))}, id, settings)
 
 
 def publish_extensions(parent: Server, other: Server) -> None:
@@ -185,8 +189,8 @@ def publish_extensions(parent: Server, other: Server) -> None:
             parent.methods.set(name, _handler_of_part(other, name))
     for name in _own(other.notified):
         parent.notified.setdefault(name, other.notified[name])
-    for id, settings in other.extensions.items():
-        declare(parent.extensions, id, settings)
+    for id, settings in other.extensions.declared.items():
+        declare(parent.extensions.declared, id, settings)
     for mount in parent.part_of:
         publish_extensions(mount.parent, parent)
 

@@ -87,10 +87,10 @@ def serve_skills(server: Server, *, page_size: int = 500) -> None:
             pass
         raise InvalidParams("This URI is not that of a directory here.", data={"uri": params.uri})
 
-    server.add_method("skills/list", list_skills, extension=EXTENSION, cacheable=True)
-    server.add_method("skills/get", get_skill, extension=EXTENSION, cacheable=True)
-    server.add_method("resources/directory/read", read_directory, extension=EXTENSION)
-    server.extension(EXTENSION, {"directoryRead": True})
+    server.extensions.add_method("skills/list", list_skills, extension=EXTENSION, cacheable=True)
+    server.extensions.add_method("skills/get", get_skill, extension=EXTENSION, cacheable=True)
+    server.extensions.add_method("resources/directory/read", read_directory, extension=EXTENSION)
+    server.extensions.declare(EXTENSION, {"directoryRead": True})
 
 
 def _sources(server: Server) -> list[Source]:

@@ -24,6 +24,7 @@ from wharfinger.server.signature.complete import Complete
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from wharfinger.protocol.interfaces import Handler
     from wharfinger.server.services import Services
 
 __all__ = ["Prompt", "PromptOptions", "Prompts"]
@@ -138,6 +139,10 @@ class Prompts:
         self.features.add(prompt.name, prompt, fallback=fallback)
         self._services.serve("prompts")
         return prompt
+
+    def handlers(self) -> dict[str, Handler]:
+        """The methods of prompts."""
+        return {"prompts/list": self.listing.serve, "prompts/get": self.fill}
 
     def remove(self, name: str) -> None:
         """Remove a prompt, and report that the list has changed.

@@ -41,6 +41,7 @@ from wharfinger.source import Hits, Source
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from wharfinger.protocol.interfaces import Handler
     from wharfinger.server.part import Part
     from wharfinger.server.services import Services
 
@@ -183,6 +184,14 @@ class Resources:
                 except ValueError:
                     self.templates.disable(uri)
                     raise
+
+    def handlers(self) -> dict[str, Handler]:
+        """The methods of resources, but for those of watching them."""
+        return {
+            "resources/list": self.listing.serve,
+            "resources/templates/list": self.templates_listing.serve,
+            "resources/read": self.read,
+        }
 
     def uris(self) -> list[str]:
         """The URIs of the enabled resources that are registered, those of mounted servers too, in the list's order."""

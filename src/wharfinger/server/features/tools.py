@@ -286,6 +286,10 @@ class Tools:
         self._services.serve("tools")
         return tool
 
+    def handlers(self) -> dict[str, Handler]:
+        """The methods of tools."""
+        return {"tools/list": self.listing.serve, "tools/call": self.call}
+
     def remove(self, name: str) -> None:
         """Remove a tool, and report that the list has changed.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from wharfinger.server.run_options import HttpRunOptions, UnixRunOptions
+from wharfinger.server.running import HttpRunOptions, UnixRunOptions
 from wharfinger.transports.http_server.runner import serve_http
 from wharfinger.transports.unix_server import serve_unix
 
