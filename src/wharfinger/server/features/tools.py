@@ -1,4 +1,4 @@
-"""Tools: functions that a model can call, from their arguments to what is told of their results."""
+"""Tools: functions that a model can call, from their arguments to what is sent of their results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["TaskKind", "Tool", "ToolOptions", "Tools", "reports_tool_errors"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
-_TOLD = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
+_REPORTED = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
 """What an author raises on purpose: a result with `isError`, so that a model can do better (2025-11-25, tools)."""
 _UNUSABLE = (TypeError, ValueError, OSError, RecursionError)
 _UNFIT = (msgspec.MsgspecError, TypeError, RecursionError)
@@ -103,13 +103,16 @@ class Tool:
         "_json_strings",
         "_output",
         "_services",
+        "answer",
         "decode",
         "definition",
         "exact",
         "full_definition",
         "function",
+        "invoke",
         "mirrors",
         "name",
+        "needs_url",
         "signature",
         "texts",
         "wraps",
@@ -123,10 +126,12 @@ class Tool:
     """The arguments that HTTP headers repeat."""
     decode: Callable[[Any], Any] | None
     """Reads the arguments of a function that wants nothing else, and may be awaited with them; else None."""
+    answer: Callable[[Request], Awaitable[t.CallToolResult]] | None
+    """Answers calls of a tool that may become tasks; None for any other tool."""
     exact: Any
     """The type of results that need no check."""
     texts: bool
-    """Whether text is told as it is, since no structure is promised."""
+    """Whether text is sent as it is, since no structure is promised."""
     wraps: bool
     """Whether revisions that take only objects get the structured content as `{"result": …}`."""
 
@@ -161,6 +166,9 @@ class Tool:
         self.function: Callable[..., Awaitable[Any]] = function
         direct = self._call.runs_async and not self._call.takes_context and timeout is None
         self.decode = self.signature.direct if direct else None
+        self.answer = None
+        self.invoke = self._call.invoke
+        self.needs_url = self._call.needs_url
         self.exact = self._output.direct
         self.texts = self._output.schema is None
         self.wraps = self._output.wraps
@@ -200,39 +208,23 @@ class Tool:
         found: tuple[HeaderParam, ...] = kept["mirrors"]
         return found
 
-    async def call(self, request: Request) -> t.CallToolResult:
-        """Call the function with the arguments of `tools/call`.
-
-        Arguments that do not fit, and the errors that authors raise, are results with `isError`; any other exception
-        is left to the transport.
+    def decode_again(self, request: Request) -> dict[str, Any]:
+        """The arguments of a function that takes more than these, or arguments that did not fit at once.
 
         Raises:
-            InvalidParams: `arguments` is no object.
+            BadArguments: they do not fit.
+            InvalidParams: they are not an object.
         """
+        given = request.params.arguments
         try:
-            arguments = self.signature.decode(request.params.arguments, json_strings=self._json_strings)
-        except BadArguments as error:
-            given = request.params.arguments
+            return self.signature.decode(given, json_strings=self._json_strings)
+        except BadArguments:
             if given is not UNSET and bytes(given).lstrip()[:1] != b"{":  # the call itself is malformed
                 raise InvalidParams("Invalid params: Expected `object` - at `params.arguments`") from None
-            return _failed("Invalid arguments:\n" + str(error))
-        try:
-            value = await self._call.invoke(request, arguments)
-        except _TOLD as error:
-            return told_of(error)
-        except ExceptionGroup as group:
-            return told_of_group(group)
-        return await self.result(request, value)
-
-    def needs_url(self, request: Request, error: URLElicitationRequired) -> t.CallToolResult:
-        """Say in the way of the revision that the user must open a URL first; raises what is no result."""
-        stop = self._call.needs_url(request, error)
-        if isinstance(stop, _TOLD):
-            return told_of(stop)
-        raise stop from None
+            raise
 
     async def result(self, request: Request, value: Any) -> t.CallToolResult:
-        """What is told of what the function returned.
+        """What is sent for what the function returned.
 
         Raises:
             UnusableResult: it has no form as content, or is not what was promised.
@@ -251,7 +243,8 @@ class Tools:
 
     def __init__(self, services: Services, size: int | None, serve_tasks: Callable[[], Tasks]) -> None:
         self._services = services
-        self._serve_tasks = serve_tasks
+        self.serve_tasks = serve_tasks
+        """Serves the methods of the tasks extension, and gives the tasks of the server."""
         self.features: Features[Tool] = Features("tool", lambda: services.notify.list_changed("tools"))
         self.listing = Listing("tools", self.features, services.keys, size, _tools_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
@@ -281,7 +274,7 @@ class Tools:
         else:
             from wharfinger.server.tasks.task_tool import TaskTool  # with the first one: most servers have none
 
-            tool = TaskTool(self._services, function, options, self._serve_tasks)
+            tool = TaskTool(self._services, function, options, self)
         self.features.add(tool.name, tool, fallback=fallback)
         self._services.serve("tools")
         return tool
@@ -318,37 +311,46 @@ class Tools:
         """The names of the enabled tools, those of mounted servers too, in the order of the list."""
         return [name for name, _ in self.features.items()]
 
-    async def call(self, request: Request) -> t.CallToolResult:
-        """The handler of `tools/call`.
+    async def call(self, request: Request, tool: Tool | None = None) -> t.CallToolResult:
+        """The handler of `tools/call`; `tool` is given if it is known, and does not answer by itself.
 
-        A function that takes arguments and nothing else is called from here: every hop costs every call.
+        Arguments that do not fit, and the errors that authors raise, are results with `isError`; any other exception
+        is left to the transport. All of it is one function, since every hop costs every call: one that takes arguments
+        and nothing else is awaited here, and a result that needs no check is encoded here.
 
         Raises:
-            InvalidParams: there is no such tool.
+            InvalidParams: there is no such tool, or `arguments` is not an object.
         """
-        name = request.params.name
-        tool = self.features.by_key.get(name)
-        if self.features.parts and (found := self.features.find(name)) is not None:
-            tool = found.feature
-            if found.part is not None and not found.part.direct["tools/call"]:
-                result: t.CallToolResult = await found.part.serve(request, name=found.key)
-                return result
         if tool is None:
-            raise InvalidParams(f"Unknown tool: {printable(name)}")
-        if tool.decode is None:
-            return await tool.call(request)
+            name = request.params.name
+            tool = self.features.by_key.get(name)
+            if self.features.parts and (found := self.features.find(name)) is not None:
+                tool = found.feature
+                if found.part is not None and not found.part.direct["tools/call"]:
+                    result: t.CallToolResult = await found.part.serve(request, name=found.key)
+                    return result
+            if tool is None:
+                raise InvalidParams(f"Unknown tool: {printable(name)}")
+            if tool.answer is not None:
+                return await tool.answer(request)
         try:
-            arguments = asdict(tool.decode(request.params.arguments))
-        except _UNFIT:
-            return await tool.call(request)
-        try:
-            value = await tool.function(**arguments)
-        except _TOLD as error:
-            return told_of(error)
+            if tool.decode is None:
+                value = await tool.invoke(request, tool.decode_again(request))
+            else:
+                try:
+                    arguments = asdict(tool.decode(request.params.arguments))
+                except _UNFIT:
+                    arguments = tool.decode_again(request)
+                try:
+                    value = await tool.function(**arguments)
+                except URLElicitationRequired as error:
+                    raise tool.needs_url(request, error) from None
+        except BadArguments as error:
+            return _failed("Invalid arguments:\n" + str(error))
+        except _REPORTED as error:
+            return error_result(error)
         except ExceptionGroup as group:
-            return told_of_group(group)
-        except URLElicitationRequired as error:
-            return tool.needs_url(request, error)
+            return group_result(group)
         if type(value) is not tool.exact:
             if tool.texts and type(value) is str and not value.startswith(UNAWAITED):
                 return t.CallToolResult(content=[t.TextContent(text=value)])
@@ -429,29 +431,29 @@ def reports_tool_errors(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except ToolError as error:
-            return told_of(error)
+            return error_result(error)
 
     return serve
 
 
-def told_of_group(group: ExceptionGroup[Exception]) -> t.CallToolResult:
-    """The result that tells what the tasks of a task group raised; a group with anything else is raised."""
-    told, others = group.split(_TOLD)
-    if told is None or others is not None:
+def group_result(group: ExceptionGroup[Exception]) -> t.CallToolResult:
+    """The result that reports what the tasks of a task group raised; a group with anything else is raised again."""
+    reported, others = group.split(_REPORTED)
+    if reported is None or others is not None:
         raise group
     lines: list[str] = []
-    found: list[Exception] = [told]
+    found: list[Exception] = [reported]
     while found:
         error = found.pop(0)
         if isinstance(error, ExceptionGroup):
             found[:0] = error.exceptions
         else:
-            lines += [block.text for block in told_of(error).content if isinstance(block, t.TextContent)]
+            lines += [block.text for block in error_result(error).content if isinstance(block, t.TextContent)]
     return _failed("\n".join(lines))
 
 
-def told_of(error: Exception) -> t.CallToolResult:
-    """The result that tells what an author raised; what another server said is not ours to repeat, and is raised."""
+def error_result(error: Exception) -> t.CallToolResult:
+    """The result that reports what an author raised; what another server said is not ours to repeat, and is raised."""
     if isinstance(error, (PermissionDenied, ResourceNotFound, InvalidArgument)) and error.remote:
         raise error
     return _failed(str(error))

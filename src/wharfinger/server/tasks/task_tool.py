@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wharfinger.protocol.request import Request, input_needed
-from wharfinger.server.features.tools import Tool, ToolOptions
+from wharfinger.server.features.tools import Tool, ToolOptions, Tools
 from wharfinger.server.signature.arguments import BadArguments
 from wharfinger.server.tasks.task_channel import RunningTask
 from wharfinger.server.tasks.task_extension import Pending, Tasks, check_declared, declares, outcome
@@ -30,14 +30,14 @@ class TaskTool(Tool):
         ValueError: `task` is none of the kinds, or `task_ttl` is not more than 0.
     """
 
-    __slots__ = ("_kind", "_serve_tasks", "_ttl")
+    __slots__ = ("_kind", "_tools", "_ttl")
 
     def __init__(
         self,
         services: Services,
         function: Callable[..., Any],
         options: ToolOptions,
-        serve_tasks: Callable[[], Tasks],
+        tools: Tools,
     ) -> None:
         task, task_ttl = options.get("task"), options.get("task_ttl", _SERVERS)
         if task not in (True, "required", "later"):
@@ -45,20 +45,21 @@ class TaskTool(Tool):
         if task_ttl is not None and task_ttl <= 0 and task_ttl != _SERVERS:
             raise ValueError(f"task_ttl={task_ttl!r}: write more than 0 seconds, or None.")
         super().__init__(services, function, options)
-        self.decode = None  # every call comes through `call`
-        serve_tasks()
-        self._serve_tasks = serve_tasks
+        self.decode = None
+        tools.serve_tasks()
+        self._tools = tools
+        self.answer = self._answer
         self._kind = task
         self._ttl = task_ttl
 
-    async def call(self, request: Request) -> Any:
+    async def _answer(self, request: Request) -> Any:
         """Call the function: answered with its result, or with the task that will have it.
 
         Raises:
             MissingClientCapability: this tool is a task or nothing, and the request does not declare the extension.
             Overloaded: there are too many tasks.
         """
-        tasks = self._serve_tasks()  # the whole's, where the server has become a part of another
+        tasks = self._tools.serve_tasks()  # the whole's, where the server has become a part of another
         if not declares(request.caller):
             if self._kind == "required":
                 check_declared(request.caller, f"The tool {self.name!r}")
@@ -68,7 +69,7 @@ class TaskTool(Tool):
         try:
             self.signature.decode(request.params.arguments, json_strings=self._json_strings)
         except BadArguments:  # which needs no task to be told
-            return await super().call(request)
+            return await self._tools.call(request, self)
         task = await tasks.begin(request, self._seconds(tasks))
         inside = msgspec.structs.replace(request, channel=task)
         tasks.run(task, _begin(lambda: self._run(tasks, inside, task)))
@@ -83,7 +84,7 @@ class TaskTool(Tool):
         try:
             while True:
                 try:
-                    return await super().call(request)
+                    return await self._tools.call(request, self)
                 except BaseException as error:
                     stop = input_needed(error)
                     if stop is None or not isinstance(request.channel, RunningTask):
