@@ -21,7 +21,7 @@ from wharfinger.server.middleware import development as details
 from wharfinger.server.middleware import guards
 from wharfinger.server.middleware.guards import Times, limit_rate
 from wharfinger.server.search import Wanted
-from wharfinger.server.signature import remembered
+from wharfinger.server.signature import arguments, type_schemas
 from wharfinger.server.skills import serve_skills
 from wharfinger.server.subscriptions import watching
 from wharfinger.server.tasks import task_extension as serving
@@ -38,7 +38,7 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (guards, {"MAX_SUBJECT_LENGTH": 200}),
     (lists, {"PAGE": 1_000, "PAGE_BYTES": MIB, "KEPT": 64}),
     (pages, {"PATIENCE": 5.0, "MARKS": 16, "MARKS_LENGTH": 4_096}),
-    (remembered, {"MOST": 256}),
+    (arguments, {"MAX_DECODERS": 256}),
     (resource_features, {"LONGEST_URI": 8_192}),
     (rounds, {"MOST_URLS": 10_000, "REJECTED": -1}),
     (searching, {"PATIENCE": 5.0, "LONGEST_QUERY": 2_000, "WORDS": 16, "WIDER": 10}),
@@ -55,6 +55,7 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
             "LONGEST_ID": 64,
         },
     ),
+    (type_schemas, {"MAX_SCHEMAS": 256}),
     (watching, {"COALESCE": 0.05, "SLICE": 200}),
 ]
 

@@ -135,13 +135,12 @@ def _look_at(
     for parameter in _parameters(function):
         refuse_default(function, parameter)
         annotation = hints.get(parameter.name, parameter.annotation)
-        depends = depends_of(annotation)
-        if is_context(annotation):
-            context = parameter.name
-        elif depends is not None:
+        if (depends := depends_of(annotation)) is not None:
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 raise TypeError(f"{_name(function)}() must take {parameter.name!r} by name.")
             needs[parameter.name] = Need(depends, Provider(depends.function, path))
+        elif is_context(annotation):
+            context = parameter.name
         elif isinstance(annotation, str) and "Depends(" in annotation:
             raise TypeError(
                 f"{_name(function)}(): the annotation {annotation!r} of {parameter.name!r} is unknown when the server "

@@ -22,7 +22,7 @@ import pytest
 from tests.server.driving import ask
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.server.signature.arguments import BadArguments, Signature, signature_of
+from wharfinger.server.signature.arguments import BadArguments, Signature
 from wharfinger.server.signature.complete import Complete
 from wharfinger.server.signature.docstrings import described
 from wharfinger.server.signature.header_params import Header
@@ -578,36 +578,37 @@ def test_a_function_of_its_own_may_call_its_argument_self() -> None:
     assert list(Signature(f).parameters) == ["self"]
 
 
-def made(default: Any, annotation: Any, doc: str) -> Any:
-    def f(a, b=default):  # type: ignore[no-untyped-def]
-        return a, b
-
-    f.__annotations__ = {"a": annotation}
-    f.__doc__ = doc
-    return f
-
-
-def test_functions_of_a_loop_share_a_signature_only_if_they_say_the_same() -> None:
-    one = signature_of(made(1, list[int], "x"))
-    assert signature_of(made(1, list[int], "x")) is one
-    for other in (
-        made(True, list[int], "x"),
-        made(1, list[str], "x"),
-        made(1, list[int], "y"),
-        made(2, list[int], "x"),
-    ):
-        assert signature_of(other) is not one
-    wrapped = functools.wraps(made(1, int, "w"))(made(1, list[int], "x"))
-    assert signature_of(wrapped) is not one
-
-
 def test_an_annotation_in_text_means_what_it_meant_at_registration() -> None:
     scope: dict[str, Any] = {"Kind": int}
     exec("def make():\n  def f(a: 'Kind') -> None: ...\n  return f", scope)
-    first = signature_of(scope["make"]())
-    assert signature_of(scope["make"]()) is first
+    first = Signature(scope["make"]())
     scope["Kind"] = str
-    assert signature_of(scope["make"]()).schema["properties"]["a"]["type"] == "string"
+    assert Signature(scope["make"]()).schema["properties"]["a"]["type"] == "string"
+    assert first.schema["properties"]["a"]["type"] == "integer"
+
+
+def test_functions_with_equal_parameters_share_a_decoder_and_no_schema() -> None:
+    def one(a: int, b: str = "x") -> None:
+        """
+        Args:
+            a: The first.
+        """
+
+    def other(a: int, b: str = "y") -> None: ...
+
+    first, second = Signature(one), Signature(other)
+    assert first.decode(b'{"a": 1}') == second.decode(b'{"a": 1}') == {"a": 1}
+    assert first.schema["properties"]["a"] == {"type": "integer", "description": "The first."}
+    assert second.schema["properties"]["a"] == {"type": "integer"}
+    assert [signature.schema["properties"]["b"]["default"] for signature in (first, second)] == ["x", "y"]
+
+
+def test_the_order_of_a_union_is_the_functions_own() -> None:
+    def one(a: int | str) -> None: ...
+    def other(a: str | int) -> None: ...
+
+    kinds = [[arm["type"] for arm in Signature(f).schema["properties"]["a"]["anyOf"]] for f in (one, other)]
+    assert kinds == [["integer", "string"], ["string", "integer"]]
 
 
 def test_what_stands_inside_of_a_type_counts_too() -> None:
@@ -644,15 +645,15 @@ def test_a_type_that_cannot_be_is_told_with_its_parameter() -> None:
     def moor(ship: Annotated[str, msgspec.Meta(ge=1)]) -> None: ...
 
     with pytest.raises(TypeError, match=r"berth\(\): the type of 'at' has no JSON Schema"):
-        signature_of(berth)
+        Signature(berth)
     with pytest.raises(TypeError, match=r"moor\(\): the type of 'ship' cannot be read from JSON"):
-        signature_of(moor)
+        Signature(moor)
 
 
 def test_an_object_is_anything() -> None:
     def keep(thing: object, more: dict[str, object], last: list[object] | None = None) -> None: ...
 
-    signature = signature_of(keep)
+    signature = Signature(keep)
     assert signature.decode(b'{"thing":[1],"more":{"a":null}}') == {"thing": [1], "more": {"a": None}}
     assert signature.schema["properties"]["thing"] == {}
 
@@ -665,7 +666,7 @@ def test_a_partial_is_described_by_its_function() -> None:
             gate: Which one.
         """
 
-    signature = signature_of(functools.partial(lock, "north"))
+    signature = Signature(functools.partial(lock, "north"))
     assert signature.summary == "State of a gate."
     assert signature.schema["properties"]["gate"]["description"] == "Which one."
 

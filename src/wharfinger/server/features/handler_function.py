@@ -13,13 +13,14 @@ import msgspec
 from wharfinger.errors import HandlerFailed, ResourceNotFound, URLElicitationRequired
 from wharfinger.protocol.request import Request
 from wharfinger.server.owners import owner_of
-from wharfinger.server.signature.remembered import remembered
 from wharfinger.server.threads import is_async
 
 if TYPE_CHECKING:
     from wharfinger.server.dependencies import Need
     from wharfinger.server.services import Services
+    from wharfinger.server.signature.arguments import Signature
     from wharfinger.server.signature.complete import Complete
+    from wharfinger.server.signature.explicit_schema import ByHand
 
 __all__ = ["HandlerFunction"]
 
@@ -33,7 +34,7 @@ class HandlerFunction:
     `direct` says that `function(**values)` may be awaited as it is: async, with nothing to convert, no context, no
     dependencies and no time of its own.
     `variables` are the names that `values` may hold, as text (of a URI template); each goes to the parameter of that
-    name, converted to its annotation.
+    name, converted to its annotation. A tool or prompt has a `signature` instead, which decodes its arguments.
 
     Raises:
         TypeError: a parameter has no variable, or a variable no parameter.
@@ -62,7 +63,7 @@ class HandlerFunction:
         variables: tuple[str, ...] = (),
         inline: bool = False,
         timeout: float | None = None,
-        known: dict[Any, Any] | None = None,
+        signature: Signature | ByHand | None = None,
     ) -> None:
         self.function = function
         self._services = services
@@ -75,17 +76,12 @@ class HandlerFunction:
         self.finish: Finish | None = None
         """What becomes of the result while dependencies are still open; without any it is not called."""
         self._needs: dict[str, Need] = {}
-        if known is None:
-            known = remembered(function)
-        settled = known.get(variables)
-        if settled is None:
+        if signature is None:
             self._context = self._look_at(variables)
-            settled = known[variables] = (
-                self._context, self._converted, self.completers, self._needs,
-                is_async(function), inspect.isasyncgenfunction(function),
-            )  # fmt: skip
-        self.runs_async: bool
-        self._context, self._converted, self.completers, self._needs, self.runs_async, generates = settled
+        else:
+            self._context, self._needs = signature.context, signature.needs
+        self.runs_async = is_async(function)
+        generates = inspect.isasyncgenfunction(function)
         self._inline = inline or generates  # calling one runs nothing of it
         self.direct = self.runs_async and not (self._context or self._needs or self._converted) and timeout is None
         self._may_ask = self.runs_async or generates

@@ -18,7 +18,7 @@ from wharfinger.server.features.media import Media
 from wharfinger.server.features.registration import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.features.result_errors import check_texts, unusable
 from wharfinger.server.features.tool_results import BLOCKS, with_media_read
-from wharfinger.server.signature.arguments import BadArguments, Parameter, printable, signature_of
+from wharfinger.server.signature.arguments import BadArguments, Parameter, Signature, printable
 from wharfinger.server.signature.complete import Complete
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Prompt:
     def __init__(self, services: Services, function: Callable[..., Any], options: PromptOptions) -> None:
         function = unwrapped(function)
         refuse_generator(function)
-        self.signature = signature_of(function)
+        self.signature = Signature(function)
         self.completers = self.signature.completers
         self.name = feature_name(function, options.get("name"))
         if not self.name:
@@ -73,7 +73,7 @@ class Prompt:
         self._call = HandlerFunction(
             services,
             function,
-            variables=tuple(self.signature.parameters),
+            signature=self.signature,
             inline=options.get("inline", False),
             timeout=options.get("timeout"),
         )

@@ -96,16 +96,17 @@ def _holds_no_number(value: Any) -> bool:
 class Output:
     """What becomes of a tool's result, as far as its return annotation, or a schema given by hand, decides it."""
 
-    __slots__ = ("_annotation", "_checked", "_exact", "_given", "schema")
+    __slots__ = ("_annotation", "_checked", "_exact", "_given", "_wrapped", "schema")
 
     schema: dict[str, Any] | None
-    """JSON Schema of structured content; None where nothing promises any."""
+    """JSON Schema of structured content; None if nothing promises any."""
 
     def __init__(self, annotation: Any, given: CompiledSchema | None = None) -> None:
         self._given = given
         self._annotation = annotation
         self._exact: Any = None
         self._checked: msgspec.json.Decoder[Any] | None = None
+        self._wrapped: dict[str, Any] | None = None
         if given is not None:
             self.schema = given.schema
             return
@@ -131,7 +132,11 @@ class Output:
     @property
     def wrapped_schema(self) -> dict[str, Any] | None:
         """The schema for revisions that take only objects."""
-        return _wrapped(self.schema) if self.schema is not None and self.wraps else self.schema
+        if self.schema is None or not self.wraps:
+            return self.schema
+        if self._wrapped is None:
+            self._wrapped = _wrapped(self.schema)
+        return self._wrapped
 
     def result(self, value: Any) -> t.CallToolResult:
         """The result of `tools/call`.

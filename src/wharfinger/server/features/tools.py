@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -26,7 +27,7 @@ from wharfinger.server.features.listing import Listing
 from wharfinger.server.features.registration import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unusable
 from wharfinger.server.features.tool_results import Output, with_media_read
-from wharfinger.server.signature.arguments import BadArguments, Signature, printable, signature_of
+from wharfinger.server.signature.arguments import BadArguments, Signature, printable
 from wharfinger.server.signature.header_params import mirrors_of
 
 if TYPE_CHECKING:
@@ -154,12 +155,11 @@ class Tool:
         self._json_strings = services.decode_json_strings if decode_json_strings is None else decode_json_strings
         input_schema, timeout = options.get("input_schema"), options.get("timeout")
         self.signature: Signature | ByHand = (
-            signature_of(function) if input_schema is None else _by_hand(function, input_schema, self.name)
+            Signature(function) if input_schema is None else _by_hand(function, input_schema, self.name)
         )
         self._output = self._output_of(options.get("output_schema"))
-        variables, known = tuple(self.signature.parameters), self.signature.derived
         self._call = HandlerFunction(
-            services, function, variables=variables, inline=options.get("inline", False), timeout=timeout, known=known
+            services, function, signature=self.signature, inline=options.get("inline", False), timeout=timeout
         )
         self._call.finish = self.result
         self.mirrors = self._mirrors()
@@ -192,21 +192,14 @@ class Tool:
             from wharfinger.protocol.json_schema import CompiledSchema
 
             return Output(None, CompiledSchema(output_schema, f"output_schema of tool {self.name!r}"))
-        kept = self.signature.derived
-        output: Output | None = kept.get("output")
-        if output is None:
-            output = kept["output"] = Output(self.signature.returns)
-        return output
+        returns = self.signature.returns
+        return _output_of_class(returns) if isinstance(returns, type) else Output(returns)
 
     def _mirrors(self) -> tuple[HeaderParam, ...]:
-        kept = self.signature.derived
-        if "mirrors" not in kept:
-            try:
-                kept["mirrors"] = mirrors_of(self.signature.schema)
-            except ValueError as error:
-                raise ValueError(f"The tool {self.name!r}: {error}") from None
-        found: tuple[HeaderParam, ...] = kept["mirrors"]
-        return found
+        try:
+            return mirrors_of(self.signature.schema)
+        except ValueError as error:
+            raise ValueError(f"The tool {self.name!r}: {error}") from None
 
     def decode_again(self, request: Request) -> dict[str, Any]:
         """The arguments of a function that takes more than these, or arguments that did not fit at once.
@@ -388,6 +381,9 @@ class _HeaderParams(Mapping[str, tuple[HeaderParam, ...]]):
 
 def _full_definition(tool: Tool) -> t.Tool:
     return tool.full_definition
+
+
+_output_of_class = functools.lru_cache(256)(Output)
 
 
 def _by_hand(function: Callable[..., Any], schema: Mapping[str, Any], name: str) -> ByHand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import re
@@ -36,6 +37,8 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
         function = function.func
     if not inspect.isroutine(function) and not inspect.isclass(function):
         function = type(function).__call__
+    if (plain := _classes(function)) is not None:
+        return plain
     try:
         return get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError):
@@ -49,6 +52,18 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
         except ValueError:  # not yet bound
             continue
     return {name: _resolve(value, scope) for name, value in getattr(innermost, "__annotations__", {}).items()}
+
+
+def _classes(function: Any) -> dict[str, Any] | None:
+    """The annotations, if each of them is a class or names one: most are, and typing takes ten times as long."""
+    scope = getattr(function, "__globals__", {})
+    found: dict[str, Any] = {}
+    for name, value in getattr(function, "__annotations__", {}).items():
+        kind = scope.get(value) or getattr(builtins, value, None) if isinstance(value, str) else value
+        if type(kind) is not type:
+            return None
+        found[name] = kind
+    return found
 
 
 def _around(function: Callable[..., Any]) -> dict[str, Any]:

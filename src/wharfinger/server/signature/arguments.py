@@ -6,6 +6,7 @@ in one line for each, with its path, without the value and without words of any 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import re
@@ -18,14 +19,13 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_orig
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from wharfinger.server.dependencies import depends_of, refuse_default
+from wharfinger.server.dependencies import Need, depends_of, plan, refuse_default
 from wharfinger.server.features.result_errors import place_of
 from wharfinger.server.signature.annotations import annotations_of, is_context
 from wharfinger.server.signature.argument_errors import BadArguments, lines_of, members, printable
 from wharfinger.server.signature.complete import Complete
 from wharfinger.server.signature.docstrings import described, summary_of
 from wharfinger.server.signature.header_params import KEYWORD, Header
-from wharfinger.server.signature.remembered import remembered
 from wharfinger.server.signature.type_schemas import facts_of, from_json, json_schema, to_json, translated
 
 __all__ = [
@@ -35,10 +35,11 @@ __all__ = [
     "completer_of",
     "json_schema",
     "printable",
-    "signature_of",
     "summary_of",
 ]
 
+MAX_DECODERS = 256
+"""Decoders that are kept for functions whose parameters have the same names and types."""
 _EXACT = 2**53
 """Numbers beyond it are not the same in every reader of JSON."""
 
@@ -65,16 +66,6 @@ class Parameter(NamedTuple):
         return Any if self.arms else self.kind
 
 
-def signature_of(function: Callable[..., Any]) -> Signature:
-    """The `Signature` of a function; functions that differ in nothing that it says share one."""
-    kept = remembered(function)
-    signature: Signature | None = kept.get("signature")
-    if signature is None:
-        signature = kept["signature"] = Signature(function)
-        signature.derived = kept
-    return signature
-
-
 class Signature:
     """What a function takes, besides its context and its dependencies; never changed.
 
@@ -89,8 +80,8 @@ class Signature:
         "_optional",
         "_partly",
         "context",
-        "derived",
         "name",
+        "needs",
         "parameters",
         "returns",
         "schema",
@@ -99,21 +90,21 @@ class Signature:
 
     parameters: dict[str, Parameter]
     context: str | None
-    """The name of the parameter that wants the `Context`."""
+    """The name of the parameter that takes the `Context`."""
+    needs: dict[str, Need]
+    """The parameters that dependencies fill."""
     schema: dict[str, Any]
     """JSON Schema (2020-12) of the arguments: always an object, without what it does not name."""
     returns: Any
     """The annotation of the result; `inspect.Signature.empty` without one."""
     summary: str
     """The docstring before its first section."""
-    derived: dict[Any, Any]
-    """What else derives from the function and nothing else, to be made once; see `remembered`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         refuse_unbound(function)
         self.name = str(getattr(function, "__name__", type(function).__name__))
         self.context = None
-        self.derived = {}
+        self.needs = {}
         self.parameters = {}
         known = annotations_of(function)
         self.returns = known.get("return", inspect.Signature.empty)
@@ -126,9 +117,11 @@ class Signature:
                     f"{place_of(function)}: ctx has no annotation: write ctx: Context for the context of the request, "
                     "or ctx: str for an argument of that name."
                 )
-            if is_context(annotation):
+            if (depends := depends_of(annotation)) is not None:
+                self.needs[parameter.name] = plan(depends)
+            elif is_context(annotation):
                 self.context = parameter.name
-            elif depends_of(annotation) is None:
+            else:
                 taken = self.parameters[parameter.name] = self._parameter(parameter, annotation, descriptions)
                 _check_default(function, taken)
         self._decoder = self._build()
@@ -182,17 +175,9 @@ class Signature:
         )
 
     def _build(self) -> msgspec.json.Decoder[Any]:
-        fields: list[Any] = [
-            (p.name, p.decoded_as)
-            if p.required
-            else (p.name, p.decoded_as | UnsetType, UNSET)
-            if p.decoded_as is not Any
-            else (p.name, Any, UNSET)
-            for p in self.parameters.values()
-        ]
+        fields = tuple((p.name, p.decoded_as, p.required) for p in self.parameters.values())
         try:
-            struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True, gc=False)
-            return msgspec.json.Decoder(struct, dec_hook=from_json)
+            return _decoder_of(fields)
         except TypeError as error:
             raise TypeError(f"{self.name}(): {self._culprit()} cannot be read from JSON: {error}") from None
 
@@ -316,6 +301,34 @@ class Signature:
         if faults:
             raise BadArguments(faults)
         return taken
+
+
+_Fields = tuple[tuple[str, Any, bool], ...]
+"""The name and the type of each parameter, and whether it is required."""
+
+
+def _decoder_of(fields: _Fields) -> msgspec.json.Decoder[Any]:
+    """A decoder to a struct that has the parameters as members; those that are left out are UNSET.
+
+    Raises:
+        TypeError: a type cannot be read from JSON.
+    """
+    try:
+        return _kept_decoder(fields)
+    except TypeError:  # a type has no hash, such as a constraint with a list in it; or it cannot be read
+        return _kept_decoder.__wrapped__(fields)
+
+
+@functools.lru_cache(MAX_DECODERS)
+def _kept_decoder(fields: _Fields) -> msgspec.json.Decoder[Any]:
+    members: list[Any] = []
+    for name, kind, required in fields:
+        if required:
+            members.append((name, kind))
+        else:
+            members.append((name, Any if kind is Any else kind | UnsetType, UNSET))
+    struct = msgspec.defstruct("Arguments", members, kw_only=True, forbid_unknown_fields=True, gc=False)
+    return msgspec.json.Decoder(struct, dec_hook=from_json)
 
 
 _PLAIN = (bool, int, float, str, list, dict)

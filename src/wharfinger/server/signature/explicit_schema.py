@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Raw, UnsetType
 
 from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
-from wharfinger.server.dependencies import depends_of
+from wharfinger.server.dependencies import depends_of, needs_of
 from wharfinger.server.signature.annotations import annotations_of, is_context
 from wharfinger.server.signature.argument_errors import BadArguments, lines_of, printable
-from wharfinger.server.signature.arguments import Signature, refuse_unbound, signature_of
+from wharfinger.server.signature.arguments import Signature, refuse_unbound
 from wharfinger.server.signature.docstrings import summary_of
 
 __all__ = ["ByHand"]
@@ -34,7 +34,7 @@ class ByHand:
         TypeError: the function does not take what the schema says.
     """
 
-    __slots__ = ("_given", "_signature", "_whole", "derived", "parameters", "returns", "schema", "summary")
+    __slots__ = ("_given", "_signature", "_whole", "context", "needs", "parameters", "returns", "schema", "summary")
 
     direct = None
     """There is always more to be done than decoding."""
@@ -48,7 +48,7 @@ class ByHand:
         known = annotations_of(function)
         self.returns = known.get("return", inspect.Signature.empty)
         self.summary = summary_of(function)
-        self.derived: dict[str, Any] = {}
+        self.context, self.needs = needs_of(function)
         self._signature: Signature | None = None
         self._whole = ""
         self.parameters = self._match(function, known, what)
@@ -80,7 +80,7 @@ class ByHand:
         if wanted:
             raise TypeError(f"{name}() wants {wanted[0]!r}, which is no property of the {what}.")
         if not takes_any:
-            self._signature = signature_of(function)
+            self._signature = Signature(function)
         return named
 
     def decode(self, arguments: Raw | bytes | UnsetType, *, json_strings: bool = False) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Pydantic is never imported: who uses it has imported it, and a model brings what
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin
@@ -16,6 +16,9 @@ import msgspec
 __all__ = ["FieldFacts", "Refusals", "facts_of", "from_json", "is_model", "json_schema", "to_json", "translated"]
 
 DEFS = "#/$defs/"
+MAX_SCHEMAS = 256
+"""Schemas of classes that are kept."""
+_Mode = Literal["validation", "serialization"]
 
 
 class Refusals(ValueError):
@@ -36,9 +39,7 @@ def is_model(kind: Any) -> bool:
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def json_schema(
-    *kinds: Any, mode: Literal["validation", "serialization"] = "validation"
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def json_schema(*kinds: Any, mode: _Mode = "validation") -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """A JSON Schema (2020-12) for each type, and the `$defs` that they refer to.
 
     `mode` matters to models only: what they take, or what they give.
@@ -48,15 +49,25 @@ def json_schema(
     """
     if not kinds:
         return [], {}
+    made = _kept_schemas if all(isinstance(kind, type) for kind in kinds) else _schemas
+    found, shared = made(kinds, mode)
+    return [dict(schema) for schema in found], dict(shared)
+
+
+def _schemas(kinds: tuple[Any, ...], mode: _Mode) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
     lifted: dict[str, Any] = {}
     hook = functools.partial(_schema_of, lifted, mode)
     schemas, shared = msgspec.json.schema_components(kinds, schema_hook=hook, ref_template=DEFS + "{name}")
     for name, schema in shared.items():
         _lift(lifted, name, schema)
-    return [dict(schema) for schema in schemas], lifted
+    return schemas, lifted
 
 
-def _schema_of(lifted: dict[str, Any], mode: Literal["validation", "serialization"], kind: Any) -> dict[str, Any]:
+_kept_schemas = functools.lru_cache(MAX_SCHEMAS)(_schemas)
+"""For classes only: two unions or literals may be equal, and yet have their members in another order."""
+
+
+def _schema_of(lifted: dict[str, Any], mode: _Mode, kind: Any) -> dict[str, Any]:
     if is_model(kind):
         schema: dict[str, Any] = kind.model_json_schema(ref_template=DEFS + "{model}", mode=mode)
         for name, inner in schema.pop("$defs", {}).items():
