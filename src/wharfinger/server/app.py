@@ -287,9 +287,9 @@ class Server:
         False where nobody waits for it, also in revisions that have no such notice: their clients send the request
         again on their own. Must be called on the event loop.
         """
-        from wharfinger.server.input.round_trips import complete
+        from wharfinger.server.input.round_trips import complete_url
 
-        return complete(self.services, elicitation_id)
+        return complete_url(self.services, elicitation_id)
 
     def serve(self, name: ListName) -> None:
         """Have handlers for what there is now, here and wherever this server is mounted."""

@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.errors import PermissionDenied, ResourceNotFound
 from wharfinger.protocol.jsonrpc import Id, encode_notification
 from wharfinger.protocol.request import Caller, Request
-from wharfinger.server.input.request_state import CannotAsk, transcript_of
+from wharfinger.server.input.request_state import CannotAsk, state_of
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.signature.annotations import RequestContext
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     from wharfinger.server.app import Server
-    from wharfinger.server.input.input_requests import Messages, Question
+    from wharfinger.server.input.input_requests import InputQuery, Messages
     from wharfinger.source import Hits
 
     State = TypeVarWithDefault("State", default=Any)
@@ -62,7 +62,7 @@ class Context(RequestContext, Generic[State]):
         self._services = server.services
         self.request = request
         if getattr(request.params, "request_state", UNSET) is not UNSET:
-            transcript_of(server.services, request)  # refuses what is not ours before anything runs
+            state_of(server.services, request)  # refuses what is not ours before anything runs
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
@@ -113,7 +113,7 @@ class Context(RequestContext, Generic[State]):
         least = self._least_level()
         if least is None or LEVELS.index(level) < LEVELS.index(least):
             return DONE
-        if not transcript_of(self._services, self.request).tells():
+        if not state_of(self._services, self.request).tells():
             return DONE
         params = t.LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)
         self._notify("notifications/message", params)
@@ -143,7 +143,7 @@ class Context(RequestContext, Generic[State]):
         meta = self.request.params.meta
         if meta is UNSET or meta.progress_token is UNSET:
             return DONE
-        if not transcript_of(self._services, self.request).grows(done):
+        if not state_of(self._services, self.request).grows(done):
             return DONE
         params = t.ProgressNotificationParams(
             progress_token=meta.progress_token,
@@ -249,11 +249,11 @@ class Context(RequestContext, Generic[State]):
         called with then. Errors as of `elicit`.
         """
         from wharfinger.server.input.input_requests import ElicitUrl
-        from wharfinger.server.input.round_trips import remember
+        from wharfinger.server.input.round_trips import remember_url
 
         question = ElicitUrl(message, url, elicitation_id=elicitation_id, or_none=or_none)
         if self.request.caller.rules.url_required:
-            remember(self._services, self.request, elicitation_id)
+            remember_url(self._services, self.request, elicitation_id)
         agreed: bool | None = await self._ask(key, question)
         return agreed
 
@@ -312,7 +312,7 @@ class Context(RequestContext, Generic[State]):
         found: list[t.Root] = await self._ask(key, Roots())
         return found
 
-    async def ask(self, **questions: Question) -> dict[str, Any]:
+    async def ask(self, **questions: InputQuery) -> dict[str, Any]:
         """Ask several things at once: `await ctx.ask(name=Elicit("Who?", str), folders=Roots())`.
 
         Questions are `Elicit`, `ElicitUrl`, `Sample` and `Roots`; the answers have the same keys. Errors are those of
@@ -323,7 +323,7 @@ class Context(RequestContext, Generic[State]):
         answers = await ask(self._services, self.request, list(questions.items()))
         return dict(zip(questions, answers, strict=True))
 
-    async def _ask(self, key: str | None, question: Question) -> Any:
+    async def _ask(self, key: str | None, question: InputQuery) -> Any:
         from wharfinger.server.input.round_trips import ask
 
         (answer,) = await ask(self._services, self.request, [(key, question)])

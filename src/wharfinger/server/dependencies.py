@@ -20,7 +20,7 @@ from wharfinger.server.threads import is_async
 if TYPE_CHECKING:
     from wharfinger.server.services import Services
 
-__all__ = ["Depends", "Needs", "Opened", "Overrides", "depends_of", "needs_of", "plan", "refuse_default"]
+__all__ = ["Depends", "Needs", "OpenDependencies", "Overrides", "depends_of", "needs_of", "plan", "refuse_default"]
 
 
 class Depends:
@@ -222,7 +222,7 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
                 self.providers[function] = before
 
 
-class Opened:
+class OpenDependencies:
     """The dependencies of one request: made in the order of the parameters, closed in reverse.
 
     A dependency that swallows the error it is closed with has closed, and the error goes on all the same; one that
@@ -238,7 +238,7 @@ class Opened:
         self._made: dict[Callable[..., Any], Any] = {}
         self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> Opened:
+    async def __aenter__(self) -> OpenDependencies:
         return self
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:

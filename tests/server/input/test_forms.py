@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.conftest import examples
 from tests.types.schemas import spec_folder
 from wharfinger.protocol.revisions import REVISIONS
-from wharfinger.server.input.forms import Misfit, form_of
+from wharfinger.server.input.forms import InvalidAnswer, form_of
 from wharfinger.types import check_primitive_schema
 
 
@@ -142,7 +142,7 @@ def test_an_answer_becomes_the_type() -> None:
     ],
 )
 def test_what_does_not_fit_is_told_field_by_field(content: Any, fault: str) -> None:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidAnswer) as caught:
         form_of(Everything).read(content)
     assert str(caught.value) == fault
 
@@ -199,7 +199,7 @@ def test_a_form_by_hand_keeps_its_own_words() -> None:
     schema = {"type": "object", "properties": {"legacy": legacy}, "required": ["legacy"]}
     assert said(schema) == schema
     assert form_of(schema).read({"legacy": "opt2"}) == {"legacy": "opt2"}
-    with pytest.raises(Misfit):
+    with pytest.raises(InvalidAnswer):
         form_of(schema).read({"legacy": "One"})
 
 
@@ -223,7 +223,7 @@ def test_a_pydantic_model_has_a_form() -> None:
     assert fields["name"] == {"type": "string", "title": "Name", "description": "Whose", "minLength": 2}
     assert fields["colour"] == {"type": "string", "default": "red", "enum": ["red", "blue"]}
     assert form_of(Model).read({"name": "Ann", "since": "2026-01-02"}) == Model(name="Ann", since=date(2026, 1, 2))
-    with pytest.raises(Misfit, match=r"name: .*not Bob"):
+    with pytest.raises(InvalidAnswer, match=r"name: .*not Bob"):
         form_of(Model).read({"name": "Bob"})
 
 
@@ -256,7 +256,7 @@ def test_any_flat_type_has_a_form_and_reads_only_what_fits(members: dict[str, An
     content = data.draw(st.fixed_dictionaries(dict.fromkeys(names, JSON)) | JSON)
     try:
         value = form.read(content)
-    except Misfit:
+    except InvalidAnswer:
         return
     assert isinstance(value, kind)
     assert msgspec.convert(msgspec.to_builtins(value), kind) == value
@@ -305,7 +305,7 @@ BOUNDS: list[tuple[Any, Any, Any, str]] = [
 @pytest.mark.parametrize(("kind", "fits", "beyond", "fault"), BOUNDS)
 def test_what_is_at_a_bound_fits_and_what_is_beyond_does_not(kind: Any, fits: Any, beyond: Any, fault: str) -> None:
     assert form_of(kind).read({"value": fits}) == fits
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidAnswer) as caught:
         form_of(kind).read({"value": beyond})
     assert str(caught.value) == f"value: {fault}"
 
@@ -324,16 +324,16 @@ def test_a_format_takes_what_is_written_in_it_and_nothing_else(format: str, fits
     for text in fits:
         assert form.read({"a": text}) == {"a": text}
     for text in not_so:
-        with pytest.raises(Misfit) as caught:
+        with pytest.raises(InvalidAnswer) as caught:
             form.read({"a": text})
         assert str(caught.value) == f"a: is no {format}"
 
 
 def test_an_empty_answer_is_an_empty_form() -> None:
     assert form_of(int | None).read(msgspec.UNSET) is None
-    with pytest.raises(Misfit, match="mail: missing"):
+    with pytest.raises(InvalidAnswer, match="mail: missing"):
         form_of(Everything).read(msgspec.UNSET)
-    with pytest.raises(Misfit, match="content: expected an object"):
+    with pytest.raises(InvalidAnswer, match="content: expected an object"):
         form_of(int | None).read(None)
 
 
@@ -342,15 +342,15 @@ def test_what_was_left_empty_is_as_if_it_was_not_there_unless_text_was_asked_for
     assert form_of(Everything).read({"mail": "a@b", **empty}) == Everything(mail="a@b", since=None)
     assert form_of(str).read({"value": ""}) == ""
     assert form_of(str | None).read({"value": ""}) == ""
-    with pytest.raises(Misfit, match="value: must be one of n, s"):
+    with pytest.raises(InvalidAnswer, match="value: must be one of n, s"):
         form_of(Quay).read({"value": ""})
-    with pytest.raises(Misfit, match="value: is no number"):
+    with pytest.raises(InvalidAnswer, match="value: is no number"):
         form_of(int).read({"value": ""})
 
 
 @pytest.mark.parametrize("value", [None, {}, "x", [1]])
 def test_a_required_field_that_is_null_is_missing_and_every_other_is_checked(value: Any) -> None:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidAnswer) as caught:
         form_of(int).read({"value": value})
     assert str(caught.value) == ("value: missing" if value is None else "value: is no number")
 
@@ -476,7 +476,7 @@ class Checked(msgspec.Struct):
 
 @pytest.mark.parametrize(("size", "fault"), [(1, "value: One is too few"), (2, "value: Two of what")])
 def test_what_an_author_checks_is_told_in_the_authors_words(size: int, fault: str) -> None:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidAnswer) as caught:
         form_of(Checked).read({"size": size})
     assert str(caught.value) == fault
 
@@ -619,7 +619,7 @@ def test_a_model_requires_what_it_names_unless_null_will_do() -> None:
 
 
 def test_what_a_model_refuses_is_told_field_by_field_or_as_a_whole() -> None:
-    with pytest.raises(Misfit, match=r"^content: does not fit$"):
+    with pytest.raises(InvalidAnswer, match=r"^content: does not fit$"):
         form_of(Written({"refused": {"type": "boolean"}})).read({"refused": True})
     pydantic = pytest.importorskip("pydantic")
 
@@ -633,9 +633,9 @@ def test_what_a_model_refuses_is_told_field_by_field_or_as_a_whole() -> None:
                 raise ValueError("a is more than b")
             return self
 
-    with pytest.raises(Misfit, match=r"^value: .*a is more than b$"):
+    with pytest.raises(InvalidAnswer, match=r"^value: .*a is more than b$"):
         form_of(Whole).read({"a": 9, "b": 5})
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(InvalidAnswer) as caught:
         form_of(Whole).read({"a": "x", "b": 2})
     assert [line.partition(":")[0] for line in str(caught.value).splitlines()] == ["a", "b"]
 
@@ -661,7 +661,7 @@ def test_a_form_by_hand_that_the_protocol_does_not_have_is_refused(schema: Any, 
 def test_several_choices_may_come_as_one_text_where_the_form_asked_for_text() -> None:
     form = form_of(list[Literal["x", "y"]])
     assert form.read({"value": " x ,, y,"}) == ["x", "y"]
-    with pytest.raises(Misfit, match=r"^value: must be some of x, y$"):
+    with pytest.raises(InvalidAnswer, match=r"^value: must be some of x, y$"):
         form.read({"value": "x, z"})
     titled = form_of(list[Quay])
     assert titled.read({"value": "s"}) == [Quay.SOUTH_QUAY]
@@ -674,9 +674,9 @@ def test_numbers_may_be_whole_though_written_with_a_point_and_nothing_else_is_a_
     assert form_of(float).read({"value": 7}) == 7.0
     for kind in (int, float):
         for no_number in (True, "7", [7]):
-            with pytest.raises(Misfit, match=r"^value: is no number$"):
+            with pytest.raises(InvalidAnswer, match=r"^value: is no number$"):
                 form_of(kind).read({"value": no_number})
-    with pytest.raises(Misfit, match=r"^value: is no whole number$"):
+    with pytest.raises(InvalidAnswer, match=r"^value: is no whole number$"):
         form_of(int).read({"value": 7.5})
 
 

@@ -1321,7 +1321,7 @@ async def test_models_are_kept_and_come_back_as_models_and_what_json_cannot_say_
 async def test_urls_that_wait_to_be_done_are_bounded_and_the_oldest_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rounds, "MOST_URLS", 2)
+    monkeypatch.setattr(rounds, "MAX_OPEN_URLS", 2)
     server = Server("s")
 
     @server.tool

@@ -24,7 +24,7 @@ from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.signature.arguments import BadArguments, Signature
 from wharfinger.server.signature.complete import Complete
-from wharfinger.server.signature.docstrings import described
+from wharfinger.server.signature.docstrings import parse_docstring
 from wharfinger.server.signature.header_params import Header
 
 if TYPE_CHECKING:
@@ -320,9 +320,9 @@ def test_prompt_arguments_are_read_from_strings() -> None:
 
 
 def test_a_docstring_is_text_and_sections() -> None:
-    assert described(everything)[0] == "Do it.\n\nMore about it."
-    assert set(described(everything)[1]) == {"text", "count", "level"}
-    assert described(lambda: None) == ("", {})
+    assert parse_docstring(everything)[0] == "Do it.\n\nMore about it."
+    assert set(parse_docstring(everything)[1]) == {"text", "count", "level"}
+    assert parse_docstring(lambda: None) == ("", {})
 
 
 def numpy_style(ship: str, quay: int, draft: float = 0.0) -> None:
@@ -361,7 +361,7 @@ def sphinx_style(ship: str, quay: int) -> None:
     ],
 )
 def test_docstrings_of_numpy_and_sphinx_are_read_too(function: Any, found: dict[str, str]) -> None:
-    assert described(function) == ("Assign a berth.", found)
+    assert parse_docstring(function) == ("Assign a berth.", found)
 
 
 def test_a_colon_in_prose_begins_no_section() -> None:
@@ -373,7 +373,7 @@ def test_a_colon_in_prose_begins_no_section() -> None:
         are not listed here.
         """
 
-    assert described(f) == (inspect.cleandoc(f.__doc__ or ""), {})
+    assert parse_docstring(f) == (inspect.cleandoc(f.__doc__ or ""), {})
 
 
 @pytest.mark.parametrize("value", [3.0, 3e0])

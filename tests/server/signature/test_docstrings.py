@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from wharfinger.server.signature.docstrings import described, summary_of
+from wharfinger.server.signature.docstrings import parse_docstring, summary_of
 
 
 def of(text: str | None) -> tuple[str, dict[str, str]]:
     def function() -> None: ...
 
     function.__doc__ = text
-    return described(function)
+    return parse_docstring(function)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_without_sections_all_is_text_and_partials_say_what_their_function_does(
 
         def __call__(self) -> None: ...
 
-    assert described(functools.partial(functools.partial(function), 1)) == ("Do it: now.\n\nMore.", {})
+    assert parse_docstring(functools.partial(functools.partial(function), 1)) == ("Do it: now.\n\nMore.", {})
     assert summary_of(function) == "Do it: now.\n\nMore."
     assert of(None) == of("") == ("", {})
     assert summary_of(Object()) == "Of a class."

@@ -56,7 +56,7 @@ class Worker:
             return f"{answer.sure}"
 
         self.tasks: Tasks = server.serve_tasks()
-        self.tasks.beat = 0.01
+        self.tasks.heartbeat = 0.01
 
 
 @asynccontextmanager
@@ -132,9 +132,9 @@ async def test_another_principal_finds_nothing_at_another_process_either(tmp_pat
 async def test_what_is_said_of_tasks_of_a_process_that_does_not_look_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_extension, "MOST_LETTERS", 2)
+    monkeypatch.setattr(task_extension, "MAX_INBOX_MESSAGES", 2)
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
-    one.tasks.beat = 60
+    one.tasks.heartbeat = 60
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="sure"))["taskId"]
         for _ in range(2):
@@ -321,16 +321,16 @@ async def test_letters_take_as_many_bytes_as_the_bound_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
-    one.tasks.beat = 60
+    one.tasks.heartbeat = 60
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="sure"))["taskId"]
         await result(second, "tasks/update", taskId=id, inputResponses={})
         count, size = await two.tasks.store.usage(f"task-inbox/{one.tasks.worker}/")
         assert count == 1
-        monkeypatch.setattr(task_extension, "LETTERS", 2 * size - 1)
+        monkeypatch.setattr(task_extension, "MAX_INBOX_BYTES", 2 * size - 1)
         answer = await second.ask("tasks/update", declared({"taskId": id, "inputResponses": {}}))
         assert answer["error"]["message"].startswith("Too much waits")
-        monkeypatch.setattr(task_extension, "LETTERS", 2 * size)
+        monkeypatch.setattr(task_extension, "MAX_INBOX_BYTES", 2 * size)
         await result(second, "tasks/update", taskId=id, inputResponses={})
         assert await two.tasks.store.usage(f"task-inbox/{one.tasks.worker}/") == (2, 2 * size)
 

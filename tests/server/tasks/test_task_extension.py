@@ -1383,7 +1383,7 @@ async def test_what_ends_after_its_server_has_given_it_up_changes_nothing() -> N
 async def test_a_task_whose_end_cannot_be_stored_is_known_for_a_while_and_said_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(serving, "LEAST_KEPT", 0.02)
+    monkeypatch.setattr(serving, "MIN_KEPT_SECONDS", 0.02)
     store = Broken()
     harbour = Harbour(task_store=store, task_ttl=None)
     async with client_of(harbour.server) as client:

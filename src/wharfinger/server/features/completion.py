@@ -12,7 +12,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.request import Request
-from wharfinger.server.dependencies import Opened
+from wharfinger.server.dependencies import OpenDependencies
 from wharfinger.server.owners import owner_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Completions:
             filled: dict[str, Any] = {}
             if marker.context is not None:
                 filled[marker.context] = self._services.context(request)
-            async with Opened(self._services, request, filled.get(marker.context or "")) as opened:
+            async with OpenDependencies(self._services, request, filled.get(marker.context or "")) as opened:
                 await opened.fill(marker.needs, filled)
                 complete = self._services.pool.adapt(functools.partial(marker.values, **filled))
                 values = await complete(owner_of(request), *given)

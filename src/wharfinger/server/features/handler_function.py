@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wharfinger.server.services import Services
     from wharfinger.server.signature.arguments import Signature
     from wharfinger.server.signature.complete import Complete
-    from wharfinger.server.signature.explicit_schema import ByHand
+    from wharfinger.server.signature.explicit_schema import SchemaSignature
 
 __all__ = ["HandlerFunction"]
 
@@ -63,7 +63,7 @@ class HandlerFunction:
         variables: tuple[str, ...] = (),
         inline: bool = False,
         timeout: float | None = None,
-        signature: Signature | ByHand | None = None,
+        signature: Signature | SchemaSignature | None = None,
     ) -> None:
         self.function = function
         self._services = services
@@ -191,10 +191,10 @@ class HandlerFunction:
 
     async def _with_needs(self, request: Request, arguments: dict[str, Any]) -> Any:
         """Call the function with what it depends on, which stays open until its result has been read."""
-        from wharfinger.server.dependencies import Opened
+        from wharfinger.server.dependencies import OpenDependencies
 
         context = arguments.get(self._context or "") if self._may_ask else None
-        async with Opened(self._services, request, context) as opened:
+        async with OpenDependencies(self._services, request, context) as opened:
             await opened.fill(self._needs, arguments)
             if self.runs_async:
                 value = await self.function(**arguments)

@@ -28,14 +28,14 @@ from wharfinger.server.features.registration import check_options, feature_name,
 from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unusable
 from wharfinger.server.features.tool_results import Output, with_media_read
 from wharfinger.server.signature.arguments import BadArguments, Signature, printable
-from wharfinger.server.signature.header_params import mirrors_of
+from wharfinger.server.signature.header_params import header_params_of
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from wharfinger.protocol.interfaces import Handler
     from wharfinger.server.services import Services
-    from wharfinger.server.signature.explicit_schema import ByHand
+    from wharfinger.server.signature.explicit_schema import SchemaSignature
     from wharfinger.server.tasks.task_extension import Tasks
 
 __all__ = ["TaskKind", "Tool", "ToolOptions", "Tools", "reports_tool_errors"]
@@ -154,7 +154,7 @@ class Tool:
         decode_json_strings = options.get("decode_json_strings")
         self._json_strings = services.decode_json_strings if decode_json_strings is None else decode_json_strings
         input_schema, timeout = options.get("input_schema"), options.get("timeout")
-        self.signature: Signature | ByHand = (
+        self.signature: Signature | SchemaSignature = (
             Signature(function) if input_schema is None else _by_hand(function, input_schema, self.name)
         )
         self._output = self._output_of(options.get("output_schema"))
@@ -197,7 +197,7 @@ class Tool:
 
     def _mirrors(self) -> tuple[HeaderParam, ...]:
         try:
-            return mirrors_of(self.signature.schema)
+            return header_params_of(self.signature.schema)
         except ValueError as error:
             raise ValueError(f"The tool {self.name!r}: {error}") from None
 
@@ -386,10 +386,10 @@ def _full_definition(tool: Tool) -> t.Tool:
 _output_of_class = functools.lru_cache(256)(Output)
 
 
-def _by_hand(function: Callable[..., Any], schema: Mapping[str, Any], name: str) -> ByHand:
-    from wharfinger.server.signature.explicit_schema import ByHand
+def _by_hand(function: Callable[..., Any], schema: Mapping[str, Any], name: str) -> SchemaSignature:
+    from wharfinger.server.signature.explicit_schema import SchemaSignature
 
-    return ByHand(function, schema, f"input_schema of tool {name!r}")
+    return SchemaSignature(function, schema, f"input_schema of tool {name!r}")
 
 
 def _hints(options: ToolOptions) -> t.ToolAnnotations | UnsetType:

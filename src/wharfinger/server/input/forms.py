@@ -19,7 +19,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.protocol.revisions import Revision
 
-__all__ = ["Form", "Misfit", "form_of"]
+__all__ = ["Form", "InvalidAnswer", "form_of"]
 
 ALONE = "value"
 """The name of the one field of a form that asks for a single value."""
@@ -27,7 +27,7 @@ _MOST_KEPT = 512
 """Forms that are kept by their type."""
 
 
-class Misfit(ValueError):
+class InvalidAnswer(ValueError):
     """An answer that is not what was asked for; `str()` has one line for each fault, with its field."""
 
 
@@ -60,12 +60,12 @@ class Form:
         """The value of an answer's `content`, as it was decoded from JSON; UNSET is an empty form.
 
         Raises:
-            Misfit: it is not what the form asks for.
+            InvalidAnswer: it is not what the form asks for.
         """
         if content is UNSET:
             content = {}
         if not isinstance(content, dict):
-            raise Misfit("content: expected an object")
+            raise InvalidAnswer("content: expected an object")
         given = cast("dict[str, Any]", content)
         faults: list[str] = []
         values: dict[str, Any] = dict.fromkeys(self.nullable)
@@ -80,7 +80,7 @@ class Form:
             except ValueError as error:
                 faults.append(f"{name}: {error}")
         if faults:
-            raise Misfit("\n".join(faults))
+            raise InvalidAnswer("\n".join(faults))
         return self._made(values)
 
 
@@ -170,13 +170,13 @@ def _default(value: Any, factory: Any, missing: Any) -> Any:
 
 
 def _from_record(kind: Any) -> Form:
-    from wharfinger.server.signature.docstrings import described
+    from wharfinger.server.signature.docstrings import parse_docstring
 
     try:
         members = list(_members(kind))
     except NameError as error:
         raise TypeError(f"{kind.__name__}: {error}; define what its annotations name where it is defined.") from None
-    descriptions = described(kind)[1] if kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(") else {}
+    descriptions = parse_docstring(kind)[1] if kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(") else {}
     fields: dict[str, t.PrimitiveSchema] = {}
     required: list[str] = []
     nullable: set[str] = set()
@@ -235,7 +235,7 @@ def _converted(values: dict[str, Any], kind: Any) -> Any:
         field = name[1] if name and name[1] else ALONE
         cause = error.__cause__
         own = isinstance(cause, (ValueError, TypeError)) and not isinstance(cause, msgspec.ValidationError)
-        raise Misfit(f"{field}: {str(cause) if own else _reason(message)}") from None
+        raise InvalidAnswer(f"{field}: {str(cause) if own else _reason(message)}") from None
 
 
 def _reason(message: str) -> str:
@@ -263,7 +263,7 @@ def _from_model(model: Any) -> Form:
             found: Any = getattr(error, "errors", None)
             errors: list[Any] = [] if found is None else found()
             lines = [f"{'.'.join(map(str, one['loc'])) or ALONE}: {one['msg']}" for one in errors]
-            raise Misfit("\n".join(lines) or "content: does not fit") from None
+            raise InvalidAnswer("\n".join(lines) or "content: does not fit") from None
 
     return Form(fields, [name for name in fields if name in needed - nullable], made, frozenset(nullable))
 

@@ -12,14 +12,14 @@ from wharfinger import types as t
 from wharfinger.errors import Cancelled, Declined, MissingClientCapability, ToolError
 from wharfinger.protocol.request import Caller
 from wharfinger.protocol.revisions import Revision
-from wharfinger.server.input.forms import Misfit, form_of
+from wharfinger.server.input.forms import InvalidAnswer, form_of
 
-__all__ = ["Elicit", "ElicitUrl", "Misfit", "Question", "Roots", "Sample", "lacking"]
+__all__ = ["Elicit", "ElicitUrl", "InputQuery", "InvalidAnswer", "Roots", "Sample", "not_declared"]
 
 T = TypeVar("T")
 
 
-class Question(Protocol):
+class InputQuery(Protocol):
     """One thing that a client can be asked, in any revision that has it."""
 
     method: ClassVar[str]
@@ -40,7 +40,7 @@ class Question(Protocol):
         """What an answer means: the bare result of `method`.
 
         Raises:
-            Misfit: it is not what was asked for.
+            InvalidAnswer: it is not what was asked for.
             Declined, Cancelled: the user did not give it.
         """
         ...
@@ -57,7 +57,7 @@ class _Lacking(ToolError, MissingClientCapability):
         self.text, self.result = message, None
 
 
-def lacking(rules: Revision, required: Mapping[str, Any], what: str) -> MissingClientCapability:
+def not_declared(rules: Revision, required: Mapping[str, Any], what: str) -> MissingClientCapability:
     """The error that says that a client cannot be asked, as its revision tells it (2026-07-28, error codes)."""
     names = ".".join(_path(required))
     message = f"This needs {what}, which the client does not offer: it has to declare the capability {names}."
@@ -99,9 +99,9 @@ class Elicit(Generic[T]):
         if not rules.elicits:
             raise _absent(rules, {"elicitation": {}}, "a form for the user")
         if declared is UNSET:
-            raise lacking(rules, {"elicitation": {}}, "a form for the user")
+            raise not_declared(rules, {"elicitation": {}}, "a form for the user")
         if rules.elicits_urls and declared.form is UNSET and declared.url is not UNSET:
-            raise lacking(rules, {"elicitation": {"form": {}}}, "a form for the user")
+            raise not_declared(rules, {"elicitation": {"form": {}}}, "a form for the user")
 
     def params(self, rules: Revision) -> t.ElicitRequestParams:
         """No mode, which every revision takes for a form."""
@@ -135,7 +135,7 @@ class ElicitUrl:
         if not rules.elicits_urls:
             raise _absent(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
         if declared is UNSET or declared.url is UNSET:
-            raise lacking(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
+            raise not_declared(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
 
     def params(self, rules: Revision) -> t.ElicitRequestParams:
         """With an id in the one revision that has them."""
@@ -164,13 +164,13 @@ def _accepted(answer: Raw | bytes, message: str) -> _Answer:
     try:
         found = msgspec.json.decode(answer, type=_Answer)
     except msgspec.MsgspecError:
-        raise Misfit("expected an object with action") from None
+        raise InvalidAnswer("expected an object with action") from None
     if found.action == "decline":
         raise Declined(f"The user declined: {message}")
     if found.action == "cancel":
         raise Cancelled(f"The user cancelled: {message}")
     if found.action != "accept":
-        raise Misfit("action: must be one of accept, decline, cancel")
+        raise InvalidAnswer("action: must be one of accept, decline, cancel")
     return found
 
 
@@ -232,15 +232,15 @@ class Sample:
         """The client declares `sampling`, and `sampling.tools` or `sampling.context` where they are needed."""
         rules, declared = caller.rules, caller.capabilities.sampling
         if declared is UNSET:
-            raise lacking(rules, {"sampling": {}}, "the client's model")
+            raise not_declared(rules, {"sampling": {}}, "the client's model")
         blocks = [block for message in self._messages for block in _blocks(message)]
         uses = self._uses_tools or any(isinstance(block, (t.ToolUseContent, t.ToolResultContent)) for block in blocks)
         if uses and not rules.samples_blocks:
             raise _absent(rules, {"sampling": {"tools": {}}}, "a model that uses tools")
         if uses and declared.tools is UNSET:
-            raise lacking(rules, {"sampling": {"tools": {}}}, "a model that uses tools")
+            raise not_declared(rules, {"sampling": {"tools": {}}}, "a model that uses tools")
         if self._context and rules.samples_blocks and declared.context is UNSET:
-            raise lacking(rules, {"sampling": {"context": {}}}, "context of other servers")
+            raise not_declared(rules, {"sampling": {"context": {}}}, "context of other servers")
         if "audio" in rules.unknown_blocks and any(isinstance(block, t.AudioContent) for block in blocks):
             raise _absent(rules, {"sampling": {}}, "a model that hears")
 
@@ -272,7 +272,7 @@ class Roots:
     def check(self, caller: Caller) -> None:
         """The client declares `roots`."""
         if caller.capabilities.roots is UNSET:
-            raise lacking(caller.rules, {"roots": {}}, "the client's roots")
+            raise not_declared(caller.rules, {"roots": {}}, "the client's roots")
 
     def params(self, rules: Revision) -> t.RequestParams:
         """None to say."""
@@ -282,7 +282,7 @@ class Roots:
         """The roots; they are `file:` URIs."""
         roots = _decoded(answer, t.ListRootsResult).roots
         if any(not root.uri.startswith("file:") for root in roots):
-            raise Misfit("roots: every uri must be a file: URI")
+            raise InvalidAnswer("roots: every uri must be a file: URI")
         return roots
 
 
@@ -290,7 +290,7 @@ def _decoded(answer: Raw | bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer, type=kind)
     except msgspec.MsgspecError as error:
-        raise Misfit(str(error).replace("`", "")) from None
+        raise InvalidAnswer(str(error).replace("`", "")) from None
 
 
 # --- messages to a model ----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from wharfinger.server.services import Services
 
-__all__ = ["CannotAsk", "Transcript", "digest_of", "root_of", "transcript_of"]
+__all__ = ["CannotAsk", "RequestState", "digest_of", "outermost", "state_of"]
 
 _REQUESTS: dict[str, Any] = {
     "elicitation/create": t.ElicitRequest,
@@ -53,7 +53,7 @@ class _State(msgspec.Struct, array_like=True):
     logs: int
 
 
-class Transcript:
+class RequestState:
     """One call's memory. Questions are matched by their place, which makes the key, and by their digest.
 
     It is `resumed` from what came with the request, or else begins empty.
@@ -263,23 +263,23 @@ class Transcript:
         return found[0]
 
 
-def root_of(request: Request) -> Request:
+def outermost(request: Request) -> Request:
     """The request that a client sent, for one that works on its behalf."""
     while (outer := getattr(request.channel, "outer", None)) is not None:
         request = outer
     return request
 
 
-def transcript_of(services: Services, request: Request) -> Transcript:
+def state_of(services: Services, request: Request) -> RequestState:
     """The memory of the call that a request belongs to.
 
     Raises:
         InvalidParams: the state that came with it is not valid for it.
     """
-    request = root_of(request)
+    request = outermost(request)
     if request.asked is None:
-        request.asked = Transcript(services, request)
-    found: Transcript = request.asked
+        request.asked = RequestState(services, request)
+    found: RequestState = request.asked
     return found
 
 

@@ -21,19 +21,19 @@ from wharfinger.errors import (
 )
 from wharfinger.protocol.jsonrpc import Message, encode_notification
 from wharfinger.protocol.request import InputNeeded, Request, input_needed
-from wharfinger.server.input.input_requests import ElicitUrl, Misfit, Question
-from wharfinger.server.input.request_state import CannotAsk, Transcript, digest_of, root_of, transcript_of
+from wharfinger.server.input.input_requests import ElicitUrl, InputQuery, InvalidAnswer
+from wharfinger.server.input.request_state import CannotAsk, RequestState, digest_of, outermost, state_of
 from wharfinger.transports.timeouts import pause_context
 
 if TYPE_CHECKING:
     from wharfinger.protocol.interfaces import Handler
     from wharfinger.server.services import Services
 
-__all__ = ["answered", "ask", "complete", "once", "required_url", "rerunning"]
+__all__ = ["ask", "ask_and_resume", "complete_url", "once", "required_url", "with_replay"]
 
-ASKING = frozenset(("tools/call", "prompts/get", "resources/read"))
+ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 """The methods whose results may be questions (2026-07-28, multi round-trip requests)."""
-REJECTED = -1
+DECLINED_CODE = -1
 """The code by which clients say that their user wants no model to be asked (2025-11-25, sampling)."""
 
 
@@ -44,13 +44,13 @@ class _Open(NamedTuple):
     """A question with everything that is needed to put it."""
 
     key: str
-    question: Question
+    question: InputQuery
     params: Any
     digest: str
     chosen: bool
 
 
-async def ask(services: Services, request: Request, questions: Sequence[tuple[str | None, Question]]) -> list[Any]:
+async def ask(services: Services, request: Request, questions: Sequence[tuple[str | None, InputQuery]]) -> list[Any]:
     """The answers, in the order of the questions, which are put at once; a key is the author's, or None.
 
     Raises:
@@ -60,8 +60,8 @@ async def ask(services: Services, request: Request, questions: Sequence[tuple[st
         NoAnswer: an answer is an error, or does not fit, or does not come.
         InputNeeded: the run ends here; the client sends its request again with the answers.
     """
-    root = root_of(request)
-    if root.method not in ASKING:
+    root = outermost(request)
+    if root.method not in ASKING_METHODS:
         raise CannotAsk(
             f"Only tools, prompts and resources may ask, and this serves {root.method}: "
             "ask in the tool, or let the client pass what is needed as an argument."
@@ -70,7 +70,7 @@ async def ask(services: Services, request: Request, questions: Sequence[tuple[st
     root.ttl_ms, root.cache_scope = 0, "private"  # what comes of answers is not for keeping (2026-07-28, caching)
     for _, question in questions:
         question.check(request.caller)
-    transcript = transcript_of(services, request)
+    transcript = state_of(services, request)
     put = [_opened(transcript, key, question, rules) for key, question in questions]
     answers: dict[str, Any] = {}
     for one in put:
@@ -91,13 +91,13 @@ async def ask(services: Services, request: Request, questions: Sequence[tuple[st
     return [_value(one.question, answers[one.key]) for one in put]
 
 
-def _opened(transcript: Transcript, key: str | None, question: Question, rules: Any) -> _Open:
+def _opened(transcript: RequestState, key: str | None, question: InputQuery, rules: Any) -> _Open:
     params = question.params(rules)
     name = transcript.name(key, question.word)
     return _Open(name, question, params, digest_of(question.method, params), key is not None)
 
 
-def _remembered(transcript: Transcript, one: _Open) -> Any:
+def _remembered(transcript: RequestState, one: _Open) -> Any:
     """What an earlier answer means, a refusal too; UNSET where the question is open, or was answered badly."""
     try:
         raw = transcript.answer(one.key, one.digest, one.chosen)
@@ -107,13 +107,13 @@ def _remembered(transcript: Transcript, one: _Open) -> Any:
         return UNSET
     try:
         found = _read(one.question, raw)
-    except Misfit:
+    except InvalidAnswer:
         return UNSET
     transcript.keep(one.key, one.digest, raw)
     return found
 
 
-def _read(question: Question, raw: Raw | bytes) -> Any:
+def _read(question: InputQuery, raw: Raw | bytes) -> Any:
     """What an answer means; a refusal is returned, since others may be asked beside it."""
     try:
         return question.read(raw)
@@ -121,7 +121,7 @@ def _read(question: Question, raw: Raw | bytes) -> Any:
         return refusal
 
 
-def _value(question: Question, found: Any) -> Any:
+def _value(question: InputQuery, found: Any) -> Any:
     if isinstance(found, NoAnswer):
         if question.or_none and isinstance(found, (Declined, Cancelled)):
             return None
@@ -165,25 +165,25 @@ async def _message(wait: Awaitable[Message]) -> Message | NoAnswer:
         return NoAnswer(str(late))
 
 
-def _meant(question: Question, found: Message | NoAnswer) -> Any:
+def _meant(question: InputQuery, found: Message | NoAnswer) -> Any:
     """What an answer means, refusals included."""
     if isinstance(found, NoAnswer):
         return found
     if found.error is not UNSET:
-        return failure_of(found.error)
+        return error_answer(found.error)
     try:
         return _read(question, b"" if found.result is UNSET else found.result)
-    except Misfit as misfit:
+    except InvalidAnswer as misfit:
         return NoAnswer(f"The client's answer is not what was asked for: {misfit}")
 
 
-def failure_of(raw: Raw | bytes) -> NoAnswer:
+def error_answer(raw: Raw | bytes) -> NoAnswer:
     """What it means that a client answers a question with an error."""
     try:
         error = msgspec.json.decode(raw, type=t.ErrorObject)
     except msgspec.MsgspecError:
         return NoAnswer("The client answered with an error that cannot be read.")
-    if error.code == REJECTED:
+    if error.code == DECLINED_CODE:
         return Declined(f"The client declined: {error.message}")
     return NoAnswer(f"The client answered with an error: {error.message} (error {error.code})")
 
@@ -191,24 +191,24 @@ def failure_of(raw: Raw | bytes) -> NoAnswer:
 # --- running again ----------------------------------------------------------------------------------------------------
 
 
-def rerunning(services: Services, handler: Handler) -> Handler:
+def with_replay(services: Services, handler: Handler) -> Handler:
     """A handler that runs again with the answers wherever it asks, in the handshake era too (`Server(replay=True)`)."""
 
     async def rerun(request: Request) -> Any:
         while True:
-            transcript_of(services, request)  # which parts of this server find, whatever they say themselves
+            state_of(services, request)  # which parts of this server find, whatever they say themselves
             try:
                 return await handler(request)
             except BaseException as error:
                 stop = input_needed(error)
                 if stop is None or request.caller.rules.asks_by_result:
                     raise
-            await answered(services, request, stop)
+            await ask_and_resume(services, request, stop)
 
     return rerun
 
 
-async def answered(services: Services, request: Request, stop: InputNeeded) -> None:
+async def ask_and_resume(services: Services, request: Request, stop: InputNeeded) -> None:
     """Put the questions of a run, and prepare the next one."""
     result: t.InputRequiredResult = stop.result
     asked: Any = result.input_requests
@@ -219,9 +219,9 @@ async def answered(services: Services, request: Request, stop: InputNeeded) -> N
     ]
     if len(waits) < len(asked):
         raise NoAnswer(_NO_WAY)
-    earlier = transcript_of(services, request)
-    root = root_of(request)
-    transcript = root.asked = Transcript(services, root, resumed=False)  # the state that came with it may be old by now
+    earlier = state_of(services, request)
+    root = outermost(request)
+    transcript = root.asked = RequestState(services, root, resumed=False)
     transcript.replay = earlier.replay
     transcript.failures = dict(earlier.failures)
     answers: dict[str, Raw] = {}
@@ -229,7 +229,7 @@ async def answered(services: Services, request: Request, stop: InputNeeded) -> N
         if isinstance(found, NoAnswer):
             transcript.failures[key] = found
         elif found.error is not UNSET:
-            transcript.failures[key] = failure_of(found.error)
+            transcript.failures[key] = error_answer(found.error)
         elif found.result is not UNSET:
             answers[key] = found.result
     transcript.resume(result.request_state, answers)
@@ -241,8 +241,8 @@ async def once(services: Services, request: Request, key: str, function: Callabl
     Raises:
         TypeError: what it returned has no form in JSON.
     """
-    transcript = transcript_of(services, request)
-    name = key if root_of(request) is request else f"{request.params.uri} {key}"
+    transcript = state_of(services, request)
+    name = key if outermost(request) is request else f"{request.params.uri} {key}"
     while (busy := transcript.running.get(name)) is not None:
         await asyncio.wait((busy,))
     raw = transcript.recall(name)
@@ -290,7 +290,7 @@ def _decoded(raw: Raw, kind: Any) -> Any:
 
 # --- URLs -------------------------------------------------------------------------------------------------------------
 
-MOST_URLS = 10_000
+MAX_OPEN_URLS = 10_000
 
 
 def required_url(services: Services, request: Request, error: URLElicitationRequired) -> BaseException:
@@ -304,11 +304,11 @@ def required_url(services: Services, request: Request, error: URLElicitationRequ
                 from secrets import token_hex  # on use
 
                 error = URLElicitationRequired(error.message, error.url, elicitation_id=token_hex(16))
-            remember(services, request, error.elicitation_id)
+            remember_url(services, request, error.elicitation_id)
             return error
-        if root_of(request).method not in ASKING:
-            return CannotAsk(f"{root_of(request).method} cannot ask for a URL to be opened.")
-        transcript = transcript_of(services, request)
+        if outermost(request).method not in ASKING_METHODS:
+            return CannotAsk(f"{outermost(request).method} cannot ask for a URL to be opened.")
+        transcript = state_of(services, request)
         one = _opened(transcript, None, question, rules)
         found = _remembered(transcript, one)
         if isinstance(found, NoAnswer):
@@ -319,17 +319,17 @@ def required_url(services: Services, request: Request, error: URLElicitationRequ
         return lacking
 
 
-def remember(services: Services, request: Request, id: str | None) -> None:
+def remember_url(services: Services, request: Request, id: str | None) -> None:
     """Keep whom to tell when what a URL is for is done, where the revision has a notification for it."""
     if id is None or request.session is None:
         return
     urls = services.open_urls
-    while len(urls) >= MOST_URLS:
+    while len(urls) >= MAX_OPEN_URLS:
         urls.pop(next(iter(urls)), None)
     urls[id] = request.session
 
 
-def complete(services: Services, id: str) -> bool:
+def complete_url(services: Services, id: str) -> bool:
     """Tell the client that what a URL was for is done; False where it does not wait for it, or cannot be told."""
     session = services.open_urls.pop(id, None)
     params = t.ElicitationCompleteNotificationParams(elicitation_id=id)

@@ -10,9 +10,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from wharfinger.protocol.json_schema import path_text, printable
-from wharfinger.server.signature.type_schemas import Refusals
+from wharfinger.server.signature.type_schemas import ModelErrors
 
-__all__ = ["BadArguments", "allowed", "lines_of", "members", "path_text", "printable"]
+__all__ = ["BadArguments", "allowed", "fault_lines", "members", "path_text", "printable"]
 
 
 class BadArguments(ValueError):
@@ -53,12 +53,12 @@ _FIXED = {
 _MEMBER = r"Object (missing required|contains unknown) field `([^`]*)`"
 
 
-def lines_of(name: str, kind: Any, error: msgspec.MsgspecError) -> list[str]:
+def fault_lines(name: str, kind: Any, error: msgspec.MsgspecError) -> list[str]:
     """One line for each fault that `error` tells of a value called `name`."""
     found = re.fullmatch(_PATH, str(error))
     message, place = (found[1], found[3] or "") if found else ("", "")
     where = name + printable(place)
-    if isinstance(error.__cause__, Refusals):
+    if isinstance(error.__cause__, ModelErrors):
         return [f"{path_text(path, where)}: {printable(reason, 200)}" for path, reason in error.__cause__.found]
     member = re.fullmatch(_MEMBER, message)
     if member:

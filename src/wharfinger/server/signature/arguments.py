@@ -22,11 +22,11 @@ from msgspec import UNSET, Raw, UnsetType
 from wharfinger.server.dependencies import Need, depends_of, plan, refuse_default
 from wharfinger.server.features.result_errors import place_of
 from wharfinger.server.signature.annotations import annotations_of, is_context
-from wharfinger.server.signature.argument_errors import BadArguments, lines_of, members, printable
+from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, members, printable
 from wharfinger.server.signature.complete import Complete
-from wharfinger.server.signature.docstrings import described, summary_of
+from wharfinger.server.signature.docstrings import parse_docstring, summary_of
 from wharfinger.server.signature.header_params import KEYWORD, Header
-from wharfinger.server.signature.type_schemas import facts_of, from_json, json_schema, to_json, translated
+from wharfinger.server.signature.type_schemas import facts_of, from_json, json_schema, to_json, to_msgspec
 
 __all__ = [
     "BadArguments",
@@ -108,7 +108,7 @@ class Signature:
         self.parameters = {}
         known = annotations_of(function)
         self.returns = known.get("return", inspect.Signature.empty)
-        self.summary, descriptions = described(function)
+        self.summary, descriptions = parse_docstring(function)
         for parameter in inspect.signature(function).parameters.values():
             refuse_default(function, parameter)
             annotation = known.get(parameter.name, parameter.annotation)
@@ -297,7 +297,7 @@ class Signature:
             except BadArguments as error:
                 faults += error.faults
             except msgspec.MsgspecError as error:
-                faults += lines_of(parameter.name, parameter.kind, error)
+                faults += fault_lines(parameter.name, parameter.kind, error)
         if faults:
             raise BadArguments(faults)
         return taken
@@ -407,7 +407,7 @@ def _marked(annotation: Any, default: Any = inspect.Parameter.empty) -> _Marked:
     """
     kind, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     inner = _of_only_member(kind)
-    kind = Any if kind is inspect.Parameter.empty else translated(kind)
+    kind = Any if kind is inspect.Parameter.empty else to_msgspec(kind)
     description, header, completer, filled = "", "", None, None
     if default is not inspect.Parameter.empty and facts_of(default) is not None:  # `= Field(…)`, as in pydantic
         extras, default = [*extras, default], inspect.Parameter.empty
@@ -502,7 +502,7 @@ def _decoded(parameter: Parameter, data: bytes, json_strings: bool) -> Any:
         raise failure
     if isinstance(failure, RecursionError):
         raise BadArguments([f"{parameter.name}: is nested too deeply"])
-    raise BadArguments(lines_of(parameter.name, parameter.kind, failure))
+    raise BadArguments(fault_lines(parameter.name, parameter.kind, failure))
 
 
 def _strictly(parameter: Parameter, data: bytes) -> Any:

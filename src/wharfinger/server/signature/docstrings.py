@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["described", "summary_of"]
+__all__ = ["parse_docstring", "summary_of"]
 
 # Patterns are text here: most processes never meet a docstring section, and compiling them costs 3 ms.
 _ARGUMENT_SECTIONS = frozenset(("args", "arguments", "parameters", "params", "keyword args", "other parameters"))
@@ -20,7 +20,7 @@ _SPHINX = r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(
 _SPHINX_OTHER = r":(?:type|return|returns|rtype|raise|raises|except|exception|var|ivar|cvar|vartype|meta)\b[^:]*:.*"
 
 
-def described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+def parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """The text of a docstring before its first section, and what its sections say of each parameter."""
     while isinstance(function, functools.partial):
         function = function.func  # its own docstring says what partial is
@@ -45,7 +45,7 @@ def described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 def summary_of(function: Callable[..., Any]) -> str:
     """The description of a feature: its docstring before the first section."""
-    return described(function)[0]
+    return parse_docstring(function)[0]
 
 
 def _begins_section(lines: list[str], number: int) -> str:

@@ -12,16 +12,16 @@ from msgspec import Raw, UnsetType
 from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
 from wharfinger.server.dependencies import depends_of, needs_of
 from wharfinger.server.signature.annotations import annotations_of, is_context
-from wharfinger.server.signature.argument_errors import BadArguments, lines_of, printable
+from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, printable
 from wharfinger.server.signature.arguments import Signature, refuse_unbound
 from wharfinger.server.signature.docstrings import summary_of
 
-__all__ = ["ByHand"]
+__all__ = ["SchemaSignature"]
 
 _DICTS = (dict, Mapping, Any, inspect.Parameter.empty)
 
 
-class ByHand:
+class SchemaSignature:
     """Takes arguments as a `Signature` does, by a schema that an author gave.
 
     A function with one parameter that is a dict, and is none of the schema's properties, gets all arguments in it;
@@ -129,7 +129,7 @@ def _unreadable(data: Raw | bytes) -> list[str]:
             try:
                 msgspec.json.decode(value)
             except msgspec.MsgspecError as error:
-                faults += lines_of(printable(name), Any, error)
+                faults += fault_lines(printable(name), Any, error)
     except (msgspec.MsgspecError, RecursionError):
         pass
     return faults[:8] or ["arguments: expected an object"]

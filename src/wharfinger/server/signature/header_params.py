@@ -9,7 +9,7 @@ import msgspec
 
 from wharfinger.protocol.http.headers import HeaderParam, InvalidHeaderAnnotation, find_header_params
 
-__all__ = ["KEYWORD", "Header", "mirrors_of"]
+__all__ = ["KEYWORD", "Header", "header_params_of"]
 
 KEYWORD = "x-mcp-header"
 
@@ -27,7 +27,7 @@ class Header:
         self.name = name
 
 
-def mirrors_of(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
+def header_params_of(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
     """The arguments that headers repeat, by a tool's input schema.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, g
 
 import msgspec
 
-__all__ = ["FieldFacts", "Refusals", "facts_of", "from_json", "is_model", "json_schema", "to_json", "translated"]
+__all__ = ["FieldFacts", "ModelErrors", "facts_of", "from_json", "is_model", "json_schema", "to_json", "to_msgspec"]
 
 DEFS = "#/$defs/"
 MAX_SCHEMAS = 256
@@ -21,7 +21,7 @@ MAX_SCHEMAS = 256
 _Mode = Literal["validation", "serialization"]
 
 
-class Refusals(ValueError):
+class ModelErrors(ValueError):
     """What a model found wrong: pairs of the path inside the model and the reason."""
 
     found: list[tuple[tuple[str | int, ...], str]]
@@ -124,7 +124,7 @@ def _model_from(kind: Any, value: Any) -> Any:
             raise
         faults: list[Any] = cast("Any", error).errors(include_url=False, include_context=False, include_input=False)
         found = [(tuple(fault["loc"]), _reason(fault["type"], fault["msg"])) for fault in faults]
-    raise Refusals(found)
+    raise ModelErrors(found)
 
 
 def _reason(kind: str, message: str) -> str:
@@ -189,7 +189,7 @@ def facts_of(extra: Any) -> FieldFacts | None:
     return None
 
 
-def translated(kind: Any) -> Any:
+def to_msgspec(kind: Any) -> Any:
     """The same type with the constraints inside of it as msgspec has them: it would pass over those of others.
 
     Raises:
@@ -202,14 +202,14 @@ def translated(kind: Any) -> Any:
         return kind
     if origin is Annotated:
         metas = [facts.meta for extra in inner[1:] if (facts := facts_of(extra)) is not None and facts.meta is not None]
-        found = translated(inner[0])
+        found = to_msgspec(inner[0])
         if found is inner[0] and not metas:
             return kind
         kept = [extra for extra in inner[1:] if isinstance(extra, msgspec.Meta)]
         for meta in (*kept, *metas):
             found = Annotated[found, meta]
         return found
-    parts = tuple(translated(part) for part in inner)
+    parts = tuple(to_msgspec(part) for part in inner)
     if all(part is before for part, before in zip(parts, inner, strict=True)):
         return kind
     return Union[parts] if origin in (Union, UnionType) else origin[parts]  # noqa: UP007

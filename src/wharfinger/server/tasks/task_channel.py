@@ -16,10 +16,10 @@ from wharfinger.protocol.jsonrpc import Message, encode
 from wharfinger.protocol.request import Request
 from wharfinger.types.task_extension import TaskStarted, TaskState, TaskStatus
 
-__all__ = ["Question", "RunningTask"]
+__all__ = ["RunningTask", "TaskQuestion"]
 
 
-class Question:
+class TaskQuestion:
     """What the client of a task is asked, as a member of `inputRequests`, and where its answer goes."""
 
     __slots__ = ("answer", "asked")
@@ -63,7 +63,7 @@ class RunningTask:
         self.over: TaskStatus | None = None
         """Its final status, from when on nothing changes any more."""
         self.message = ""
-        self.questions: dict[str, Question] = {}
+        self.questions: dict[str, TaskQuestion] = {}
         """What was asked and not answered, by keys of which none is used twice."""
         self.runner: asyncio.Task[Any] | None = None
         self.why = ""
@@ -97,7 +97,7 @@ class RunningTask:
     async def _ask(self, method: str, params: Any) -> Message:
         self._asked += 1
         key = f"question-{self._asked}"
-        question = self.questions[key] = Question(method, params)
+        question = self.questions[key] = TaskQuestion(method, params)
         self._turn()
         try:
             return await question.answer

@@ -36,25 +36,25 @@ from wharfinger.types.task_extension import TASKS
 if TYPE_CHECKING:
     from wharfinger.server.services import Services
 
-__all__ = ["Pending", "Tasks", "check_declared", "declares"]
+__all__ = ["DeferredTask", "Tasks", "check_declared", "declares"]
 
 log = logging.getLogger("wharfinger.server.tasks.task_extension")
 
-COALESCE = 0.05
+COALESCE_SECONDS = 0.05
 """Seconds in which changes of one task become one notice and one write."""
-LEAST_KEPT = 300.0
+MIN_KEPT_SECONDS = 300.0
 """Seconds for which a result is kept at least, however late it came."""
-GRACE = 60.0
+GRACE_SECONDS = 60.0
 """Seconds that the store keeps a running task beyond its time, so that its failure is found."""
-LEASE = 15.0
+LEASE_SECONDS = 15.0
 """Seconds after which a process that has said nothing is taken for dead, and its tasks for failed."""
-BEAT = 1.0
+HEARTBEAT_SECONDS = 1.0
 """Seconds between two looks for what came in at another process."""
-MOST_LETTERS = 1000
+MAX_INBOX_MESSAGES = 1000
 """What clients may have said of the tasks of one process while it has not looked."""
-LETTERS = 64 * 1024 * 1024
+MAX_INBOX_BYTES = 64 * 1024 * 1024
 """The same in bytes."""
-LONGEST_ID = 64
+MAX_ID_LENGTH = 64
 """Characters of a task id that are looked at."""
 
 STOPPED = "The server stopped before the task was done: call the tool again."
@@ -62,7 +62,7 @@ STOPPED = "The server stopped before the task was done: call the tool again."
 _KEPT, _WORKERS, _INBOX = "tasks/", "task-workers/", "task-inbox/"
 
 
-class Watcher(Protocol):
+class TaskListener(Protocol):
     """Someone to tell."""
 
     def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool: ...
@@ -75,14 +75,14 @@ class Record(msgspec.Struct, kw_only=True):
     state: Raw
 
 
-class Letter(msgspec.Struct, kw_only=True):
+class TaskMessage(msgspec.Struct, kw_only=True):
     """What a client said of a task to another process than the one that runs it; no answers mean: cancel it."""
 
     key: str
     responses: dict[str, Raw] | None = None
 
 
-class Pending:
+class DeferredTask:
     """A call whose function decides itself when it becomes a task."""
 
     __slots__ = ("started", "task", "ttl")
@@ -93,8 +93,8 @@ class Pending:
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-_record = msgspec.json.Decoder(Record).decode
-_letter = msgspec.json.Decoder(Letter).decode
+_decode_record = msgspec.json.Decoder(Record).decode
+_decode_message = msgspec.json.Decoder(TaskMessage).decode
 
 
 def declares(caller: Caller) -> bool:
@@ -123,20 +123,20 @@ class Tasks:
         self.ttl = ttl
         self.poll = poll
         self.worker = secrets.token_hex(8)
-        self.lease = LEASE
-        self.beat = BEAT
+        self.lease = LEASE_SECONDS
+        self.heartbeat = HEARTBEAT_SECONDS
         self.running: dict[str, RunningTask] = {}
         """By their keys in the store."""
-        self.calls: dict[Request, Pending | RunningTask | None] = {}
+        self.calls: dict[Request, DeferredTask | RunningTask | None] = {}
         """What the functions that are called at the moment may become; None for those whose client knows no tasks."""
         self._services = services
         self._shares = Shares()
-        self._watchers: dict[str, dict[Watcher, None]] = {}
-        self._watched: dict[Watcher, set[str]] = {}
+        self._watchers: dict[str, dict[TaskListener, None]] = {}
+        self._watched: dict[TaskListener, set[str]] = {}
         self._last: dict[str, bytes] = {}
         """What was told last of tasks of other processes."""
         self._jobs = BackgroundTasks(report_failures=True)
-        self._beating: asyncio.Task[Any] | None = None
+        self._heartbeat_task: asyncio.Task[Any] | None = None
         self._leased = 0.0
         self._ending = False
 
@@ -183,12 +183,12 @@ class Tasks:
                 raise Overloaded("The results of tasks take too much room: try again when some have expired.")
 
     def run(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
-        """From now on `runner`, whose result is `outcome`'s, does the work of the task."""
+        """From now on `runner`, whose result is `capture`'s, does the work of the task."""
         task.runner = runner
-        runner.add_done_callback(lambda done: self._jobs.start(self._settle(task, done)))
+        runner.add_done_callback(lambda done: self._jobs.start(self._finish(task, done)))
         if task.why:  # the server ended meanwhile
             runner.cancel()
-        self._beat()
+        self._start_heartbeat()
 
     async def start(self, request: Request) -> bool:
         """Answer the call with a task and go on as one; False where its client knows no tasks.
@@ -200,7 +200,7 @@ class Tasks:
             pending = self.calls[request]
         except KeyError:
             raise RuntimeError('Register the tool with task="later" to start tasks in it.') from None
-        if isinstance(pending, Pending) and pending.task is None:
+        if isinstance(pending, DeferredTask) and pending.task is None:
             task = await self.begin(request, pending.ttl)
             pending.task = self.calls[request] = request.channel = task
             pending.started.set_result(None)
@@ -214,7 +214,7 @@ class Tasks:
 
     # -- what becomes of it
 
-    async def _settle(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
+    async def _finish(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
         if task.over is not None:  # it did not end when it was cancelled, and nobody waited any longer
             return
         result, error = (None, asyncio.CancelledError()) if runner.cancelled() else runner.result()
@@ -223,12 +223,12 @@ class Tasks:
         if error is not None:
             self._take_error(task, error)
         if task.ttl_ms is not None:
-            task.ttl_ms = max(task.ttl_ms, round((task.updated - task.created + LEAST_KEPT) * 1000))
+            task.ttl_ms = max(task.ttl_ms, round((task.updated - task.created + MIN_KEPT_SECONDS) * 1000))
         try:
             await self._save(task)
         except StoreUnusable:
             log.exception("The end of a task could not be stored: it is known to this process only")
-            asyncio.get_running_loop().call_later(LEAST_KEPT, self._forget, task)
+            asyncio.get_running_loop().call_later(MIN_KEPT_SECONDS, self._forget, task)
         else:
             self._forget(task)
         self._tell(task.key, task.state())
@@ -280,7 +280,7 @@ class Tasks:
 
     def _changed(self, task: RunningTask) -> None:
         if task.telling is None:
-            task.telling = asyncio.get_running_loop().call_later(COALESCE, self._publish, task)
+            task.telling = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._publish, task)
 
     def _publish(self, task: RunningTask) -> None:
         task.telling = None
@@ -298,7 +298,7 @@ class Tasks:
             value = encode(Record(worker="" if task.over else self.worker, state=Raw(task.state())))
             expires = task.expires
             if expires is not None and task.over is None:
-                expires += GRACE
+                expires += GRACE_SECONDS
             if await self.store.put(task.key, value, expires=expires, instead_of=task.saved):
                 task.saved = value
                 return
@@ -329,7 +329,7 @@ class Tasks:
         if task is not None:
             task.answer(request.params.input_responses)
         elif record.worker:
-            await self._post(request, record.worker, request.params.input_responses)
+            await self._forward(request, record.worker, request.params.input_responses)
         return t.EmptyResult()
 
     async def cancel(self, request: Request) -> t.EmptyResult:
@@ -338,7 +338,7 @@ class Tasks:
         if task is not None:
             task.stop("cancel")
         elif record.worker:
-            await self._post(request, record.worker, None)
+            await self._forward(request, record.worker, None)
         return t.EmptyResult()
 
     async def _find(self, request: Request) -> tuple[RunningTask | None, Record]:
@@ -354,7 +354,7 @@ class Tasks:
     async def _stored(self, key: str) -> Record | None:
         """A task as the store has it; one whose process has died is failed, there too."""
         while (value := await self.store.get(key)) is not None:
-            record = _record(value)
+            record = _decode_record(value)
             if not record.worker or (record.worker != self.worker and await self._lives(record.worker)):
                 return record
             task = self.running.get(key)
@@ -377,20 +377,20 @@ class Tasks:
             await self.store.put(_WORKERS + self.worker, b"", expires=now + self.lease)
             self._leased = now
 
-    async def _post(self, request: Request, worker: str, responses: dict[str, Raw] | None) -> None:
+    async def _forward(self, request: Request, worker: str, responses: dict[str, Raw] | None) -> None:
         key = _key(request.caller.principal, request.params.task_id)
         place = f"{_INBOX}{worker}/{time.time_ns():020}{secrets.token_hex(4)}"
-        letter = encode(Letter(key=key, responses=responses))
+        letter = encode(TaskMessage(key=key, responses=responses))
         waiting, size = await self.store.usage(f"{_INBOX}{worker}/")
-        if waiting >= MOST_LETTERS or size + len(letter) > LETTERS:
+        if waiting >= MAX_INBOX_MESSAGES or size + len(letter) > MAX_INBOX_BYTES:
             raise Overloaded("Too much waits for the process that runs this task: try again later.")
-        await self.store.put(place, letter, expires=time.time() + self.lease + GRACE)
+        await self.store.put(place, letter, expires=time.time() + self.lease + GRACE_SECONDS)
 
-    def _beat(self) -> None:
-        if self.store.shared and (self._beating is None or self._beating.done()):
-            self._beating = asyncio.get_running_loop().create_task(self._keep_beating())
+    def _start_heartbeat(self) -> None:
+        if self.store.shared and (self._heartbeat_task is None or self._heartbeat_task.done()):
+            self._heartbeat_task = asyncio.get_running_loop().create_task(self._keep_heartbeat_task())
 
-    async def _keep_beating(self) -> None:
+    async def _keep_heartbeat_task(self) -> None:
         """While something runs or is listened to: tell other processes that this one lives, and hear from them."""
         while self.running or self._watchers:
             try:
@@ -398,14 +398,14 @@ class Tasks:
                     await self._renew()
                     for place, value in await self.store.scan(f"{_INBOX}{self.worker}/"):
                         await self.store.delete(place)
-                        self._deliver(_letter(value))
+                        self._deliver(_decode_message(value))
                 for key in tuple(self._watchers):
                     await self._look_at(key)
             except StoreUnusable as error:
                 log.warning("%s", error)
             except Exception:  # without a beat every task of this process would be taken for failed
                 log.exception("What another process left cannot be read")
-            await asyncio.sleep(min(self.beat, self.lease / 3))
+            await asyncio.sleep(min(self.heartbeat, self.lease / 3))
 
     async def _look_at(self, key: str) -> None:
         """Tell who listens what another process has made of a task."""
@@ -419,7 +419,7 @@ class Tasks:
         if record is None or not record.worker:
             self._unwatch(key)
 
-    def _deliver(self, letter: Letter) -> None:
+    def _deliver(self, letter: TaskMessage) -> None:
         task = self.running.get(letter.key)
         if task is None:
             return
@@ -430,7 +430,7 @@ class Tasks:
 
     # -- who is told
 
-    async def watch(self, request: Request, watcher: Watcher, ids: list[str]) -> list[str]:
+    async def watch(self, request: Request, watcher: TaskListener, ids: list[str]) -> list[str]:
         """Tell `watcher` what becomes of those tasks that its caller has; which these are.
 
         Raises:
@@ -446,7 +446,7 @@ class Tasks:
                 self._watched.setdefault(watcher, set()).add(key)
         return found
 
-    async def catch_up(self, watcher: Watcher) -> None:
+    async def catch_up(self, watcher: TaskListener) -> None:
         """Tell how its tasks stand now: one that ended before it was listened to would never be heard of."""
         for key in tuple(self._watched.get(watcher, ())):
             if key in self.running:
@@ -457,14 +457,14 @@ class Tasks:
                 if not record.worker:
                     self._unwatch(key, watcher)
         if watcher in self._watched:
-            self._beat()
+            self._start_heartbeat()
 
-    def unwatch(self, watcher: Watcher) -> None:
+    def unwatch(self, watcher: TaskListener) -> None:
         """Tell it nothing more."""
         for key in tuple(self._watched.get(watcher, ())):
             self._unwatch(key, watcher)
 
-    def _unwatch(self, key: str, *watchers: Watcher) -> None:
+    def _unwatch(self, key: str, *watchers: TaskListener) -> None:
         """Nobody, or these do not, listen to a task any more."""
         listening = self._watchers.get(key, {})
         for watcher in watchers or tuple(listening):
@@ -515,10 +515,10 @@ class Tasks:
                 await self._save_quietly(task)
                 self._forget(task)
         await self._jobs.finished()
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.wait((self._beating,))
-            self._beating = None
+        if self._heartbeat_task is not None:
+            self._heartbeat_task.cancel()
+            await asyncio.wait((self._heartbeat_task,))
+            self._heartbeat_task = None
         if self._leased:
             self._leased = 0.0
             with suppress(StoreUnusable):  # it expires by itself
@@ -526,7 +526,7 @@ class Tasks:
         await self.store.close()
 
 
-async def outcome(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
+async def capture(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
     """What a call returns, or raises: `sys.exit()` in a task must not end the loop."""
     try:
         return await call(), None
@@ -545,7 +545,7 @@ def _encoded(result: Any) -> bytes:
     return b'{"resultType":"complete"%b%b' % (b"" if body == b"{}" else b",", body[1:])
 
 
-def _tell(watcher: Watcher, state: bytes) -> None:
+def _tell(watcher: TaskListener, state: bytes) -> None:
     try:
         watcher.tell(lambda tag: subscriptions.task_changed(state, tag))
     except Exception:  # it is nobody else's
@@ -560,7 +560,7 @@ def _folder(principal: str) -> str:
 
 
 def _key(principal: str, id: str) -> str:
-    return _folder(principal) + id[:LONGEST_ID]
+    return _folder(principal) + id[:MAX_ID_LENGTH]
 
 
 _NOWHERE = Record(worker="", state=Raw(b"{}"))
@@ -577,5 +577,5 @@ def _abandoned(record: Record) -> tuple[Record, float | None]:
         "lastUpdatedAt": moment(now),
         "error": {"code": InternalError.code, "message": STOPPED},
     }
-    expires = None if state["ttlMs"] is None else now + LEAST_KEPT
+    expires = None if state["ttlMs"] is None else now + MIN_KEPT_SECONDS
     return Record(worker="", state=Raw(encode(state))), expires

@@ -12,7 +12,7 @@ from wharfinger.protocol.request import Request, input_needed
 from wharfinger.server.features.tools import Tool, ToolOptions, Tools
 from wharfinger.server.signature.arguments import BadArguments
 from wharfinger.server.tasks.task_channel import RunningTask
-from wharfinger.server.tasks.task_extension import Pending, Tasks, check_declared, declares, outcome
+from wharfinger.server.tasks.task_extension import DeferredTask, Tasks, capture, check_declared, declares
 
 if TYPE_CHECKING:
     from wharfinger.server.services import Services
@@ -90,16 +90,16 @@ class TaskTool(Tool):
                     if stop is None or not isinstance(request.channel, RunningTask):
                         raise
                 from wharfinger.server.input.round_trips import (
-                    answered,  # `Server(replay=True)`: nobody else sends it again
+                    ask_and_resume,  # `Server(replay=True)`: nobody else sends it again
                 )
 
-                await answered(self._services, request, stop)
+                await ask_and_resume(self._services, request, stop)
         finally:
             del tasks.calls[request]
 
     async def _call_first(self, tasks: Tasks, request: Request) -> Any:
         """Call the function, until it is done or says that it goes on as a task."""
-        pending = Pending(self._seconds(tasks))
+        pending = DeferredTask(self._seconds(tasks))
         runner = _begin(lambda: self._run(tasks, request, pending))
         try:
             await asyncio.wait((runner, pending.started), return_when=asyncio.FIRST_COMPLETED)
@@ -121,4 +121,4 @@ class TaskTool(Tool):
 
 
 def _begin(call: Callable[[], Any]) -> asyncio.Task[Any]:
-    return asyncio.get_running_loop().create_task(outcome(call), name="task")
+    return asyncio.get_running_loop().create_task(capture(call), name="task")
