@@ -307,9 +307,9 @@ class Server:
             if method in self.handlers:
                 continue
             if self.services.replay and method in ("tools/call", "prompts/get", "resources/read"):
-                from wharfinger.server.input.round_trips import rerunning
+                from wharfinger.server.input.round_trips import with_replay
 
-                handler = rerunning(self.services, handler)
+                handler = with_replay(self.services, handler)
             self.methods.set(method, handler, outside=reports_tool_errors if method == "tools/call" else None)
         for mount in self.part_of:
             mount.parent.serve(name)
