@@ -332,7 +332,7 @@ def test_a_content_with_the_uri_of_another_source_is_left_out(charts: Path) -> N
         async with over_http(evil) as url, published(url, files(charts, label="charts")) as (client, _):
             read = await client.read_resource("own://evil/both")
             assert [content.uri for content in read.contents] == ["own://evil/both"]
-            with pytest.raises(Exception, match="nothing for this URI"):
+            with pytest.raises(Exception, match="no content of its own for this URI"):
                 await client.read_resource("own://evil/one")
 
     run(test())
@@ -371,7 +371,7 @@ def test_changes_there_are_told_here(revision: str) -> None:
                 while not {uri, "log://mary/today"} <= seen:
                     seen.add((await anext(changes)).uri)
             if revision == "2026-07-28":
-                assert len(source._following._bundles) <= 1
+                assert len(source._upstream_watch._bundles) <= 1
             await eventually(lambda: watched(server, uri, wanted=False))
 
     run(test())
@@ -593,7 +593,7 @@ def test_a_list_that_was_begun_before_a_restart_is_begun_anew() -> None:
             _, after = await source.page(None, 10)
         async with over_http(harbour(), port):
             source._lists.forget()
-            with pytest.raises(InvalidArgument, match="begun anew: list again without a cursor"):
+            with pytest.raises(InvalidArgument, match="has changed: list again without a cursor"):
                 await source.page(after, 10)
             assert len((await source.page(None, 10))[0]) == 10
             await source.close()
@@ -680,7 +680,7 @@ async def walk(source: Upstream) -> list[t.Resource]:
 )
 def test_a_list_without_an_end_is_given_up(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "PAGES", 300)
+        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "MAX_PAGES", 300)
         async with hostile(pages) as (source, server):
             with pytest.raises(InternalError, match="has no end, or a cursor that cannot be used"):
                 await walk(source)
@@ -707,7 +707,7 @@ def test_resources_without_a_usable_uri_are_left_out(caplog: pytest.LogCaptureFi
 
 def test_a_page_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "PAGE", 10)
+        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "MAX_PAGE_SIZE", 10)
         many = {"resources": [{"uri": f"x://y/{number}", "name": "z"} for number in range(11)]}
         async with hostile(lambda cursor: many) as (source, _):
             with pytest.raises(InternalError, match="more than 10 resources"):
@@ -718,9 +718,9 @@ def test_a_page_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_is_remembered_of_a_huge_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.uri_index"], "URIS", 10)
+        monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.uri_index"], "MAX_URIS", 10)
         async with over_http(harbour()) as url, published(url) as (_, source):
-            assert len(source._known) == 10
+            assert len(source._index) == 10
             assert source.matches("notes://quay/n000")  # beside one that is remembered
 
     run(test())
@@ -856,7 +856,7 @@ def test_it_starts_and_ends_again() -> None:
 def test_templates_that_nothing_can_be_made_of_are_left_out() -> None:
     source = upstream("https://harbour.example/mcp")
     texts = ["a://{x}/b", "a://{x}/b", "{+all}", "a://{", "a://fixed", "a://{y}/b"]
-    source._known.learn_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
+    source._index.set_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
     assert [template.uri_template for template in source.templates] == ["a://{x}/b", "a://{y}/b"]
     assert source.matches("a://1/b") and not source.matches("b://1") and not source.matches("a://1/c")
 
@@ -867,7 +867,7 @@ def test_templates_made_to_take_long_are_learnt_in_little_time() -> None:
     texts = [f"a://{{+x}}/{number}{'/a' * 500}{{b}}" for number in range(1_000)]
     texts += ["a://" + "{x}" * 2_000, "a://{x}" + "a" * 10_000, "a://" + "".join(f"{{v{n}}}/" for n in range(65))]
     began = time.perf_counter()
-    source._known.learn_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
+    source._index.set_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
     assert source.matches(f"a://c/999{'/a' * 500}d")
     assert not source.matches("a://" + "1/" * 65)
     assert time.perf_counter() - began < 5

@@ -1,6 +1,6 @@
-"""The way to another server: one client, opened when it is needed, and left alone for a while after it failed.
+"""Requests to another server: one client, opened when it is needed. After a failure it is not asked for a while.
 
-Refuses to know what is asked. What goes wrong becomes an error that a caller here may read.
+Failures become errors that callers of this server may read.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from wharfinger.errors import (
     UnsupportedRevision,
     WharfingerError,
 )
+from wharfinger.protocol.backoff import Backoff
 from wharfinger.transports.background import retrieve
 
 __all__ = ["UpstreamClient", "UpstreamUnreachable"]
@@ -36,65 +37,71 @@ log = logging.getLogger("wharfinger.sources.upstream_server")
 
 T = TypeVar("T")
 
-REST, LONGEST_REST = 1.0, 60.0
-"""Seconds for which a server that failed is not asked: twice as long each time, up to a minute."""
-AT_ONCE = 64
-"""Questions on their way; others wait. It is also what ends a circle of servers that publish each other."""
-TOLD = 300
-"""Characters of another server's words that are passed on."""
-DOWN = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, UnsupportedRevision)
+RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
+"""For how long a server that could not be reached is not asked again: doubled after each failure."""
+MAX_REQUESTS = 64
+"""Requests in flight; others wait. Servers that publish each other in a circle stop at it, too."""
+MAX_MESSAGE_LENGTH = 300
+"""Characters of another server's error message that are passed on."""
+UNREACHABLE = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, UnsupportedRevision)
 
 
 class UpstreamUnreachable(InternalError):
-    """The other server cannot be asked now; the message says which one, and why."""
+    """The other server cannot be reached now; the message says which one and why."""
 
 
 class UpstreamClient:
-    """Asks the server behind `make`, which is called `name` in errors. Belongs to one loop between two `close`."""
+    """Calls the server that `make()` connects to. Use it in one event loop until it is closed.
 
-    def __init__(self, name: str, make: Callable[[], Client]) -> None:
+    `name` is the server's name in errors. `on_state` is called when the server cannot be reached any more, and when it
+    is reached again: `down` says which.
+    """
+
+    def __init__(self, name: str, make: Callable[[], Client], on_state: Callable[[], None]) -> None:
         self.down = ""
-        """Why it cannot be asked; empty while it can, or as long as nobody has tried."""
-        self.turned: Callable[[], None] | None = None
-        """Called when it cannot be asked any more, and when it can be again: `down` says which."""
+        """Why the server cannot be reached; empty while it can, or before the first attempt."""
         self.closed = False
-        """Whether it is not to be asked any more."""
+        """Whether calls are refused."""
         self.opened = False
         self._name = name
         self._make = make
+        self._on_state = on_state
         self._client: Client | None = None
         self._opening: asyncio.Task[Client] | None = None
-        self._places = asyncio.Semaphore(AT_ONCE)
-        self._rest = REST
-        self._until = 0.0
+        self._slots = asyncio.Semaphore(MAX_REQUESTS)
+        self._backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
+        self._retry_at = 0.0
 
-    async def ask(self, call: Callable[[Client], Awaitable[T]], uri: str = "") -> T:
-        """What the call of the client returns.
+    async def call(self, request: Callable[[Client], Awaitable[T]], uri: str = "") -> T:
+        """Make a request with the client, and return its result.
 
         Raises:
-            ResourceNotFound: it has no resource of this URI.
-            InvalidArgument: it refuses what is asked, in its words.
-            Unreachable: it cannot be reached, or could not a moment ago.
+            ResourceNotFound: the server has no resource with this URI.
+            InvalidArgument: it refuses the request; the message is its own.
+            UpstreamUnreachable: it cannot be reached, or could not a moment ago.
             InternalError: it failed.
         """
-        if self.closed or (self.down and time.monotonic() < self._until):
+        if self.closed or (self.down and time.monotonic() < self._retry_at):
             raise self._unreachable()
         try:
-            async with self._places:
-                answer = await call(await self.client())
-        except DOWN as error:
+            async with self._slots:
+                result = await request(await self.client())
+        except UNREACHABLE as error:
             self.failed(error)
             raise self._unreachable() from None
         except RemoteError as error:
-            self.works()
-            raise self._told(error, uri) from None
+            self.succeeded()
+            if isinstance(error, RemoteResourceNotFound):
+                raise ResourceNotFound(uri) from None
+            said = f"{self._name} says: {_brief(error.message or 'no reason')}"
+            raise (InvalidArgument if isinstance(error, RemoteInvalidParams) else InternalError)(said) from None
         except WharfingerError as error:
-            raise InternalError(f"{self._name} gives no answer that can be used: {_brief(error)}") from None
-        self.works()
-        return answer
+            raise InternalError(f"{self._name} sent a result that cannot be used: {_brief(error)}") from None
+        self.succeeded()
+        return result
 
     async def client(self) -> Client:
-        """The client, opened: once for all who wait, whichever of them goes away meanwhile."""
+        """The open client. Callers share one attempt to open it, which goes on if one of them is cancelled."""
         if self.opened and self._client is not None:
             return self._client
         if self._opening is None or self._opening.done():
@@ -109,12 +116,13 @@ class UpstreamClient:
         return client
 
     async def close(self) -> None:
-        """Close the client; the next question opens another one."""
+        """Close the client. Once `closed` is set to False again, the next call opens a new one."""
         self.closed = True
         opening, self._opening = self._opening, None
         client, self._client = self._client, None
-        self.opened, self.down, self._rest = False, "", REST
-        self._places = asyncio.Semaphore(AT_ONCE)  # the next start may be in another loop
+        self.opened, self.down = False, ""
+        self._backoff.succeeded()
+        self._slots = asyncio.Semaphore(MAX_REQUESTS)  # the next start may be in another loop
         if opening is not None and not opening.done():
             opening.cancel()
             await asyncio.wait((opening,))
@@ -123,39 +131,29 @@ class UpstreamClient:
                 await client.close()
 
     def failed(self, error: WharfingerError) -> None:
-        """Take note of an error, which may say that the server cannot be reached."""
-        if not isinstance(error, DOWN):
+        """Record an error; some mean that the server cannot be reached."""
+        if not isinstance(error, UNREACHABLE):
             return
-        was = self.down
-        self._rest = min(LONGEST_REST, self._rest * 2) if was else REST
-        self.down, self._until = _brief(error), time.monotonic() + self._rest
-        if not was:
+        before, self.down = self.down, _brief(error)
+        self._retry_at = time.monotonic() + self._backoff.failed()
+        if not before:
             log.warning("%s cannot be reached: %s", self._name, self.down)
-            self._tell()
+            self._on_state()
 
-    def works(self) -> None:
-        """The server has answered."""
-        was, self.down, self._rest = self.down, "", REST
-        if was:
+    def succeeded(self) -> None:
+        """Record that the server answered."""
+        before, self.down = self.down, ""
+        self._backoff.succeeded()
+        if before:
             log.info("%s is reached again", self._name)
-            self._tell()
-
-    def _tell(self) -> None:
-        if self.turned is not None:
-            self.turned()
+            self._on_state()
 
     def _unreachable(self) -> UpstreamUnreachable:
-        return UpstreamUnreachable(f"{self._name} cannot be reached: {self.down or 'this server ends.'}")
-
-    def _told(self, error: RemoteError, uri: str) -> WharfingerError:
-        if isinstance(error, RemoteResourceNotFound):
-            return ResourceNotFound(uri)
-        said = f"{self._name} says: {_brief(error.message or 'no reason')}"
-        return InvalidArgument(said) if isinstance(error, RemoteInvalidParams) else InternalError(said)
+        return UpstreamUnreachable(f"{self._name} cannot be reached: {self.down or 'this server is closing.'}")
 
 
 def _brief(error: WharfingerError | str) -> str:
-    """The beginning of another's words, in one line without control characters and secrets."""
-    text = redacted_text(" ".join(str(error)[: 4 * TOLD].split()))
+    """The start of another server's message as one line, without control characters and secrets."""
+    text = redacted_text(" ".join(str(error)[: 4 * MAX_MESSAGE_LENGTH].split()))
     text = "".join(character for character in text if character.isprintable())
-    return text if len(text) <= TOLD else text[: TOLD - 1] + "…"
+    return text if len(text) <= MAX_MESSAGE_LENGTH else text[: MAX_MESSAGE_LENGTH - 1] + "…"

@@ -1,4 +1,10 @@
-"""Another server's list in pages of our size: where it goes on, and that it ends; asks through a function."""
+"""Another server's list, cut into pages of our own size.
+
+Our key of the next page holds the other server's cursor, how many resources of its page were shown, and digests of the
+last ones. If the page has changed meanwhile, the list continues after the last one that is still there, so that no
+resource is left out or shown twice. A list that never ends is given up: it returns to a cursor that it had before
+(found by Brent's algorithm, which remembers one cursor), or has too many pages.
+"""
 
 from __future__ import annotations
 
@@ -19,129 +25,130 @@ __all__ = ["Cursor", "Page", "UpstreamLists"]
 Cursor = str | UnsetType
 Page = tuple[Sequence[t.Resource], Cursor]
 
-PAGES = 10_000
-"""Pages of one list: behind them it is given up."""
-PAGE = 100_000
-"""Resources of one page."""
-CURSOR = 16 * 1024
-"""Characters of a cursor that is not ours: it travels in one of ours."""
-ASKED = 50
-"""Pages of theirs that one of ours is made of at most."""
-MARKS = 8
-"""The last resources shown of a page that a key remembers: all but one may go."""
-AHEAD = 4
-"""Pages in which they are looked for."""
-KEPT, FRESH = 4, 1.0
-"""Pages that are kept for going on in their middle, and for how many seconds."""
+MAX_PAGES = 10_000
+"""Pages of the other server's list."""
+MAX_PAGE_SIZE = 100_000
+"""Resources in one page of the other server."""
+MAX_CURSOR_LENGTH = 16 * 1024
+"""Characters in the other server's cursor, which is part of our own."""
+MAX_FETCHES = 50
+"""Pages of the other server that one of ours is made of."""
+MAX_MARKS = 8
+"""Digests of shown resources in a key: the list is continued exactly as long as one of these resources is left."""
+SEARCHED_PAGES = 4
+"""Later pages in which the marked resources are looked for."""
+CACHED_PAGES, CACHE_SECONDS = 4, 1.0
+"""How many pages are kept, and for how long, to continue in the middle of one."""
 
 
-class _Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where a list goes on: in the page at `cursor`, of which `index` were shown, the last of them `shown`."""
+class _Position(msgspec.Struct, frozen=True, array_like=True):
+    """Where a list continues: in the page at `cursor`, of which `index` resources were shown."""
 
     cursor: str | None = None
     shown: tuple[str, ...] = ()
-    """As digests, the latest first."""
+    """Digests of the last resources that were shown, the latest first."""
     index: int = 0
     pages: int = 0
     mark: str = ""
-    """A cursor of before, as a digest: a list that comes back to it goes round in a circle (Brent's way)."""
+    """The digest of an earlier cursor: a list that returns to it goes round in a circle."""
 
 
 class UpstreamLists:
-    """Gives the pages of `fetch`, called with a cursor, in any other size."""
+    """Cuts the pages that `fetch(cursor)` returns into pages of another size."""
 
     def __init__(self, name: str, fetch: Callable[[Cursor], Awaitable[Page]]) -> None:
         self._name = name
         self._fetch = fetch
-        self._kept: OrderedDict[Cursor, tuple[float, Page]] = OrderedDict()
+        self._cache: OrderedDict[Cursor, tuple[float, Page]] = OrderedDict()
 
     def forget(self) -> None:
-        """The list has changed."""
-        self._kept.clear()
+        """Forget the cached pages, because the list has changed."""
+        self._cache.clear()
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """At most `limit` resources behind the key, and the key of the next page.
+        """Return at most `limit` resources after the key, and the key of the next page (None if this is the last).
 
         Raises:
-            InvalidArgument: the key is none of this list.
-            InternalError: the list has no end, or a page that cannot be used.
+            InvalidArgument: the key does not belong to this list.
+            InternalError: the list never ends, or one of its pages cannot be used.
         """
-        place = _Place() if after is None else _read(after)
+        position = _Position() if after is None else _read(after)
         shown: list[t.Resource] = []
-        for _ in range(ASKED):
-            resources, following = await self.at(UNSET if place.cursor is None else place.cursor)
-            begin = _behind(resources, place)
+        for _ in range(MAX_FETCHES):
+            resources, next_cursor = await self.at(UNSET if position.cursor is None else position.cursor)
+            begin = _continue_at(resources, position)
             if begin is None:
-                place = await self._found_again(place, following)
-                resources, following = await self.at(UNSET if place.cursor is None else place.cursor)
-                begin = _behind(resources, place) or 0
+                position = await self._find_again(position, next_cursor)
+                resources, next_cursor = await self.at(UNSET if position.cursor is None else position.cursor)
+                begin = _continue_at(resources, position) or 0
             end = begin + limit - len(shown)
             shown += resources[begin:end]
-            latest = [_digest(resource.uri) for resource in reversed(resources[max(begin, end - MARKS) : end])]
-            place = msgspec.structs.replace(place, shown=(*latest, *place.shown)[:MARKS])
+            latest = [_digest(resource.uri) for resource in reversed(resources[max(begin, end - MAX_MARKS) : end])]
+            position = msgspec.structs.replace(position, shown=(*latest, *position.shown)[:MAX_MARKS])
             if end < len(resources):
-                return shown, _written(msgspec.structs.replace(place, index=end))
-            if following is UNSET:
+                return shown, _write(msgspec.structs.replace(position, index=end))
+            if next_cursor is UNSET:
                 return shown, None
-            place = self._next(place, following)
+            position = self._next(position, next_cursor)
             if len(shown) >= limit:
                 break
-        return shown, _written(place)
+        return shown, _write(position)
 
-    async def _found_again(self, place: _Place, following: Cursor) -> _Place:
-        """The place where what was shown is now: what came before it may have pushed it to a later page."""
-        ahead = place
-        for _ in range(AHEAD):
-            if following is UNSET:
+    async def _find_again(self, position: _Position, next_cursor: Cursor) -> _Position:
+        """Where the resources that were shown are now: new ones before them may have pushed them to a later page."""
+        ahead = position
+        for _ in range(SEARCHED_PAGES):
+            if next_cursor is UNSET:
                 break
-            ahead = self._next(ahead, following)
-            resources, following = await self.at(following)
-            if _behind(resources, msgspec.structs.replace(ahead, shown=place.shown, index=place.index)) is not None:
-                return msgspec.structs.replace(ahead, shown=place.shown, index=place.index)
-        index = max(0, place.index - len(place.shown))  # all of them are gone
-        return msgspec.structs.replace(place, shown=(), index=index)
+            ahead = self._next(ahead, next_cursor)
+            resources, next_cursor = await self.at(next_cursor)
+            moved = msgspec.structs.replace(ahead, shown=position.shown, index=position.index)
+            if _continue_at(resources, moved) is not None:
+                return moved
+        index = max(0, position.index - len(position.shown))  # all of them are gone
+        return msgspec.structs.replace(position, shown=(), index=index)
 
     async def at(self, cursor: Cursor) -> Page:
-        """The page at a cursor, which may be one of a moment ago."""
-        at, page = self._kept.get(cursor, (0.0, None))
-        if page is None or time.monotonic() - at > FRESH:
+        """The page at a cursor; it may have been fetched up to a second ago."""
+        at, page = self._cache.get(cursor, (0.0, None))
+        if page is None or time.monotonic() - at > CACHE_SECONDS:
             page = await self._fetch(cursor)
-            if len(page[0]) > PAGE:
-                raise InternalError(f"{self._name} has a page of more than {PAGE:,} resources.")
-            self._kept[cursor] = (time.monotonic(), page)
-            self._kept.move_to_end(cursor)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            if len(page[0]) > MAX_PAGE_SIZE:
+                raise InternalError(f"{self._name} has a page of more than {MAX_PAGE_SIZE:,} resources.")
+            self._cache[cursor] = (time.monotonic(), page)
+            self._cache.move_to_end(cursor)
+            if len(self._cache) > CACHED_PAGES:
+                self._cache.popitem(last=False)
         return page
 
-    def _next(self, place: _Place, cursor: str) -> _Place:
-        pages, found = place.pages + 1, _digest(cursor)
-        if cursor == place.cursor or found == place.mark or pages >= PAGES or len(cursor) > CURSOR:
+    def _next(self, position: _Position, cursor: str) -> _Position:
+        pages, found = position.pages + 1, _digest(cursor)
+        if cursor == position.cursor or found == position.mark or pages >= MAX_PAGES or len(cursor) > MAX_CURSOR_LENGTH:
             raise InternalError(f"The list of {self._name} has no end, or a cursor that cannot be used.")
-        return _Place(cursor, place.shown, 0, pages, found if pages & (pages - 1) == 0 else place.mark)
+        return _Position(cursor, position.shown, 0, pages, found if pages & (pages - 1) == 0 else position.mark)
 
 
-def _behind(resources: Sequence[t.Resource], place: _Place) -> int | None:
-    """Where to go on in a page that may have changed: behind the last shown that is still there, wherever it is now.
+def _continue_at(resources: Sequence[t.Resource], position: _Position) -> int | None:
+    """Where to continue in a page that may have changed: after the last shown resource that is still there.
 
-    None: nothing of what was shown is there.
+    Returns None if none of those that were shown is there.
     """
-    if not place.shown:
-        return min(place.index, len(resources))
-    if 0 < place.index <= len(resources) and _digest(resources[place.index - 1].uri) == place.shown[0]:
-        return place.index
-    places = {_digest(resource.uri): number for number, resource in enumerate(resources, 1)}
-    return next((places[mark] for mark in place.shown if mark in places), None if place.index else 0)
+    if not position.shown:
+        return min(position.index, len(resources))
+    if 0 < position.index <= len(resources) and _digest(resources[position.index - 1].uri) == position.shown[0]:
+        return position.index
+    after = {_digest(resource.uri): number for number, resource in enumerate(resources, 1)}
+    return next((after[mark] for mark in position.shown if mark in after), None if position.index else 0)
 
 
-def _written(place: _Place) -> str:
-    return msgspec.json.encode(place).decode()
+def _write(position: _Position) -> str:
+    return msgspec.json.encode(position).decode()
 
 
-_decode = msgspec.json.Decoder(_Place).decode
+_decode = msgspec.json.Decoder(_Position).decode
 
 
-def _read(key: str) -> _Place:
+def _read(key: str) -> _Position:
     try:
         return _decode(key.encode())
     except (msgspec.MsgspecError, UnicodeEncodeError):

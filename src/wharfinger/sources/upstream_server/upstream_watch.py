@@ -1,4 +1,4 @@
-"""Watching at another server what is watched here, through everything that happens to it; reads nothing."""
+"""Watches at another server what is watched here, through lost connections and restarts. Reads nothing."""
 
 from __future__ import annotations
 
@@ -7,59 +7,64 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from wharfinger.client.subscriptions import Change, Watch
-from wharfinger.errors import (
-    RemoteError,
-    RemoteInvalidParams,
-    RemoteMethodNotFound,
-    RemoteResourceNotFound,
-    WharfingerError,
-)
+from wharfinger.errors import RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, WharfingerError
+from wharfinger.protocol.backoff import Backoff
 from wharfinger.source import Changed
 from wharfinger.sources.upstream_server.upstream_client import UpstreamClient
+from wharfinger.transports.background import BackgroundTasks
 
 __all__ = ["UpstreamWatch"]
 
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
-WATCHES = 100
-"""Watches at once: each may be a stream of its own. One holds all URIs that came together."""
-AGAIN, LONGEST_AGAIN = 1.0, 30.0
-"""Seconds until a watch that ended is begun again: twice as long each time."""
-EVERY = 1.0
-"""Seconds between two changes of the list that are told: a server may say so as often as it likes."""
+MAX_WATCHES = 100
+"""Watches open at once: each may be a stream of its own. One covers all URIs that were watched together."""
+RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
+"""Delay before a watch that ended is opened again: doubled after each failure."""
+LIST_INTERVAL_SECONDS = 1.0
+"""Changes of the list are passed on at most this often, however often the server reports them."""
 
 
 class UpstreamWatch:
-    """What is watched, in bundles: one watch at the other server for all URIs that came in one turn of the loop.
+    """Watches in bundles: one watch at the other server for all URIs that were watched in one turn of the event loop.
 
-    `missed(uri)` is asked when a watch has begun: whether the URI may have changed since its watcher came.
+    Args:
+        client: Connects to the server.
+        name: The server's name in the log.
+        missed: Called when a watch has begun, returns whether the URI may have changed since its watcher came.
+        list_changed: Awaited before the watcher of the list is notified.
     """
 
-    def __init__(self, reach: UpstreamClient, name: str, missed: Callable[[str], Awaitable[bool]]) -> None:
-        self.list_changed: Callable[[], Awaitable[None]] | None = None
-        """Awaited before the watcher of the list is told."""
-        self._reach = reach
+    def __init__(
+        self,
+        client: UpstreamClient,
+        name: str,
+        missed: Callable[[str], Awaitable[bool]],
+        list_changed: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._client = client
         self._name = name
         self._missed = missed
+        self._list_changed = list_changed
         self._wanted: dict[str | None, Changed] = {}
         self._new: list[str] = []
         self._bundles: dict[asyncio.Task[None], tuple[str, ...]] = {}
         self._list: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Watch a URI, or (None) the list."""
+        """Watch a URI, or the list if it is None."""
         self._wanted[uri] = changed
         if uri is None:
             if self._list is None:
-                self._list = self._go((None,))
+                self._list = self._start_task((None,))
         else:
             self._new.append(uri)
             if len(self._new) == 1:
-                asyncio.get_running_loop().call_soon(self._begin_new)
+                asyncio.get_running_loop().call_soon(self._watch_new)
 
     def unwatch(self, uri: str | None) -> None:
-        """Watch it no more."""
+        """Stop watching it."""
         self._wanted.pop(uri, None)
         if uri is None and self._list is not None:
             self._list.cancel()
@@ -70,97 +75,82 @@ class UpstreamWatch:
                 del self._bundles[task]
 
     async def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching everything."""
         self._wanted.clear()
         self._list = None
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.cancel()
         self._bundles.clear()
 
-    def _begin_new(self) -> None:
+    def _watch_new(self) -> None:
         watched = {uri for uris in self._bundles.values() for uri in uris}
         uris = tuple(uri for uri in dict.fromkeys(self._new) if uri in self._wanted and uri not in watched)
         self._new.clear()
-        self._begin(uris)
+        if uris:
+            self._start_bundle(uris)
 
-    def _begin(self, uris: tuple[str, ...]) -> None:
-        if not uris:
+    def _start_bundle(self, uris: tuple[str, ...]) -> None:
+        if len(self._bundles) >= MAX_WATCHES:
+            log.warning("%s is not watched at %s: %d watches are open there", uris[0], self._name, MAX_WATCHES)
             return
-        if len(self._bundles) >= WATCHES:
-            log.warning("%s: %d watches are open: %s is not watched there", self._name, WATCHES, uris[0])
-            return
-        self._bundles[self._go(uris)] = uris
+        self._bundles[self._start_task(uris)] = uris
 
-    def _go(self, uris: tuple[str | None, ...]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._keep(uris))
-        self._tasks.add(task)
+    def _start_task(self, uris: tuple[str | None, ...]) -> asyncio.Task[None]:
+        task = self._tasks.start(self._keep(uris))
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
         self._bundles.pop(task, None)
         if self._list is task:
             self._list = None
         if not task.cancelled() and task.exception() is not None:
-            log.error("%s: a watch has failed", self._name, exc_info=task.exception())
+            log.error("A watch at %s has failed", self._name, exc_info=task.exception())
 
     async def _keep(self, uris: tuple[str | None, ...]) -> None:
-        """Watch, and begin again when it ends, for as long as somebody wants it."""
-        late, delay = False, AGAIN
+        """Watch, and open the watch again when it ends, as long as somebody watches one of the URIs here."""
+        reopened, backoff = False, Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
         while any(uri in self._wanted for uri in uris):
             try:
-                client = await self._reach.client()
+                client = await self._client.client()
                 watch = client.watch_lists() if uris[0] is None else client.watch(*[uri for uri in uris if uri])
                 async with watch:
-                    delay = AGAIN
-                    self._reach.works()
-                    await self._begun(uris, late)
-                    await self._tell(watch, uris)
+                    backoff.succeeded()
+                    self._client.succeeded()
+                    for uri in uris:
+                        if reopened or (uri is not None and uri in self._wanted and await self._missed(uri)):
+                            await self._notify(uri)
+                    await self._pass_on(watch, uris)
             except (RemoteResourceNotFound, RemoteInvalidParams, RemoteMethodNotFound) as error:
-                self._refused(uris, error)
+                log.info("%s does not let %s be watched: %s", self._name, uris[0] or "its lists", error)
+                if len(uris) > 1:  # one missing resource must not keep the others from being watched
+                    for uri in uris:
+                        if uri is not None and uri in self._wanted:
+                            self._start_bundle((uri,))
                 return
             except WharfingerError as error:
-                self._reach.failed(error)
-                log.debug("%s: a watch ended, and is begun again: %s", self._name, error)
-            late = True
-            await asyncio.sleep(delay)
-            delay = min(LONGEST_AGAIN, delay * 2)
+                self._client.failed(error)
+                log.debug("A watch at %s ended, and is opened again: %s", self._name, error)
+            reopened = True
+            await asyncio.sleep(backoff.failed())
 
-    def _refused(self, uris: tuple[str | None, ...], error: RemoteError) -> None:
-        """One of several that is not there must not keep the others from being watched."""
-        log.info("%s does not let %s be watched: %s", self._name, uris[0] or "its lists", error)
-        if len(uris) > 1:
-            for uri in uris:
-                if uri is not None and uri in self._wanted:
-                    self._begin((uri,))
-
-    async def _begun(self, uris: tuple[str | None, ...], late: bool) -> None:
-        for uri in uris:
-            if late or (uri is not None and uri in self._wanted and await self._missed(uri)):
-                await self._say(uri)
-
-    async def _tell(self, watch: Watch, uris: tuple[str | None, ...]) -> None:
+    async def _pass_on(self, watch: Watch, uris: tuple[str | None, ...]) -> None:
         async for change in watch:
             for uri in uris:
                 if _concerns(change, uri):
-                    await self._say(uri)
+                    await self._notify(uri)
             if uris[0] is None:
-                await asyncio.sleep(EVERY)
+                await asyncio.sleep(LIST_INTERVAL_SECONDS)
 
-    async def _say(self, uri: str | None) -> None:
-        if uri is None and self.list_changed is not None:
-            await self.list_changed()
+    async def _notify(self, uri: str | None) -> None:
+        if uri is None:
+            await self._list_changed()
         changed = self._wanted.get(uri)
         if changed is not None:
             changed(uri)
 
 
 def _concerns(change: Change, uri: str | None) -> bool:
-    """Whether a change is one of the list of resources, or of a resource, or of what lies below it."""
+    """Whether a change is about this resource or one below it, or about the list if `uri` is None."""
     if uri is None:
         return change.kind == "resources"
     return change.kind == "resource" and (change.uri == uri or change.uri.startswith(uri))

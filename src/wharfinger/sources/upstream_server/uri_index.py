@@ -1,4 +1,4 @@
-"""Which URIs are another server's, as far as it has shown them: listed ones, what lies beside them, and templates."""
+"""Which URIs belong to another server: those that it listed, those beside them, and those of its templates."""
 
 from __future__ import annotations
 
@@ -15,56 +15,56 @@ from wharfinger.sources.upstream_server.upstream_lists import Cursor
 
 __all__ = ["UriIndex", "is_uri"]
 
-URIS = 50_000
+MAX_URIS = 50_000
 """Listed URIs that are remembered, the latest ones."""
-TOPS = 1_000
-"""Beginnings of them, such as `git://repo/`."""
-TEMPLATES = 1_000
-VARIABLES = 64
-"""Of one template: the pattern of one with thousands takes a second to compile."""
+MAX_PREFIXES = 1_000
+"""Prefixes of listed URIs that are remembered, such as `git://repo/`."""
+MAX_TEMPLATES = 1_000
+MAX_VARIABLES = 64
+"""In one template: the pattern of a template with thousands takes a second to compile."""
 
-_TOP = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#]+/|/[^/?#]+/)").match
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#]+/|/[^/?#]+/)").match
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
 
 
 class UriIndex:
-    """What one server has shown; the loop's alone, as the source is."""
+    """The URIs of one server. Not thread-safe: it belongs to the event loop, as its source does."""
 
     def __init__(self) -> None:
         self.templates: list[t.ResourceTemplate] = []
-        """Those that can be used; the list stays the same object."""
+        """The usable templates. The list object stays the same."""
         self._uris: OrderedDict[str, Cursor] = OrderedDict()
-        self._tops: OrderedDict[str, None] = OrderedDict()
+        self._prefixes: OrderedDict[str, None] = OrderedDict()
         self._index: TemplateIndex[None] = TemplateIndex()
 
     def __len__(self) -> int:
         return len(self._uris)
 
-    def learn(self, resources: Iterable[t.Resource], cursor: Cursor) -> None:
-        """Take a page of its list, which stood at this cursor."""
+    def add(self, resources: Iterable[t.Resource], cursor: Cursor) -> None:
+        """Remember the URIs of a page of the server's list, and the cursor of that page."""
         for resource in resources:
             self._uris[resource.uri] = cursor
             self._uris.move_to_end(resource.uri)
-            top = top_of(resource.uri)
-            if top:
-                self._tops[top] = None
-                self._tops.move_to_end(top)
-        while len(self._uris) > URIS:
+            prefix = prefix_of(resource.uri)
+            if prefix:
+                self._prefixes[prefix] = None
+                self._prefixes.move_to_end(prefix)
+        while len(self._uris) > MAX_URIS:
             self._uris.popitem(last=False)
-        while len(self._tops) > TOPS:
-            self._tops.popitem(last=False)
+        while len(self._prefixes) > MAX_PREFIXES:
+            self._prefixes.popitem(last=False)
 
-    def learn_templates(self, templates: Sequence[t.ResourceTemplate]) -> bool:
-        """Take its templates, without those that nothing can be made of; whether they are others than before."""
+    def set_templates(self, templates: Sequence[t.ResourceTemplate]) -> bool:
+        """Replace the templates by the usable ones among these. Returns whether they have changed."""
         usable: dict[str, t.ResourceTemplate] = {}
         index: TemplateIndex[None] = TemplateIndex()
-        for template in templates[:TEMPLATES]:
+        for template in templates[:MAX_TEMPLATES]:
             text = template.uri_template
             if not template.name or text in usable or len(text) > LONGEST_URI or not _SCHEME(text):
                 continue
             try:
                 parsed = UriTemplate(text)
-                if not 0 < len(parsed.variables) <= VARIABLES:
+                if not 0 < len(parsed.variables) <= MAX_VARIABLES:
                     continue
                 index.add(parsed, None, allow_ambiguous=True)
             except InvalidTemplate:
@@ -76,35 +76,33 @@ class UriIndex:
         return changed
 
     def has(self, uri: str) -> bool:
-        """Whether it has listed this very URI."""
+        """Whether the server has listed this URI."""
         return uri in self._uris
 
     def page_of(self, uri: str) -> Cursor:
-        """The cursor of the page that listed it.
+        """The cursor of the page that listed this URI.
 
         Raises:
-            KeyError: none did.
+            KeyError: the server has not listed it.
         """
         return self._uris[uri]
 
     def covers(self, uri: str) -> bool:
-        """Whether it may have this URI: listed, a window of a listed one, beside one, or of a template."""
-        base = uri.partition("?")[0]
-        return uri in self._uris or base in self._uris or top_of(uri) in self._tops or self._matches(uri)
-
-    def _matches(self, uri: str) -> bool:
-        # Which values are safe is for the server to judge that has the template.
+        """Whether the server may have this URI: listed, a window of a listed one, beside one, or of a template."""
+        if uri in self._uris or uri.partition("?")[0] in self._uris or prefix_of(uri) in self._prefixes:
+            return True
+        # check=False: only the server that has the template can judge which values are safe.
         return bool(len(self._index)) and is_uri(uri) and self._index.find(uri, check=False) is not None
 
 
-def top_of(uri: str) -> str:
-    """The beginning that URIs of one kind share: scheme and authority, or else the first part of the path."""
-    found = _TOP(uri)
+def prefix_of(uri: str) -> str:
+    """The prefix that URIs of one kind share: scheme and authority, or else the first part of the path."""
+    found = _PREFIX(uri)
     return found[0] if found else ""
 
 
 def is_uri(uri: str) -> bool:
-    """Whether this may be asked for at all: an absolute URI of bounded length that can be written."""
+    """Whether this is an absolute URI of bounded length that can be encoded."""
     try:
         check_uri(uri)
         uri.encode()

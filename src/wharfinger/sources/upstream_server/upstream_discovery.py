@@ -1,0 +1,139 @@
+"""Finds out what another server has before anybody asks: its templates, and the beginning of its list."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from msgspec import UnsetType
+
+from wharfinger import types as t
+from wharfinger.client import Client
+from wharfinger.content.text import many
+from wharfinger.errors import InternalError, WharfingerError
+from wharfinger.protocol.backoff import Backoff
+from wharfinger.sources.upstream_server.upstream_client import UpstreamClient, UpstreamUnreachable
+from wharfinger.sources.upstream_server.upstream_lists import UpstreamLists
+from wharfinger.sources.upstream_server.uri_index import UriIndex
+
+__all__ = ["Discovery"]
+
+log = logging.getLogger("wharfinger.sources.upstream_server")
+
+MAX_RESOURCES = 5_000
+"""Resources of the list that are read in advance."""
+MAX_TEMPLATES = 5_000
+"""Templates that are requested."""
+START_SECONDS = 2.0
+"""How long `start` waits; discovery then continues in the background."""
+RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
+"""Delay before the next attempt while the server cannot be reached: doubled after each failure."""
+
+
+class Discovery:
+    """Fills `index` in the background. Calls `changed` when the list that is published here has changed by that."""
+
+    def __init__(
+        self, name: str, client: UpstreamClient, index: UriIndex, lists: UpstreamLists, changed: Callable[[], None]
+    ) -> None:
+        self._name = name
+        self._client = client
+        self._index = index
+        self._lists = lists
+        self._changed = changed
+        self._task: asyncio.Task[None] | None = None
+        self._done = self._complete = False
+        self._connection = ""
+
+    async def start(self) -> None:
+        """Start, and wait for the end for at most `START_SECONDS`."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            await asyncio.wait((self._task,), timeout=START_SECONDS)
+
+    async def close(self) -> None:
+        """Stop."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    def restart(self) -> None:
+        """Start again, because the server is back and may have changed."""
+        self._lists.forget()
+        if self._task is not None and self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._changed()
+
+    async def list_changed(self) -> None:
+        """Fetch the templates again after the list changed: no other request does."""
+        self._lists.forget()
+        try:
+            await self._fetch_templates()
+        except WharfingerError as error:
+            log.debug("The templates of %s could not be fetched: %s", self._name, error)
+
+    def describe(self) -> str:
+        """What is known so far, such as `14 resources, 2 templates, 2025-11-25, subscribed`."""
+        if not self._done:
+            return "not listed yet"
+        counted = f"{'' if self._complete else 'more than '}{many(len(self._index), 'resource')}"
+        return f"{counted}, {many(len(self._index.templates), 'template')}{self._connection}"
+
+    async def _run(self) -> None:
+        backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
+        while True:
+            try:
+                await self._discover()
+                return
+            except UpstreamUnreachable as error:
+                log.debug("%s could not be listed, and is tried again: %s", self._name, error)
+            except WharfingerError as error:  # it would answer the same next time
+                log.warning("%s could not be listed: %s", self._name, error)
+                self._done = True
+                return
+            except Exception:
+                log.exception("%s could not be listed", self._name)
+                return
+            await asyncio.sleep(backoff.failed())
+
+    async def _discover(self) -> None:
+        self._connection = await self._client.call(_connection)
+        changed = await self._fetch_templates()
+        after, seen = None, 0
+        while seen < MAX_RESOURCES:
+            resources, after = await self._lists.page(after, 1_000)
+            seen += len(resources)
+            if after is None:
+                break
+        self._complete = after is None
+        if changed or not self._done:
+            self._done = True
+            self._changed()
+
+    async def _fetch_templates(self) -> bool:
+        """Returns whether the templates have changed."""
+
+        async def fetch(client: Client) -> list[t.ResourceTemplate]:
+            found: list[t.ResourceTemplate] = []
+            async for template in client.list_resource_templates():
+                found.append(template)
+                if len(found) >= MAX_TEMPLATES:
+                    break
+            return found
+
+        try:
+            return self._index.set_templates(await self._client.call(fetch))
+        except InternalError as error:
+            if isinstance(error, UpstreamUnreachable):
+                raise
+            log.debug("%s has no templates: %s", self._name, error)  # many servers do not implement the method
+            return False
+
+
+async def _connection(client: Client) -> str:
+    """The revision of the connection, and whether the server reports changes."""
+    resources = client.capabilities.resources
+    subscribed = not isinstance(resources, UnsetType) and resources.subscribe is True
+    return f", {client.revision}{', subscribed' if subscribed else ''}"
