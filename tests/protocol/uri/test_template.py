@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import examples
-from wharfinger.protocol.uri.matcher import Matcher
-from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate, canonical_uri, is_unsafe
+from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate, UriTemplate, canonical_uri, is_unsafe
 
 VALUES: dict[str, Any] = {
     "count": ["one", "two", "three"],
@@ -184,7 +183,7 @@ def test_expands_as_the_rfc_shows(text: str, uri: str) -> None:
     assert UriTemplate(text).expand(VALUES) == uri
 
 
-@pytest.mark.parametrize(("text", "uri"), ROWS)
+@pytest.mark.parametrize(("text", "uri"), [row for row in ROWS if row.values[0] != "up{+path}{var}/here"])
 def test_every_example_matches_its_template_and_expands_back(text: str, uri: str) -> None:
     """Lists and maps that are not exploded come back as the text they were joined to, so they are left out here."""
     template = UriTemplate(text, maps={"keys"})
@@ -364,8 +363,6 @@ MATCHES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("{v:3}", "abc", {"v": "abc"}),
     ("{v:3}", "%C3%A9%C3%A9%C3%A9", {"v": "ééé"}),
     ("{v:3}", "abcd", None),
-    ("{a}{b:2}", "wxyé", {"a": "wxy", "b": "é"}),
-    ("{a:2}{b}", "éxyz", {"a": "éx", "b": "yz"}),
     ("/{h:2}/{h}", "/ab/abc", {"h": "abc"}),
     ("/{h:2}/{h}", "/a/abc", None),
     ("/{h:2}/{h}", "/ax/abc", None),
@@ -546,7 +543,7 @@ def test_what_matches_a_canonical_uri_expands_to_it(text: str, data: st.DataObje
 
 
 NASTY = st.text(st.sampled_from("./\\%25EFfCc\0\n:a?#&=;,*+"), max_size=12)
-GUARDED = ["a://{v}", "a://{v}/{w}", "a://{v}.{w}", "a://{v,w}", "a://{v}{w}", "a:{/v}{/w}", "a:{/v*}", "a:{v*}{.w}",
+GUARDED = ["a://{v}", "a://{v}/{w}", "a://{v}.{w}", "a://{v,w}", "a:{/v}{/w}", "a:{/v*}", "a:{v*}{.w}",
            "a:x{;v,w}", "a:{v:3}/{w}", "a://{v}{?q}", "a:x{.v*}{/w*}"]  # fmt: skip
 
 
@@ -575,20 +572,6 @@ def test_no_path_ever_leads_out(text: str, tail: str) -> None:
         assert "%2F" not in tail.upper().partition("?")[0] and not set(path) & set("\\\0\n")
 
 
-SETTLED = [t for t, *_ in MATCHES if Matcher(UriTemplate(t).atoms)._pattern is not None]
-
-
-@settings(max_examples=examples(300))
-@given(st.sampled_from(SETTLED), st.text("ab/?&=;.#,%2Fé:", max_size=12))
-def test_the_quick_way_and_the_general_way_agree(text: str, tail: str) -> None:
-    template = UriTemplate(text)
-    before = template.atoms[0] if template.atoms and isinstance(template.atoms[0], str) else ""
-    for uri in (canonical_uri(tail), canonical_uri(before + tail)):
-        if uri is not None:
-            quick, general = Matcher(template.atoms).fit(uri), Matcher(template.atoms, settle=False).fit(uri)
-            assert (None if quick is None else list(quick)) == (None if general is None else list(general))
-
-
 @settings(max_examples=examples(300))
 @given(st.sampled_from([t for t, *_ in MATCHES]), st.sampled_from([t for t, *_ in MATCHES]), st.data())
 def test_templates_that_match_one_uri_overlap(one: str, other: str, data: st.DataObject) -> None:
@@ -600,17 +583,18 @@ def test_templates_that_match_one_uri_overlap(one: str, other: str, data: st.Dat
 # --- time -------------------------------------------------------------------------------------------------------------
 
 HARD = [
+    "{/p*}/x{s}/y{t}",
+    "{+p}.{a}/{b}-{c}",
+    "{x*}.{y}",
+    "{a}2F{b}2F{c}",
+    "{+a}--{+b}--{+c}z",
+    "{+p}{.x}{?q}",
     "x://{/p*}",
     "{/p*}",
     "{/p*}{/f}",
     "{/p*}{/q*}{/r*}!",
-    "{/p*}/x{+r}/y{s}",
-    "{x*}{y}",
     "{x*,y}",
     "{a}-{b}-{c}-{d}-{e}",
-    "{a}{b}{c}{d}{e}!",
-    "{a:9999}{b:9999}{c}",
-    "{+a}{+b}{+c}z",
     "{+a}/a{+b}/a{+c}/a{+d}z",
     "{?q*}",
     "{?a}&a=1{&b*}",
@@ -692,7 +676,6 @@ def test_prefix_counts_characters() -> None:
 EDGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("{/a:2,b}", "/abc", {"b": "abc"}),
     ("{/a:2,b}", "/ab/c", {"a": "ab", "b": "c"}),
-    ("{.a:2,b}", ".abc", {"b": "abc"}),
     ("{/a,b*}", "/x/y/z", {"a": "x", "b": ["y", "z"]}),
     ("{/a*,b*}", "/x/y", {"a": ["x"], "b": ["y"]}),
     ("{x*,y,z}", "a", {"y": "a"}),
@@ -726,8 +709,6 @@ EDGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("{+v}#c", "a?b#c", {"v": "a?b"}),
     ("{+v}?{w}", "a?b", {"v": "a", "w": "b"}),
     ("{+v}?{w}", "a?b?c", None),
-    ("{a}{a}", "xx", {"a": "x"}),
-    ("{a}{a}", "xyz", None),
     ("{a}/{?a}", "x/?a=x", {"a": "x"}),
     ("{a}/{?a}", "x/", {"a": "x"}),
     ("/{h:1}/{h:2}/{h}", "/a/ab/abc", {"h": "abc"}),
@@ -739,6 +720,26 @@ EDGES: list[tuple[str, str, dict[str, Any] | None]] = [
 @pytest.mark.parametrize(("text", "uri", "values"), EDGES)
 def test_matches_at_the_edge(text: str, uri: str, values: dict[str, Any] | None) -> None:
     assert UriTemplate(text).match(uri) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "variable"),
+    [
+        ("a://{a}{b}", "b"),
+        ("up{+path}{var}/here", "var"),
+        ("{a:2}{b}", "a"),
+        ("{.a:2,b}", "a"),
+        ("{v}-{+w}", "w"),
+        ("{/p*}/x{+r}/y{s}", "r"),
+        ("x{/a}/b/{c}", "a"),
+    ],
+)
+def test_template_that_does_not_say_where_a_variable_ends_expands_and_matches_nothing(text: str, variable: str) -> None:
+    template = UriTemplate(text)
+    assert template.expand(dict.fromkeys(template.variables, "x"))
+    for _ in range(2):
+        with pytest.raises(UnmatchableTemplate, match=f"'{variable}'"):
+            template.match("a://xy")
 
 
 def test_templates_differ_from_their_text() -> None:

@@ -8,7 +8,7 @@ from itertools import permutations
 
 import pytest
 
-from wharfinger.protocol.uri.template import InvalidTemplate
+from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate
 from wharfinger.protocol.uri.template_index import MAX_LINEAR_TEMPLATES, AmbiguousTemplate, TemplateIndex
 
 TEMPLATES = [
@@ -103,6 +103,14 @@ def test_a_removed_template_is_gone_and_may_come_back() -> None:
     assert (index.get("a/{x}"), index.get("a/{z}")) == (2, None)
     with pytest.raises(KeyError):
         index.remove("a/{x}/b")
+
+
+def test_template_that_matches_in_several_ways_is_refused() -> None:
+    index: TemplateIndex[int] = TemplateIndex()
+    for allow_ambiguous in (False, True):
+        with pytest.raises(UnmatchableTemplate, match=r"'a://\{a\}\{b\}' can be read in several ways"):
+            index.add("a://{a}{b}", 1, allow_ambiguous=allow_ambiguous)
+    assert len(index) == 0 and index.find("a://xy") is None
 
 
 def test_an_invalid_template_is_refused() -> None:
@@ -252,9 +260,9 @@ def test_shorter_beginning_is_found_beside_many_longer_ones() -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("x/{v}-{+w}one{?q}", "x/{v}{+w}-one{?q}"),
+        ("x/{a}-{b}one{?q}", "x/{a}one-{b}{?q}"),
         ("x/{v}-one{w}", "x/{v}-two{w}"),
-        ("x/h{a}{+c}/b", "x/h{a}/b{+c}"),
+        ("x/h{+c}/b/{a}", "x/h{+c}/{a}/b"),
     ],
 )
 def test_templates_that_look_different_but_match_one_uri_are_refused(one: str, other: str) -> None:

@@ -1,29 +1,33 @@
-"""Fits a text to a row of literals and holes in time linear in the text; knows nothing of templates or of values.
+"""Match a URI to a row of literals and holes, in time linear in the URI.
 
-Where every hole ends before something that it cannot hold, one pattern of possessive quantifiers decides, and cannot
-backtrack. Every other row is decided by sets of positions kept as bits of one integer: a hole or a literal maps the
-set of all places where the rest can begin to the set of all places where it can begin itself, so that no choice is
-ever tried and taken back.
+A row is what a template looks like to the matcher: `a/{name}.{ext}` is `"a/"`, a hole, `"."`, a hole. Each row becomes
+one regular expression, which never tries more than a few ways to read a character:
+
+- A hole that cannot hold the first character of what follows takes the longest run (possessive, no backtracking).
+- A hole that can hold it, such as `{name}` above, takes as little as it can, while the holes after it never hold the
+  text that separates them from it. So `a.tar.gz` is read as `a.tar` and `gz`: the last separator counts. Such holes
+  and separators form a *chain*, which ends at the first character that its first hole cannot hold, and is atomic.
+- Where this does not tell where a hole ends (`{a}{b}`, `{v}-{+w}`), the row is refused when it is built.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
-__all__ = ["ESCAPED", "Atom", "Hole", "Matcher", "may_meet"]
+__all__ = ["ESCAPED", "Atom", "Hole", "Matcher", "UnclearBoundary", "may_meet"]
 
 ESCAPED = "%[0-7].|%[CD].%..|%E.%..%..|%F.%..%..%.."
 """Pattern of one percent-encoded character of valid, upper-case escaped UTF-8 (RFC 3629 §3)."""
+_IN_ESCAPES = frozenset("%0123456789ABCDEF")
 
 
 class Hole(NamedTuple):
-    """A run of `chars`; with an `opener` the hole is optional, and one of the opener's characters begins it.
+    """A run of `chars`. With an `opener` the hole is optional, and one of the opener's characters begins it.
 
-    `least` is 0 or 1; `most` counts characters (an escaped one is one), 0 for no bound. `chars` always holds "%", the
-    letters and the digits, so that a run never ends inside of an escape.
+    `least` is 0 or 1; `most` is the limit in characters (an escaped one counts once), 0 for none. `chars` always
+    contains "%", the letters and the digits, so that a run never ends inside an escape.
     """
 
     chars: frozenset[str]
@@ -31,204 +35,136 @@ class Hole(NamedTuple):
     least: int = 0
     most: int = 0
 
-    @property
-    def pattern(self) -> str:
-        """The longest run from a place, as a regular expression that does not backtrack."""
-        plain = "[" + re.escape("".join(sorted(self.chars))) + "]"
-        if not self.most:
-            return plain + ("++" if self.least else "*+")
-        return f"(?:{ESCAPED}|{plain}){{{self.least},{self.most}}}+"
-
 
 Atom = str | Hole
 
 
+class UnclearBoundary(ValueError):
+    """A row does not say where a hole ends; `hole` is its number, counted from 0."""
+
+    def __init__(self, hole: int) -> None:
+        super().__init__(f"hole {hole}")
+        self.hole = hole
+
+
 class Matcher:
-    """A row of atoms, ready to be fitted to texts that are ASCII and whose escapes are well formed and upper case."""
+    """A row of atoms, ready to match texts that are ASCII, with well-formed escapes in upper case.
 
-    __slots__ = ("_atoms", "_field", "_holes", "_pattern", "_prefix", "_suffix")
+    Raises:
+        UnclearBoundary: the row does not say where a hole ends.
+    """
 
-    def __init__(self, atoms: Sequence[Atom], *, settle: bool = True) -> None:
-        rest = list(atoms)
-        self._prefix: str = rest.pop(0) if rest and isinstance(rest[0], str) else ""  # type: ignore[assignment]
-        self._suffix: str = rest.pop() if rest and isinstance(rest[-1], str) else ""  # type: ignore[assignment]
-        self._atoms = tuple(rest)
-        self._holes = tuple(re.compile(atom.pattern) if isinstance(atom, Hole) else None for atom in rest)
-        settled = settle and is_settled(self._atoms)
-        self._pattern = re.compile("".join(map(_source, (self._prefix, *self._atoms)))) if settled else None
+    __slots__ = ("_pattern", "_source", "_suffix")
+
+    def __init__(self, atoms: Sequence[Atom]) -> None:
+        last = atoms[-1] if len(atoms) > 1 else None
+        self._suffix = last if isinstance(last, str) else ""
+        self._source = _source(atoms[:-1] if self._suffix else atoms)
+        self._pattern: re.Pattern[str] | None = None
 
     def fit(self, text: str) -> Sequence[str | None] | None:
-        """What each hole holds, None for one that is absent; None if the text does not fit.
-
-        Where several fits exist: every optional hole is present if that is possible at all, and of the fits that
-        are left, the first hole is the longest, then the second, and so on.
-        """
+        """Return the content of each hole, None for an absent one; None if the text does not match."""
         end = len(text)
         if self._suffix:
             if not text.endswith(self._suffix):
                 return None
             end -= len(self._suffix)
-        if self._pattern is not None:
-            found = self._pattern.fullmatch(text, 0, end)
-            return None if found is None else found.groups()
-        start = len(self._prefix)
-        if end < start or not text.startswith(self._prefix):
-            return None
-        middle = text[start:end]
-        field = _Field(middle)
-        optional = any(isinstance(atom, Hole) and atom.opener for atom in self._atoms)
-        for all_present in (True, False) if optional else (True,):
-            ends = self._ends(field, all_present)
-            if ends is not None:
-                return self._walk(middle, ends)
-        return None
-
-    def _ends(self, field: _Field, all_present: bool) -> list[int] | None:
-        """For each atom the set of places from which the atoms after it fit; None if the whole row does not."""
-        here = 1
-        ends: list[int] = []
-        for atom in reversed(self._atoms):
-            ends.append(here)
-            here = field.before(atom, here, all_present)
-            if not here:
-                return None
-        if not here >> field.length & 1:
-            return None
-        ends.reverse()
-        return ends
-
-    def _walk(self, text: str, ends: list[int]) -> list[str | None]:
-        place = 0
-        held: list[str | None] = []
-        for atom, run, later in zip(self._atoms, self._holes, ends, strict=True):
-            if isinstance(atom, str):
-                place += len(atom)
-                continue
-            assert run is not None
-            start = place
-            if atom.opener:
-                if text[place : place + 1] not in tuple(atom.opener):
-                    held.append(None)
-                    continue
-                start += 1
-            end = _furthest(run, text, start, later)
-            if end is None or end - start < atom.least:
-                held.append(None)
-            else:
-                held.append(text[start:end])
-                place = end
-        return held
+        if self._pattern is None:
+            self._pattern = re.compile(self._source)  # on use: a server may have thousands of templates
+        found = self._pattern.fullmatch(text, 0, end)
+        return None if found is None else found.groups()
 
 
-def is_settled(atoms: Sequence[Atom]) -> bool:
-    """Whether every hole is followed only by what it cannot hold, so that the longest run is the only possible one."""
-    following: frozenset[str] = frozenset()
-    for atom in reversed(atoms):
+def _source(atoms: Sequence[Atom]) -> str:
+    """Return the regular expression of a row."""
+    parts: list[str] = []
+    outer: frozenset[str] | None = None  # of the first hole of the open chain
+    inner: frozenset[str] = frozenset()  # of its last hole so far
+    separator = ""  # what stands between that hole and the next one
+    hole = -1
+    following = _following(atoms)
+    for index, atom in enumerate(atoms):
         if isinstance(atom, str):
-            following = frozenset(atom[0])
+            parts.append(re.escape(atom))
+            separator = atom
+            if outer is not None and not outer.issuperset(atom):
+                parts.append(")")
+                outer = None
             continue
-        if not following.isdisjoint(atom.chars) or not following.isdisjoint(atom.opener):
-            return False
-        first = frozenset(atom.opener) if atom.opener else atom.chars
-        following = first if atom.least and not atom.opener else first | following
-    return True
-
-
-def _source(atom: Atom) -> str:
-    if isinstance(atom, str):
-        return re.escape(atom)
-    if not atom.opener:
-        return f"({atom.pattern})"
-    return f"(?:[{re.escape(atom.opener)}]({atom.pattern}))?+"
-
-
-def _furthest(run: re.Pattern[str], text: str, start: int, later: int) -> int | None:
-    """The last place of the run from `start` that is in the set `later`."""
-    found = run.match(text, start)
-    if found is None:
-        return None
-    beyond = len(text) - found.end()
-    later >>= beyond
-    if not later:
-        return None
-    end = len(text) - beyond - ((later & -later).bit_length() - 1)
-    return end if end >= start else None
-
-
-class _Field:
-    """A text as sets of places. Place `p` of `n` is bit `n - p`, so that going back in the text is going up in bits."""
-
-    __slots__ = ("bounds", "length", "masks", "text")
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.length = len(text)
-        self.masks: dict[frozenset[str], int] = {}
-        self.bounds = self._bounds()
-
-    def _bounds(self) -> int:
-        """Every place that is not inside of an escaped character."""
-        if "%" not in self.text:
-            return (1 << self.length + 1) - 1
-        marks = bytearray(b"1") * (self.length + 1)
-        for found in re.finditer(ESCAPED, self.text):
-            marks[found.start() + 1 : found.end()] = b"0" * (found.end() - found.start() - 1)
-        return int(marks, 2)
-
-    def before(self, atom: Atom, here: int, all_present: bool) -> int:
-        """The places from which `atom` reaches one of the places in `here`."""
-        if isinstance(atom, str):
-            return here << len(atom) & self._starts(atom) & self.bounds
-        among = self._mask(atom.chars)
-        if atom.most:
-            reached = self._bounded(here, among, atom)
-        else:
-            reached = _flood(self._step(here, among) if atom.least else here, among) & self.bounds
+        hole += 1
+        if not atom.opener and index and isinstance(atoms[index - 1], Hole):
+            raise UnclearBoundary(hole)
+        if outer is not None and atom.opener and outer.isdisjoint(following[index].union(atom.opener)):
+            parts.append(f"(?!{_class(outer)}))")
+            outer = None
+        chars, without = atom.chars, ""
+        if outer is not None:
+            without = atom.opener or separator
+            if not chars <= inner or not outer.issuperset(atom.opener):
+                raise UnclearBoundary(hole)
+            if len(without) == 1 and without not in _IN_ESCAPES:
+                chars, without = chars - {without}, ""
+        lazy = not chars.isdisjoint(following[index])
+        if lazy and (atom.most or (atom.opener and outer is not None)):
+            raise UnclearBoundary(hole)
+        if lazy and outer is None:
+            parts.append("(?>")
+            outer = atom.chars
+        inner = atom.chars
+        run = _run(atom, chars, without, lazy)
         if not atom.opener:
-            return reached
-        opened = (reached & self._mask(frozenset(atom.opener))) << 1
-        return opened if all_present else opened | here
-
-    def _bounded(self, here: int, among: int, atom: Hole) -> int:
-        reached = 0 if atom.least else here
-        for _ in range(atom.most):
-            here = self._step(here, among)
-            if not here & ~reached:
-                break
-            reached |= here
-        return reached
-
-    def _step(self, here: int, among: int) -> int:
-        """One character back: over a whole escape where there is one."""
-        return _flood((here & among) << 1, among & ~self.bounds) & self.bounds
-
-    def _mask(self, chars: frozenset[str]) -> int:
-        """Bit `n - 1 - p` tells whether the character at `p` is one of `chars`: that between places `p` and `p + 1`."""
-        mask = self.masks.get(chars)
-        if mask is None:
-            mask = self.masks[chars] = int(self.text.translate(_digits(chars)) or "0", 2)
-        return mask
-
-    def _starts(self, literal: str) -> int:
-        marks = bytearray(b"0") * (self.length + 1)
-        for found in re.finditer(f"(?={re.escape(literal)})", self.text):
-            marks[found.start()] = 0x31
-        return int(marks, 2)
+            parts.append(f"({run})")
+        elif lazy:
+            parts.append(f"(?:{_class(atom.opener)}({run}))?")
+        else:
+            if not following[index].isdisjoint(atom.opener):
+                # `{/a}{/b}`: the first one is present if one of them is, and what it leaves begins the second one.
+                after = atoms[index + 1]
+                if isinstance(after, str) or not after.chars <= chars.union(atom.opener):
+                    raise UnclearBoundary(hole)
+                run += f"(?!{_class(chars)})"
+            parts.append(f"(?:{_class(atom.opener)}({run}))?+")
+        separator = ""
+    if outer is not None:
+        parts.append(f"(?!{_class(outer)}))")
+    return "".join(parts)
 
 
-@cache
-def _digits(chars: frozenset[str]) -> dict[int, str]:
-    return {code: "1" if chr(code) in chars else "0" for code in range(128)}
+def _following(atoms: Sequence[Atom]) -> list[frozenset[str]]:
+    """Return for each atom the characters with which the rest of the row can begin."""
+    found: list[frozenset[str]] = []
+    first: frozenset[str] = frozenset()
+    for atom in reversed(atoms):
+        found.append(first)
+        if isinstance(atom, str):
+            first = frozenset(atom[0])
+        elif atom.opener:
+            first |= frozenset(atom.opener)
+        else:
+            first = atom.chars if atom.least else first | atom.chars
+    found.reverse()
+    return found
 
 
-def _flood(places: int, among: int) -> int:
-    """All places up from `places` over set bits of `among`: the carry of one addition runs through each run of ones."""
-    return (((places & among) + among) ^ among) | places
+def _class(chars: frozenset[str] | str) -> str:
+    return "[" + re.escape("".join(sorted(chars))) + "]"
+
+
+def _run(hole: Hole, chars: frozenset[str], without: str, lazy: bool) -> str:
+    """Return the pattern of a hole's content. `without` is a text that it must not contain."""
+    if hole.most:
+        return f"(?:{ESCAPED}|{_class(chars)}){{{hole.least},{hole.most}}}+"
+    count = "+" if hole.least else "*"
+    if not lazy and not without:
+        return _class(chars) + count + "+"
+    # By whole escapes, so that a literal such as "2F" is not found inside one.
+    refused = f"(?!{re.escape(without)})" if without else ""
+    return f"(?:{refused}(?:%..|{_class(chars - {'%'})})){count}" + ("?" if lazy else "+")
 
 
 def may_meet(left: Sequence[Atom], right: Sequence[Atom]) -> bool:
-    """Whether some text fits both rows (bounds on the number of characters and escapes are not looked at)."""
-    ours, theirs = _automaton(left), _automaton(right)
+    """Whether some text can match both rows, limits and escapes aside: a search over pairs of states."""
+    ours, theirs = _states(left), _states(right)
     todo, seen = [(0, 0)], {(0, 0)}
     while todo:
         here, there = todo.pop()
@@ -248,8 +184,8 @@ def may_meet(left: Sequence[Atom], right: Sequence[Atom]) -> bool:
 _State = tuple[list[tuple[frozenset[str], int]], list[int]]
 
 
-def _automaton(atoms: Sequence[Atom]) -> list[_State]:
-    """States, each with its steps (characters, next state) and its skips (next states); the last one accepts."""
+def _states(atoms: Sequence[Atom]) -> list[_State]:
+    """Return the row as states: each has steps (characters, next state) and skips (next states); the last accepts."""
     states: list[_State] = [([], [])]
 
     def grow(chars: frozenset[str] | None) -> None:

@@ -24,9 +24,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from wharfinger.errors import WharfingerError
-from wharfinger.protocol.uri.matcher import Atom, Hole, Matcher, may_meet
+from wharfinger.protocol.uri.matcher import Atom, Hole, Matcher, UnclearBoundary, may_meet
 
-__all__ = ["Expression", "InvalidTemplate", "UriTemplate", "Value", "Variable", "canonical_uri", "is_unsafe"]
+__all__ = [
+    "Expression",
+    "InvalidTemplate",
+    "UnmatchableTemplate",
+    "UriTemplate",
+    "Value",
+    "Variable",
+    "canonical_uri",
+    "is_unsafe",
+]
 
 Value = str | list[str] | dict[str, str]
 """What one variable holds."""
@@ -47,6 +56,17 @@ class InvalidTemplate(WharfingerError, ValueError):
         self.text = text
         self.position = position
         super().__init__(f"{problem} at position {position} of the URI template {text!r}")
+
+
+class UnmatchableTemplate(WharfingerError, ValueError):
+    """A valid template that a server cannot use: it does not say where a variable ends. Clients can expand it."""
+
+    def __init__(self, text: str, variable: str) -> None:
+        self.text = text
+        super().__init__(
+            f"The URI template {text!r} can be read in several ways: it does not say where the variable {variable!r} "
+            "begins or ends. Put a literal such as '/' between it and the variable beside it."
+        )
 
 
 class Operator(NamedTuple):
@@ -131,6 +151,20 @@ class UriTemplate:
     def __hash__(self) -> int:
         return hash(self.text)
 
+    @property
+    def matcher(self) -> Matcher:
+        """What matches URIs to this template.
+
+        Raises:
+            UnmatchableTemplate: the template does not say where a variable ends.
+        """
+        if self._matcher is None:
+            try:
+                self._matcher = Matcher(self.atoms)
+            except UnclearBoundary as error:
+                raise UnmatchableTemplate(self.text, self._slots[error.hole].variables[0].name) from None
+        return self._matcher
+
     def expand(self, values: Mapping[str, object]) -> str:
         """The URI for these values (RFC 6570 §3): text, numbers, lists, maps; None, [] and {} are undefined.
 
@@ -149,9 +183,7 @@ class UriTemplate:
 
     def match_canonical(self, uri: str, *, check: bool = True) -> dict[str, Value] | None:
         """As `match`, for what `canonical_uri` returned."""
-        if self._matcher is None:
-            self._matcher = Matcher(self.atoms)
-        held = self._matcher.fit(uri)
+        held = (self._matcher or self.matcher).fit(uri)
         if held is None:
             return None
         if self._plain and "%" not in uri:  # nothing to decode, and no separator but in an escape
@@ -426,7 +458,7 @@ def _lower(parts: Sequence[str | Expression], maps: frozenset[str]) -> tuple[tup
         atoms.append(hole)
         slots.append(Slot(part.operator, part.variables, maps, _reader(part)))
         next_first = next_first | frozenset(hole.opener) if hole.opener else frozenset()
-        later |= frozenset(hole.opener) & {"?", "#"}
+        later |= frozenset(hole.opener) & {"?", "#"} if hole.opener != "?&" else {"?", "&"}
     slots.reverse()
     atoms.reverse()
     return tuple(slots), tuple(atoms)

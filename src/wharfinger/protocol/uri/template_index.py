@@ -80,9 +80,11 @@ class TemplateIndex(Generic[T]):
 
         Raises:
             InvalidTemplate: `template` is text and does not parse.
+            UnmatchableTemplate: the template does not say where a variable ends.
             AmbiguousTemplate: another template is as specific and can match the same URIs.
         """
         entry = _Entry(UriTemplate(template) if isinstance(template, str) else template, value)
+        _ = entry.template.matcher
         for other in () if allow_ambiguous else self._root.nearby(entry.edges):
             if other.rank == entry.rank and _may_clash(other, entry) and other.template.overlaps(entry.template):
                 raise AmbiguousTemplate(other.template.text, entry.template.text)

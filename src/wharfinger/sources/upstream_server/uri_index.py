@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
-from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
+from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate, UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.features.resource import LONGEST_URI, check_uri
 from wharfinger.sources.upstream_server.upstream_lists import Cursor
@@ -67,7 +67,7 @@ class UriIndex:
                 if not 0 < len(parsed.variables) <= MAX_VARIABLES:
                     continue
                 index.add(parsed, None, allow_ambiguous=True)
-            except InvalidTemplate:
+            except (InvalidTemplate, UnmatchableTemplate):
                 continue
             usable[text] = template
         changed = list(usable.values()) != self.templates
