@@ -15,7 +15,7 @@ import pytest
 
 from tests.transports.client_servers import HANDSHAKE, Asked, accepted, answer, event, linked, result, serving, stream
 from tests.transports.client_servers import ask as ask_link
-from wharfinger import Client
+from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.auth.client.challenge import parse_challenges
 from wharfinger.client.cache import MAX_NAME, Cache, CacheStep, Key
@@ -24,7 +24,7 @@ from wharfinger.client.client import LIMITS
 from wharfinger.client.output_schemas import OutputSchemas
 from wharfinger.client.results import Listing
 from wharfinger.client.subscriptions import MAX_PENDING, MAX_URI, _Subscription
-from wharfinger.client.templates import MAX_TEMPLATE, Template
+from wharfinger.client.templates import MAX_TEMPLATE
 from wharfinger.errors import ConnectionFailed, InvalidResponse, WharfingerError
 from wharfinger.protocol.client_peer import MAX_BATCH_MESSAGES, ClientPeer
 from wharfinger.protocol.events import NotAMessage, Reply
@@ -183,13 +183,11 @@ def test_a_list_whose_cursors_repeat_ends(cycle: int) -> None:
 
 def test_a_template_of_a_server_is_bounded() -> None:
     async def uri(text: str) -> str:
-        async def find(_: str) -> t.ResourceTemplate:
-            return t.ResourceTemplate(name="x", uri_template=text)
+        async def lists(call: Any, next: Any) -> t.ListResourceTemplatesResult:
+            return t.ListResourceTemplatesResult(resource_templates=[t.ResourceTemplate(name="x", uri_template=text)])
 
-        async def never(*_: Any) -> Any:
-            raise AssertionError
-
-        return await Template("x", find, never, never).uri()
+        async with Client(Server("templates"), middleware=[lists]) as client:
+            return await client.template("x").uri()
 
     assert len(asyncio.run(uri("x" * MAX_TEMPLATE))) == MAX_TEMPLATE
     with pytest.raises(InvalidResponse, match=str(MAX_TEMPLATE)):
@@ -285,7 +283,7 @@ def test_a_flood_of_questions_over_http_is_no_flood_of_posts(handled: bool) -> N
 
             link.events.answer = roots if handled else None
             await ask_link(link)
-            assert len(link._tasks) <= 2 * REPLIES
+            assert len(link._posts) <= 2 * REPLIES
 
     run(test())
     assert posted <= 10 * REPLIES

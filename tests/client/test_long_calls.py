@@ -828,7 +828,7 @@ WORDS = {"type": "text", "text": "hm"}
         ([use("a", "b"), used("a")], "Each use of a tool needs its result"),
         ([use("a"), {"role": "user", "content": WORDS}, used("a")], "Each use of a tool needs its result"),
         ([used("a")], "Each use of a tool needs its result"),
-        ([use("a"), used("a", more=[WORDS])], "holds nothing else"),
+        ([use("a"), used("a", more=[WORDS])], "must not hold anything else"),
     ],
 )
 def test_each_use_of_a_tool_in_a_sample_has_its_result_in_the_next_message(messages: Any, words: str | None) -> None:

@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -29,13 +29,47 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import Method
 from wharfinger.transports.timeouts import PausableTimeout
 
-__all__ = ["Call", "Middleware", "Next", "ProgressStep", "Step", "check_middleware", "compose", "progress_in"]
+__all__ = [
+    "Call",
+    "CallOptions",
+    "Middleware",
+    "Next",
+    "ProgressStep",
+    "ReadManyOptions",
+    "Step",
+    "check_middleware",
+    "compose",
+    "progress_in",
+]
 
 Progress = Callable[[float, float | None, str | None], Any]
 """Called with how far a call is: done, the total if it is known, and a text if there is one; plain or async."""
 
 PROGRESS = "notifications/progress"
 _decode_progress = msgspec.json.Decoder(t.ProgressNotificationParams).decode
+
+
+class ReadManyOptions(TypedDict, total=False):
+    """Options of `Client.read_many`."""
+
+    concurrency: int
+    timeout: float | None
+    bypass_cache: bool
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of `Client.call_tool`."""
+
+    timeout: float | None
+    """Seconds for the whole call."""
+    max_timeout: float | None
+    """Seconds after which it fails even if its deadline is put off."""
+    progress: Progress | None
+    """Called with `(done, total, message)`, plain or async."""
+    reset_on_progress: bool
+    """Whether each report of progress restarts `timeout`."""
+    retry: bool | None
+    """Whether the call may be sent again if its connection is lost, so that the tool may run twice."""
 
 
 class Call(msgspec.Struct, eq=False):

@@ -6,14 +6,14 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
 from wharfinger.client.cache import Cache
-from wharfinger.client.calls import Call, Middleware, Progress, check_middleware
+from wharfinger.client.calls import Call, CallOptions, Middleware, Progress, ReadManyOptions, check_middleware
 from wharfinger.client.concurrency import gather_limited
 from wharfinger.client.connect import Settings, Target, check_target
 from wharfinger.client.host_entry import read_entry
@@ -23,7 +23,7 @@ from wharfinger.client.retry import Retry
 from wharfinger.client.session import ClientSession
 from wharfinger.client.subscriptions import Watch
 from wharfinger.client.task_polling import CALL_AS_TASK
-from wharfinger.client.templates import Template, find_template
+from wharfinger.client.templates import Template
 from wharfinger.errors import RemoteError, ToolError, WharfingerError
 from wharfinger.protocol.interfaces import Authorize
 from wharfinger.protocol.limits import Limits
@@ -45,8 +45,7 @@ MAX_TIMEOUT = 3600.0
 CONCURRENCY = 32
 """Resources that `read_many` asks for at a time."""
 
-_READ, _CALL, _PROMPT = METHODS["resources/read"], METHODS["tools/call"], METHODS["prompts/get"]
-_encode = msgspec.json.Encoder().encode
+_READ, _CALL = METHODS["resources/read"], METHODS["tools/call"]
 
 Ref = t.PromptReference | t.ResourceTemplateReference | t.Prompt | t.ResourceTemplate | str
 """Whose argument is completed: a prompt or a template. A string with a scheme is a template, else a prompt's name."""
@@ -136,7 +135,6 @@ class Client:
             capabilities.extensions = {TASKS: {}}
         for each in middleware:
             check_middleware(each)
-        checked = check_target(target)
         settings = Settings(
             revision=revision,
             info=info or t.Implementation(name="wharfinger", version=__version__),
@@ -157,7 +155,7 @@ class Client:
         self._max_timeout = max_timeout
         self._max_pages = max_pages
         self._session = ClientSession(
-            checked,
+            check_target(target),
             settings,
             handlers=handlers,
             middleware=middleware,
@@ -248,23 +246,11 @@ class Client:
 
     @overload
     async def read_many(
-        self,
-        uris: Iterable[str],
-        *,
-        concurrency: int = CONCURRENCY,
-        errors: Literal["raise"] = "raise",
-        timeout: float | None = None,
-        bypass_cache: bool = False,
+        self, uris: Iterable[str], *, errors: Literal["raise"] = "raise", **options: Unpack[ReadManyOptions]
     ) -> list[ReadResult]: ...
     @overload
     async def read_many(
-        self,
-        uris: Iterable[str],
-        *,
-        concurrency: int = CONCURRENCY,
-        errors: Literal["return"],
-        timeout: float | None = None,
-        bypass_cache: bool = False,
+        self, uris: Iterable[str], *, errors: Literal["return"], **options: Unpack[ReadManyOptions]
     ) -> list[ReadResult | WharfingerError]: ...
     async def read_many(
         self,
@@ -299,18 +285,7 @@ class Client:
         Raises:
             InvalidTemplate: it is not a URI template.
         """
-
-        async def find(wanted: str) -> t.ResourceTemplate:
-            return await find_template(self.list_resource_templates(timeout=timeout), wanted)
-
-        async def read(uri: str) -> ReadResult:
-            return await self.read_resource(uri, timeout=timeout)
-
-        async def complete(template: str, variable: str, value: str, others: dict[str, str]) -> t.Completion:
-            ref = t.ResourceTemplateReference(uri=template)
-            return await self.complete(ref, variable, value, others or None, timeout=timeout)
-
-        return Template(name, find, read, complete)
+        return Template(self, name, timeout)
 
     async def complete(
         self,
@@ -352,66 +327,33 @@ class Client:
         return self._list(METHODS["tools/list"], "tools", timeout, bypass_cache, self._session.learn_tools)
 
     @overload
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Any = None,
-        *,
-        timeout: float | None = None,
-        max_timeout: float | None = None,
-        progress: Progress | None = None,
-        reset_on_progress: bool = False,
-        retry: bool | None = None,
-    ) -> ToolResult[Any]: ...
+    async def call_tool(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult[Any]: ...
     @overload
     async def call_tool(
-        self,
-        name: str,
-        arguments: Any = None,
-        *,
-        returns: type[T],
-        timeout: float | None = None,
-        max_timeout: float | None = None,
-        progress: Progress | None = None,
-        reset_on_progress: bool = False,
-        retry: bool | None = None,
+        self, name: str, arguments: Any = None, *, returns: type[T], **options: Unpack[CallOptions]
     ) -> ToolResult[T]: ...
     async def call_tool(
-        self,
-        name: str,
-        arguments: Any = None,
-        *,
-        returns: Any = UNSET,
-        timeout: float | None = None,
-        max_timeout: float | None = None,
-        progress: Progress | None = None,
-        reset_on_progress: bool = False,
-        retry: bool | None = None,
+        self, name: str, arguments: Any = None, *, returns: Any = UNSET, **options: Unpack[CallOptions]
     ) -> ToolResult[Any]:
-        """Call a tool. `arguments` is anything that encodes to a JSON object. With `returns=T` the `data` is a T.
-
-        `progress(done, total, message)`, plain or async, is called with how far it is; with `reset_on_progress` each
-        report restarts `timeout`, up to `max_timeout`. With `retry` the call is sent once more if the connection is
-        lost before its answer, so that the tool may run twice.
+        """Call a tool. `arguments` is anything that encodes to a JSON object; with `returns=T` the `data` is a T.
 
         Raises:
             InvalidResponse: the result is not a T, or does not match the tool's output schema.
             ToolError: the tool failed; its text says why, and `.result` is the whole result.
         """
-        given = UNSET if arguments is None else Raw(_encode(arguments))
-        params = t.CallToolRequestParams(name=name, arguments=given)
+        encoded = UNSET if arguments is None else Raw(msgspec.json.encode(arguments))
+        params = t.CallToolRequestParams(name=name, arguments=encoded)
 
-        options = (timeout, max_timeout, progress, reset_on_progress, retry)
         tools = self._tools
         try:
-            result = await self._call(CALL_AS_TASK if name in tools.as_tasks else _CALL, params, *options)
+            result = await self._call(CALL_AS_TASK if name in tools.as_tasks else _CALL, params, **options)
         except RemoteError as error:
-            if not await self._was_called_wrongly(params.name, error, timeout):
+            if not await self._was_called_wrongly(params.name, error, options.get("timeout")):
                 raise
-            result = await self._call(CALL_AS_TASK if params.name in tools.as_tasks else _CALL, params, *options)
+            result = await self._call(CALL_AS_TASK if params.name in tools.as_tasks else _CALL, params, **options)
         if result.is_error is True:
-            if await self._was_called_wrongly(params.name, result, timeout):
-                result = await self._call(CALL_AS_TASK, params, *options)
+            if await self._was_called_wrongly(params.name, result, options.get("timeout")):
+                result = await self._call(CALL_AS_TASK, params, **options)
             if result.is_error is True:
                 raise ToolError(text_of(result) or "The tool failed and does not say why.", result=result)
         if tools.schemas is not None and name in tools.schemas.by_tool:
@@ -426,10 +368,8 @@ class Client:
         self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> t.GetPromptResult:
         """Get a prompt, filled in with these arguments."""
-        given = UNSET if arguments is None else dict(arguments)
-        params = t.GetPromptRequestParams(name=name, arguments=given)
-        result: t.GetPromptResult = await self._call(_PROMPT, params, timeout)
-        return result
+        params = t.GetPromptRequestParams(name=name, arguments=UNSET if arguments is None else dict(arguments))
+        return cast("t.GetPromptResult", await self._call(METHODS["prompts/get"], params, timeout))
 
     # Skills (extension `io.modelcontextprotocol/skills`).
 
@@ -507,19 +447,18 @@ class Client:
         self,
         row: Method,
         params: Any,
-        timeout: float | None,
+        timeout: float | None = None,
         max_timeout: float | None = None,
         progress: Progress | None = None,
         reset_on_progress: bool = False,
         retry: bool | None = None,
         bypass_cache: bool = False,
     ) -> Awaitable[Any]:
-        bounded = timeout is not None
         if max_timeout is None:
             max_timeout = math.inf if timeout == math.inf else self._max_timeout
-        if timeout is None:
-            timeout = self._timeout
-        call = Call(row, params, timeout, max_timeout, progress, reset_on_progress, retry, bypass_cache, bounded)
+        seconds = self._timeout if timeout is None else timeout
+        bounded = timeout is not None
+        call = Call(row, params, seconds, max_timeout, progress, reset_on_progress, retry, bypass_cache, bounded)
         chain = self._chains.get(row) or self._session.compose(row)
         return chain(call)
 
@@ -542,15 +481,12 @@ class Client:
 
         return Listing(page, self._max_pages)
 
-    async def _was_called_wrongly(
-        self, name: str, failure: RemoteError | t.CallToolResult, timeout: float | None
-    ) -> bool:
+    async def _was_called_wrongly(self, name: str, failure: Any, timeout: float | None) -> bool:
         """Whether the tool must be called in another way; its listing is read again to find out."""
-
-        async def list_again() -> None:
-            await self.list_tools(timeout=timeout, bypass_cache=True)
-
-        return await self._tools.was_called_wrongly(name, failure, self._session.agreed, list_again)
+        agreed = self._session.agreed
+        return await self._tools.was_called_wrongly(
+            name, failure, agreed, lambda: self.list_tools(timeout=timeout, bypass_cache=True)
+        )
 
 
 def _reference(ref: Ref) -> t.CompletionReference:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wharfinger import types as t
 from wharfinger.client.results import ReadResult
 from wharfinger.errors import InvalidResponse, RemoteResourceNotFound
 from wharfinger.protocol.uri.template import Expression, UriTemplate
 
-__all__ = ["Template", "find_template"]
+if TYPE_CHECKING:
+    from wharfinger.client.client import Client
+
+__all__ = ["Template"]
 
 REQUIRED = ("", "+")
 """Operators of expressions that leave a hole in the URI if they have no value."""
@@ -21,35 +23,17 @@ MAX_TEMPLATE = 64 * 1024
 """Characters of a template that a server may list: reading one takes 20 to 50 µs for each of its variables."""
 
 
-async def find_template(templates: AsyncIterable[t.ResourceTemplate], name: str) -> t.ResourceTemplate:
-    """The template of this name. Raises ResourceNotFound if there is none."""
-    names: list[str] = []
-    async for template in templates:
-        if template.name == name:
-            return template
-        if len(names) < SHOWN_NAMES:
-            names.append(template.name[:SHOWN_CHARACTERS])
-    message = f"The server has no template {name!r}; it has: {', '.join(names) or 'none'}"
-    raise RemoteResourceNotFound(RemoteResourceNotFound.code, message, {"uri": name})
-
-
 class Template:
     """A family of resources, by its URI template: `await client.template("log://{vessel}").read(vessel="mary")`."""
 
-    def __init__(
-        self,
-        name: str | t.ResourceTemplate,
-        find: Callable[[str], Awaitable[t.ResourceTemplate]],
-        read: Callable[[str], Awaitable[ReadResult]],
-        complete: Callable[[str, str, str, dict[str, str]], Awaitable[t.Completion]],
-    ) -> None:
-        """If `name` is the name of a template, that is looked up once, by `find`, when it is needed.
+    def __init__(self, client: Client, name: str | t.ResourceTemplate, timeout: float | None = None) -> None:
+        """If `name` is the name of a template, that is looked up once, when it is needed.
 
         Raises:
             InvalidTemplate: it is not a URI template.
         """
         self._name = name if isinstance(name, str) else name.name
-        self._find, self._read, self._complete = find, read, complete
+        self._client, self._timeout = client, timeout
         self._parsed: UriTemplate | None = None
         if isinstance(name, t.ResourceTemplate):
             self._parsed = UriTemplate(name.uri_template)
@@ -84,19 +68,30 @@ class Template:
 
     async def read(self, **values: Any) -> ReadResult:
         """Read the resource with these values; raises what `uri` and `Client.read_resource` raise."""
-        return await self._read(await self.uri(**values))
+        return await self._client.read_resource(await self.uri(**values), timeout=self._timeout)
 
     async def complete(self, variable: str, value: str = "", /, **others: str) -> t.Completion:
         """Complete the value of a variable that begins with `value`; `others` are values that are known already."""
         template = await self._template()
-        return await self._complete(template.text, variable, value, others)
+        ref = t.ResourceTemplateReference(uri=template.text)
+        return await self._client.complete(ref, variable, value, others or None, timeout=self._timeout)
 
     async def _template(self) -> UriTemplate:
         if self._parsed is None:
-            found = (await self._find(self._name)).uri_template
+            found = (await self._look_up()).uri_template
             if len(found) > MAX_TEMPLATE:
                 raise InvalidResponse(
                     f"The template {self._name!r} has {len(found)} characters; {MAX_TEMPLATE} are allowed."
                 )
             self._parsed = UriTemplate(found)
         return self._parsed
+
+    async def _look_up(self) -> t.ResourceTemplate:
+        names: list[str] = []
+        async for template in self._client.list_resource_templates(timeout=self._timeout):
+            if template.name == self._name:
+                return template
+            if len(names) < SHOWN_NAMES:
+                names.append(template.name[:SHOWN_CHARACTERS])
+        message = f"The server has no template {self._name!r}; it has: {', '.join(names) or 'none'}"
+        raise RemoteResourceNotFound(RemoteResourceNotFound.code, message, {"uri": self._name})
