@@ -84,7 +84,7 @@ def doctor(
         return survey
 
     stderr = ServerStderr()
-    survey = with_client(ctx, target, how, work, stderr, hooks=[all_tools])
+    survey = with_client(ctx, target, how, work, stderr, middleware=[all_tools])
     for kind in KINDS:
         getattr(survey, kind).error = add_location(getattr(survey, kind).error, stderr.lines)
     survey.reads = {

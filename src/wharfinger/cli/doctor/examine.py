@@ -26,7 +26,7 @@ READ_SECONDS = 10.0
 
 
 class AllTools:
-    """A hook of the client that keeps each page of tools as it came, with those that a client must not use."""
+    """Middleware of the client that keeps each page of tools as it came, with those that a client must not use."""
 
     def __init__(self) -> None:
         self.tools: list[t.Tool] = []
