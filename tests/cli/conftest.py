@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import signal
@@ -10,9 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from wharfinger.cli import main
 
 DEADLINE = 20.0
 """Seconds after which a test gives up waiting; reached only where something is broken."""
@@ -146,3 +150,123 @@ def executable() -> str:
     if found is None:
         pytest.skip("the command is not installed")
     return found
+
+
+# Servers that commands connect to.
+
+TIDE_SERVER = '''
+from wharfinger import Server, ToolError
+
+server = Server("harbour")
+height = 0
+
+@server.resource("tide://now", mime_type="text/plain", title="The tide \\x1b[31mnow")
+def now() -> str:
+    """How high the water is."""
+    return f"{height} m"
+
+@server.resource("tide://map", mime_type="image/png")
+def map() -> bytes:
+    return b"\\x89PNG\\r\\n\\x1a\\n"
+
+@server.resource("tide://at/{place}")
+def at(place: str) -> str:
+    return place
+
+@server.tool
+def rise(by: int, note: str = "") -> str:
+    """Let the water rise.
+
+    And tell everybody.
+    """
+    global height
+    height += by
+    server.resource_updated("tide://now")
+    return f"{height} m{note}"
+
+@server.tool
+def sink() -> str:
+    raise ToolError("it never sinks")
+'''
+
+HARBOUR_SERVER = '''
+from typing import Annotated
+
+from wharfinger import Complete, Server
+
+server = Server("harbour", instructions="Ships and tides.\\nSee the log.")
+
+
+def vessels(typed: str) -> list[str]:
+    return [name for name in ("mary", "marta", "olga") if name.startswith(typed)]
+
+
+@server.resource("log://{vessel}/today")
+def log(vessel: Annotated[str, Complete(vessels)]) -> str:
+    return vessel
+
+
+@server.resource("log://all")
+def everything() -> str:
+    return ""
+
+
+@server.tool
+def berth(ship: str) -> str:
+    """Assign a berth."""
+    return ship
+
+
+@server.prompt
+def briefing(vessel: Annotated[str, Complete(vessels)], notes: str = "") -> str:
+    return f"Brief me on {vessel}.\\x1b[31m{notes}"
+'''
+
+Say = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str]) -> Say:
+    """Run a command in this process: exit code, stdout, stderr."""
+
+    def run(*args: str) -> tuple[int, str, str]:
+        code = main(args)
+        printed = capfd.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+@contextmanager
+def running(file: Path) -> Iterator[str]:
+    """Run the server of a file over HTTP, and yield its address."""
+    command = [*COMMAND, "run", "--http", "127.0.0.1:0", str(file)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    assert process.stdout is not None
+    yield next(found[1] for line in process.stdout if (found := re.search(r"MCP  (\S+)", line)))
+    process.terminate()
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
+def tide_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server whose resource changes."""
+    file = tmp_path_factory.mktemp("server") / "harbour.py"
+    file.write_text(TIDE_SERVER)
+    with running(file) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def harbour_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a server that completes and has a prompt."""
+    file = tmp_path_factory.mktemp("server") / "harbour.py"
+    file.write_text(HARBOUR_SERVER)
+    return file
+
+
+@pytest.fixture(scope="module")
+def harbour_url(harbour_file: Path) -> Iterator[str]:
+    """The address of that server."""
+    with running(harbour_file) as url:
+        yield url

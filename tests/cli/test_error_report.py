@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import click
 import pytest
 
+from tests.cli.conftest import ENVIRONMENT
 from wharfinger.cli import main
 from wharfinger.cli.error_report import CommandError, report_error
 from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, ResourceNotFound, ToolError
@@ -105,3 +107,13 @@ def test_no_message_repeats_a_password(words: list[str], capfd: pytest.CaptureFi
     told = capfd.readouterr()
     assert told.err.startswith("wharfinger: ")
     assert "hunter2" not in told.out + told.err
+
+
+def test_a_reader_that_goes_away_is_no_error(tide_url: str) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m wharfinger ls --json {tide_url} | head -c 1",
+        shell=True,
+        capture_output=True,
+        env=ENVIRONMENT,
+    )
+    assert (done.stdout, done.stderr) == (b"{", b"")

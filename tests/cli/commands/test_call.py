@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Terminal
+from tests.cli.conftest import Say, Terminal
 from wharfinger.cli import main
 
 SERVER = """
@@ -189,3 +190,32 @@ def test_structured_answers_are_in_colour_at_a_terminal(terminal: Sit, harbour: 
     sits = terminal("call", harbour, "echo", "a:=1", env={"TERM": "xterm-256color"})
     assert sits.end() == 0
     assert "\x1b[" in sits.shown
+
+
+def test_call_sends_text_and_json_and_files(say: Say, tide_url: str, tmp_path: Path) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("!")
+    code, out, err = say("call", tide_url, "rise", "by:=0", f"note=@{note}")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"\d+ m!\n", out)
+    result = json.loads(say("call", "--json", tide_url, "rise", "by:=0")[1])
+    assert result["content"][0]["type"] == "text"
+
+
+def test_a_tool_s_error_is_exit_code_1(say: Say, tide_url: str) -> None:
+    assert say("call", tide_url, "sink") == (1, "", "wharfinger: it never sinks\n")
+    code, out, err = say("call", "--json", tide_url, "sink")
+    assert (code, err) == (1, "")
+    assert json.loads(out)["isError"] is True
+    assert say("call", tide_url, "no_such_tool")[0] == 1
+    assert say("call", tide_url, "rise")[0] == 1
+
+
+def test_a_text_that_should_have_been_a_value_is_told_with_what_to_write(say: Say, tide_url: str) -> None:
+    code, _, err = say("call", tide_url, "rise", "by=3")
+    assert code == 1
+    assert err.splitlines()[1:] == [
+        "  | by: expected an integer, got a string",
+        "  | by=3 sends a text: write by:=3 for the value.",
+    ]
+    assert "sends a text" not in say("call", tide_url, "rise", "by=much")[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Terminal
+from tests.cli.conftest import Say, Terminal
 from wharfinger.cli import main
 from wharfinger.cli.render.resource_tree import segments
 
@@ -56,7 +56,7 @@ def brief() -> str:
     return ""
 '''
 
-Say = Callable[..., str]
+ListHarbour = Callable[..., str]
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def harbour(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def say(capfd: pytest.CaptureFixture[str], harbour: str) -> Say:
+def list_harbour(capfd: pytest.CaptureFixture[str], harbour: str) -> ListHarbour:
     """Run `ls` in this process."""
 
     def run(*args: str) -> str:
@@ -97,18 +97,20 @@ def uris(out: str) -> list[str]:
         (["--mime", "video/*"], []),
     ],
 )
-def test_what_is_asked_for_is_shown_in_that_order(say: Say, args: list[str], found: list[str]) -> None:
-    assert uris(say(*args)) == found
-    assert [json.loads(line).get("uri", "a://log/{day}/all") for line in say("--json", *args).splitlines()] == found
+def test_what_is_asked_for_is_shown_in_that_order(list_harbour: ListHarbour, args: list[str], found: list[str]) -> None:
+    assert uris(list_harbour(*args)) == found
+    assert [
+        json.loads(line).get("uri", "a://log/{day}/all") for line in list_harbour("--json", *args).splitlines()
+    ] == found
 
 
-def test_a_sorted_list_shows_what_it_is_sorted_by(say: Say) -> None:
-    assert say("--sort", "modified", "--limit", "1").startswith("2026-01-02T00:00:00Z")
-    assert say("--sort", "priority", "--limit", "1").startswith("1.00")
+def test_a_sorted_list_shows_what_it_is_sorted_by(list_harbour: ListHarbour) -> None:
+    assert list_harbour("--sort", "modified", "--limit", "1").startswith("2026-01-02T00:00:00Z")
+    assert list_harbour("--sort", "priority", "--limit", "1").startswith("1.00")
 
 
-def test_the_tree_shows_everything_once(say: Say) -> None:
-    shown = say("--tree")
+def test_the_tree_shows_everything_once(list_harbour: ListHarbour) -> None:
+    shown = list_harbour("--tree")
     assert shown.splitlines()[0] == "harbour 0"
     assert [line.split("  ")[0] for line in shown.splitlines() if not line.startswith(" ")][1:] == [
         "resources (4)",
@@ -118,9 +120,9 @@ def test_the_tree_shows_everything_once(say: Say) -> None:
     ]
     assert re.search(r"^  a://log/\n    1 +10 B  text/plain.*\n    2 .*\n    sub/3 .*\n  b:plain", shown, re.MULTILINE)
     assert "  sink  Sink.\n" in shown
-    assert "resources (1)\n  a://log/1" in say("--tree", "--limit", "1")
-    assert "tools" not in say("--tree", "--mime", "text/*")
-    assert say("--tree", "--tools").splitlines()[1:] == ["tools (1)", "  sink  Sink."]
+    assert "resources (1)\n  a://log/1" in list_harbour("--tree", "--limit", "1")
+    assert "tools" not in list_harbour("--tree", "--mime", "text/*")
+    assert list_harbour("--tree", "--tools").splitlines()[1:] == ["tools (1)", "  sink  Sink."]
 
 
 @pytest.mark.parametrize("args", [["--tree", "--json"], ["--tools", "--mime", "a/b"], ["--prompts", "--sort", "size"]])
@@ -164,3 +166,21 @@ def test_a_server_without_the_method_for_templates_has_none(tmp_path: Path, caps
     assert capsys.readouterr() == ("", "")
     assert main(["ls", "--prompts", str(file)]) == 1
     assert "The server has no prompts; it has resources: `ls --resources`." in capsys.readouterr().err
+
+
+def test_ls_shows_resources_and_no_escape_sequences(say: Say, tide_url: str) -> None:
+    code, out, err = say("ls", tide_url)
+    assert (code, err) == (0, "")
+    assert re.search(r"^ +-  text/plain  tide://now  The tide \\x1b\[31mnow$", out, re.MULTILINE)
+
+
+def test_ls_shows_other_kinds(say: Say, tide_url: str) -> None:
+    assert say("ls", "--templates", tide_url)[1].split() == ["tide://at/{place}", "at"]
+    assert "rise  Let the water rise.\n" in say("ls", "--tools", tide_url)[1]
+    assert len(say("ls", "--limit", "1", tide_url)[1].splitlines()) == 1
+
+
+def test_ls_json_is_one_object_a_line(say: Say, tide_url: str) -> None:
+    _, out, _ = say("ls", "--json", "--tools", "--resources", tide_url)
+    objects = [json.loads(line) for line in out.splitlines()]
+    assert [item["name"] for item in objects] == ["rise", "sink", "now", "map"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Terminal
+from tests.cli.conftest import Say, Terminal
 from wharfinger.cli.render.highlighting import language_of, summary
 
 SERVER = """
@@ -126,3 +127,20 @@ def test_a_summary_says_what_the_bytes_look_like() -> None:
     assert summary(b"%PDF-1.7", "") == "[binary, 8 B, PDF document: write it to a file with -o FILE, or to a pipe]"
     assert summary(b"GIF89a\x10\0\x20\0", "image/gif").startswith("[image/gif, 10 B, GIF image 16 x 32:")
     assert summary(b"\x89PNG\r\n\x1a\n", "x/y").startswith("[x/y, 8 B, PNG image:")
+
+
+def test_read_gives_text_and_bytes_as_they_are(say: Say, tide_url: str, tmp_path: Path) -> None:
+    assert say("read", tide_url, "tide://at/quay")[1] == "quay"
+    target = tmp_path / "map.png"
+    code, out, err = say("read", "-o", str(target), tide_url, "tide://map")
+    assert (code, out) == (0, "")
+    assert "8 B" in err
+    assert target.read_bytes() == b"\x89PNG\r\n\x1a\n"
+    assert json.loads(say("read", "--json", tide_url, "tide://at/x")[1])["contents"][0]["text"] == "x"
+
+
+def test_what_is_not_there_is_exit_code_1(say: Say, tide_url: str) -> None:
+    code, out, err = say("read", tide_url, "tide://nowhere")
+    assert (code, out) == (1, "")
+    assert "tide://nowhere" in err
+    assert err.count("\n") == 1

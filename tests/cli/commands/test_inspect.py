@@ -1,0 +1,37 @@
+"""`wharfinger inspect` shows what a server is and offers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Say
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_inspect_tells_a_program_everything(say: Say, harbour_url: str, revision: str) -> None:
+    found = json.loads(say("inspect", "--json", "--revision", revision, harbour_url)[1])
+    assert (found["revision"], found["transport"], found["server"]["name"]) == (revision, "streamable http", "harbour")
+    assert {kind: one["count"] for kind, one in found["lists"].items()} == {
+        "resources": 1,
+        "templates": 1,
+        "tools": 1,
+        "prompts": 1,
+    }
+    assert found["capabilities"]["completions"] == {}
+    assert found["timings"]["connectMs"] > 0
+    assert len(found["timings"]["roundTripMs"]) == 5
+
+
+def test_inspect_tells_a_person_which_revisions_are_spoken(say: Say, harbour_file: Path) -> None:
+    code, out, err = say("inspect", str(harbour_file))
+    assert (code, err) == (0, "")
+    told = re.sub(r"  +", "  ", out)
+    assert "Server  harbour 0\n" in told
+    assert "Transport  stdio\n" in told
+    assert "Speaks  2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05\n" in told
+    assert "\nLists  1 resource in " in told
+    assert out.endswith("Instructions  Ships and tides.\n              See the log.\n")

@@ -1,0 +1,39 @@
+"""`wharfinger prompt` prints the messages of a prompt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.conftest import Say, Terminal
+
+
+def test_a_prompt_s_messages_are_printed(say: Say, harbour_url: str, tmp_path: Path) -> None:
+    (tmp_path / "n.txt").write_text("soon")
+    code, out, err = say("prompt", harbour_url, "briefing", "vessel=mary", f"notes=@{tmp_path / 'n.txt'}")
+    assert (code, err) == (0, "")
+    assert out == "[user]\nBrief me on mary.\x1b[31msoon\n"  # into a pipe text goes as it is
+    result = json.loads(say("prompt", "--json", harbour_url, "briefing", "vessel=mary")[1])
+    assert result["messages"][0]["role"] == "user"
+
+
+def test_a_prompt_that_cannot_be_is_one_line(say: Say, harbour_url: str) -> None:
+    for args, code in (
+        (["nothing"], 1),
+        (["briefing"], 1),
+        (["briefing", "vessel"], 2),
+        (["briefing", "vessel:=1"], 2),
+        (["briefing", "vessel=a", "vessel=b"], 2),
+        ([], 2),
+    ):
+        told = say("prompt", harbour_url, *args)
+        assert (told[0], told[1], told[2].count("\n") <= 2) == (code, "", True)
+
+
+def test_no_escape_sequence_of_a_prompt_reaches_a_terminal(
+    terminal: Callable[..., Terminal], harbour_file: Path
+) -> None:
+    sits = terminal("prompt", str(harbour_file), "briefing", "vessel=mary")
+    assert sits.end() == 0
+    assert "\x1b" not in sits.shown

@@ -1,0 +1,92 @@
+"""`wharfinger watch` prints changes, runs commands, and reconnects."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.conftest import TIDE_SERVER, Say
+from wharfinger import Client
+
+
+def test_watch_prints_each_change_and_what_is_there(say: Say, tide_url: str) -> None:
+    """The change is made again until it is seen: a watch in this process cannot say from outside that it has begun."""
+    seen = threading.Event()
+
+    async def rise() -> None:
+        async with Client(tide_url) as client:
+            while not seen.is_set():
+                await client.call_tool("rise", {"by": 1})
+
+    riser = threading.Thread(target=lambda: asyncio.run(rise()), daemon=True)
+    riser.start()
+    try:
+        code, out, err = say("watch", "--count", "2", "--read", tide_url, "tide://now")
+    finally:
+        seen.set()
+        riser.join(20)
+    assert code == 0
+    assert re.fullmatch(r"(\d\d:\d\d:\d\d changed tide://now\n\d+ m){2}", out)
+    assert err == "Watching tide://now: Ctrl-C stops.\n"
+
+
+def test_a_watch_on_what_is_not_there_is_refused(say: Say, tide_url: str) -> None:
+    code, out, err = say("watch", tide_url, "tide://nowhere")
+    assert (code, out) == (1, "")
+    assert "tide://nowhere" in err
+
+
+def test_a_watch_says_that_the_server_is_gone_and_that_it_is_back(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """The first word comes at once, not when the server is back."""
+    (tmp_path / "harbour.py").write_text(TIDE_SERVER)
+    server = start("run", "--http", "127.0.0.1:0", "harbour.py", stdin=subprocess.DEVNULL)
+    assert server.stdout is not None
+    card = server.stdout.readline() + server.stdout.readline()
+    url = re.search(r"http://127\.0\.0\.1:\d+/mcp", card)
+    assert url is not None, card
+    watching = start("watch", url[0], "tide://now")
+    assert watching.stderr is not None
+    assert watching.stdout is not None
+    assert watching.stderr.readline().startswith("Watching tide://now")
+    server.terminate()
+    assert "connection lost, reconnecting (" in watching.stderr.readline()
+    address = url[0].removeprefix("http://").removesuffix("/mcp")
+    start("run", "--http", address, "harbour.py", stdin=subprocess.DEVNULL)
+    assert "reconnected, may have changed: tide://now" in watching.stdout.readline()
+
+
+def test_ctrl_c_ends_a_watch_with_130(start: Callable[..., subprocess.Popen[str]], tide_url: str) -> None:
+
+    process = start("watch", "--json", tide_url, "tide://now")
+    assert process.stderr is not None
+    assert process.stderr.readline() == "Watching tide://now: Ctrl-C stops.\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+def test_a_change_runs_a_command_once_at_a_time(start: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    (tmp_path / "charts").mkdir()
+    tide = tmp_path / "charts" / "tide.txt"
+    tide.write_text("low")
+    uri = "file:///charts/tide.txt"
+    run = 'test ! -e busy && touch busy && echo "$WHARFINGER_KIND $WHARFINGER_URI" && rm busy; exit 3'
+    process = start("watch", "--count", "2", "--exec", run, "charts", uri)
+    assert process.stderr is not None
+    assert process.stdout is not None
+    assert process.stderr.readline().startswith("Watching")
+    tide.write_text("high")
+    assert "changed" in process.stdout.readline()
+    assert process.stdout.readline() == f"resource {uri}\n"
+    assert process.stderr.readline() == "wharfinger: the command exited with code 3.\n"
+    tide.write_text("low again")
+    out, _ = process.communicate(timeout=20)
+    assert out.splitlines()[1:] == [f"resource {uri}"]
+    assert process.returncode == 0

@@ -1,0 +1,81 @@
+"""Options, environment and errors of a connection, and its end by Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Say
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
+def test_any_revision_can_be_asked_for(say: Say, tide_url: str, revision: str) -> None:
+    expected = 3 if revision == "2024-11-05" else 0  # that one speaks HTTP in a way of its own
+    assert say("read", "--revision", revision, tide_url, "tide://at/x")[0] in (0, expected)
+
+
+def test_who_cannot_be_reached_is_exit_code_3(say: Say) -> None:
+    code, out, err = say("ls", "http://127.0.0.1:9/mcp")
+    assert (code, out) == (3, "")
+    assert "http://127.0.0.1:9/mcp" in err
+    assert err.count("\n") == 1
+
+
+def test_a_command_that_fails_is_told_with_its_last_words(say: Say) -> None:
+    code, _, err = say("ls", "--", sys.executable, "-c", "import sys; sys.exit('no licence')")
+    assert code == 3
+    assert err.splitlines()[-1] == "  | no licence"
+
+
+def test_a_command_gets_the_variables_that_are_named(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import os, sys; sys.exit(f\"{os.environ.get('MINE')} {os.environ.get('OTHER')} {os.environ.get('SECRET')}\")"
+    )
+    monkeypatch.setenv("OTHER", "b")
+    monkeypatch.setenv("SECRET", "c")
+    err = say("ls", "--env", "MINE=a", "--env", "OTHER", "--", sys.executable, "-c", code)[2]
+    assert err.splitlines()[-1] == "  | a b None"
+
+
+STUBBORN = """
+import json, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+for line in sys.stdin:
+    print("seen", file=sys.stderr, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_ends_at_once_though_a_child_does_not(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "stubborn.py").write_text(
+        STUBBORN.replace(
+            "signal.signal(signal.SIGTERM",
+            "open('pid', 'w').write(str(__import__('os').getpid()))\nsignal.signal(signal.SIGTERM",
+        )
+    )
+    process = start("ls", "-vv", "--", sys.executable, "stubborn.py")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "seen" in line:
+            break
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert time.monotonic() - begun < 2
+    pid = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        for _ in range(100):
+            os.kill(pid, 0)
+            time.sleep(0.05)

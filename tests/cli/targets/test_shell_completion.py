@@ -1,0 +1,36 @@
+"""A shell completes targets, and what a running server offers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from wharfinger.cli.app import wharfinger
+
+
+def completed(*words: str) -> list[str]:
+    env = {"_WHARFINGER_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    output = CliRunner().invoke(wharfinger, [], env=env, prog_name="wharfinger").output
+    return [line.partition(",")[2] for line in output.splitlines() if line]
+
+
+def test_the_shell_completes_targets_and_what_a_running_server_has(
+    harbour_url: str, harbour_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"harbour": {"url": harbour_url}, "x": {"command": "y"}}})
+    )
+    (tmp_path / "hall").mkdir()
+    (tmp_path / "hat.py").write_text("")
+    (tmp_path / "hut.txt").write_text("")
+    assert completed("wharfinger", "ls", "ha") == ["harbour", "hall", "hat.py"]
+    assert completed("wharfinger", "call", "harbour", "be") == ["berth"]
+    assert completed("wharfinger", "prompt", "harbour", "") == ["briefing"]
+    assert completed("wharfinger", "read", "harbour", "log") == ["log://all"]
+    assert completed("wharfinger", "call", "x", "") == []  # it would have to be started
+    assert completed("wharfinger", "call", "http://127.0.0.1:9/mcp", "") == []
