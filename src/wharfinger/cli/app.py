@@ -31,7 +31,7 @@ COMMANDS = {
 }
 """The sub-commands with the line that `--help` shows. Each is in `commands/`, in the module of its name, and imported
 when it is called."""
-MODULES = {"completion": "print_completion"}
+MODULES = {"complete": "complete_argument", "completion": "print_completion"}
 """Modules with another name than their command."""
 
 EXAMPLES = """\b

@@ -105,7 +105,7 @@ def call(
         print_json(result)
         ctx.exit(1 if failed else 0)
     if failed is not None:
-        hint = next(filter(None, map(json_hint, rest[1:])), "")
+        hint = next((hint for hint in map(json_hint, rest[1:]) if hint), "")
         if hint and "got a string" in str(failed):
             failed.add_note(hint)
         raise failed

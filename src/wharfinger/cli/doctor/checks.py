@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -34,7 +35,8 @@ class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     where: tuple[str, ...] = ()
 
 
-class Check(NamedTuple):
+@dataclass(frozen=True)
+class Check:
     """One check. `find` returns the names, URIs or facts that have the fault, or whether the server has it."""
 
     severity: Severity
@@ -47,11 +49,13 @@ class Check(NamedTuple):
 def check(survey: Survey) -> list[DoctorFinding]:
     """Run all checks and return what they find, problems first."""
     findings: list[DoctorFinding] = []
-    for severity, name, what, find, change in CHECKS:
-        found = find(survey)
+    for row in CHECKS:
+        found = row.find(survey)
         where = () if isinstance(found, bool) else tuple(found)
         if where or found is True:
-            findings.append(DoctorFinding(severity=severity, check=name, what=what, change=change, where=where))
+            findings.append(
+                DoctorFinding(severity=row.severity, check=row.name, what=row.what, change=row.change, where=where)
+            )
     return sorted(findings, key=lambda finding: finding.severity != "problem")
 
 

@@ -52,7 +52,7 @@ def names_where(kind: str, is_faulty: Callable[[Any], Any]) -> Find:
 
 def schemas_where(is_faulty: Callable[[dict[str, Any]], Any]) -> Find:
     """Find the names of the tools for whose input schema `is_faulty` holds."""
-    return names_where("tools", lambda tool: isinstance(tool.input_schema, dict) and is_faulty(tool.input_schema))
+    return names_where("tools", lambda tool: isinstance(tool.input_schema, dict) and is_faulty(tool.input_schema))  # pyright: ignore[reportUnknownArgumentType]
 
 
 def resources_where(is_faulty: Callable[[t.Resource], Any]) -> Find:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from wharfinger.cli.error_report import CommandError
 from wharfinger.cli.targets.hosts import HOSTS, LocalServer, RemoteServer, entry
@@ -29,7 +29,8 @@ OUTPUT_BYTES = 4096
 Words = tuple[str, ...]
 
 
-class HostCommand(NamedTuple):
+@dataclass(frozen=True)
+class HostCommand:
     """The command of one host.
 
     `add` returns the arguments that add a server, or None if they cannot express it; `remove` returns those that remove
