@@ -54,7 +54,7 @@ class CountingServer(Server):
         self.resources.add("notes://folder", self.note(7))
         self.resources.add("notes://folder/a", self.note(8))
         self.tools.add(self.nothing)
-        self.hook(self.count)
+        self.add_middleware(self.count)
 
     async def nothing(self) -> str:
         return "nothing"
@@ -492,7 +492,7 @@ def test_what_may_be_kept_from_now_on_is_kept_soon() -> None:
     async def test() -> None:
         server, ttl = CountingServer(), [0]
 
-        @server.hook(READ)
+        @server.middleware(READ)
         async def lasting(call: Any, next: Any) -> Any:
             result = await next(call)
             call.ttl_ms = ttl[0]

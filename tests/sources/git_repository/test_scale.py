@@ -67,7 +67,7 @@ def test_first_pages_and_windows_are_quick(source: GitSource) -> None:
         "commit": lambda: source.read("git://long/commit/HEAD"),
         "first commit's diff": lambda: source.stat("git://long/diff/HEAD~100..HEAD"),
         "top": lambda: source.read("git://long"),
-        "facts": source.facts,
+        "describe": source.describe,
     }.items():
         use()
         seconds = min(took(use) for _ in range(3))

@@ -32,12 +32,12 @@ class Objectively(SourceContract):
         return source
 
     def change(self, source: Any) -> str:
-        self.location.put("README.md", os.urandom(9).hex().encode())
+        self.place.put("README.md", os.urandom(9).hex().encode())
         return str(source.uri + "README.md")
 
     def add(self, source: Any) -> str:
         name = os.urandom(4).hex()
-        self.location.put(f"harbours/{name}", b"new")
+        self.place.put(f"harbours/{name}", b"new")
         return str(source.uri + "harbours/" + name)
 
     def whole(self, source: Any) -> str:
