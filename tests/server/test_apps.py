@@ -117,9 +117,9 @@ async def test_the_extension_is_declared_and_its_client_recognised() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"csp": UiCsp(connect_domains=["https://a.example; script-src *"])}, "no origin"),
-        ({"csp": UiCsp(resource_domains=["*"])}, "no origin"),
-        ({"csp": UiCsp(frame_domains=["'unsafe-eval'"])}, "no origin"),
+        ({"csp": UiCsp(connect_domains=["https://a.example; script-src *"])}, "not an origin"),
+        ({"csp": UiCsp(resource_domains=["*"])}, "not an origin"),
+        ({"csp": UiCsp(frame_domains=["'unsafe-eval'"])}, "not an origin"),
         ({"permissions": ["everything"]}, "a list of camera"),
         ({"permissions": "camera"}, "a list of camera"),
     ],
@@ -132,9 +132,9 @@ def test_what_could_loosen_a_policy_is_refused(options: dict[str, Any], why: str
 def test_what_is_no_page_or_no_uri_of_one_is_refused() -> None:
     with pytest.raises(TypeError, match=r"pathlib\.Path"):
         server_of("berths.html")
-    with pytest.raises(ValueError, match="no URI of a page"):
+    with pytest.raises(ValueError, match="not the URI of a page"):
         Server("harbour").add_app("https://harbour/berths", HTML)
-    with pytest.raises(ValueError, match="no URI of a page"):
+    with pytest.raises(ValueError, match="not the URI of a page"):
         Server("harbour").tool(app="berths")(lambda: "x")
     with pytest.raises(ValueError, match="write"):
         Server("harbour").tool(visibility=["user"])(lambda: "x")  # type: ignore[list-item]
@@ -169,5 +169,5 @@ def test_a_tool_is_there_for_nobody_else(visibility: Any) -> None:
 
 
 def test_text_that_is_no_page_is_told_in_part() -> None:
-    with pytest.raises(TypeError, match=f"^{'x' * 80!r} is no HTML"):
+    with pytest.raises(TypeError, match=f"^{'x' * 80!r} is not HTML"):
         server_of("x" * 100)

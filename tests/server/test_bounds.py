@@ -56,7 +56,7 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
         },
     ),
     (type_schemas, {"MAX_SCHEMAS": 256}),
-    (watching, {"COALESCE": 0.05, "SLICE": 200}),
+    (watching, {"COALESCE_SECONDS": 0.05, "WATCHERS_PER_TURN": 200}),
 ]
 
 

@@ -154,7 +154,7 @@ def test_the_protocols_own_methods_cannot_be_replaced(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["forecast", "tides/", "/tides", "ti des/x", "rpc.x/y"])
 def test_what_is_no_name_of_a_method_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="no name of a method"):
+    with pytest.raises(ValueError, match="not the name of a method"):
         Server("harbour").extensions.add_method(name, nothing)
 
 
@@ -361,7 +361,7 @@ async def test_a_model_and_raw_json_are_results_and_what_a_revision_adds_is_not_
 
 def test_names_of_notifications_are_names() -> None:
     for name, said in (
-        ("no name", "is no name of a method"),
+        ("no name", "is not the name of a method"),
         ("tools/list", "is a method of the protocol"),
         ("tides/turned", "begin with 'notifications/'"),
     ):

@@ -449,7 +449,7 @@ def test_what_collides_later_is_refused_where_it_is_added() -> None:
 
 
 def test_names_that_are_none_are_refused() -> None:
-    with pytest.raises(ValueError, match="is no prefix"):
+    with pytest.raises(ValueError, match="is not a valid prefix"):
         Server("s").include(tides(), prefix="the tides")
     with pytest.raises(ValueError, match="pass a shorter prefix"):
         long = Server("long")

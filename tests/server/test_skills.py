@@ -142,4 +142,4 @@ async def test_skills_of_parts_are_the_wholes_whichever_serves_them_first() -> N
     late.include(inner)
     serve_skills(inner)
     assert await pages(late) == [uris("two", 0)]
-    assert late.extensions["io.modelcontextprotocol/skills"] == {"directoryRead": True}
+    assert late.extensions.declared["io.modelcontextprotocol/skills"] == {"directoryRead": True}

@@ -61,7 +61,7 @@ Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
 
 class Includable(Protocol):
-    """What `Server.include` takes: a source, or anything that knows how to add itself."""
+    """What `Server.include` takes beside sources and servers: anything that can add itself."""
 
     def include_into(self, server: Server) -> None:
         """Register everything that this is with `server`."""
@@ -73,10 +73,10 @@ class Server:
 
     `lifespan` is entered once per process, before the first request; what it yields is `state`, and `ctx.state` in
     handlers. Lists come in pages of `page_size` entries; without it of 1,000, or fewer if they take more than 1 MiB.
-    `ttl` (seconds) and `cache_scope` are the caching hints of what has none of its own. `secret` (else
-    `WHARFINGER_SECRET`) seals cursors and the states of calls that ask; processes that serve the same clients must
-    share it. With `replay`, handlers that ask run again with the answers in every revision, which shows what in them
-    must not happen twice. `decode_json_strings` has tools take arrays and objects also as strings that hold them.
+    `ttl` (seconds) and `cache_scope` are the default caching hints. `secret` (by default `WHARFINGER_SECRET`) seals
+    cursors and the states of calls that ask; processes that serve the same clients must share it. With `replay`,
+    handlers that ask run again with the answers in every revision, which shows what in them must not happen twice.
+    With `decode_json_strings`, tools take arrays and objects also as strings that hold them.
 
     `task_store` keeps what became of tasks: a store, or `"sqlite:///tasks.db"`, which survives a restart; without one
     they end with the process. `task_ttl` (seconds, None: for ever) is how long a task may take, and how long its
@@ -122,7 +122,7 @@ class Server:
         self.pool = pool or Pool()
         self.watching: Watching = Watching(self._watched, self._unwatched)
         self.overrides = Overrides()
-        """Stands in for dependencies, for tests: `server.overrides[database] = fake`; see `override`."""
+        """Replaces dependencies, for tests: `server.overrides[database] = fake`; see `override`."""
         self.services: Services = Services(
             name=name,
             limits=limits or Limits(),
@@ -141,9 +141,9 @@ class Server:
         """What the features of this server share."""
         self.state: Any = None
         self.mounts: list[Mount] = []
-        """The servers that are parts of this one, in the order in which they were included."""
+        """The servers that are mounted in this one, in the order in which they were included."""
         self.part_of: list[Mount] = []
-        """Where this server is a part of another."""
+        """Where this server is mounted in others."""
         self.resources: Resources = Resources(self.services, page_size)
         self.source_watches: SourceWatches = SourceWatches(self.services, self.resources, self.mounts)
         self.tools: Tools = Tools(self.services, page_size, self.serve_tasks)
@@ -156,12 +156,12 @@ class Server:
         self.notified: dict[str, Notified] = {"notifications/initialized": self.listening.initialized}
         self.extensions = Extensions(self.services, self.notified, self._publish_extensions)
         self.tasks: Tasks | None = None
-        """What runs and is kept of tasks; None where no tool can become one."""
+        """What runs and is kept of tasks; None if no tool can become one."""
         self.own_tasks: Tasks | None = None
-        """The same, unless they are those of a server that this one is a part of."""
+        """The same, unless they are those of a server in which this one is mounted."""
         self._task_options = (_store(task_store), task_ttl, task_poll)
         self.served: set[ListName] = set()
-        """What there are handlers for."""
+        """The kinds of features that have handlers."""
         self.lifespan = lifespan
         self.running = ServerLifespan(self._serving, self._stop)
         """True from the start to the end."""
@@ -224,7 +224,7 @@ class Server:
         return register
 
     def include(self, thing: Includable | Source | Server, *, prefix: str = "") -> None:
-        """Add a source, anything else that knows how to add itself, or another server as a part of this one.
+        """Add a source, another server as a part of this one, or anything else that can add itself.
 
         Another server's tools and prompts are then called `prefix_name` here, its URIs stay as they are, and what it
         gets or loses later shows here too. It starts and ends with this server. Its functions and middleware run as
@@ -251,9 +251,9 @@ class Server:
             )
 
     def add_source(self, source: Source) -> None:
-        """Add a source's resources behind everything that is there.
+        """Add a source, whose resources are listed after all others.
 
-        A server that runs already starts the source at once; this must then be called on its event loop.
+        If the server runs already, the source is started at once; call this on the server's event loop then.
 
         Raises:
             RuntimeError: the server runs, and this is not its event loop's thread.
@@ -263,16 +263,16 @@ class Server:
         self.resources.add_source(source)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell every watcher of `uri`, of either era, that it changed; from any thread, and at any time.
+        """Report to everyone who watches `uri`, in either era, that it has changed; from any thread, and at any time.
 
-        What is not a URI is watched by nobody: the log says so once.
+        Nobody can watch what is not a URI: the log says so once.
         """
         if not is_uri(uri):
             _warn_of(uri)
         self.watching.updated(uri)
 
     def list_changed(self, name: ListName) -> None:
-        """Tell every client that wants to know that a list changed; from any thread, and at any time.
+        """Report to every client that watches a list that it has changed; from any thread, and at any time.
 
         Raises:
             ValueError: there is no such list.
@@ -282,10 +282,10 @@ class Server:
         self.watching.list_changed(name)
 
     def elicitation_complete(self, elicitation_id: str) -> bool:
-        """Tell the client that what a URL was opened for is done (`notifications/elicitation/complete`, 2025-11-25).
+        """Report that what a URL was opened for is done (`notifications/elicitation/complete`, 2025-11-25).
 
-        False where nobody waits for it, also in revisions that have no such notice: their clients send the request
-        again on their own. Must be called on the event loop.
+        Returns False if no client waits for it, also in revisions without this notification: their clients send the
+        request again on their own. Call it on the event loop.
         """
         from wharfinger.server.input.round_trips import complete_url
 
@@ -433,10 +433,10 @@ class Server:
             mount.refresh()
 
     def override(self, function: Callable[..., Any], fake: Callable[..., Any]) -> AbstractContextManager[None]:
-        """Have `fake` stand in for the dependency `function` of this server's features: `with server.override(…):`.
+        """Replace the dependency `function` of this server's features by `fake`: `with server.override(…):`.
 
         Raises:
-            TypeError: a parameter of `fake` has nothing to fill it.
+            TypeError: nothing fills a parameter of `fake`.
         """
         return self.overrides.standing_in(function, fake)
 
@@ -550,7 +550,7 @@ class Server:
             self.own_tasks.drain()
 
     async def close(self, holder: object = None) -> None:
-        """Stop telling changes, end the sources, leave the lifespan; does nothing the second time.
+        """End the tasks and the sources, and leave the lifespan; does nothing the second time.
 
         A server that others hold goes on for them.
         """

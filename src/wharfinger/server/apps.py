@@ -1,7 +1,4 @@
-"""MCP Apps: pages for a host to show, as `ui://` resources, and the tools whose results they show.
-
-Refuses to know what a page does: that is between it and its host.
-"""
+"""MCP Apps: pages for a host to show, as `ui://` resources, and the tools whose results they show."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ _ORIGIN = re.compile(r"(?:https?|wss?)://(?:\*\.)?[A-Za-z0-9.-]+(?::[0-9]{1,5})?
 
 
 class PageOptions(TypedDict, total=False):
-    """What can be said of a page; see `Server.add_app`."""
+    """What can be said of a page when it is published."""
 
     name: str | None
     title: str | None
@@ -85,8 +82,8 @@ def view(
     """A page as a resource.
 
     Raises:
-        TypeError: the page is none.
-        ValueError: the URI is no `ui://` URI, or what the page needs cannot be said.
+        TypeError: the page is not HTML, a path or a function.
+        ValueError: the URI is not a `ui://` URI, or an option is not valid.
     """
     function, inline = _function(page, inline)
     meta = {"ui": msgspec.to_builtins(_resource_meta(csp, permissions, domain, prefers_border))}
@@ -108,10 +105,10 @@ def view(
 
 
 def tool_meta(meta: Mapping[str, Any] | None, app: str | None, visibility: Sequence[Visible] | None) -> dict[str, Any]:
-    """`_meta` of a tool with the view that shows its results, and who may call it.
+    """`_meta` of a tool with the page that shows its results, and who may call it.
 
     Raises:
-        ValueError: `app` is no `ui://` URI, or `visibility` names somebody else.
+        ValueError: `app` is not a `ui://` URI, or `visibility` names anything else.
     """
     if visibility is not None and (not visibility or not set(visibility) <= set(get_args(Visible))):
         raise ValueError(f'visibility={visibility!r}: write ["model"], ["app"], or both.')
@@ -157,7 +154,7 @@ def _function(page: Page, inline: bool) -> tuple[Callable[..., Any], bool]:
     if callable(page):
         return page, inline
     if isinstance(page, str) and "<" not in page:
-        raise TypeError(f"{page[:80]!r} is no HTML: give the path of a file as a pathlib.Path.")
+        raise TypeError(f"{page[:80]!r} is not HTML: give the path of a file as a pathlib.Path.")
     document = page if isinstance(page, str) else Path(page)
 
     def document_itself() -> Any:
@@ -168,7 +165,7 @@ def _function(page: Page, inline: bool) -> tuple[Callable[..., Any], bool]:
 
 def _checked(uri: str) -> str:
     if not _URI.fullmatch(uri):
-        raise ValueError(f"{uri!r} is no URI of a page: write one like ui://harbour/berths.")
+        raise ValueError(f"{uri!r} is not the URI of a page: write one like ui://harbour/berths.")
     return uri
 
 
@@ -180,7 +177,7 @@ def _resource_meta(
     for field in UiCsp.__struct_fields__ if csp is not None else ():
         for origin in getattr(csp, field) or ():
             if not _ORIGIN.fullmatch(origin):
-                raise ValueError(f"{field}: {origin!r} is no origin: write one like https://api.example.com.")
+                raise ValueError(f"{field}: {origin!r} is not an origin: write one like https://api.example.com.")
     asked: dict[str, Any] = {_WIRE[name]: {} for name in permissions}
     return UiResourceMeta(
         csp=UNSET if csp is None else csp,

@@ -1,4 +1,8 @@
-"""What clients carry for us, sealed: cursors and states, which they can neither make up nor change; keeps nothing."""
+"""What clients carry for the server: cursors and states, sealed so that they can neither be made up nor changed.
+
+Nothing is kept here. What a cursor of a list holds is decided in `features.listing`, which opens it; what a key of a
+source holds, in the source.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,17 @@ __all__ = ["CURSOR", "STATE", "Keys", "Kind"]
 
 
 class Kind(NamedTuple):
-    """One kind of sealed text: how it is sealed, and what is said of one that does not open."""
+    """One kind of sealed text: how it is sealed, and the error for one that does not open."""
 
     mac: int
     """Bytes of the seal."""
     longest: int
-    """Characters that are looked at."""
+    """Characters that it may have."""
     refusal: str
 
 
 CURSOR = Kind(12, 48 * 1024, "This cursor is not valid here: list again from the start, without a cursor.")
-"""96 bits, for something that opens no door but the next page; one that holds the longest URI is shorter."""
+"""96 bits, for something that opens the next page only; a cursor that holds the longest URI is shorter."""
 STATE = Kind(
     32,
     4 * 1024 * 1024,
@@ -42,7 +46,7 @@ class Keys:
     def __init__(self, secret: str | bytes | None = None) -> None:
         given = secret or os.environ.get("WHARFINGER_SECRET")
         self.random = not given
-        """Whether no other process can open what this one seals."""
+        """Whether the key is random, so that no other process can open what this one seals."""
         given = given or os.urandom(32)
         self._secret = given.encode() if isinstance(given, str) else given
 
@@ -55,7 +59,7 @@ class Keys:
         """The value of `seal`, as `type`.
 
         Raises:
-            InvalidParams: it is none of ours, or of another purpose.
+            InvalidParams: it was not sealed here, or for another purpose.
         """
         data = _data(sealed) if len(sealed) <= kind.longest else None
         if data is None or not _equal(data[: kind.mac], self._mac(purpose, data[kind.mac :], kind)):

@@ -50,7 +50,7 @@ def declare(declared: dict[str, dict[str, Any]], id: str, settings: Mapping[str,
     """Add an extension, or settings to one that is declared already.
 
     Raises:
-        ValueError: `id` is no identifier, or a setting is declared already with another value.
+        ValueError: `id` is not an identifier, or a setting is declared already with another value.
     """
     known = declared.setdefault(check_id(id), {})
     for name, value in (settings or {}).items():
@@ -205,36 +205,36 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
 def notification_of(
     name: str, function: Callable[[Any], Any], *, params: type[t.NotificationParams] | None = None
 ) -> Notified:
-    """What takes a client's new notification, whose row is in the table of methods from now on.
+    """Takes a client's new notification, whose row is in the table of methods from now on.
 
     Raises:
-        TypeError: the function is async, or the params are no `types.NotificationParams`.
-        ValueError: the name is none, the protocol's own, or known with other facts.
+        TypeError: the function is async, or the params do not derive from `types.NotificationParams`.
+        ValueError: the name is not a notification's, the protocol's own, or known with other facts.
     """
     _check_name(name)
     if is_async(function):
-        raise TypeError(f"{name}: a notification is taken by a plain function, which must not wait.")
+        raise TypeError(f"{name}: write a plain function for a notification, since it must not wait.")
     parameter, annotated, _ = _signature(function)
     shape = _params(name, params or annotated, t.NotificationParams)
     if not name.startswith("notifications/"):
         raise ValueError(f"{name!r}: the names of notifications begin with 'notifications/'.")
     add_method(Method(name, "client", shape, first=EXTENSIONS_FROM))
 
-    def take(session: Session | None, told: Any) -> None:
-        function(*((told,) if parameter else ()))
+    def take(session: Session | None, params: Any) -> None:
+        function(*((params,) if parameter else ()))
 
     return take
 
 
 def _check_name(name: str) -> None:
     if not _METHOD.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a method: write one like tides/forecast.")
+        raise ValueError(f"{name!r} is not the name of a method: write one like tides/forecast.")
     if name in CORE:
         raise ValueError(f"{name!r} is a method of the protocol: choose another name.")
 
 
 def _signature(function: Callable[..., Any]) -> tuple[str, Any, Any]:
-    """The name and annotation of the parameter that takes the params (empty: it takes none), and what is returned."""
+    """The name and annotation of the parameter that takes the params (empty if there is none), and what is returned."""
     from wharfinger.server.dependencies import depends_of
     from wharfinger.server.signature.annotations import annotations_of, is_context
 
@@ -278,7 +278,7 @@ def _result(request: Request, value: Any) -> Any:
     try:
         members = msgspec.json.decode(encoded, type=dict[str, Raw])
     except msgspec.ValidationError:
-        raise TypeError(f"{request.method} returned {type(value).__name__}, which is no JSON object") from None
+        raise TypeError(f"{request.method} returned {type(value).__name__}, which is not a JSON object") from None
     if taken := _STAMPED & members.keys():
         raise TypeError(
             f"{request.method} returned a member {min(taken)!r}: return a struct that derives from types.Result"

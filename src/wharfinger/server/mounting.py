@@ -78,7 +78,7 @@ class Mount:
 
     def __init__(self, parent: Server, other: Server, prefix: str) -> None:
         if not _PREFIX.fullmatch(prefix):
-            raise ValueError(f"{prefix!r} is no prefix: use letters, digits, '_', '-' and '.'.")
+            raise ValueError(f"{prefix!r} is not a valid prefix: use letters, digits, '_', '-' and '.'.")
         _refuse_circles(parent, other)
         self.parent = parent
         self.other = other
@@ -151,7 +151,7 @@ class _Silent:
 
     __slots__ = ()
 
-    def tell(self, message: Any) -> bool:
+    def send(self, message: Any) -> bool:
         return False
 
 

@@ -107,14 +107,14 @@ class Index(Protocol):
         ...
 
     async def search(
-        self, owner: str, wanted: Wanted, told: Callable[[float, str], object]
+        self, owner: str, wanted: Wanted, progress: Callable[[float, str], object]
     ) -> tuple[Hits, list[Source]]:
         """What it finds, and the wanted sources that it does not cover."""
         ...
 
 
 async def search(
-    services: Services, resources: Resources, request: Request, wanted: Wanted, told: Callable[[float, str], object]
+    services: Services, resources: Resources, request: Request, wanted: Wanted, progress: Callable[[float, str], object]
 ) -> Hits:
     """The best hits; `truncated` says why there may be more.
 
@@ -135,7 +135,7 @@ async def search(
     hits = Hits() if wanted.source else Hits(hit for hit in _registered(resources, wanted.query) if wanted.fits(hit))
     owner = owner_of(request)
     if resources.index is not None:
-        found, sources = await resources.index.search(owner, wanted, told)
+        found, sources = await resources.index.search(owner, wanted, progress)
         hits += found
         hits.truncated = found.truncated
     left = wanted.limit - len(hits)

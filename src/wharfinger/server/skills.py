@@ -1,7 +1,4 @@
-"""The methods of the skills extension, over whatever sources know skills and directories.
-
-Refuses to know where a skill comes from, and what is in it.
-"""
+"""The methods of the skills extension, over the sources that have skills and directories."""
 
 from __future__ import annotations
 
@@ -94,7 +91,7 @@ def serve_skills(server: Server, *, page_size: int = 500) -> None:
 
 
 def _sources(server: Server) -> list[Source]:
-    """The sources of a server, and those of its parts behind them."""
+    """The sources of a server, then those of the servers mounted in it."""
     return [*server.resources.sources, *(source for mount in server.mounts for source in _sources(mount.other))]
 
 
@@ -103,7 +100,7 @@ def _source_of(server: Server, uri: str) -> Source | None:
 
 
 def _position(server: Server, purpose: str, cursor: Any) -> Any:
-    """What a cursor holds; None for none."""
+    """What a cursor holds; None if there is no cursor."""
     return None if cursor is UNSET else server.services.keys.open(purpose, cursor)
 
 

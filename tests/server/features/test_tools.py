@@ -745,7 +745,7 @@ def test_a_fault_beside_what_is_told_is_told_as_nothing_but_a_reference() -> Non
 
 
 def test_a_hint_that_no_tool_has_is_refused() -> None:
-    with pytest.raises(TypeError, match="'readOnly' is no annotation of a tool: there are title, readOnlyHint"):
+    with pytest.raises(TypeError, match="'readOnly' is not an annotation of a tool: there are title, readOnlyHint"):
         Server("s").tools.add(lambda: "x", name="x", annotations={"readOnly": True})
 
 
@@ -1158,7 +1158,7 @@ def test_a_name_of_up_to_128_signs_is_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * 129, "a b", "é", "a\n", "x:y"])
 def test_a_longer_or_odd_name_is_none(name: str) -> None:
-    with pytest.raises(ValueError, match="is no name for a tool"):
+    with pytest.raises(ValueError, match="cannot be the name of a tool"):
         tool(lambda: "x", name=name)
 
 

@@ -30,7 +30,7 @@ UPDATED = "notifications/resources/updated"
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coalesce for 2 ms: what is asked is order, not time."""
-    monkeypatch.setattr(watching, "COALESCE", 0.002)
+    monkeypatch.setattr(watching, "COALESCE_SECONDS", 0.002)
 
 
 def notes(**options: Any) -> Server:
@@ -495,10 +495,10 @@ async def test_who_is_told_of_deliveries_and_a_watcher_that_fails_are_in_nobodys
         raise RuntimeError("onlooker")
 
     class Broken:
-        def tell(self, message: Any) -> bool:
+        def send(self, message: Any) -> bool:
             raise RuntimeError("watcher")
 
-    server.watching.told = seen
+    server.watching.on_sent = seen
     async with Wire(server) as one, Wire(server, "2025-11-25") as other:
         server.watching.watch(Broken(), "note://a")
         await one.watch("note://a", "note://end")
@@ -722,7 +722,7 @@ class Ear:
         self.heard = heard
         self.acts: Callable[[], object] = lambda: None
 
-    def tell(self, message: Callable[[bytes | None], bytes]) -> bool:
+    def send(self, message: Callable[[bytes | None], bytes]) -> bool:
         notice = json.loads(message(None))
         self.heard.append((self, notice.get("params", {}).get("uri") or notice["method"]))
         self.acts()
@@ -760,7 +760,7 @@ async def test_a_change_after_silence_is_told_in_the_next_turn_and_what_follows_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody waits for a change that comes alone."""
-    monkeypatch.setattr(watching, "COALESCE", 3600.0)
+    monkeypatch.setattr(watching, "COALESCE_SECONDS", 3600.0)
     hall = Hall(2)
     hall.watching.updated("a:")
     assert hall.heard == []  # a handler may go on changing it in this turn
@@ -784,10 +784,10 @@ async def test_what_changes_again_is_told_once_more_and_then_there_is_silence() 
         hall.watching.updated("a:")
         await hall.turns(1)
     await hall.until(2)
-    await asyncio.sleep(watching.COALESCE * 5)
+    await asyncio.sleep(watching.COALESCE_SECONDS * 5)
     told = len(hall.heard)
     assert 2 <= told <= 5  # under load the hundred turns may take longer than COALESCE
-    await asyncio.sleep(watching.COALESCE * 5)
+    await asyncio.sleep(watching.COALESCE_SECONDS * 5)
     assert len(hall.heard) == told
     hall.watching.updated("a:")
     await hall.turns(2)
@@ -814,14 +814,14 @@ async def test_a_storm_gives_few_notices_and_the_last_change_is_seen(threaded: b
         storm()
     while not seen or seen[-1] != 1000:
         await asyncio.sleep(0.001)
-    await asyncio.sleep(watching.COALESCE * 5)
+    await asyncio.sleep(watching.COALESCE_SECONDS * 5)
     assert len(seen) < 100
     hall.watching.stop()
 
 
 @looped
 async def test_many_watchers_are_told_in_slices_with_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SLICE", 3)
+    monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 3)
     hall = Hall(10)
     hall.watching.updated("a:")
     hall.watching.updated("b:")
@@ -837,19 +837,19 @@ async def test_many_watchers_are_told_in_slices_with_others_in_between(monkeypat
 @pytest.mark.parametrize("number", [2, 3, 4])
 @looped
 async def test_a_full_slice_is_not_the_last(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(watching, "SLICE", 3)
+    monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 3)
     hall = Hall(number)
     for times in (1, 2, 3):
         hall.watching.updated("a:")
         await hall.until(number * times)
-        await asyncio.sleep(watching.COALESCE * 5)
+        await asyncio.sleep(watching.COALESCE_SECONDS * 5)
     assert len(hall.heard) == number * 3
     hall.watching.stop()
 
 
 @looped
 async def test_who_leaves_while_a_slice_waits_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SLICE", 1)
+    monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 1)
     hall = Hall(4)
     hall.ears[1].acts = lambda: hall.watching.drop(hall.ears[3])
     hall.watching.updated("a:")
@@ -862,7 +862,7 @@ async def test_who_leaves_while_a_slice_waits_is_told_nothing(monkeypatch: pytes
 
 @looped
 async def test_a_change_while_slices_wait_reaches_those_who_were_told_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SLICE", 1)
+    monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 1)
     hall = Hall(3)
     hall.watching.updated("a:")
     await hall.turns(2)
@@ -882,12 +882,12 @@ async def test_a_watcher_that_fails_keeps_nobody_from_hearing(caplog: pytest.Log
 
     hall.ears[1].acts = fail
     told: list[int] = []
-    hall.watching.told = lambda uri, number: told.append(number)
+    hall.watching.on_sent = lambda uri, number: told.append(number)
     hall.watching.updated("a:")
     await hall.turns(2)
     assert [hall.told(ear) for ear in range(3)] == [["a:"]] * 3
     assert told == [2]
-    assert "A watcher of a: could not be told" in caplog.text
+    assert "The change of a: could not be sent to a watcher" in caplog.text
     hall.watching.stop()
 
 
@@ -907,7 +907,7 @@ async def test_a_uri_that_cannot_be_sent_keeps_no_other_from_being_told(caplog: 
 async def test_stopping_ends_the_slices_that_wait_and_starting_again_begins_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watching, "SLICE", 1)
+    monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 1)
     hall = Hall(3)
     hall.watching.updated("a:")
     hall.watching.updated("b:")
@@ -918,7 +918,7 @@ async def test_stopping_ends_the_slices_that_wait_and_starting_again_begins_anew
     hall.watching.start(asyncio.get_running_loop())
     hall.watching.updated("a:")
     await hall.until(4)
-    await asyncio.sleep(watching.COALESCE * 5)
+    await asyncio.sleep(watching.COALESCE_SECONDS * 5)
     assert [what for _, what in hall.heard] == ["a:"] * 4
     hall.watching.stop()
 
@@ -981,22 +981,22 @@ async def test_what_was_dropped_counts_no_more_and_comes_back_as_new() -> None:
     watched.watch(other, "a:b", "bob")
     assert [watched.count(one), watched.count(other), watched.shares["ann"], watched.shares["bob"]] == [2, 1, 2, 1]
     watched.unwatch(one, "a:b")
-    assert (watched.count(one), watched.knows(one)) == (1, True)
+    assert (watched.count(one), watched.is_watching(one)) == (1, True)
     watched.unwatch(one, "a:b")
     assert watched.count(one) == 1
     watched.watch_list(one, "resources")
     watched.drop(one)
-    assert (watched.count(one), watched.knows(one), watched.shares["ann"]) == (0, False, 0)
+    assert (watched.count(one), watched.is_watching(one), watched.shares["ann"]) == (0, False, 0)
     watched.watch(one, "a:b", "bob")
     assert (watched.shares["ann"], watched.shares["bob"]) == (0, 2)
     assert attached == ["a:b", "a:c", None, "-a:c", "-None"]
     assert one == SessionWatcher(one.session) and one != other and one != "watcher"
     listing = SessionWatcher(Session(""))
-    assert not watched.knows(listing)
+    assert not watched.is_watching(listing)
     watched.watch_list(listing, "tools")
-    assert watched.knows(listing)
+    assert watched.is_watching(listing)
     watched.drop(listing)
-    assert not watched.knows(listing)
+    assert not watched.is_watching(listing)
     assert attached[5:] == []
 
 

@@ -689,7 +689,7 @@ async def test_a_task_may_end_while_its_listener_catches_up() -> None:
     tasks = Harbour().server.serve_tasks()
 
     class Ear:
-        def tell(self, message: Any) -> bool:
+        def send(self, message: Any) -> bool:
             return True
 
     ear = Ear()

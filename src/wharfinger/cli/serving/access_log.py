@@ -37,7 +37,7 @@ class AccessLog:
             server.methods.add_middleware(self._log_calls(*describe), (method,), outermost=True)
         for method in FIRST_METHODS:
             server.methods.add_middleware(self._log_client(again=method == "initialize"), (method,), outermost=True)
-        server.watching.told = self._changed
+        server.watching.on_sent = self._changed
 
     def _log_calls(self, verb: str, subject: Callable[[Any], str]) -> Middleware:
         """Return middleware that logs each call after it has ended."""

@@ -1,4 +1,4 @@
-"""Completion of prompts' arguments and templates' variables by functions that stand beside them; knows no values."""
+"""Completion of prompts' arguments and templates' variables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Completions:
         self._resources = resources
 
     async def complete(self, request: Request) -> t.CompleteResult:
-        """Values for one argument of a prompt, or one variable of a template; none where nothing completes it.
+        """Values for one argument of a prompt, or one variable of a template; an empty list if nothing completes it.
 
         Raises:
             InvalidParams: there is no such prompt, template, argument or variable.
@@ -106,7 +106,7 @@ class Completions:
 
 
 def completion_of(values: Any) -> t.Completion:
-    """What a completer returned, within the protocol's bound; a `Completion` may tell a total of its own."""
+    """What a completer returned, within the protocol's bound; a `Completion` may have a total of its own."""
     if isinstance(values, t.Completion):
         shown, more = values.values[:MOST], len(values.values) > MOST
         return t.Completion(values=shown, total=values.total, has_more=True if more else values.has_more)

@@ -320,7 +320,7 @@ class MountedFeatures(Generic[F]):
         name = self.prefix + key
         if self._named and not _NAME.fullmatch(name):
             raise ValueError(
-                f"{self._owner!r} and {self.part.name!r}: {name!r} is no name: "
+                f"{self._owner!r} and {self.part.name!r}: {name!r} is not a valid name: "
                 "pass a shorter prefix=, of letters, digits, '_', '-' and '.'."
             )
         holder = self.whole.holder(name)

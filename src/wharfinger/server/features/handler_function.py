@@ -138,7 +138,7 @@ class HandlerFunction:
         """Call the function for a request.
 
         Raises:
-            ResourceNotFound: a variable's text is none of its parameter's type, so there is no such resource.
+            ResourceNotFound: a variable's text is not of its parameter's type, so there is no such resource.
             HandlerFailed: it took longer than its own time.
         """
         arguments = dict(values)
@@ -211,5 +211,5 @@ def _is_bounded(annotation: Any) -> bool:
 
 
 def _made(kind: Any, text: Any) -> Any:
-    """What msgspec does not know is made from the text, such as a `Path`; a refusal means that there is none."""
+    """Make what msgspec does not support, such as a `Path`, from the text; if that fails, there is no such resource."""
     return kind(text)

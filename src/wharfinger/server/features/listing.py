@@ -1,4 +1,9 @@
-"""Lists in pages: from registered features, whose pages are encoded once and kept, and from providers behind them."""
+"""Lists in pages: registered features first, then what providers have.
+
+A cursor seals two things: which provider goes on (0: the features), and its key there. The key of features is a place
+(`feature_set`), that of a source or a catalogue is its own (`pages`). Pages that consist of features alone are encoded
+once, and kept until a feature changes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,7 @@ KEPT = 64
 F = TypeVar("F", bound=Feature)
 
 Provider = Callable[[str, Any, int], Awaitable[tuple[Sequence[Any], Any]]]
-"""`(owner of the call, key or None, limit)` to the definitions behind the key and the key of the next page, or None."""
+"""From `(owner of the call, key or None, limit)` to the definitions after the key, and the next page's key or None."""
 
 
 class Listing(Generic[F]):
@@ -51,7 +56,7 @@ class Listing(Generic[F]):
         self.shown: Callable[[F], Any] = lambda feature: feature.definition
         """What a list shows of a feature; a list with computed definitions is not kept."""
         self.shown_in_full: Callable[[F], Any] | None = None
-        """What callers see whose rules say `any_structured_content`, where that is something else."""
+        """What it shows of a feature to callers whose rules say `any_structured_content`, if that is something else."""
         self.computed = False
         self.ttl_ms = 0
         self.cache_scope = "private"
@@ -60,7 +65,7 @@ class Listing(Generic[F]):
         self._kept: dict[tuple[int, bool], tuple[int, Raw]] = {}
 
     def add_provider(self, provider: Provider) -> None:
-        """List what a provider has behind everything that is there."""
+        """List what a provider has after everything that is there."""
         self.providers.append(provider)
 
     def add_part(self, listing: Listing[F]) -> None:
@@ -100,7 +105,7 @@ class Listing(Generic[F]):
         """One page; kept ones are `Raw`, ready to be sent. `owner` is whose share of the threads it uses.
 
         Raises:
-            InvalidParams: the cursor is none of this list.
+            InvalidParams: the cursor is not of this list.
         """
         number, key = (0, 0) if cursor is UNSET else self._position(cursor)
         if self._may_be_kept():
@@ -135,7 +140,7 @@ class Listing(Generic[F]):
                     fitting = _fitting(more, self.most_bytes - held)
                     if not fitting and shown:
                         return self._result(shown, self._keys.seal(self.name, [number, before]))
-                    # Only who gives them knows the key behind an entry, so that fewer are asked for again.
+                    # Only the provider knows the key after an entry: ask it again, for fewer.
                     more, after = await self._take(number, before, max(fitting, 1), owner, full)
                     size = len(encode(more))
                 held += size

@@ -1,4 +1,4 @@
-"""`Image`, `Audio` and `File`: content for tools and prompts to return, from bytes or a file; knows no request."""
+"""`Image`, `Audio` and `File`: content for tools and prompts to return, from bytes or a file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Media:
     """Bytes, or the file that holds them; what kind of content they become is up to the class.
 
     `Image(path)` and `Image(data=…)` are the same but for where the bytes come from. `format` is a short name such as
-    `png`, `mime_type` the whole type; without either the name and the first bytes tell. The file is read when the
-    result is sent, in a thread.
+    `png`, `mime_type` the whole type; without either it is found out from the name and the first bytes. The
+    file is read when the result is sent, in a thread.
 
     Raises:
         TypeError: neither a path nor data, or both.
@@ -116,7 +116,7 @@ class Image(Media):
 class Audio(Media):
     """Sound for a tool or a prompt to return: `Audio("horn.wav")`, `Audio(data=…, format="mp3")`.
 
-    A revision that has no sound is told what is missing. See `Media` for the arguments.
+    In a revision without sound a text says what is missing. See `Media` for the arguments.
     """
 
     __slots__ = ()

@@ -1,6 +1,7 @@
-"""What is listed without being registered, in pages: what sources have, and what catalogues yield.
+"""Providers of lists: the pages of sources, of their templates, and of authors' catalogues.
 
-A page is asked for by a key that stays valid while the list changes. Refuses to know who asks, and what is registered.
+A page is asked for by a key that stays valid while the list changes. That of a source is the source's own; that of a
+catalogue is a URI, or how many were shown and the last few of them.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ MARKS, MARKS_LENGTH = 16, 4096
 
 
 def pages_of_source(source: Source, ask: Provider, come: Callable[[], None], alone: Callable[[], bool]) -> Provider:
-    """The pages of a source; while it cannot be asked, its top stands there and says why, and others are listed.
+    """The pages of a source; while it cannot be reached, its top stands there and says why, and others are listed.
 
-    `come` is called when a first page comes that nobody waited for any more; a source that is `alone` is waited for.
+    `come` is called when a first page comes for which the list did not wait; it waits for a source that is `alone`.
     """
     patient = _Patient(ask, come)
     down = False
@@ -100,12 +101,12 @@ def templates_of_source(source: Source) -> Provider:
 
 
 def pages_of_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """The pages of an async generator, which goes on behind a URI where it has a parameter `after`."""
+    """The pages of an async generator, which goes on after a URI if it has a parameter `after`."""
     return (_keyed_catalogue if "after" in inspect.signature(function).parameters else _catalogue)(function)
 
 
 def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """Pages of an async generator that goes on behind a URI."""
+    """Pages of an async generator that goes on after a URI."""
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
         shown = await _first(function(after=key), limit + 1)
@@ -115,14 +116,14 @@ def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Prov
 
 
 def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
-    """Pages of an async generator that knows no position; the key is how many were shown, and the last of them.
+    """Pages of an async generator that starts over each time; the key is how many were shown, and the last of them.
 
-    A page goes on behind the last mark that is still there: what came or went before it moves nothing.
+    A page goes on after the last of these that is still there: what came or went before it moves nothing.
     """
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
         count, marks = cast("tuple[int, list[str]]", key or (0, []))
-        shown = await _first(_behind(function(), marks, count, limit + 1), limit + 1)
+        shown = await _first(_after(function(), marks, count, limit + 1), limit + 1)
         if len(shown) <= limit:
             return shown, None
         shown.pop()
@@ -131,26 +132,26 @@ def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
     return page
 
 
-async def _behind(
+async def _after(
     resources: AsyncIterator[t.Resource], marks: list[str], count: int, most: int
 ) -> AsyncIterator[t.Resource]:
-    """What stands behind the last of `marks` that is there; with none, behind as many as are not marked of `count`."""
+    """What comes after the last of `marks` that is there; if none is, after as many of `count` as are not marked."""
     left: set[str] = set(marks)
     skip = count - len(marks)
-    behind: list[t.Resource] = []
+    later: list[t.Resource] = []
     try:
         async for resource in resources:
             if resource.uri in left:
-                skip, behind = 0, []
+                skip, later = 0, []
                 if resource.uri == marks[-1]:
                     left = set()
             elif not left:
                 yield resource
             elif skip > 0:
                 skip -= 1
-            elif len(behind) < most:
-                behind.append(resource)
-        for resource in behind:
+            elif len(later) < most:
+                later.append(resource)
+        for resource in later:
             yield resource
     finally:
         await _close(resources)

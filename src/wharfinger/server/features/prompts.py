@@ -176,7 +176,7 @@ class Prompts:
         """The prompt of this name.
 
         Raises:
-            InvalidParams: there is none.
+            InvalidParams: there is no such prompt.
         """
         return self._find(name).feature
 

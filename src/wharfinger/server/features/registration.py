@@ -40,7 +40,7 @@ def refuse_generator(function: Callable[..., Any]) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
             f"{function.__name__}() is a generator, but there is one result: return a list, "
-            "and tell how far it is by ctx.report_progress()."
+            "and report how far it is by ctx.report_progress()."
         )
 
 

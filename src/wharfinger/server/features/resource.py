@@ -1,4 +1,4 @@
-"""One resource or template as it is registered: its definition, its function, and whether its URI can be one."""
+"""One resource or template as it is registered: its definition, its function, and the checks of its URI."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def check_uri(uri: str) -> None:
     """Accept an absolute URI of bounded length; the rest is opaque.
 
     Raises:
-        InvalidParams: it is none.
+        InvalidParams: it is not an absolute URI, or too long.
     """
     if len(uri) > LONGEST_URI:
         raise InvalidParams(f"A URI may have {LONGEST_URI} characters.")

@@ -89,7 +89,7 @@ class Resources:
         """Templates that are read by, but not shown."""
         self.sources: list[Source] = []
         self.index: Index | None = None
-        """What searches are answered by, as far as it covers the sources."""
+        """Answers searches, as far as it covers the sources."""
         self._index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
         """All enabled templates, also of mounted servers: the most specific one wins, wherever it is from."""
         self.listing = Listing("resources", self.static, services.keys, size, _resources_result)
@@ -144,7 +144,7 @@ class Resources:
         """Remove a resource by its URI, or a template by its text, and report that the list has changed.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such resource or template.
         """
         for features in (self.static, self.templates, self.unlisted):
             if features.has(uri):
@@ -158,7 +158,7 @@ class Resources:
         """Take a resource, or a template by its text, out of lists and reads, and report that the list has changed.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such resource or template.
         """
         if not self.templates.has(uri):
             self.static.disable(uri)
@@ -171,7 +171,7 @@ class Resources:
         """Bring a disabled resource or template back to its place, and report that the list has changed.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such resource or template.
             ValueError: another template has become ambiguous with it.
         """
         if not self.templates.has(uri):
@@ -251,7 +251,7 @@ class Resources:
                 whole._unindex(text, feature)
 
     def add_source(self, source: Source) -> None:
-        """Add a source behind everything that is there."""
+        """Add a source, whose resources are listed after all others."""
         self.sources.append(source)
         pages = pages_of_source(
             source,
@@ -265,7 +265,7 @@ class Resources:
         self._services.serve("resources")
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
-        """List what an async generator yields behind everything that is there."""
+        """List what an async generator yields after everything that is there."""
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
         self.listing.add_provider(pages_of_catalogue(function))
@@ -279,7 +279,7 @@ class Resources:
 
         Raises:
             ResourceNotFound: nothing here has this URI.
-            InvalidParams: it is no URI.
+            InvalidParams: it is not a URI.
         """
         uri = request.params.uri
         values: dict[str, Any] = {}
@@ -312,7 +312,7 @@ class Resources:
         """Read what a source has, of this server or of one that is a part of it.
 
         Raises:
-            ResourceNotFound: none of them has it.
+            ResourceNotFound: no source has it.
         """
         request.ttl_ms, request.cache_scope = self._services.ttl_ms, self._services.cache_scope
         source = next((source for source in self.sources if source.matches(uri)), None)
@@ -473,7 +473,7 @@ class Resources:
         return msgspec.json.decode(page, type=t.ListResourcesResult) if isinstance(page, msgspec.Raw) else page
 
     async def search(self, request: Request, query: str, limit: int) -> Hits:
-        """What `Context.search` finds everywhere, without telling how far an index is."""
+        """What `Context.search` finds everywhere, without reports of progress."""
         return await search(
             self._services, self, request, Wanted(query=query, limit=limit), lambda documents, message: None
         )

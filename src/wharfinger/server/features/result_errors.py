@@ -1,4 +1,4 @@
-"""What is wrong with what an author's function returned, in words that lead to the line; knows no request."""
+"""What is wrong with what an author's function returned, in words that lead to the line."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ class Tool:
 
     Raises:
         TypeError: the function's parameters cannot be filled from JSON.
-        ValueError: the name is none (1 to 128 letters, digits, "_", "-", "." and "/"), or a schema cannot be used.
-        MissingExtra: a schema is given by hand, and the extra `schema` is not installed.
+        ValueError: the name is not 1 to 128 letters, digits, "_", "-", "." and "/", or a schema cannot be used.
+        MissingExtra: a schema is given, and the extra `schema` is not installed.
     """
 
     __slots__ = (
@@ -147,7 +147,7 @@ class Tool:
         self.name = feature_name(function, options.get("name"))
         if not _NAME.fullmatch(self.name):
             raise ValueError(
-                f"{printable(self.name)!r} is no name for a tool: "
+                f"{printable(self.name)!r} cannot be the name of a tool: "
                 "pass name= with 1 to 128 letters, digits, '_', '-', '.' and '/'."
             )
         self._services = services
@@ -399,7 +399,7 @@ def _hints(options: ToolOptions) -> t.ToolAnnotations | UnsetType:
         known = t.ToolAnnotations.__struct_encode_fields__
         for name in given:
             if name not in known:
-                raise TypeError(f"{name!r} is no annotation of a tool: there are {', '.join(known)}.")
+                raise TypeError(f"{name!r} is not an annotation of a tool: there are {', '.join(known)}.")
         given = msgspec.convert(given, t.ToolAnnotations)
     short = {f"{word}_hint": options.get(word) for word in ("read_only", "destructive", "idempotent", "open_world")}
     said: dict[str, Any] = {name: value for name, value in short.items() if value is not None}

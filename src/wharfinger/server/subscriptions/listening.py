@@ -1,4 +1,4 @@
-"""The handlers by which clients of both eras say what they want to be told; what changed is told elsewhere."""
+"""The handlers by which clients of both eras say of which changes they want to hear."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Listening:
 
     def _end_with(self, watcher: SessionWatcher) -> None:
         """Drop the watcher when its session ends; one may subscribe before it has confirmed the handshake."""
-        if not self._watching.knows(watcher):
+        if not self._watching.is_watching(watcher):
             watcher.session.on_close.append(self._drop)
 
     def _drop(self, session: Session) -> None:
@@ -126,11 +126,11 @@ class Listening:
                 meta=subscriptions.tag(request.id), notifications=subscriptions.acknowledgement(lists, honoured, ids)
             )
             if not notify(request, "notifications/subscriptions/acknowledged", granted):
-                raise Overloaded("The stream is too far behind for a subscription: read from it first.")
+                raise Overloaded("The stream is too full for a subscription: read from it first.")
             if ids and tasks is not None:
                 await tasks.catch_up(watcher)
             await ended
-            # A stream is told twice: the cancellation page wants the notification, the subscriptions page the result.
+            # A stream gets both: the cancellation page wants the notification, the subscriptions page the result.
             if request.channel.multiplexed:
                 over = t.CancelledNotificationParams(request_id=request.id, reason="The server ends the subscription.")
                 request.channel.send(request, encode_notification("notifications/cancelled", over))
@@ -149,7 +149,7 @@ class Listening:
         try:
             return await self._resources.exists(request, uri)
         except Exception:  # one of many, which fail for themselves
-            log.exception("Cannot tell whether %s exists", uri)
+            log.exception("Cannot find out whether %s exists", uri)
             return False
 
     def _listed(self) -> list[str]:

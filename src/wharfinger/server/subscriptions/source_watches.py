@@ -1,4 +1,8 @@
-"""Where changes come from: sources and follower tasks, which work only while somebody watches."""
+"""Where changes come from: sources, watcher functions and mounted servers, which work only while somebody watches.
+
+With the first watcher of a URI, its source begins to look for changes of it, and the author's watcher function of its
+template is started; with the last one, both end. Mounted servers hear of the same.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from wharfinger.protocol.uri.template_index import TemplateIndex
-from wharfinger.server.subscriptions.watching import follow, quietly
+from wharfinger.server.subscriptions.watching import call_logged, follow
 from wharfinger.source import Source
 from wharfinger.transports.background import BackgroundTasks
 
@@ -24,14 +28,14 @@ log = logging.getLogger("wharfinger.server.subscriptions.source_watches")
 
 
 class SourceWatches:
-    """What is attached for each watched URI, and (None) for the list of resources."""
+    """What works for each watched URI, and (None) for the list of resources."""
 
     def __init__(self, services: Services, resources: Resources, parts: Sequence[Part]) -> None:
         self._services = services
         self._resources = resources
         self._parts = parts
         self.followers: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
-        """Functions that run while something that their template matches is watched."""
+        """Authors' functions that run while something that their template matches is watched."""
         self._following: dict[str, asyncio.Task[None]] = {}
         self._attached: dict[str | None, list[Source]] = {}
         self._joining = BackgroundTasks(report_failures=True)
@@ -58,7 +62,7 @@ class SourceWatches:
         except Exception:
             log.exception("The server %r did not start", part.name)
         for uri in self._attached:
-            quietly(part.watch, uri)
+            call_logged(part.watch, uri)
 
     async def _begin(self, source: Source) -> None:
         """Start a source that came late, and have it watched where the list already is."""
@@ -68,24 +72,24 @@ class SourceWatches:
             log.exception("%s did not start", type(source).__qualname__)
         if None in self._attached:
             self._attached[None].append(source)
-            quietly(source.watch, None, self._changed)
+            call_logged(source.watch, None, self._changed)
 
     def attach(self, uri: str | None) -> None:
         claimed = (source for source in self._resources.sources if uri is None or source.matches(uri))
         sources = list(claimed) if uri is None else list(islice(claimed, 1))
         self._attached[uri] = sources
         for part in self._parts:
-            quietly(part.watch, uri)
+            call_logged(part.watch, uri)
         for source in sources:
-            quietly(source.watch, uri, self._changed)
+            call_logged(source.watch, uri, self._changed)
         if uri is not None and (found := self.followers.find(uri, check=False)):
             self._following[uri] = asyncio.get_running_loop().create_task(follow(found[0], uri))
 
     def detach(self, uri: str | None) -> None:
         for source in self._attached.pop(uri, ()):
-            quietly(source.unwatch, uri)
+            call_logged(source.unwatch, uri)
         for part in self._parts:
-            quietly(part.unwatch, uri)
+            call_logged(part.unwatch, uri)
         if uri is not None and (task := self._following.pop(uri, None)):
             task.cancel()
 
@@ -96,7 +100,7 @@ class SourceWatches:
             self._services.notify.updated(uri)
 
     async def end(self) -> None:
-        """Cancel what follows, and close the sources; one that fails keeps nobody from ending."""
+        """Cancel the watcher functions and close the sources; one that fails keeps no other from ending."""
         following = list(self._following.values())
         self._following.clear()
         for task in following:

@@ -1,4 +1,14 @@
-"""Who watches what, in both eras: one change reaches every watcher once, soon, and from any thread."""
+"""Who watches what, in both eras: every change reaches every watcher once, soon, and from any thread.
+
+A change is a URI, or the name of a list. Reporting one that nobody watches costs a look into a dict. Otherwise it
+waits for the next turn of the loop, so that what one handler changes several times is sent once. Then it is sent to all
+of its watchers, `WATCHERS_PER_TURN` in each turn, so that requests go on meanwhile. It is remembered for
+`COALESCE_SECONDS` after that: if it changes again, one more notice goes out at the end of this time, however often.
+
+    nothing -- reported --> WAITING -- sending begins --> SENT -- time is over --> nothing
+                              ^                            | reported
+                              +------ time is over ----- AGAIN
+"""
 
 from __future__ import annotations
 
@@ -18,37 +28,37 @@ from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.shares import Shares
 
-__all__ = ["ListenWatcher", "Observer", "SessionWatcher", "Watching", "follow", "quietly"]
+__all__ = ["ListenWatcher", "Observer", "SessionWatcher", "Watching", "call_logged", "follow"]
 
 log = logging.getLogger("wharfinger.server.subscriptions.watching")
 
-COALESCE = 0.05
-"""Seconds after a notice in which further changes of the same URI or list become one more."""
-SLICE = 200
-"""Watchers that are told in one turn of the loop: some 3 ms with the writing, so that requests go on meanwhile."""
+COALESCE_SECONDS = 0.05
+"""Seconds after a notice in which all further changes of the same URI or list become one more notice."""
+WATCHERS_PER_TURN = 200
+"""Watchers to which a change is sent in one turn of the loop: some 3 ms, with the writing."""
 
 Change = tuple[str, bool]
 """A URI, or the name of a list, and whether it is a list."""
 
 
 class Phase(Enum):
-    """How far the notice of a change has come; a change that is not known at all starts a new one."""
+    """How far the notice of a change has come; one that has no phase starts with WAITING."""
 
-    WAITING = "nobody was told yet, so that the notice stands for whatever changes before"
-    TOLD = "somebody was told, less than COALESCE ago"
-    AGAIN = "somebody was told, and it has changed since"
+    WAITING = "it was sent to nobody yet, so that it stands for whatever changes before it is"
+    SENT = "it was sent to somebody, less than COALESCE_SECONDS ago"
+    AGAIN = "it was sent to somebody, and there was another change since"
 
 
 class Watcher(Protocol):
-    """Someone to tell."""
+    """Someone to whom notifications are sent."""
 
-    def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
-        """Send a notification, built with this watcher's tag; False where it was dropped."""
+    def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
+        """Send a notification, built with this watcher's tag; False if it was dropped."""
         ...
 
 
 class Observer(Protocol):
-    """What is told of every change of a list, and of every change of a resource that somebody watches."""
+    """What hears at once of every change of a list, and of every change of a resource that somebody watches."""
 
     def updated(self, uri: str) -> None:
         """A resource changed; from any thread."""
@@ -67,7 +77,7 @@ class SessionWatcher:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
+    def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
         """Send on the session's own stream."""
         return self.session.send(message(None))
 
@@ -87,7 +97,7 @@ class ListenWatcher:
         self.request = request
         self.tag = encode(subscriptions.tag(request.id))
 
-    def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
+    def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
         """Send on the request's stream, tagged with its id."""
         return self.request.channel.send(self.request, message(self.tag))
 
@@ -95,16 +105,16 @@ class ListenWatcher:
 class Watching:
     """The watchers of each URI and of each list.
 
-    `attach(uri)` is called before the first watcher of a URI is told anything, `detach(uri)` after the last one went;
+    `attach(uri)` is called before the first watcher of a URI is sent anything, `detach(uri)` after the last one left;
     with None they mean the list of resources. Both are called on the event loop; what they raise is logged, since the
-    watch stands without them too.
+    URI stays watched without them.
     """
 
     def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
-        self.told: Callable[[str, int], None] | None = None
-        """Called with a URI and how many watchers were told that it changed; for whoever shows what goes on."""
+        self.on_sent: Callable[[str, int], None] | None = None
+        """Called with a URI and the number of watchers that its change was sent to; for logs."""
         self.observers: list[Observer] = []
-        """What is told too: the watching of servers of which this one is a part, and what keeps an index."""
+        """The watching of servers in which this one is mounted, and what keeps an index."""
         self._attach = attach
         self._detach = detach
         self._by_uri: dict[str, dict[Watcher, None]] = {}
@@ -113,22 +123,22 @@ class Watching:
         self._owners: dict[Watcher, str] = {}
         """Whose share the URIs of each watcher count for."""
         self.shares = Shares()
-        """How many URIs each owner's watchers watch."""
+        """How many URIs the watchers of each owner watch."""
         self._departures = 0
-        """Watchers that have gone from anything."""
+        """How many watchers have left something, ever."""
         self._phases: dict[Change, Phase] = {}
         self._waiting: deque[Change] = deque()
         self._work: Iterator[None] | None = None
-        """What tells the watchers of what waits, one with each step; None while nothing waits."""
+        """Sends what waits, to one watcher with each step; None while nothing waits."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on changes are told, on this loop."""
+        """Send changes from now on, on this loop."""
         self._loop, self._thread = loop, threading.get_ident()
 
     def stop(self) -> None:
-        """Nothing is told any more, not even what was collected."""
+        """Send nothing any more, not even what was collected."""
         self._loop = self._work = None
         self._phases = {}
         self._waiting.clear()
@@ -144,10 +154,10 @@ class Watching:
         watchers[watcher] = None
         self._by_watcher.setdefault(watcher, set()).add(uri)
         if first:
-            quietly(self._attach, uri)
+            call_logged(self._attach, uri)
 
     def unwatch(self, watcher: Watcher, uri: str) -> None:
-        """Remove a watcher of a URI; nothing changes where it is none."""
+        """Remove a watcher of a URI, if it is one."""
         watchers = self._by_uri.get(uri)
         if watchers is None or watcher not in watchers:
             return
@@ -157,7 +167,7 @@ class Watching:
         self.shares.add(self._owners[watcher], -1)
         if not watchers:
             del self._by_uri[uri]
-            quietly(self._detach, uri)
+            call_logged(self._detach, uri)
 
     def watch_list(self, watcher: Watcher, name: str) -> None:
         """Add a watcher of a list."""
@@ -165,7 +175,7 @@ class Watching:
         first = not watchers
         watchers[watcher] = None
         if first and name == "resources":
-            quietly(self._attach, None)
+            call_logged(self._attach, None)
 
     def drop(self, watcher: Watcher) -> None:
         """Remove a watcher from everything; its session or request is over."""
@@ -178,9 +188,9 @@ class Watching:
                 del watchers[watcher]
                 self._departures += 1
                 if not watchers and name == "resources":
-                    quietly(self._detach, None)
+                    call_logged(self._detach, None)
 
-    def knows(self, watcher: Watcher) -> bool:
+    def is_watching(self, watcher: Watcher) -> bool:
         """Whether it watches anything."""
         return watcher in self._by_watcher or any(watcher in watchers for watchers in self._by_list.values())
 
@@ -195,14 +205,14 @@ class Watching:
     # -- what changed
 
     def updated(self, uri: str) -> None:
-        """A resource changed; from any thread, and for nothing where nobody watches."""
+        """Report that a resource has changed; from any thread."""
         if uri in self._by_uri:
             for whole in self.observers:
                 whole.updated(uri)
             self._note((uri, False))
 
     def list_changed(self, name: str) -> None:
-        """A list changed; from any thread."""
+        """Report that a list has changed; from any thread."""
         for whole in self.observers:
             whole.list_changed(name)
         if self._by_list[name]:
@@ -210,7 +220,10 @@ class Watching:
 
     def _note(self, change: Change) -> None:
         loop = self._loop
-        if loop is None or self._phases.get(change) in (Phase.WAITING, Phase.AGAIN):  # it will be told later than now
+        if loop is None or self._phases.get(change) in (
+            Phase.WAITING,
+            Phase.AGAIN,
+        ):  # what will be sent covers this too
             return
         if threading.get_ident() == self._thread:
             self._collect(change)
@@ -222,56 +235,56 @@ class Watching:
         if self._loop is None:
             return
         if change in self._phases:
-            if self._phases[change] is Phase.TOLD:
+            if self._phases[change] is Phase.SENT:
                 self._phases[change] = Phase.AGAIN
             return
         self._phases[change] = Phase.WAITING
         self._waiting.append(change)
         if self._work is None:
-            # Not now but in the next turn, so that what one handler changes several times is told once.
-            self._work = self._tell()
-            self._loop.call_soon(self._go_on, self._work)
+            # In the next turn, so that what one handler changes several times is sent once.
+            self._work = self._send_waiting()
+            self._loop.call_soon(self._send_slice, self._work)
 
-    def _go_on(self, work: Iterator[None]) -> None:
-        """Tell one slice of watchers, and leave the rest to the next turn of the loop."""
+    def _send_slice(self, work: Iterator[None]) -> None:
+        """Send to some watchers, and leave the rest to the next turn of the loop."""
         loop = self._loop
         if loop is None or work is not self._work:  # stopped meanwhile
             return
-        if sum(1 for _ in islice(work, SLICE)) == SLICE:
-            loop.call_soon(self._go_on, work)
+        if sum(1 for _ in islice(work, WATCHERS_PER_TURN)) == WATCHERS_PER_TURN:
+            loop.call_soon(self._send_slice, work)
         else:
             self._work = None
 
-    def _tell(self) -> Iterator[None]:
-        """Tell all watchers of what waits, change by change; each step is one watcher."""
+    def _send_waiting(self) -> Iterator[None]:
+        """Send what waits to all of its watchers, change by change; each step is one watcher."""
         while self._waiting:
             change = name, is_list = self._waiting.popleft()
-            self._phases[change] = Phase.TOLD
+            self._phases[change] = Phase.SENT
             watchers = self._by_list[name] if is_list else self._by_uri.get(name, {})
-            notice = quietly(subscriptions.list_changed if is_list else subscriptions.updated, name)
+            notice = call_logged(subscriptions.list_changed if is_list else subscriptions.updated, name)
             if notice is None:
                 del self._phases[change]
                 continue
-            told, departures = 0, self._departures
+            sent, departures = 0, self._departures
             for watcher in tuple(watchers):
                 if departures == self._departures or watcher in watchers:  # it may have left in an earlier turn
                     try:
-                        told += watcher.tell(notice)
-                    except Exception:  # it is nobody else's
-                        log.exception("A watcher of %s could not be told", name)
+                        sent += watcher.send(notice)
+                    except Exception:  # the other watchers are not to suffer
+                        log.exception("The change of %s could not be sent to a watcher", name)
                     yield
-            if self.told is not None and told and not is_list:
-                quietly(self.told, name, told)
+            if self.on_sent is not None and sent and not is_list:
+                call_logged(self.on_sent, name, sent)
             if self._loop is not None:
-                self._loop.call_later(COALESCE, self._rest_over, self._phases, change)
+                self._loop.call_later(COALESCE_SECONDS, self._end_coalescing, self._phases, change)
 
-    def _rest_over(self, phases: dict[Change, Phase], change: Change) -> None:
+    def _end_coalescing(self, phases: dict[Change, Phase], change: Change) -> None:
         if phases is self._phases and phases.pop(change) is Phase.AGAIN:
             self._collect(change)
 
 
-def quietly(function: Callable[..., Any], *args: Any) -> Any:
-    """Call what belongs to one watcher, source or onlooker; what it raises is nobody else's."""
+def call_logged(function: Callable[..., Any], *args: Any) -> Any:
+    """Call what belongs to one watcher, source or observer, and log what it raises: the others are not to suffer."""
     try:
         return function(*args)
     except Exception:
@@ -280,7 +293,7 @@ def quietly(function: Callable[..., Any], *args: Any) -> Any:
 
 
 async def follow(function: Callable[[str], Awaitable[None]], uri: str) -> None:
-    """Run what looks after a watched URI; should it fail, the watch stands without it."""
+    """Run an author's watcher function; if it fails, the URI stays watched without it."""
     try:
         await function(uri)
     except Exception:

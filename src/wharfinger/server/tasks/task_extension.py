@@ -65,7 +65,7 @@ _KEPT, _WORKERS, _INBOX = "tasks/", "task-workers/", "task-inbox/"
 class TaskListener(Protocol):
     """Someone to tell."""
 
-    def tell(self, message: Callable[[subscriptions.Tag], bytes]) -> bool: ...
+    def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool: ...
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -547,7 +547,7 @@ def _encoded(result: Any) -> bytes:
 
 def _tell(watcher: TaskListener, state: bytes) -> None:
     try:
-        watcher.tell(lambda tag: subscriptions.task_changed(state, tag))
+        watcher.send(lambda tag: subscriptions.task_changed(state, tag))
     except Exception:  # it is nobody else's
         log.exception("A change of a task could not be told")
 
