@@ -430,7 +430,7 @@ def test_what_collides_is_told_with_both_servers_and_nothing_is_included() -> No
     ):
         server.include(other, prefix="a")
     assert [name for name, _ in server.tools.features.items()] == ["a_height", "a_whose"]
-    assert not other.part_of
+    assert not other.parents
     server.include(other, prefix="b")
 
 
@@ -876,7 +876,7 @@ def test_a_server_that_runs_on_another_thread_takes_no_part() -> None:
     asyncio.run(server.start())
     with pytest.raises(RuntimeError):
         server.include(part)
-    assert (server.mounts, part.part_of, list(server.tools.features)) == ([], [], [])
+    assert (server.mounts, part.parents, list(server.tools.features)) == ([], [], [])
 
 
 def test_circles_are_told_with_the_names_in_their_order() -> None:

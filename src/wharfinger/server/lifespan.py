@@ -88,7 +88,7 @@ class _Run:
 
 
 @asynccontextmanager
-async def explained(name: str, lifespan: Callable[[Any], object], server: Any) -> AsyncGenerator[Any]:
+async def explained(name: str, lifespan: Callable[[Any], object], server: object) -> AsyncGenerator[Any]:
     """Enter the author's lifespan; if it fails, the log has the file and line.
 
     Raises:

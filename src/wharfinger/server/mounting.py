@@ -28,7 +28,7 @@ from wharfinger.server.extensions import declare
 from wharfinger.server.features.feature_set import MountedFeatures
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.service import FeatureService
 
 __all__ = ["OF_THE_WHOLE", "Mount", "include"]
 
@@ -36,11 +36,11 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.\-]{0,64}")
 _THROUGH = ("tools/call", "prompts/get", "resources/read", "completion/complete")
 """The methods by which features of a part are used."""
 
-OF_THE_WHOLE: dict[str, Callable[[Server], None]] = {}
+OF_THE_WHOLE: dict[str, Callable[[FeatureService], None]] = {}
 """Methods whose answer is made of all parts of a server, each with what serves it in the whole."""
 
 
-def include(parent: Server, other: Server, prefix: str) -> None:
+def include(parent: FeatureService, other: FeatureService, prefix: str) -> None:
     """Make `other` a part of `parent`.
 
     Raises:
@@ -52,7 +52,7 @@ def include(parent: Server, other: Server, prefix: str) -> None:
     _check_extensions(parent, other)
     mount = Mount(parent, other, prefix)
     parent.mounts.append(mount)
-    other.part_of.append(mount)
+    other.parents.append(mount)
     mount.refresh()
     if other.services.keys.random:  # what it seals is to be opened by every process that serves the whole
         other.services.keys = parent.services.keys
@@ -62,7 +62,7 @@ def include(parent: Server, other: Server, prefix: str) -> None:
     for name in subscriptions.LISTS:
         if name in other.served:
             parent.serve(name)
-            parent.list_changed(name)
+            parent.watching.list_changed(name)
     publish_extensions(parent, other)
     if parent.running:
         parent.source_watches.join_part(mount)
@@ -76,7 +76,7 @@ class Mount:
             is as before then.
     """
 
-    def __init__(self, parent: Server, other: Server, prefix: str) -> None:
+    def __init__(self, parent: FeatureService, other: FeatureService, prefix: str) -> None:
         if not _PREFIX.fullmatch(prefix):
             raise ValueError(f"{prefix!r} is not a valid prefix: use letters, digits, '_', '-' and '.'.")
         _refuse_circles(parent, other)
@@ -104,7 +104,7 @@ class Mount:
                 or other.methods.has_middleware(method)
                 or any(not mount.direct[method] for mount in other.mounts)
             )
-        for mount in self.parent.part_of:
+        for mount in self.parent.parents:
             mount.refresh()
 
     def publish_extensions(self) -> None:
@@ -155,7 +155,7 @@ class _Silent:
         return False
 
 
-def _refuse_circles(parent: Server, other: Server) -> None:
+def _refuse_circles(parent: FeatureService, other: FeatureService) -> None:
     names = (parent.info.name, other.info.name)
     if any(mount.other is other for mount in parent.mounts):
         raise ValueError(f"{names[0]!r} includes {names[1]!r} already: a server is included once.")
@@ -167,7 +167,7 @@ def _refuse_circles(parent: Server, other: Server) -> None:
         inside += [mount.other for mount in server.mounts]
 
 
-def _check_extensions(parent: Server, other: Server) -> None:
+def _check_extensions(parent: FeatureService, other: FeatureService) -> None:
     """Accept `other` as a part of `parent`, as far as extensions go.
 
     Raises:
@@ -180,7 +180,7 @@ def _check_extensions(parent: Server, other: Server) -> None:
         declare({id: dict(parent.extensions.declared.get(id, {}))}, id, settings)
 
 
-def publish_extensions(parent: Server, other: Server) -> None:
+def publish_extensions(parent: FeatureService, other: FeatureService) -> None:
     """Serve in `parent` what `other`, a part of it, serves beyond the protocol, and declare what it declares."""
     for name in _own(other.handlers):
         if name in OF_THE_WHOLE:
@@ -191,7 +191,7 @@ def publish_extensions(parent: Server, other: Server) -> None:
         parent.notified.setdefault(name, other.notified[name])
     for id, settings in other.extensions.declared.items():
         declare(parent.extensions.declared, id, settings)
-    for mount in parent.part_of:
+    for mount in parent.parents:
         publish_extensions(mount.parent, parent)
 
 
@@ -199,7 +199,7 @@ def _own(table: Mapping[str, Any]) -> list[str]:
     return [name for name in table if name not in CORE]
 
 
-def _handler_of_part(other: Server, name: str) -> Handler:
+def _handler_of_part(other: FeatureService, name: str) -> Handler:
     async def serve(request: Request) -> Any:
         return await other.handlers[name](request)  # with the middleware that it has when it is called
 

@@ -24,12 +24,12 @@ from wharfinger.types.skills import (
 )
 
 if TYPE_CHECKING:
-    from wharfinger.server.app import Server
+    from wharfinger.server.service import FeatureService
 
 __all__ = ["serve_skills"]
 
 
-def serve_skills(server: Server, *, page_size: int = 500) -> None:
+def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
     """Declare the extension and serve its methods; does nothing the second time.
 
     A source has skills if it has two methods: `skills(after, limit)` gives `(skills, key)` as `Source.page` does, and
@@ -90,16 +90,16 @@ def serve_skills(server: Server, *, page_size: int = 500) -> None:
     server.extensions.declare(EXTENSION, {"directoryRead": True})
 
 
-def _sources(server: Server) -> list[Source]:
+def _sources(server: FeatureService) -> list[Source]:
     """The sources of a server, then those of the servers mounted in it."""
     return [*server.resources.sources, *(source for mount in server.mounts for source in _sources(mount.other))]
 
 
-def _source_of(server: Server, uri: str) -> Source | None:
+def _source_of(server: FeatureService, uri: str) -> Source | None:
     return next((source for source in _sources(server) if source.matches(uri)), None)
 
 
-def _position(server: Server, purpose: str, cursor: Any) -> Any:
+def _position(server: FeatureService, purpose: str, cursor: Any) -> Any:
     """What a cursor holds; None if there is no cursor."""
     return None if cursor is UNSET else server.services.keys.open(purpose, cursor)
 

@@ -110,7 +110,7 @@ def find_server(module: ModuleType, place: str, name: str) -> Server:
             return value
         problem = f"is a {type(value).__name__}, not a Server" if hasattr(module, name) else "does not exist"
         raise click.UsageError(f"{name!r} {problem} in {place}; it has {server_names(module)}.")
-    found = {name: server for name, server in servers(module).items() if not server.part_of}
+    found = {name: server for name, server in servers(module).items() if not server.parents}
     for usual in PREFERRED:
         if usual in found:
             return found[usual]

@@ -1,0 +1,240 @@
+"""The features of a server as a service: what transports serve, with its start and its end.
+
+`Server` derives from it and adds what authors call. Other servers are mounted here, so that mounting knows nothing of
+decorators. See `protocol.interfaces.Service` for what a transport asks of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.protocol.interfaces import Notified, Store
+from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.request import ResultMeta
+from wharfinger.protocol.revisions import Revision
+from wharfinger.server.extensions import Extensions
+from wharfinger.server.features.completion import Completions
+from wharfinger.server.features.prompts import Prompts
+from wharfinger.server.features.resources import Resources
+from wharfinger.server.features.tools import Tools, reports_tool_errors
+from wharfinger.server.lifespan import ServerLifespan, explained
+from wharfinger.server.services import ListName, Services
+from wharfinger.server.subscriptions.listening import Listening
+from wharfinger.server.subscriptions.source_watches import SourceWatches
+from wharfinger.types.task_extension import TASKS
+
+if TYPE_CHECKING:
+    from wharfinger.server.mounting import Mount
+    from wharfinger.server.tasks.task_extension import Tasks
+
+__all__ = ["FeatureService", "TaskSettings"]
+
+
+class TaskSettings(NamedTuple):
+    """Where tasks are kept, and for how long."""
+
+    store: Store | None
+    """None: in memory."""
+    ttl: float | None
+    poll: float
+
+
+class FeatureService:
+    """Tools, resources and prompts, with everything that serves them."""
+
+    def __init__(
+        self,
+        info: t.Implementation,
+        *,
+        instructions: str | None,
+        lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None,
+        page_size: int | None,
+        services: Services,
+        tasks: TaskSettings,
+    ) -> None:
+        self.info = info
+        self.instructions = instructions
+        self.stamps = ResultMeta(info)
+        self.services: Services = services
+        """What the features of this server share."""
+        self.methods = services.methods
+        """Every method that this server has, with its middleware."""
+        self.handlers = services.methods.handlers
+        self.pool = services.pool
+        self.watching = services.notify
+        self.overrides = services.overrides
+        """Replaces dependencies, for tests: `server.overrides[database] = fake`; see `Server.override`."""
+        self.state: Any = None
+        self.mounts: list[Mount] = []
+        """The servers that are mounted in this one, in the order in which they were included."""
+        self.parents: list[Mount] = []
+        """Where this server is mounted in others."""
+        self.resources: Resources = Resources(services, page_size)
+        self.source_watches: SourceWatches = SourceWatches(services, self.resources, self.mounts)
+        self.tools: Tools = Tools(services, page_size, self.serve_tasks)
+        self.mirrors = self.tools.mirrors
+        """Which arguments of which tools HTTP headers repeat."""
+        self.prompts: Prompts = Prompts(services, page_size)
+        self.completions = Completions(services, self.prompts, self.resources)
+        self.listening = Listening(services, self.resources, lambda: self.tasks)
+        self.methods.set("subscriptions/listen", self.listening.listen)
+        self.notified: dict[str, Notified] = {"notifications/initialized": self.listening.initialized}
+        self.extensions = Extensions(services, self.notified, self._publish_extensions)
+        self.tasks: Tasks | None = None
+        """What runs and is kept of tasks; None if no tool can become one."""
+        self.own_tasks: Tasks | None = None
+        """The same, unless they are those of a server in which this one is mounted."""
+        self._task_settings = tasks
+        self.served: set[ListName] = set()
+        """The kinds of features that have handlers."""
+        self.lifespan = lifespan
+        self.running = ServerLifespan(self._serving, self._stop)
+        """True from the start to the end."""
+
+    def serve(self, name: ListName) -> None:
+        """Have handlers for what there is now, here and wherever this server is mounted."""
+        if name in self.served:
+            return
+        self.served.add(name)
+        features: Resources | Tools | Prompts = getattr(self, name)
+        methods = features.handlers()
+        if name != "tools":
+            methods["completion/complete"] = self.completions.complete
+        if name == "resources":
+            methods["resources/subscribe"] = self.listening.subscribe
+            methods["resources/unsubscribe"] = self.listening.unsubscribe
+        for method, handler in methods.items():
+            if method in self.handlers:
+                continue
+            if self.services.replay and method in ("tools/call", "prompts/get", "resources/read"):
+                from wharfinger.server.input.round_trips import with_replay
+
+                handler = with_replay(self.services, handler)
+            self.methods.set(method, handler, outside=reports_tool_errors if method == "tools/call" else None)
+        for mount in self.parents:
+            mount.parent.serve(name)
+
+    def _publish_extensions(self) -> None:
+        """Have the servers in which this one is mounted serve its extensions too."""
+        for mount in self.parents:
+            mount.publish_extensions()
+
+    def serve_tasks(self) -> Tasks:
+        """Serve the methods of the tasks extension; the first tool with `task=` does it."""
+        if self.tasks is not None:
+            return self.tasks
+        if self.parents:
+            return self.take_tasks(self.parents[0].parent.serve_tasks())
+        from wharfinger.server.tasks.task_extension import Tasks
+        from wharfinger.store import open_store
+
+        store, ttl, poll = self._task_settings
+        self.own_tasks = Tasks(self.services, store or open_store(), ttl=ttl, poll=poll)
+        return self.take_tasks(self.own_tasks)
+
+    def take_tasks(self, tasks: Tasks) -> Tasks:
+        """Serve these tasks: one's own, or those of the server that this one is a part of."""
+        self.tasks = tasks
+        for word in ("get", "update", "cancel"):
+            self.methods.set(f"tasks/{word}", getattr(tasks, word))
+        for mount in self.mounts:
+            if mount.other.tasks is not None:
+                mount.other.own_tasks = None
+                mount.other.take_tasks(tasks)
+        return tasks
+
+    def capabilities(self, rules: Revision) -> t.ServerCapabilities:
+        """What this server declares: what it has handlers for."""
+        has = self.handlers.__contains__
+        changes: Any = True
+        return t.ServerCapabilities(
+            logging={},  # any handler may log; who does must declare it, in every revision
+            completions={} if has("completion/complete") else UNSET,
+            resources=t.ResourcesCapability(subscribe=True, list_changed=changes) if has("resources/list") else UNSET,
+            tools=t.ToolsCapability(list_changed=changes) if has("tools/list") else UNSET,
+            prompts=t.PromptsCapability(list_changed=changes) if has("prompts/list") else UNSET,
+            extensions=self._declared(rules) or UNSET,
+        )
+
+    def _declared(self, rules: Revision) -> dict[str, dict[str, Any]]:
+        declared = self.extensions.declared if rules.extensions else {}
+        return declared | {TASKS: {}} if rules.tasks and self.tasks is not None else declared
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of everything that clients can make this server do or keep."""
+        return self.services.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self.services.limits = limits
+
+    @asynccontextmanager
+    async def _serving(self) -> AsyncGenerator[None]:
+        """The time from the start to the end: the lifespan, the sources, the parts and the tasks, in this order."""
+        try:
+            async with AsyncExitStack() as stack:
+                if self.lifespan is not None:
+                    self.state = await stack.enter_async_context(explained(self.info.name, self.lifespan, self))
+                stack.push_async_callback(self.source_watches.end)
+                for source in self.resources.sources:
+                    await source.start()
+                if self.resources.index is not None:
+                    await self.resources.index.start()
+                stack.push_async_callback(self._close_parts)
+                for mount in self.mounts:
+                    await mount.start()
+                if self.own_tasks is not None:
+                    await self.own_tasks.begin_serving()
+                self.watching.start(asyncio.get_running_loop())
+                yield
+                if self.own_tasks is not None:
+                    await self.own_tasks.end()
+        finally:
+            self.pool.close()
+
+    def _stop(self) -> None:
+        """Take nothing new and report nothing more: the server is about to end."""
+        self.drain()
+        self.watching.stop()
+
+    def _watched(self, uri: str | None) -> None:
+        self.source_watches.attach(uri)
+
+    def _unwatched(self, uri: str | None) -> None:
+        self.source_watches.detach(uri)
+
+    async def _close_parts(self) -> None:
+        """Close the parts, the last one first, then the index, whatever one of them raises; they may have come late."""
+        async with AsyncExitStack() as stack:
+            if self.resources.index is not None:
+                stack.push_async_callback(self.resources.index.close)
+            for mount in self.mounts:
+                stack.push_async_callback(mount.close)
+
+    async def start(self, holder: object = None) -> None:
+        """Enter the lifespan and start the sources; whoever comes second waits for the first.
+
+        A start that failed may be tried again. A `holder`, such as a server that this one is a part of, keeps it
+        running until it is closed for that holder too.
+        """
+        await self.running.begin(holder or self)
+
+    def drain(self) -> None:
+        """End every open listen with its final result, and take no new task."""
+        self.listening.drain()
+        if self.own_tasks is not None:
+            self.own_tasks.drain()
+
+    async def close(self, holder: object = None) -> None:
+        """End the tasks and the sources, and leave the lifespan; does nothing the second time.
+
+        A server that others hold goes on for them.
+        """
+        await self.running.end(holder or self)
