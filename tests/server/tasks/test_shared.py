@@ -173,7 +173,7 @@ async def test_nothing_beats_where_nothing_runs(tmp_path: Path) -> None:
     worker = Worker(tmp_path / "tasks.db")
     async with wire_to(worker) as wire:
         id = (await result(wire, "tools/call", name="dredge"))["taskId"]
-        beating: Any = worker.tasks._beating
+        beating: Any = worker.tasks._heartbeat_task
         worker.go.set()
         await settled(wire, id, lambda state: state["status"] in END)
         await beating

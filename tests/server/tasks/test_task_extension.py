@@ -996,7 +996,7 @@ async def test_tasks_that_are_over_leave_nothing_but_what_is_stored() -> None:
         await tasks._jobs.finished()
         assert not any((tasks.running, tasks.calls, tasks._shares, tasks._jobs, tasks._last))
         assert (await tasks.store.usage("tasks/"))[0] == 20
-        assert tasks._beating is None  # memory is nobody else's
+        assert tasks._heartbeat_task is None  # memory is nobody else's
 
 
 # -- how long
