@@ -113,7 +113,7 @@ class Context(RequestContext, Generic[State]):
         least = self._least_level()
         if least is None or LEVELS.index(level) < LEVELS.index(least):
             return DONE
-        if not state_of(self._services, self.request).tells():
+        if not state_of(self._services, self.request).count_log():
             return DONE
         params = t.LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)
         self._notify("notifications/message", params)
@@ -143,7 +143,7 @@ class Context(RequestContext, Generic[State]):
         meta = self.request.params.meta
         if meta is UNSET or meta.progress_token is UNSET:
             return DONE
-        if not state_of(self._services, self.request).grows(done):
+        if not state_of(self._services, self.request).advance(done):
             return DONE
         params = t.ProgressNotificationParams(
             progress_token=meta.progress_token,

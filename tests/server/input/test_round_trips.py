@@ -460,7 +460,7 @@ async def test_what_is_kept_comes_back_in_its_type(revision: str) -> None:
 async def test_what_has_no_form_in_json_cannot_be_kept() -> None:
     @tool()
     async def server(ctx: Context) -> str:
-        with pytest.raises(TypeError, match=r"once\('x', …\) keeps must have a form in JSON"):
+        with pytest.raises(TypeError, match=r"result of once\('x', …\) must have a form in JSON"):
             await ctx.once("x", object)
         with pytest.raises(ZeroDivisionError):
             await ctx.once("y", lambda: 1 // 0)
@@ -1427,7 +1427,7 @@ async def test_a_state_has_as_many_characters_as_the_limit_and_not_one_more() ->
     size = len((await asked(100_000))["result"]["requestState"])
     assert len((await asked(size))["result"]["requestState"]) == size
     refused = (await asked(size - 1))["error"]
-    assert f"more than fits into {size - 1} characters (limits.state)" in refused["message"]
+    assert f"longer than {size - 1} characters (limits.state)" in refused["message"]
 
 
 @looped

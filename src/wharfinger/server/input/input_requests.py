@@ -23,8 +23,8 @@ class InputQuery(Protocol):
     """One thing that a client can be asked, in any revision that has it."""
 
     method: ClassVar[str]
-    word: ClassVar[str]
-    """What its key is made of where the author gives none."""
+    key_prefix: ClassVar[str]
+    """What its key begins with if the author gives none."""
     or_none: bool
     """Whether a refusal is None instead of an error."""
 
@@ -86,7 +86,7 @@ class Elicit(Generic[T]):
     """
 
     method: ClassVar[str] = "elicitation/create"
-    word: ClassVar[str] = "elicit"
+    key_prefix: ClassVar[str] = "elicit"
 
     def __init__(self, message: str, schema: type[T] | Mapping[str, Any] | Any, *, or_none: bool = False) -> None:
         self.message = message
@@ -119,7 +119,7 @@ class ElicitUrl:
     """
 
     method: ClassVar[str] = "elicitation/create"
-    word: ClassVar[str] = "url"
+    key_prefix: ClassVar[str] = "url"
 
     def __init__(self, message: str, url: str, *, elicitation_id: str | None = None, or_none: bool = False) -> None:
         if not url.partition(":")[2]:
@@ -188,7 +188,7 @@ class Sample:
     """
 
     method: ClassVar[str] = "sampling/createMessage"
-    word: ClassVar[str] = "sample"
+    key_prefix: ClassVar[str] = "sample"
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class Roots:
     """The client's roots: where its user works."""
 
     method: ClassVar[str] = "roots/list"
-    word: ClassVar[str] = "roots"
+    key_prefix: ClassVar[str] = "roots"
 
     def __init__(self, *, or_none: bool = False) -> None:
         self.or_none = or_none

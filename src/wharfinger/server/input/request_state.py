@@ -1,8 +1,15 @@
-"""What one call asked, was answered and has told so far, from its first run to its last; asks nobody itself.
+"""What one call has asked, was answered, and has sent, from its first run to its last. Does no I/O.
 
-A stateless request that asks is sent again with the answers, and its handler runs again from its first line. What came
-before travels with the client as a sealed text: protected from change, not from reading (2026-07-28, multi round-trip
-requests). It opens for the same principal, method, name and arguments only, and not for long.
+The stateless protocol has no open connection on which a server could ask. A call that needs input is answered with its
+input requests and ends; the client sends the call again with the answers, and the handler runs again from its first
+line (2026-07-28, multi round-trip requests). `RequestState` makes the second run continue where the first one stopped:
+
+- An answer belongs to a request by its key (its place among the handler's requests, or the author's key) and by the
+  digest of what was asked. A handler that asks something else under the same key gets no answer that is not its own.
+- Answers, results of `once`, the progress and the number of log messages travel with the client, sealed in
+  `requestState`: protected from change, but not from reading. The seal opens for the same server, principal, method,
+  name and arguments only, and for `limits.state_time` seconds.
+- Log messages that an earlier run has sent are counted, not sent again, and progress only grows.
 """
 
 from __future__ import annotations
@@ -31,107 +38,105 @@ _REQUESTS: dict[str, Any] = {
     "sampling/createMessage": t.CreateMessageRequest,
     "roots/list": t.ListRootsRequest,
 }
-"""How a question stands in a result, by its method."""
+"""The member of `inputRequests` for each method."""
 
 
 class CannotAsk(RuntimeError):
-    """A function asks that serves something else than a tool, a prompt or a resource."""
+    """A function asks for input that cannot: it serves no tool, prompt or resource, or is not async."""
 
 
-class _State(msgspec.Struct, array_like=True):
-    """What is sealed; an array, since every byte travels twice a round."""
+class _Sealed(msgspec.Struct, array_like=True):
+    """What `requestState` holds; an array, because every byte travels twice in each round."""
 
     expires: int
     round: int
     asked: dict[str, str]
-    """Digests of the questions that were open, by key."""
+    """Digests of the open requests, by key."""
     answers: dict[str, tuple[str, Raw]]
-    """Digest of the question and the answer, by key."""
-    kept: dict[str, tuple[Raw, int]]
-    """What `once` kept, and how many log messages it sent."""
+    """The digest of the request and the answer, by key."""
+    once: dict[str, tuple[Raw, int]]
+    """The results of `once`, and how many log messages each sent, by key."""
     progress: float | None
     logs: int
 
 
 class RequestState:
-    """One call's memory. Questions are matched by their place, which makes the key, and by their digest.
-
-    It is `resumed` from what came with the request, or else begins empty.
-    """
+    """The state of one call. It continues from what came with the request, unless `resumed` is False."""
 
     __slots__ = (
         "_answers",
         "_asked",
-        "_before",
-        "_fresh",
-        "_given",
-        "_missing",
+        "_first",
+        "_key_counts",
+        "_logged_before",
+        "_not_recalled",
+        "_open",
         "_request",
+        "_responses",
         "_round",
         "_services",
-        "_skipped",
         "_stop",
-        "_used",
-        "_waited",
+        "_waits",
         "failures",
-        "kept",
+        "logged",
+        "once_results",
+        "once_running",
         "progress",
         "replay",
-        "running",
-        "said",
     )
 
     def __init__(self, services: Services, request: Request, *, resumed: bool = True) -> None:
         self._services = services
         self._request = request
         self._round = 0
-        self._fresh = True
-        """Whether the request came without a state, so that nothing says what its answers are to."""
+        self._first = True
+        """Whether the request came without a state, so that nothing says which requests its answers belong to."""
         self._asked: dict[str, str] = {}
-        self._given: Mapping[str, Raw] = {}
+        self._responses: Mapping[str, Raw] = {}
         self._answers: dict[str, tuple[str, Raw]] = {}
-        self._missing: dict[str, tuple[str, Any]] = {}
-        self._used: dict[str, int] = {}
+        self._open: dict[str, tuple[str, Any]] = {}
+        """The digest and the wire form of each request that this run stops for."""
+        self._key_counts: dict[str, int] = {}
         self._stop: InputNeeded | None = None
-        self._waited = 0
-        self._before = 0
-        self._skipped: set[str] = set()
+        self._waits = 0
+        self._logged_before = 0
+        self._not_recalled: set[str] = set()
+        """Keys of `once` that this run has not reached yet."""
         self.replay = services.replay
-        """Whether nothing waits in place; it is what the server says that the client called, not a part of it."""
+        """Whether the handler always runs again and never waits; decided by the server that the client called."""
         self.failures: dict[str, Exception] = {}
-        """Questions that were answered with an error, where the server asks for a handler that runs again."""
-        self.kept: dict[str, tuple[Raw, int]] = {}
-        self.running: dict[str, asyncio.Future[None]] = {}
-        """What `once` computes just now, by key."""
+        """Requests that were answered with an error, if the server itself asks for a handler that runs again."""
+        self.once_results: dict[str, tuple[Raw, int]] = {}
+        self.once_running: dict[str, asyncio.Future[None]] = {}
+        """The calls of `once` that are running now, by key."""
         self.progress: float | None = None
-        """The highest that was told; None before the first."""
-        self.said = 0
-        """Log messages of this run so far, also those that an earlier run has sent."""
+        """The highest that was reported; None before the first."""
+        self.logged = 0
+        """Log messages of this run so far, including those that an earlier run has sent."""
         if resumed and request.caller.rules.asks_by_result:
-            self.resume(
-                getattr(request.params, "request_state", UNSET), getattr(request.params, "input_responses", UNSET)
-            )
+            params = request.params
+            self.resume(getattr(params, "request_state", UNSET), getattr(params, "input_responses", UNSET))
 
-    def resume(self, state: Any, answers: Any) -> None:
-        """Go on from a state of ours, with what was answered since.
+    def resume(self, state: Any, responses: Any) -> None:
+        """Continue from a `requestState` with the answers that came with it.
 
         Raises:
-            InvalidParams: it is none of ours, of another call or caller, or too old.
+            InvalidParams: this server did not seal it for this call and caller, or it has expired.
         """
-        self._given = {} if answers is UNSET else answers
+        self._responses = {} if responses is UNSET else responses
         if state is UNSET:
             return
-        opened: _State = self._services.keys.open(self._purpose(), state, STATE, _State)
-        if opened.expires < time.time():
+        sealed: _Sealed = self._services.keys.open(self._purpose(), state, STATE, _Sealed)
+        if sealed.expires < time.time():
             raise InvalidParams("This requestState has expired: send the request again without it.")
-        self._fresh = False
-        self._round = opened.round
-        self._asked, self._answers = opened.asked, opened.answers
-        self.kept, self._skipped = opened.kept, set(opened.kept)
-        self.progress, self._before = opened.progress, opened.logs
+        self._first = False
+        self._round = sealed.round
+        self._asked, self._answers = sealed.asked, sealed.answers
+        self.once_results, self._not_recalled = sealed.once, set(sealed.once)
+        self.progress, self._logged_before = sealed.progress, sealed.logs
 
     def _purpose(self) -> str:
-        """Binds a state to its call: another server, principal, method, name or argument is another purpose."""
+        """Binds a state to its call: another server, principal, method, name or argument has another purpose."""
         from hashlib import sha256  # on use
 
         request = self._request
@@ -142,139 +147,145 @@ class RequestState:
         call: list[Any] = [self._services.name, request.caller.principal, request.method, named, arguments or {}]
         return "state " + sha256(msgspec.json.encode(call, order="sorted")).hexdigest()
 
-    # -- questions
+    # -- requests and answers
 
-    def name(self, key: str | None, word: str) -> str:
-        """The key of the next question: the author's, or a word with a number; unlike all others of this run."""
-        base = key or word
-        number = self._used.get(base, 0) + 1
+    def next_key(self, key: str | None, prefix: str) -> str:
+        """The key of the next request: the author's, or the prefix with a number; unique within this run."""
+        base = key or prefix
+        number = self._key_counts.get(base, 0) + 1
         while True:
-            self._used[base] = number
+            self._key_counts[base] = number
             name = base if key is not None and number == 1 else f"{base}-{number}"
-            if name == base or name not in self._used:
-                self._used.setdefault(name, 1)
+            if name == base or name not in self._key_counts:
+                self._key_counts.setdefault(name, 1)
                 return name
             number += 1
 
     def answer(self, key: str, digest: str, chosen: bool) -> Raw | None:
-        """The answer to this very question; None where it has to be asked.
+        """The answer to exactly this request; None if it has to be asked.
 
-        A first request may bring answers along for keys that the author has `chosen`: they are part of an interface.
+        A first request may already bring answers for keys that the author has `chosen`: they are part of an interface.
+
+        Raises:
+            NoAnswer: it was answered with an error.
         """
         if key in self.failures:
             raise self.failures[key]
         known = self._answers.get(key)
         if known is not None and known[0] == digest:
             return known[1]
-        if key in self._given and (self._asked.get(key) == digest or (self._fresh and chosen)):
-            return self._given[key]
+        if key in self._responses and (self._asked.get(key) == digest or (self._first and chosen)):
+            return self._responses[key]
         return None
 
     def keep(self, key: str, digest: str, answer: Raw) -> None:
-        """Remember an answer that was what the question asked for."""
+        """Keep a valid answer for later runs."""
         self._answers[key] = (digest, Raw(bytes(answer)))
-        self._missing.pop(key, None)
+        self._open.pop(key, None)
 
     def drop(self, key: str) -> None:
-        """Ask this again, although it is answered."""
+        """Forget an answer, so that it is asked for again."""
         self._answers.pop(key, None)
 
-    def wait_for(self, count: int) -> None:
-        """Count questions whose answers are waited for. Raises InternalError where these are too many for one call."""
-        self._waited += count
-        limits = self._services.limits
-        if self._waited > limits.questions:
-            raise InternalError(
-                f"This call has asked {limits.questions} questions, which is the most (limits.questions)."
-            )
-
-    def stop(self, questions: Mapping[str, tuple[str, str, Any]]) -> InputNeeded:
-        """What ends a run: these questions, as `(digest, method, params)`, and others that wait beside them.
+    def count_waits(self, number: int) -> None:
+        """Count requests whose answers are waited for.
 
         Raises:
-            InternalError: the call has asked too often, or has too much to remember.
+            InternalError: they are more than one call may make.
+        """
+        self._waits += number
+        limit = self._services.limits.questions
+        if self._waits > limit:
+            raise InternalError(f"This call has asked {limit} questions, which is the most (limits.questions).")
+
+    def stop(self, requests: Mapping[str, tuple[str, str, Any]]) -> InputNeeded:
+        """The exception that ends this run, with these requests as `(digest, method, params)` and those open already.
+
+        Raises:
+            InternalError: the call has had too many rounds, or its state is too large.
         """
         limits = self._services.limits
         if self._round >= limits.rounds:
             raise InternalError(
                 f"This call has asked {self._round} times without an end, which is the most (limits.rounds)."
             )
-        for key, (digest, method, params) in questions.items():
-            self._missing[key] = (digest, _REQUESTS[method](params=params))
+        for key, (digest, method, params) in requests.items():
+            self._open[key] = (digest, _REQUESTS[method](params=params))
         result = self._result()
         if self._stop is None:
             self._stop = InputNeeded(result)
         self._stop.result = result
         return self._stop
 
-    def refresh(self) -> None:
-        """Put into the stop what came to be known since, by another task of the same call."""
-        if self._stop is not None:
-            self._stop.result = self._result()
-
     def _result(self) -> t.InputRequiredResult:
-        return t.InputRequiredResult(
-            input_requests={key: request for key, (_, request) in self._missing.items()},
-            request_state=self._sealed(),
-            result_type="input_required",
-        )
-
-    def _sealed(self) -> str:
         limits = self._services.limits
-        state = _State(
+        state = _Sealed(
             expires=int(time.time() + limits.state_time),
             round=self._round + 1,
-            asked={key: digest for key, (digest, _) in self._missing.items()},
+            asked={key: digest for key, (digest, _) in self._open.items()},
             answers=self._answers,
-            kept=self.kept,
+            once=self.once_results,
             progress=self.progress,
-            logs=max(self.said, self._before),
+            logs=max(self.logged, self._logged_before),
         )
         sealed = self._services.keys.seal(self._purpose(), state, STATE)
         if len(sealed) > limits.state:
             raise InternalError(
-                f"This call has to remember more than fits into {limits.state} characters (limits.state): "
+                f"The state of this call is longer than {limits.state} characters (limits.state): "
                 "ask for less, or keep what is large elsewhere."
             )
-        return sealed
+        return t.InputRequiredResult(
+            input_requests={key: request for key, (_, request) in self._open.items()},
+            request_state=sealed,
+            result_type="input_required",
+        )
 
-    # -- what was told
+    # -- what was sent and computed
 
-    def tells(self) -> bool:
-        """Count one log message; False where an earlier run has sent it."""
-        self.said += 1
-        return self.said > self._before
+    def count_log(self) -> bool:
+        """Count one log message. Returns False if an earlier run has sent it."""
+        self.logged += 1
+        return self.logged > self._logged_before
 
-    def grows(self, done: float) -> bool:
-        """Whether progress grows by this; it is the highest from then on."""
-        if self.progress is not None and done <= self.progress:
+    def advance(self, progress: float) -> bool:
+        """Note this progress as the highest. Returns False if it is not higher than before."""
+        if self.progress is not None and progress <= self.progress:
             return False
-        self.progress = done
+        self.progress = progress
         return True
 
     def recall(self, key: str) -> Raw | None:
-        """What `once` kept; log messages that it sent in an earlier run count as said."""
-        found = self.kept.get(key)
+        """The result that `once` had in an earlier run, whose log messages count as sent in this one."""
+        found = self.once_results.get(key)
         if found is None:
             return None
-        if key in self._skipped:
-            self._skipped.discard(key)
-            self.said += found[1]
+        if key in self._not_recalled:
+            self._not_recalled.discard(key)
+            self.logged += found[1]
         return found[0]
+
+    def keep_once(self, key: str, result: Raw, logs: int) -> None:
+        """Keep a result of `once` and the number of log messages that were sent meanwhile.
+
+        If another task of the call has stopped the run already, its state gets the result too.
+        """
+        self.once_results[key] = (result, logs)
+        if self._stop is not None:
+            self._stop.result = self._result()
 
 
 def outermost(request: Request) -> Request:
-    """The request that a client sent, for one that works on its behalf."""
+    """The request that the client sent, for one that the server made on its behalf."""
     while (outer := getattr(request.channel, "outer", None)) is not None:
         request = outer
     return request
 
 
 def state_of(services: Services, request: Request) -> RequestState:
-    """The memory of the call that a request belongs to.
+    """The state of the call that a request belongs to.
 
     Raises:
-        InvalidParams: the state that came with it is not valid for it.
+        InvalidParams: the `requestState` that came with it is not valid for it.
     """
     request = outermost(request)
     if request.asked is None:
@@ -284,7 +295,7 @@ def state_of(services: Services, request: Request) -> RequestState:
 
 
 def digest_of(method: str, params: Any) -> str:
-    """Short text that is another for any other question."""
+    """A short text that differs for every other input request."""
     from hashlib import sha256  # on use
 
     return sha256(method.encode() + b"\0" + msgspec.json.encode(params)).hexdigest()[:24]

@@ -1,4 +1,16 @@
-"""Asking a client while its call is served: waits in place where an answer can come, else the call runs again."""
+"""Asks a client for input while its call is served.
+
+There are two ways, and a handler does not notice which of them is taken:
+
+- A connection on which the server can send requests stays open while the call runs (the handshake era, and tasks). The
+  request for input goes out at once, and the handler waits in place. Handlers' timeouts pause meanwhile.
+- In the stateless era nothing can be sent before the result, so that the result itself is the request: `ask` raises
+  `InputNeeded`, which ends the run. The client sends the call again with the answers, and the handler runs again from
+  its first line; `ask` then returns each answer at once (see `request_state`), until it meets a request without one.
+
+`once` keeps what must not happen in every run. With `Server(replay=True)` the server takes the second way everywhere:
+in the handshake era it asks on the connection what a run stopped for, and calls the handler again (`with_replay`).
+"""
 
 from __future__ import annotations
 
@@ -27,37 +39,40 @@ from wharfinger.transports.timeouts import pause_context
 
 if TYPE_CHECKING:
     from wharfinger.protocol.interfaces import Handler
+    from wharfinger.protocol.revisions import Revision
     from wharfinger.server.services import Services
 
 __all__ = ["ask", "ask_and_resume", "complete_url", "once", "required_url", "with_replay"]
 
 ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
-"""The methods whose results may be questions (2026-07-28, multi round-trip requests)."""
+"""The methods whose results may be input requests (2026-07-28, multi round-trip requests)."""
 DECLINED_CODE = -1
-"""The code by which clients say that their user wants no model to be asked (2025-11-25, sampling)."""
+"""The error code with which clients report that their user declined a sample (2025-11-25, sampling)."""
+MAX_OPEN_URLS = 10_000
+"""URLs whose completion is still expected; the oldest is forgotten."""
+
+_NO_CHANNEL = "This client cannot be asked: its connection takes no questions."
 
 
-_NO_WAY = "This client cannot be asked: its connection takes no questions."
-
-
-class _Open(NamedTuple):
-    """A question with everything that is needed to put it."""
+class _Asked(NamedTuple):
+    """An input request, ready to be sent."""
 
     key: str
-    question: InputQuery
+    query: InputQuery
     params: Any
     digest: str
     chosen: bool
+    """Whether the author chose the key."""
 
 
-async def ask(services: Services, request: Request, questions: Sequence[tuple[str | None, InputQuery]]) -> list[Any]:
-    """The answers, in the order of the questions, which are put at once; a key is the author's, or None.
+async def ask(services: Services, request: Request, queries: Sequence[tuple[str | None, InputQuery]]) -> list[Any]:
+    """Ask for several inputs at once, each with the author's key or None; returns the answers in the same order.
 
     Raises:
-        CannotAsk: this method's results can be no questions.
-        MissingClientCapability: the client cannot be asked one of them; none was put then.
-        Declined, Cancelled: of the first that was refused, unless it is one with `or_none`.
-        NoAnswer: an answer is an error, or does not fit, or does not come.
+        CannotAsk: the results of this method cannot be input requests.
+        MissingClientCapability: the client does not offer one of them, so that none was asked for.
+        Declined, Cancelled: the user refused one that has no `or_none`; the first of them.
+        NoAnswer: an answer is an error, or is not valid, or did not come in time.
         InputNeeded: the run ends here; the client sends its request again with the answers.
     """
     root = outermost(request)
@@ -67,63 +82,64 @@ async def ask(services: Services, request: Request, questions: Sequence[tuple[st
             "ask in the tool, or let the client pass what is needed as an argument."
         )
     rules = request.caller.rules
-    root.ttl_ms, root.cache_scope = 0, "private"  # what comes of answers is not for keeping (2026-07-28, caching)
-    for _, question in questions:
-        question.check(request.caller)
-    transcript = state_of(services, request)
-    put = [_opened(transcript, key, question, rules) for key, question in questions]
+    root.ttl_ms, root.cache_scope = 0, "private"  # a result that depends on answers is not to be cached (2026-07-28)
+    for _, query in queries:
+        query.check(request.caller)
+    state = state_of(services, request)
+    asked = [_prepare(state, key, query, rules) for key, query in queries]
     answers: dict[str, Any] = {}
-    for one in put:
-        found = _remembered(transcript, one) if rules.asks_by_result or transcript.replay else UNSET
-        if found is not UNSET:
-            answers[one.key] = found
-    missing = [one for one in put if one.key not in answers]
+    if rules.asks_by_result or state.replay:
+        for one in asked:
+            answer = _earlier_answer(state, one)
+            if answer is not UNSET:
+                answers[one.key] = answer
+    missing = [one for one in asked if one.key not in answers]
     if missing:
-        waits = None if transcript.replay else _waits(request, missing)
+        waits = None if state.replay else _send(request, [(one.query.method, one.params) for one in missing])
         if waits is None:
-            if not (rules.asks_by_result or transcript.replay):
-                raise NoAnswer(_NO_WAY)
-            raise transcript.stop({one.key: (one.digest, one.question.method, one.params) for one in missing})
-        transcript.wait_for(len(missing))
+            if not (rules.asks_by_result or state.replay):
+                raise NoAnswer(_NO_CHANNEL)
+            raise state.stop({one.key: (one.digest, one.query.method, one.params) for one in missing})
+        state.count_waits(len(missing))
         with pause_context():
-            came = await _together(waits)
-        answers |= {one.key: _meant(one.question, found) for one, found in zip(missing, came, strict=True)}
-    return [_value(one.question, answers[one.key]) for one in put]
+            messages = await _wait_for_all(waits)
+        answers |= {one.key: _read_message(one.query, found) for one, found in zip(missing, messages, strict=True)}
+    return [_value_of(one.query, answers[one.key]) for one in asked]
 
 
-def _opened(transcript: RequestState, key: str | None, question: InputQuery, rules: Any) -> _Open:
-    params = question.params(rules)
-    name = transcript.name(key, question.word)
-    return _Open(name, question, params, digest_of(question.method, params), key is not None)
+def _prepare(state: RequestState, key: str | None, query: InputQuery, rules: Revision) -> _Asked:
+    params = query.params(rules)
+    name = state.next_key(key, query.key_prefix)
+    return _Asked(name, query, params, digest_of(query.method, params), key is not None)
 
 
-def _remembered(transcript: RequestState, one: _Open) -> Any:
-    """What an earlier answer means, a refusal too; UNSET where the question is open, or was answered badly."""
+def _earlier_answer(state: RequestState, one: _Asked) -> Any:
+    """The value of an earlier answer, or its refusal; UNSET if there is none, or none that is valid."""
     try:
-        raw = transcript.answer(one.key, one.digest, one.chosen)
+        raw = state.answer(one.key, one.digest, one.chosen)
     except NoAnswer as failure:
         return failure
     if raw is None:
         return UNSET
     try:
-        found = _read(one.question, raw)
+        found = _read(one.query, raw)
     except InvalidAnswer:
         return UNSET
-    transcript.keep(one.key, one.digest, raw)
+    state.keep(one.key, one.digest, raw)
     return found
 
 
-def _read(question: InputQuery, raw: Raw | bytes) -> Any:
-    """What an answer means; a refusal is returned, since others may be asked beside it."""
+def _read(query: InputQuery, raw: Raw | bytes) -> Any:
+    """The value of an answer; a refusal is returned, because it must not stop the other queries."""
     try:
-        return question.read(raw)
+        return query.read(raw)
     except (Declined, Cancelled) as refusal:
         return refusal
 
 
-def _value(question: InputQuery, found: Any) -> Any:
+def _value_of(query: InputQuery, found: Any) -> Any:
     if isinstance(found, NoAnswer):
-        if question.or_none and isinstance(found, (Declined, Cancelled)):
+        if query.or_none and isinstance(found, (Declined, Cancelled)):
             return None
         raise found
     return found
@@ -132,53 +148,53 @@ def _value(question: InputQuery, found: Any) -> Any:
 # --- waiting in place -------------------------------------------------------------------------------------------------
 
 
-def _waits(request: Request, missing: Sequence[_Open]) -> list[Awaitable[Message]] | None:
-    """One wait for each question; None where no answer can come while the call goes on."""
+def _send(request: Request, asked: Sequence[tuple[str, Any]]) -> list[Awaitable[Message]] | None:
+    """Something to await for each `(method, params)`; None if no answer can come while the call runs."""
     waits: list[Awaitable[Message]] = []
-    for one in missing:
-        wait = request.channel.ask(request, one.question.method, one.params)
-        if wait is None:  # for the first, then: the channel is the same
+    for method, params in asked:
+        wait = request.channel.ask(request, method, params)
+        if wait is None:  # already for the first: all go to the same channel
             return None
         waits.append(wait)
     return waits
 
 
-async def _together(waits: Sequence[Awaitable[Message]]) -> list[Message | NoAnswer]:
-    """All of them; where one fails, the other questions are withdrawn."""
+async def _wait_for_all(waits: Sequence[Awaitable[Message]]) -> list[Message | NoAnswer]:
+    """Every answer, or NoAnswer if it did not come in time. If one fails otherwise, the others are withdrawn."""
+
+    async def wait_for(wait: Awaitable[Message]) -> Message | NoAnswer:
+        try:
+            return await wait
+        except RequestTimeout as late:
+            return NoAnswer(str(late))
+
     if len(waits) == 1:
-        return [await _message(waits[0])]
-    tasks = [asyncio.ensure_future(_message(wait)) for wait in waits]
+        return [await wait_for(waits[0])]
+    tasks = [asyncio.ensure_future(wait_for(wait)) for wait in waits]
     try:
         return await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
-        for wait in waits:  # what is cancelled in the turn that it begins in never comes to wait
+        for wait in waits:  # a task that is cancelled before its first step never awaits its coroutine
             if inspect.iscoroutine(wait) and inspect.getcoroutinestate(wait) == inspect.CORO_CREATED:
                 wait.close()
 
 
-async def _message(wait: Awaitable[Message]) -> Message | NoAnswer:
-    try:
-        return await wait
-    except RequestTimeout as late:
-        return NoAnswer(str(late))
-
-
-def _meant(question: InputQuery, found: Message | NoAnswer) -> Any:
-    """What an answer means, refusals included."""
+def _read_message(query: InputQuery, found: Message | NoAnswer) -> Any:
+    """The value of an answer, or the refusal or error to raise for it."""
     if isinstance(found, NoAnswer):
         return found
     if found.error is not UNSET:
         return error_answer(found.error)
     try:
-        return _read(question, b"" if found.result is UNSET else found.result)
-    except InvalidAnswer as misfit:
-        return NoAnswer(f"The client's answer is not what was asked for: {misfit}")
+        return _read(query, b"" if found.result is UNSET else found.result)
+    except InvalidAnswer as error:
+        return NoAnswer(f"The client's answer is not what was asked for: {error}")
 
 
 def error_answer(raw: Raw | bytes) -> NoAnswer:
-    """What it means that a client answers a question with an error."""
+    """The exception for a client's JSON-RPC error."""
     try:
         error = msgspec.json.decode(raw, type=t.ErrorObject)
     except msgspec.MsgspecError:
@@ -192,11 +208,11 @@ def error_answer(raw: Raw | bytes) -> NoAnswer:
 
 
 def with_replay(services: Services, handler: Handler) -> Handler:
-    """A handler that runs again with the answers wherever it asks, in the handshake era too (`Server(replay=True)`)."""
+    """The handler of `Server(replay=True)`: it runs again with the answers in the handshake era too."""
 
-    async def rerun(request: Request) -> Any:
+    async def replay(request: Request) -> Any:
         while True:
-            state_of(services, request)  # which parts of this server find, whatever they say themselves
+            state_of(services, request)  # made here: a mounted server uses the replay setting of the whole
             try:
                 return await handler(request)
             except BaseException as error:
@@ -205,79 +221,71 @@ def with_replay(services: Services, handler: Handler) -> Handler:
                     raise
             await ask_and_resume(services, request, stop)
 
-    return rerun
+    return replay
 
 
 async def ask_and_resume(services: Services, request: Request, stop: InputNeeded) -> None:
-    """Put the questions of a run, and prepare the next one."""
+    """Ask on the connection what a run stopped for, and give the request the state for the next run."""
     result: t.InputRequiredResult = stop.result
     asked: Any = result.input_requests
-    waits = [
-        wait
-        for one in asked.values()
-        if (wait := request.channel.ask(request, one.__struct_config__.tag, one.params)) is not None
-    ]
-    if len(waits) < len(asked):
-        raise NoAnswer(_NO_WAY)
-    earlier = state_of(services, request)
-    root = outermost(request)
-    transcript = root.asked = RequestState(services, root, resumed=False)
-    transcript.replay = earlier.replay
-    transcript.failures = dict(earlier.failures)
-    answers: dict[str, Raw] = {}
-    for key, found in zip(asked, await _together(waits), strict=True):
+    waits = _send(request, [(one.__struct_config__.tag, one.params) for one in asked.values()])
+    if waits is None:
+        raise NoAnswer(_NO_CHANNEL)
+    earlier, root = state_of(services, request), outermost(request)
+    state = root.asked = RequestState(services, root, resumed=False)  # the state in the request itself is older
+    state.replay = earlier.replay
+    state.failures = dict(earlier.failures)
+    responses: dict[str, Raw] = {}
+    for key, found in zip(asked, await _wait_for_all(waits), strict=True):
         if isinstance(found, NoAnswer):
-            transcript.failures[key] = found
+            state.failures[key] = found
         elif found.error is not UNSET:
-            transcript.failures[key] = error_answer(found.error)
+            state.failures[key] = error_answer(found.error)
         elif found.result is not UNSET:
-            answers[key] = found.result
-    transcript.resume(result.request_state, answers)
+            responses[key] = found.result
+    state.resume(result.request_state, responses)
 
 
 async def once(services: Services, request: Request, key: str, function: Callable[[], Any], kind: Any) -> Any:
-    """What `function` returned in the first run that came here; later ones do not call it.
+    """Call `function` in the first run that comes here, and return its result in every run.
 
     Raises:
-        TypeError: what it returned has no form in JSON.
+        TypeError: the result has no form in JSON.
     """
-    transcript = state_of(services, request)
+    state = state_of(services, request)
     name = key if outermost(request) is request else f"{request.params.uri} {key}"
-    while (busy := transcript.running.get(name)) is not None:
-        await asyncio.wait((busy,))
-    raw = transcript.recall(name)
+    while (running := state.once_running.get(name)) is not None:
+        await asyncio.wait((running,))
+    raw = state.recall(name)
     if raw is None:
-        done = transcript.running[name] = asyncio.get_running_loop().create_future()
-        said = transcript.said
+        done = state.once_running[name] = asyncio.get_running_loop().create_future()
+        logged = state.logged
         try:
             value = function()
             if inspect.isawaitable(value):
                 value = await value
-            raw = _encoded(key, value)
-            transcript.kept[name] = (raw, transcript.said - said)
+            raw = _encode_result(key, value)
+            state.keep_once(name, raw, state.logged - logged)
         finally:
-            del transcript.running[name]
+            del state.once_running[name]
             done.set_result(None)
-        transcript.refresh()
-    return _decoded(raw, _returned(function) if kind is None else kind)
+    if kind is None:
+        from wharfinger.server.signature.annotations import annotations_of  # on use: it imports much
+
+        kind = annotations_of(function).get("return", Any)
+    return _decode_result(raw, kind)
 
 
-def _encoded(key: str, value: Any) -> Raw:
+def _encode_result(key: str, value: Any) -> Raw:
     if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
         return Raw(value.model_dump_json().encode())
     try:
         return Raw(msgspec.json.encode(value))
     except (TypeError, ValueError) as error:
-        raise TypeError(f"What once({key!r}, …) keeps must have a form in JSON: {error}") from None
+        raise TypeError(f"The result of once({key!r}, …) must have a form in JSON: {error}") from None
 
 
-def _returned(function: Callable[..., Any]) -> Any:
-    from wharfinger.server.signature.annotations import annotations_of  # which needs much else
-
-    return annotations_of(function).get("return", Any)
-
-
-def _decoded(raw: Raw, kind: Any) -> Any:
+def _decode_result(raw: Raw, kind: Any) -> Any:
     if hasattr(kind, "model_validate_json"):
         return kind.model_validate_json(bytes(raw))
     try:
@@ -285,20 +293,18 @@ def _decoded(raw: Raw, kind: Any) -> Any:
     except (TypeError, msgspec.ValidationError):
         if kind is Any:
             raise
-        return msgspec.json.decode(raw)  # an annotation that says more than JSON can
+        return msgspec.json.decode(raw)  # the annotation cannot be made from JSON
 
 
 # --- URLs -------------------------------------------------------------------------------------------------------------
 
-MAX_OPEN_URLS = 10_000
-
 
 def required_url(services: Services, request: Request, error: URLElicitationRequired) -> BaseException:
-    """What to raise where an author says that the user must open a URL first: it depends on the revision."""
+    """The exception for a handler that needs its user to open a URL first; it depends on the revision."""
     rules = request.caller.rules
-    question = ElicitUrl(error.message, error.url, elicitation_id=error.elicitation_id)
+    query = ElicitUrl(error.message, error.url, elicitation_id=error.elicitation_id)
     try:
-        question.check(request.caller)
+        query.check(request.caller)
         if rules.url_required:
             if error.elicitation_id is None:
                 from secrets import token_hex  # on use
@@ -306,21 +312,22 @@ def required_url(services: Services, request: Request, error: URLElicitationRequ
                 error = URLElicitationRequired(error.message, error.url, elicitation_id=token_hex(16))
             remember_url(services, request, error.elicitation_id)
             return error
-        if outermost(request).method not in ASKING_METHODS:
-            return CannotAsk(f"{outermost(request).method} cannot ask for a URL to be opened.")
-        transcript = state_of(services, request)
-        one = _opened(transcript, None, question, rules)
-        found = _remembered(transcript, one)
+        root = outermost(request)
+        if root.method not in ASKING_METHODS:
+            return CannotAsk(f"{root.method} cannot ask for a URL to be opened.")
+        state = state_of(services, request)
+        one = _prepare(state, None, query, rules)
+        found = _earlier_answer(state, one)
         if isinstance(found, NoAnswer):
             return found
-        transcript.drop(one.key)  # they went there, and it is still required
-        return transcript.stop({one.key: (one.digest, question.method, one.params)})
-    except MissingClientCapability as lacking:
-        return lacking
+        state.drop(one.key)  # the user agreed to open it, and it is still required
+        return state.stop({one.key: (one.digest, query.method, one.params)})
+    except MissingClientCapability as missing:
+        return missing
 
 
 def remember_url(services: Services, request: Request, id: str | None) -> None:
-    """Keep whom to tell when what a URL is for is done, where the revision has a notification for it."""
+    """Remember which session to notify when the user is done at a URL, if its revision has a notification for it."""
     if id is None or request.session is None:
         return
     urls = services.open_urls
@@ -330,7 +337,7 @@ def remember_url(services: Services, request: Request, id: str | None) -> None:
 
 
 def complete_url(services: Services, id: str) -> bool:
-    """Tell the client that what a URL was for is done; False where it does not wait for it, or cannot be told."""
+    """Notify the client that its user is done at a URL; returns False if no session waits for it, or has ended."""
     session = services.open_urls.pop(id, None)
     params = t.ElicitationCompleteNotificationParams(elicitation_id=id)
     return session is not None and session.send(encode_notification("notifications/elicitation/complete", params))
