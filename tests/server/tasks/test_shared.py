@@ -113,7 +113,7 @@ async def test_who_listens_at_another_process_is_told_too(tmp_path: Path) -> Non
         one.go.set()
         *_, last = await second.notice(3)
         assert (last["method"], last["params"]["status"]) == ("notifications/tasks", "completed")
-        assert (two.tasks._watchers, two.tasks._watched, two.tasks._last) == ({}, {}, {})
+        assert (two.tasks._listeners, two.tasks._listened, two.tasks._last_sent) == ({}, {}, {})
         assert len(second.notices) == 3
 
 
@@ -302,7 +302,7 @@ async def test_a_process_that_has_lost_a_task_says_so_once_and_stops_it(
         assert (state["status"], state["statusMessage"]) == ("failed", STOPPED)
         assert seen == ["cancelled"]
         said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-        assert said == ["Another process took a task for failed, since this one had said nothing for 15 s"]
+        assert said == ["Another process failed a task, because this one had no heartbeat for 15 s"]
 
 
 @looped
@@ -353,7 +353,7 @@ async def test_a_store_that_cannot_be_read_for_a_while_is_said_in_the_log_and_re
         await result(second, "tasks/cancel", taskId=id)
         assert (await settled(second, id, lambda state: state["status"] in END))["status"] == "cancelled"
         assert "The disk is away." in caplog.text
-        assert "What another process left cannot be read" in caplog.text
+        assert "A message of another process cannot be read" in caplog.text
 
 
 @looped

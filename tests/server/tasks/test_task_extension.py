@@ -693,19 +693,19 @@ async def test_a_task_may_end_while_its_listener_catches_up() -> None:
             return True
 
     ear = Ear()
-    tasks._watchers["tasks/a/b"] = {ear: None}
-    tasks._watched[ear] = {"tasks/a/b"}
+    tasks._listeners["tasks/a/b"] = {ear: None}
+    tasks._listened[ear] = {"tasks/a/b"}
 
     class EndsMeanwhile(MemoryStore):
         async def get(self, key: str) -> bytes | None:
-            tasks._unwatch(key)
+            tasks._remove_listeners(key)
             return b'{"worker":"","state":{}}'
 
     tasks.store = EndsMeanwhile()
     await tasks.catch_up(ear)
-    assert not tasks._watched
-    assert not tasks._watchers
-    assert not tasks._last
+    assert not tasks._listened
+    assert not tasks._listeners
+    assert not tasks._last_sent
 
 
 # -- tasks that the function starts
@@ -907,7 +907,7 @@ async def test_a_listener_is_told_each_change_with_the_whole_state_and_its_own_i
         state = await client.get(id)
         assert {**last["params"], "_meta": 0} == {name: state[name] for name in last["params"]} | {"_meta": 0}
         assert (last["params"]["status"], last["params"]["_meta"]) == ("completed", tag)
-        assert not tasks_of(harbour.server)._watchers
+        assert not tasks_of(harbour.server)._listeners
 
 
 @looped
@@ -928,7 +928,7 @@ async def test_a_listen_that_ends_leaves_nothing() -> None:
         await client.until(id, lambda state: True)
         await client.get(id)
         tasks = tasks_of(harbour.server)
-        assert (tasks._watchers, tasks._watched) == ({}, {})
+        assert (tasks._listeners, tasks._listened) == ({}, {})
 
 
 # -- bounds
@@ -994,7 +994,7 @@ async def test_tasks_that_are_over_leave_nothing_but_what_is_stored() -> None:
             await client.end(await client.start("dredge"))
         tasks = tasks_of(harbour.server)
         await tasks._jobs.finished()
-        assert not any((tasks.running, tasks.calls, tasks._shares, tasks._jobs, tasks._last))
+        assert not any((tasks.running, tasks.calls, tasks._shares, tasks._jobs, tasks._last_sent))
         assert (await tasks.store.usage("tasks/"))[0] == 20
         assert tasks._heartbeat_task is None  # memory is nobody else's
 
@@ -1333,7 +1333,7 @@ async def test_a_task_of_a_server_that_closes_before_it_is_stored_never_runs() -
         await store.asked.wait()
         tasks = tasks_of(harbour.server)
         closing = asyncio.ensure_future(harbour.server.close())
-        while not any(task.why for task in tasks.running.values()):
+        while not any(task.stop_reason for task in tasks.running.values()):
             await asyncio.sleep(0)
         store.go.set()
         await client.wire.answer(number)
@@ -1441,7 +1441,7 @@ async def test_a_fault_of_a_task_is_in_the_log_with_its_reference_and_what_is_ra
     await outcome_of(failing(InternalError("The crane fell.")))
     assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
     await outcome_of(failing(InternalError("\udcff")))
-    assert "The error of a task could not be told (reference " in caplog.text
+    assert "The error of a task cannot be sent (reference " in caplog.text
 
 
 @looped

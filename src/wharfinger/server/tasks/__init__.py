@@ -1,1 +1,1 @@
-"""Tasks: calls that go on after they were answered (the extension `io.modelcontextprotocol/tasks`)."""
+"""Tasks: calls that continue after they were answered (the extension `io.modelcontextprotocol/tasks`)."""

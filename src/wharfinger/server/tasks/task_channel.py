@@ -1,4 +1,4 @@
-"""One task that runs in this process: how it stands, and what its handler asks; knows nothing of clients and stores."""
+"""One task that runs in this process: its status, and the questions of its handler. Does no I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["RunningTask", "TaskQuestion"]
 
 
 class TaskQuestion:
-    """What the client of a task is asked, as a member of `inputRequests`, and where its answer goes."""
+    """One of a task's `inputRequests`, and the future of its answer."""
 
     __slots__ = ("answer", "asked")
 
@@ -32,10 +32,10 @@ class TaskQuestion:
 
 
 class RunningTask:
-    """A task under way, and the channel of its request: questions wait here, and nothing else can be sent.
+    """A running task, and the `Channel` of its request: questions wait here, and nothing else can be sent.
 
-    `ttl` (seconds from now, None: for ever) is also the time within which it must be done. `changed` is called with it
-    whenever it stands otherwise than before.
+    `ttl` is in seconds from now, None means for ever; the task fails if it takes longer. `poll` is how often clients
+    should ask, in seconds. `changed` is called with the task after each change that clients can see.
     """
 
     multiplexed = False
@@ -52,29 +52,29 @@ class RunningTask:
     ) -> None:
         self.id = id
         self.key = key
-        """Its place in the store."""
-        self.what = ""
-        """What was called, for the log."""
+        """Its key in the store."""
+        self.label = ""
+        """The method and name that were called, for the log."""
         self.share = share
-        """Whose share of the running tasks it uses."""
+        """Whose share of the running tasks it counts in."""
         self.created = self.updated = time.time()
         self.ttl_ms = None if ttl is None else max(1, round(ttl * 1000))
         self.poll_ms = max(1, round(poll * 1000))
-        self.over: TaskStatus | None = None
-        """Its final status, from when on nothing changes any more."""
-        self.message = ""
+        self.final_status: TaskStatus | None = None
+        """The status with which it ended; None while it runs. Nothing changes afterwards."""
+        self.status_message = ""
         self.questions: dict[str, TaskQuestion] = {}
-        """What was asked and not answered, by keys of which none is used twice."""
+        """The questions without an answer yet. No key is used twice."""
         self.runner: asyncio.Task[Any] | None = None
-        self.why = ""
-        """Why we cancelled it: `cancel`, `late`, `end`, `lost`; empty where we did not."""
+        self.stop_reason = ""
+        """Why `stop` was called: `cancel`, `late`, `end` or `lost`; empty if it was not."""
         self.timer: asyncio.TimerHandle | None = None
-        """Until it must be done."""
-        self.telling: asyncio.TimerHandle | None = None
-        """Until what changed is told."""
-        self.saving = asyncio.Lock()
-        self.saved: bytes | None = None
-        """What the store has of it."""
+        """Stops it when its `ttl` is over."""
+        self.notify_timer: asyncio.TimerHandle | None = None
+        """Notifies listeners of the latest changes."""
+        self.save_lock = asyncio.Lock()
+        self.stored: bytes | None = None
+        """What the store has; None before the first write."""
         self._asked = 0
         self._changed = changed
         self._result: Raw | UnsetType = UNSET
@@ -87,7 +87,7 @@ class RunningTask:
         return False
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message]:
-        """`Channel`: put a question to the client, and wait until `tasks/update` brings its answer."""
+        """`Channel`: ask the client, and wait until `tasks/update` brings the answer."""
         return self._ask(method, params)
 
     def detach(self, request: Request, retry_ms: int) -> bool:
@@ -98,43 +98,43 @@ class RunningTask:
         self._asked += 1
         key = f"question-{self._asked}"
         question = self.questions[key] = TaskQuestion(method, params)
-        self._turn()
+        self._touch()
         try:
             return await question.answer
         finally:
-            if self.questions.pop(key, None) is not None:  # the handler waits no more
-                self._turn()
+            if self.questions.pop(key, None) is not None:  # the handler was cancelled
+                self._touch()
 
     def answer(self, responses: Mapping[str, Raw]) -> None:
-        """Give answers to who asked; those to what is not asked, or is answered, are ignored."""
+        """Hand the answers of `tasks/update` to the handler. Answers to unknown or answered questions are ignored."""
         waiting = [key for key in responses if key in self.questions]
         for key in waiting:
             future = self.questions.pop(key).answer
             if not future.done():
                 future.set_result(Message("2.0", result=responses[key]))
         if waiting:
-            self._turn()
+            self._touch()
 
-    # -- how it stands
+    # -- status
 
     @property
     def status(self) -> TaskStatus:
-        """How it stands."""
-        return self.over or ("input_required" if self.questions else "working")
+        """The status that clients see."""
+        return self.final_status or ("input_required" if self.questions else "working")
 
     @property
     def expires(self) -> float | None:
-        """When it may be forgotten, in seconds since 1970; None: never."""
+        """When it may be deleted, in seconds since 1970; None means never."""
         return None if self.ttl_ms is None else self.created + self.ttl_ms / 1000
 
     def started(self) -> TaskStarted:
-        """What the call that became this task is answered."""
+        """The result of the call that became this task."""
         return TaskStarted(result_type="task", status=self.status, **self._shared())
 
     def state(self) -> bytes:
-        """What `tasks/get` answers, encoded."""
+        """The result of `tasks/get`, encoded."""
         asked: Any = {key: question.asked for key, question in self.questions.items()}
-        final = self.over is not None
+        final = self.final_status is not None
         return encode(
             TaskState(
                 status=self.status,
@@ -152,47 +152,47 @@ class RunningTask:
             "last_updated_at": moment(self.updated),
             "ttl_ms": self.ttl_ms,
             "poll_interval_ms": self.poll_ms,
-            "status_message": self.message or UNSET,
+            "status_message": self.status_message or UNSET,
         }
 
     def note(self, message: str) -> None:
-        """Say in words how it stands, for the client's user or model."""
-        message = message.encode(errors="replace").decode()  # every later answer about the task repeats it
-        if self.over is None and message != self.message:
-            self.message = message
-            self._turn()
+        """Set the `statusMessage`, for the client's user or model."""
+        message = message.encode(errors="replace").decode()  # a lone surrogate would break every later answer
+        if self.final_status is None and message != self.status_message:
+            self.status_message = message
+            self._touch()
 
     def complete(self, result: Raw) -> None:
-        """It is done; a result that says that the tool failed is one too."""
+        """End it with the result of its call, which may be one with `isError`."""
         self._end("completed", "")
         self._result = result
 
     def fail(self, error: ProtocolError) -> None:
-        """Its request failed, with what would have been a JSON-RPC error."""
+        """End it with what would have been a JSON-RPC error."""
         self._end("failed", error.message)
         data = UNSET if error.data is None else error.data
         self._error = t.ErrorObject(code=error.code, message=error.message, data=data)
 
     def cancelled(self) -> None:
-        """Its client wanted it no more."""
+        """End it because its client cancelled it."""
         self._end("cancelled", "")
 
     def _end(self, status: TaskStatus, message: str) -> None:
-        self.over, self.message = status, message
+        self.final_status, self.status_message = status, message
         self.updated = time.time()
-        for handle in (self.timer, self.telling):
+        for handle in (self.timer, self.notify_timer):
             if handle is not None:
                 handle.cancel()
 
-    def _turn(self) -> None:
-        if self.over is None:
+    def _touch(self) -> None:
+        if self.final_status is None:
             self.updated = time.time()
             self._changed(self)
 
     def stop(self, why: str) -> None:
-        """Cancel its handler, which may still finish; nothing happens where it is over."""
-        if self.over is None:
-            self.why = self.why or why
+        """Cancel its handler, which may still return a result. Does nothing after the end."""
+        if self.final_status is None:
+            self.stop_reason = self.stop_reason or why
             if self.runner is not None:
                 self.runner.cancel()
 

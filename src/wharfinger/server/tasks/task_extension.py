@@ -1,4 +1,16 @@
-"""The extension `io.modelcontextprotocol/tasks`: its methods, what runs, what is kept; loaded with the first tool."""
+"""The extension `io.modelcontextprotocol/tasks`: calls that are answered at once and continue as tasks.
+
+The life of a task: `begin` writes it to the store, and only then its call is answered with the task's id. `run` lets
+the handler work on, in an asyncio task of its own; questions wait in the `RunningTask` (see `task_channel`). Changes
+are
+written and sent to listeners, several within 50 ms as one. `_finish` writes the result, and memory forgets the task;
+`tasks/get` reads it from the store until its `ttl` is over.
+
+Several processes may share a store. Each runs its own tasks, and any of them answers for all, from the store. Answers
+and cancellations for a task of another process go through that process's inbox in the store, which it reads with every
+heartbeat. The heartbeat also renews a lease: a task whose process has no lease any more is failed by whoever looks it
+up. Every write compares with the last known value, so that of two processes one wins.
+"""
 
 from __future__ import annotations
 
@@ -41,49 +53,49 @@ __all__ = ["DeferredTask", "Tasks", "check_declared", "declares"]
 log = logging.getLogger("wharfinger.server.tasks.task_extension")
 
 COALESCE_SECONDS = 0.05
-"""Seconds in which changes of one task become one notice and one write."""
+"""Changes of one task within this time become one notification and one write."""
 MIN_KEPT_SECONDS = 300.0
-"""Seconds for which a result is kept at least, however late it came."""
+"""How long a result is kept at least, however late it came."""
 GRACE_SECONDS = 60.0
-"""Seconds that the store keeps a running task beyond its time, so that its failure is found."""
+"""How long the store keeps a running task beyond its `ttl`, so that clients find its failure."""
 LEASE_SECONDS = 15.0
-"""Seconds after which a process that has said nothing is taken for dead, and its tasks for failed."""
+"""A process without a heartbeat for this long counts as dead, and its tasks as failed."""
 HEARTBEAT_SECONDS = 1.0
-"""Seconds between two looks for what came in at another process."""
+"""How often a process reads its inbox, and the tasks of other processes that its clients listen to."""
 MAX_INBOX_MESSAGES = 1000
-"""What clients may have said of the tasks of one process while it has not looked."""
+"""Messages in the inbox of one process."""
 MAX_INBOX_BYTES = 64 * 1024 * 1024
-"""The same in bytes."""
+"""Bytes of the messages in the inbox of one process."""
 MAX_ID_LENGTH = 64
-"""Characters of a task id that are looked at."""
+"""Characters of a task id that count; ours have 32."""
 
 STOPPED = "The server stopped before the task was done: call the tool again."
 
-_KEPT, _WORKERS, _INBOX = "tasks/", "task-workers/", "task-inbox/"
+_TASKS_PREFIX, _WORKERS_PREFIX, _INBOX_PREFIX = "tasks/", "task-workers/", "task-inbox/"
 
 
 class TaskListener(Protocol):
-    """Someone to tell."""
+    """Receives the notifications of tasks."""
 
     def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool: ...
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """A task as the store has it; `worker` is the process that runs it, empty where it is over."""
+    """A task in the store. `worker` is the process that runs it; empty after its end."""
 
     worker: str
     state: Raw
 
 
 class TaskMessage(msgspec.Struct, kw_only=True):
-    """What a client said of a task to another process than the one that runs it; no answers mean: cancel it."""
+    """Answers for a task of another process; `responses` None cancels the task."""
 
     key: str
     responses: dict[str, Raw] | None = None
 
 
 class DeferredTask:
-    """A call whose function decides itself when it becomes a task."""
+    """A call whose function decides itself whether and when it becomes a task (`task="later"`)."""
 
     __slots__ = ("started", "task", "ttl")
 
@@ -98,24 +110,22 @@ _decode_message = msgspec.json.Decoder(TaskMessage).decode
 
 
 def declares(caller: Caller) -> bool:
-    """Whether its call may be answered with a task: this request says so, in a revision that has the extension."""
+    """Whether a call may be answered with a task: the revision has tasks, and the request declares the extension."""
     extensions = caller.capabilities.extensions
     return caller.rules.tasks and extensions is not UNSET and TASKS in extensions
 
 
 def check_declared(caller: Caller, what: str) -> None:
-    """Raise MissingClientCapability for a caller whose requests do not declare the extension."""
+    """Raise MissingClientCapability if the request does not declare the extension."""
     if not declares(caller):
         message = f"{what} needs a client of 2026-07-28 or later that declares the extension {TASKS} in its request."
         raise MissingClientCapability({"extensions": {TASKS: {}}}, message)
 
 
 class Tasks:
-    """The tasks of one server. Each is found by (principal, id): an id alone opens nothing.
+    """The tasks of one server, and the handlers of the extension's methods.
 
-    What runs here is answered from memory, the rest from the store, where every state is written, the first one before
-    the call is answered. Of several processes that share a store each runs its own tasks, and any answers for all.
-    `ttl` and `poll` are in seconds.
+    A task is found by principal and id; another principal's is not found. `ttl` and `poll` are in seconds.
     """
 
     def __init__(self, services: Services, store: Store, *, ttl: float | None = 3600.0, poll: float = 1.0) -> None:
@@ -126,27 +136,27 @@ class Tasks:
         self.lease = LEASE_SECONDS
         self.heartbeat = HEARTBEAT_SECONDS
         self.running: dict[str, RunningTask] = {}
-        """By their keys in the store."""
+        """The tasks of this process, by their keys in the store."""
         self.calls: dict[Request, DeferredTask | RunningTask | None] = {}
-        """What the functions that are called at the moment may become; None for those whose client knows no tasks."""
+        """The running calls of `TaskTool`s. None: the client does not know tasks."""
         self._services = services
         self._shares = Shares()
-        self._watchers: dict[str, dict[TaskListener, None]] = {}
-        self._watched: dict[TaskListener, set[str]] = {}
-        self._last: dict[str, bytes] = {}
-        """What was told last of tasks of other processes."""
+        self._listeners: dict[str, dict[TaskListener, None]] = {}
+        self._listened: dict[TaskListener, set[str]] = {}
+        self._last_sent: dict[str, bytes] = {}
+        """The last state that was sent of each task of another process."""
         self._jobs = BackgroundTasks(report_failures=True)
         self._heartbeat_task: asyncio.Task[Any] | None = None
-        self._leased = 0.0
+        self._lease_renewed = 0.0
         self._ending = False
 
-    # -- making one
+    # -- beginning
 
     async def begin(self, request: Request, ttl: float | None) -> RunningTask:
-        """A new task for this request, in the store when this returns; nothing runs yet.
+        """Make a task for this request and write it to the store. Nothing runs yet.
 
         Raises:
-            Overloaded: too many run, or are kept.
+            Overloaded: too many tasks run, or are kept.
             StoreUnusable: it cannot be stored.
         """
         share, limits = share_of(request), self._services.limits
@@ -157,25 +167,25 @@ class Tasks:
         id = secrets.token_urlsafe(24)  # 192 random bits
         folder = _folder(request.caller.principal)
         task = RunningTask(id, folder + id, share, ttl=ttl, poll=self.poll, changed=self._changed)
-        task.what = called(request)
+        task.label = called(request)
         self.running[task.key] = task
         self._shares.add(share)
         try:
             await self._check_room(folder, 1, 0)
-            await self._renew()
+            await self._renew_lease()
             await self._save(task)
         except BaseException:
             self._forget(task)
-            self._jobs.start(self._discard(task))
+            self._jobs.start(self._delete(task))
             raise
         if ttl is not None:
             task.timer = asyncio.get_running_loop().call_later(ttl, task.stop, "late")
         return task
 
     async def _check_room(self, folder: str, tasks: int, size: int) -> None:
-        """Raise Overloaded where so much more would be too much for the store, or for one principal."""
+        """Raise Overloaded if so many tasks and bytes more are too many for the store, or for one principal."""
         limits = self._services.limits
-        for prefix, part in ((_KEPT, 1), (folder, 2)):
+        for prefix, part in ((_TASKS_PREFIX, 1), (folder, 2)):
             kept, bytes_kept = await self.store.usage(prefix)
             if tasks and (kept + tasks) * part > limits.tasks_kept:
                 raise Overloaded("Too many tasks are kept: try again when some have expired.")
@@ -183,45 +193,45 @@ class Tasks:
                 raise Overloaded("The results of tasks take too much room: try again when some have expired.")
 
     def run(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
-        """From now on `runner`, whose result is `capture`'s, does the work of the task."""
+        """Let `runner`, which runs `capture`, do the work of the task."""
         task.runner = runner
         runner.add_done_callback(lambda done: self._jobs.start(self._finish(task, done)))
-        if task.why:  # the server ended meanwhile
+        if task.stop_reason:  # the server ended meanwhile
             runner.cancel()
         self._start_heartbeat()
 
     async def start(self, request: Request) -> bool:
-        """Answer the call with a task and go on as one; False where its client knows no tasks.
+        """Answer the call with a task and continue as one. Returns False if the client does not know tasks.
 
         Raises:
             RuntimeError: the tool is not registered with `task=`.
         """
         try:
-            pending = self.calls[request]
+            deferred = self.calls[request]
         except KeyError:
             raise RuntimeError('Register the tool with task="later" to start tasks in it.') from None
-        if isinstance(pending, DeferredTask) and pending.task is None:
-            task = await self.begin(request, pending.ttl)
-            pending.task = self.calls[request] = request.channel = task
-            pending.started.set_result(None)
-        return pending is not None
+        if isinstance(deferred, DeferredTask) and deferred.task is None:
+            task = await self.begin(request, deferred.ttl)
+            deferred.task = self.calls[request] = request.channel = task
+            deferred.started.set_result(None)
+        return deferred is not None
 
     def note(self, request: Request, message: str) -> None:
-        """Say how the task of a request stands; nothing happens where it is none."""
+        """Set the `statusMessage` of a request's task. Does nothing if it is not a task."""
         task = self.calls.get(request)
         if isinstance(task, RunningTask):
             task.note(message)
 
-    # -- what becomes of it
+    # -- ending
 
     async def _finish(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
-        if task.over is not None:  # it did not end when it was cancelled, and nobody waited any longer
+        if task.final_status is not None:  # `end` did not wait for it any longer
             return
         result, error = (None, asyncio.CancelledError()) if runner.cancelled() else runner.result()
         if error is None:
-            error = await self._take(task, result)
+            error = await self._store_result(task, result)
         if error is not None:
-            self._take_error(task, error)
+            self._end_with(task, error)
         if task.ttl_ms is not None:
             task.ttl_ms = max(task.ttl_ms, round((task.updated - task.created + MIN_KEPT_SECONDS) * 1000))
         try:
@@ -231,46 +241,46 @@ class Tasks:
             asyncio.get_running_loop().call_later(MIN_KEPT_SECONDS, self._forget, task)
         else:
             self._forget(task)
-        self._tell(task.key, task.state())
-        self._unwatch(task.key)
+        self._notify(task.key, task.state())
+        self._remove_listeners(task.key)
 
-    async def _take(self, task: RunningTask, result: Any) -> BaseException | None:
-        """Keep a result; what is wrong with it."""
+    async def _store_result(self, task: RunningTask, result: Any) -> BaseException | None:
+        """End the task with a result. Returns the error if the result cannot be sent or stored."""
         try:
             body = _encoded(result)
             limit = self._services.limits.task_result
             if len(body) > limit:
                 raise InternalError(f"The task's result has {len(body)} bytes, the limit is {limit}.")
-            with suppress(StoreUnusable):  # which shows again when it is stored
+            with suppress(StoreUnusable):  # `_save` reports it
                 await self._check_room(task.key.removesuffix(task.id), 0, len(body))
         except Exception as error:
             return error
         task.complete(Raw(body))
         return None
 
-    def _take_error(self, task: RunningTask, error: BaseException) -> None:
-        if task.why == "cancel":
+    def _end_with(self, task: RunningTask, error: BaseException) -> None:
+        if task.stop_reason == "cancel":
             task.cancelled()
-        elif task.why == "late":
+        elif task.stop_reason == "late":
             task.fail(InternalError(f"The task was not done within {(task.ttl_ms or 0) / 1000:g} s."))
-        elif task.why:
+        elif task.stop_reason:
             task.fail(InternalError(STOPPED))
         else:
             reference = os.urandom(4).hex()
             answer = to_protocol_error(error, reference)
             if answer is not error:
-                log.error("%s", described(f"The task of {task.what}", error, reference), exc_info=error)
+                log.error("%s", described(f"The task of {task.label}", error, reference), exc_info=error)
             if isinstance(answer, HandlerFailed):  # a result: only protocol errors fail a task
                 task.complete(Raw(_encoded(tool_failure(answer))))
                 return
             try:
                 encode_error(None, answer)
             except Exception:  # an author's message or data that has no form on the wire
-                log.exception("The error of a task could not be told (reference %s)", reference)
+                log.exception("The error of a task cannot be sent (reference %s)", reference)
                 answer = to_protocol_error(RuntimeError(), reference)
             task.fail(answer)
 
-    async def _discard(self, task: RunningTask) -> None:
+    async def _delete(self, task: RunningTask) -> None:
         with suppress(StoreUnusable):  # it expires by itself
             await self.store.delete(task.key)
 
@@ -279,12 +289,12 @@ class Tasks:
             self._shares.add(task.share, -1)
 
     def _changed(self, task: RunningTask) -> None:
-        if task.telling is None:
-            task.telling = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._publish, task)
+        if task.notify_timer is None:
+            task.notify_timer = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._publish, task)
 
     def _publish(self, task: RunningTask) -> None:
-        task.telling = None
-        self._tell(task.key, task.state())
+        task.notify_timer = None
+        self._notify(task.key, task.state())
         self._jobs.start(self._save_quietly(task))
 
     async def _save_quietly(self, task: RunningTask) -> None:
@@ -294,16 +304,16 @@ class Tasks:
             log.exception("A change of a task could not be stored")
 
     async def _save(self, task: RunningTask) -> None:
-        async with task.saving:
-            value = encode(Record(worker="" if task.over else self.worker, state=Raw(task.state())))
+        async with task.save_lock:
+            value = encode(Record(worker="" if task.final_status else self.worker, state=Raw(task.state())))
             expires = task.expires
-            if expires is not None and task.over is None:
+            if expires is not None and task.final_status is None:
                 expires += GRACE_SECONDS
-            if await self.store.put(task.key, value, expires=expires, instead_of=task.saved):
-                task.saved = value
+            if await self.store.put(task.key, value, expires=expires, instead_of=task.stored):
+                task.stored = value
                 return
-        if task.why != "lost":
-            log.warning("Another process took a task for failed, since this one had said nothing for %g s", self.lease)
+        if task.stop_reason != "lost":
+            log.warning("Another process failed a task, because this one had no heartbeat for %g s", self.lease)
             task.stop("lost")
 
     # -- the methods
@@ -318,13 +328,13 @@ class Tasks:
         task, record = await self._find(request)
         if task is None:
             return record.state
-        if task.over is not None:
-            async with task.saving:  # what has been told to be over must be so after a crash too
+        if task.final_status is not None:
+            async with task.save_lock:  # report the end only after it is stored
                 pass
         return Raw(task.state())
 
     async def update(self, request: Request) -> t.EmptyResult:
-        """The handler of `tasks/update`: gives answers to who asked. Raises as `get`."""
+        """The handler of `tasks/update`: hands answers to the task. Raises like `get`."""
         task, record = await self._find(request)
         if task is not None:
             task.answer(request.params.input_responses)
@@ -333,7 +343,7 @@ class Tasks:
         return t.EmptyResult()
 
     async def cancel(self, request: Request) -> t.EmptyResult:
-        """The handler of `tasks/cancel`: the handler is cancelled; one that is over stays as it is. Raises as `get`."""
+        """The handler of `tasks/cancel`. A task that has ended stays as it is. Raises like `get`."""
         task, record = await self._find(request)
         if task is not None:
             task.stop("cancel")
@@ -345,93 +355,93 @@ class Tasks:
         check_declared(request.caller, request.method)
         key = _key(request.caller.principal, request.params.task_id)
         if key in self.running:
-            return self.running[key], _NOWHERE
-        record = await self._stored(key)
+            return self.running[key], _RUNS_HERE
+        record = await self._load(key)
         if record is None:
             raise InvalidParams("There is no such task, or it has expired.")
         return None, record
 
-    async def _stored(self, key: str) -> Record | None:
-        """A task as the store has it; one whose process has died is failed, there too."""
+    async def _load(self, key: str) -> Record | None:
+        """A task from the store. If its process has died, it is failed first."""
         while (value := await self.store.get(key)) is not None:
             record = _decode_record(value)
-            if not record.worker or (record.worker != self.worker and await self._lives(record.worker)):
+            if not record.worker or (record.worker != self.worker and await self._is_alive(record.worker)):
                 return record
             task = self.running.get(key)
-            if task is not None:  # it began meanwhile
+            if task is not None:  # it was begun meanwhile
                 return Record(worker=self.worker, state=Raw(task.state()))
-            failed, expires = _abandoned(record)
+            failed, expires = _failed_record(record)
             if await self.store.put(key, encode(failed), expires=expires, instead_of=value):
                 return failed
         return None
 
     # -- several processes
 
-    async def _lives(self, worker: str) -> bool:
-        return await self.store.get(_WORKERS + worker) is not None
+    async def _is_alive(self, worker: str) -> bool:
+        return await self.store.get(_WORKERS_PREFIX + worker) is not None
 
-    async def _renew(self) -> None:
-        """Say that this process lives."""
+    async def _renew_lease(self) -> None:
+        """Renew the lease of this process, if a third of it is over."""
         now = time.time()
-        if self.store.shared and now >= self._leased + self.lease / 3:
-            await self.store.put(_WORKERS + self.worker, b"", expires=now + self.lease)
-            self._leased = now
+        if self.store.shared and now >= self._lease_renewed + self.lease / 3:
+            await self.store.put(_WORKERS_PREFIX + self.worker, b"", expires=now + self.lease)
+            self._lease_renewed = now
 
     async def _forward(self, request: Request, worker: str, responses: dict[str, Raw] | None) -> None:
         key = _key(request.caller.principal, request.params.task_id)
-        place = f"{_INBOX}{worker}/{time.time_ns():020}{secrets.token_hex(4)}"
-        letter = encode(TaskMessage(key=key, responses=responses))
-        waiting, size = await self.store.usage(f"{_INBOX}{worker}/")
-        if waiting >= MAX_INBOX_MESSAGES or size + len(letter) > MAX_INBOX_BYTES:
+        place = f"{_INBOX_PREFIX}{worker}/{time.time_ns():020}{secrets.token_hex(4)}"
+        message = encode(TaskMessage(key=key, responses=responses))
+        waiting, size = await self.store.usage(f"{_INBOX_PREFIX}{worker}/")
+        if waiting >= MAX_INBOX_MESSAGES or size + len(message) > MAX_INBOX_BYTES:
             raise Overloaded("Too much waits for the process that runs this task: try again later.")
-        await self.store.put(place, letter, expires=time.time() + self.lease + GRACE_SECONDS)
+        await self.store.put(place, message, expires=time.time() + self.lease + GRACE_SECONDS)
 
     def _start_heartbeat(self) -> None:
         if self.store.shared and (self._heartbeat_task is None or self._heartbeat_task.done()):
-            self._heartbeat_task = asyncio.get_running_loop().create_task(self._keep_heartbeat_task())
+            self._heartbeat_task = asyncio.get_running_loop().create_task(self._run_heartbeat())
 
-    async def _keep_heartbeat_task(self) -> None:
-        """While something runs or is listened to: tell other processes that this one lives, and hear from them."""
-        while self.running or self._watchers:
+    async def _run_heartbeat(self) -> None:
+        """While tasks run or are listened to: renew the lease, read the inbox, and poll tasks of other processes."""
+        while self.running or self._listeners:
             try:
                 if self.running:
-                    await self._renew()
-                    for place, value in await self.store.scan(f"{_INBOX}{self.worker}/"):
+                    await self._renew_lease()
+                    for place, value in await self.store.scan(f"{_INBOX_PREFIX}{self.worker}/"):
                         await self.store.delete(place)
                         self._deliver(_decode_message(value))
-                for key in tuple(self._watchers):
-                    await self._look_at(key)
+                for key in tuple(self._listeners):
+                    await self._poll(key)
             except StoreUnusable as error:
                 log.warning("%s", error)
-            except Exception:  # without a beat every task of this process would be taken for failed
-                log.exception("What another process left cannot be read")
+            except Exception:  # without a heartbeat every task of this process would be failed
+                log.exception("A message of another process cannot be read")
             await asyncio.sleep(min(self.heartbeat, self.lease / 3))
 
-    async def _look_at(self, key: str) -> None:
-        """Tell who listens what another process has made of a task."""
+    async def _poll(self, key: str) -> None:
+        """Notify listeners of a task of another process, if it has changed."""
         if key in self.running:
             return
-        record = await self._stored(key)
+        record = await self._load(key)
         state = None if record is None else bytes(record.state)
-        if state is not None and state != self._last.get(key) and key in self._watchers:
-            self._last[key] = state
-            self._tell(key, state)
+        if state is not None and state != self._last_sent.get(key) and key in self._listeners:
+            self._last_sent[key] = state
+            self._notify(key, state)
         if record is None or not record.worker:
-            self._unwatch(key)
+            self._remove_listeners(key)
 
-    def _deliver(self, letter: TaskMessage) -> None:
-        task = self.running.get(letter.key)
+    def _deliver(self, message: TaskMessage) -> None:
+        task = self.running.get(message.key)
         if task is None:
             return
-        if letter.responses is None:
+        if message.responses is None:
             task.stop("cancel")
         else:
-            task.answer(letter.responses)
+            task.answer(message.responses)
 
-    # -- who is told
+    # -- listeners
 
-    async def watch(self, request: Request, watcher: TaskListener, ids: list[str]) -> list[str]:
-        """Tell `watcher` what becomes of those tasks that its caller has; which these are.
+    async def watch(self, request: Request, listener: TaskListener, ids: list[str]) -> list[str]:
+        """Notify `listener` of changes of the caller's tasks among `ids`. Returns the ids of these.
 
         Raises:
             MissingClientCapability: the request does not declare the extension.
@@ -440,68 +450,68 @@ class Tasks:
         found: list[str] = []
         for id in ids:
             key = _key(request.caller.principal, id)
-            if key in self.running or await self._stored(key) is not None:
+            if key in self.running or await self._load(key) is not None:
                 found.append(id)
-                self._watchers.setdefault(key, {})[watcher] = None
-                self._watched.setdefault(watcher, set()).add(key)
+                self._listeners.setdefault(key, {})[listener] = None
+                self._listened.setdefault(listener, set()).add(key)
         return found
 
-    async def catch_up(self, watcher: TaskListener) -> None:
-        """Tell how its tasks stand now: one that ended before it was listened to would never be heard of."""
-        for key in tuple(self._watched.get(watcher, ())):
+    async def catch_up(self, listener: TaskListener) -> None:
+        """Send the present state of its tasks: one that has ended already will not change any more."""
+        for key in tuple(self._listened.get(listener, ())):
             if key in self.running:
-                _tell(watcher, self.running[key].state())
-            elif (record := await self._stored(key)) is not None:
-                self._last[key] = bytes(record.state)
-                _tell(watcher, self._last[key])
+                _notify(listener, self.running[key].state())
+            elif (record := await self._load(key)) is not None:
+                self._last_sent[key] = bytes(record.state)
+                _notify(listener, self._last_sent[key])
                 if not record.worker:
-                    self._unwatch(key, watcher)
-        if watcher in self._watched:
+                    self._remove_listeners(key, listener)
+        if listener in self._listened:
             self._start_heartbeat()
 
-    def unwatch(self, watcher: TaskListener) -> None:
-        """Tell it nothing more."""
-        for key in tuple(self._watched.get(watcher, ())):
-            self._unwatch(key, watcher)
+    def unwatch(self, listener: TaskListener) -> None:
+        """Stop notifying a listener."""
+        for key in tuple(self._listened.get(listener, ())):
+            self._remove_listeners(key, listener)
 
-    def _unwatch(self, key: str, *watchers: TaskListener) -> None:
-        """Nobody, or these do not, listen to a task any more."""
-        listening = self._watchers.get(key, {})
-        for watcher in watchers or tuple(listening):
-            listening.pop(watcher, None)
-            keys = self._watched.get(watcher, set())  # none where the task's end came first
+    def _remove_listeners(self, key: str, *listeners: TaskListener) -> None:
+        """Remove these listeners of a task, or all."""
+        listening = self._listeners.get(key, {})
+        for listener in listeners or tuple(listening):
+            listening.pop(listener, None)
+            keys = self._listened.get(listener, set())  # empty if the task's end came first
             keys.discard(key)
             if not keys:
-                self._watched.pop(watcher, None)
+                self._listened.pop(listener, None)
         if not listening:
-            self._watchers.pop(key, None)
-            self._last.pop(key, None)
+            self._listeners.pop(key, None)
+            self._last_sent.pop(key, None)
 
-    def _tell(self, key: str, state: bytes) -> None:
-        for watcher in tuple(self._watchers.get(key, ())):
-            _tell(watcher, state)
+    def _notify(self, key: str, state: bytes) -> None:
+        for listener in tuple(self._listeners.get(key, ())):
+            _notify(listener, state)
 
-    # -- beginning and end
+    # -- lifecycle
 
     async def begin_serving(self) -> None:
-        """Open the store, so that one that cannot be used is told at the start.
+        """Open the store, so that one that cannot be used is reported at the start.
 
         Raises:
             StoreUnusable: it cannot be opened.
         """
         self._ending = False
-        await self.store.usage(_KEPT)
+        await self.store.usage(_TASKS_PREFIX)
 
     def drain(self) -> None:
-        """Take no new task."""
+        """Refuse new tasks."""
         self._ending = True
 
     async def end(self) -> None:
-        """Let what runs finish within `Limits.drain` seconds, cancel the rest, and store how it ended."""
+        """Let tasks finish within `Limits.drain` seconds, cancel the rest, and store how they ended."""
         self._ending = True
         seconds = self._services.limits.drain
         for task in self.running.values():
-            if task.questions:  # nobody will answer them in time
+            if task.questions:  # they will not be answered in time
                 task.stop("end")
         for _ in range(2):
             runners = {task.runner for task in self.running.values() if task.runner is not None}
@@ -509,9 +519,9 @@ class Tasks:
                 await asyncio.wait(runners, timeout=seconds)
             for task in self.running.values():
                 task.stop("end")
-        for task in tuple(self.running.values()):  # a handler that does not end when it is cancelled
-            if task.over is None:
-                self._take_error(task, asyncio.CancelledError())
+        for task in tuple(self.running.values()):  # its handler ignores its cancellation
+            if task.final_status is None:
+                self._end_with(task, asyncio.CancelledError())
                 await self._save_quietly(task)
                 self._forget(task)
         await self._jobs.finished()
@@ -519,15 +529,15 @@ class Tasks:
             self._heartbeat_task.cancel()
             await asyncio.wait((self._heartbeat_task,))
             self._heartbeat_task = None
-        if self._leased:
-            self._leased = 0.0
+        if self._lease_renewed:
+            self._lease_renewed = 0.0
             with suppress(StoreUnusable):  # it expires by itself
-                await self.store.delete(_WORKERS + self.worker)
+                await self.store.delete(_WORKERS_PREFIX + self.worker)
         await self.store.close()
 
 
 async def capture(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
-    """What a call returns, or raises: `sys.exit()` in a task must not end the loop."""
+    """What a call returns, and what it raises: `sys.exit()` in a task must not end the event loop."""
     try:
         return await call(), None
     except BaseException as error:
@@ -535,7 +545,7 @@ async def capture(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseExceptio
 
 
 def _encoded(result: Any) -> bytes:
-    """What the call would have been answered, with the `resultType` that this era wants in every result."""
+    """A result of the call, with the `resultType` that every result of this era has."""
     kind = getattr(result, "result_type", UNSET)
     if kind is not UNSET and kind != "complete":
         raise TypeError(f"a task ended with a result of the type {kind!r}")
@@ -545,29 +555,29 @@ def _encoded(result: Any) -> bytes:
     return b'{"resultType":"complete"%b%b' % (b"" if body == b"{}" else b",", body[1:])
 
 
-def _tell(watcher: TaskListener, state: bytes) -> None:
+def _notify(listener: TaskListener, state: bytes) -> None:
     try:
-        watcher.send(lambda tag: subscriptions.task_changed(state, tag))
-    except Exception:  # it is nobody else's
-        log.exception("A change of a task could not be told")
+        listener.send(lambda tag: subscriptions.task_changed(state, tag))
+    except Exception:  # it must not stop the other listeners
+        log.exception("A listener could not be notified of a task")
 
 
 def _folder(principal: str) -> str:
-    """Where the store has the tasks of a principal; nothing in it tells who that is."""
+    """The prefix of a principal's tasks in the store; a hash, so that it does not reveal the principal."""
     import hashlib
 
-    return f"{_KEPT}{hashlib.sha256(principal.encode()).hexdigest()[:32]}/"
+    return f"{_TASKS_PREFIX}{hashlib.sha256(principal.encode()).hexdigest()[:32]}/"
 
 
 def _key(principal: str, id: str) -> str:
     return _folder(principal) + id[:MAX_ID_LENGTH]
 
 
-_NOWHERE = Record(worker="", state=Raw(b"{}"))
+_RUNS_HERE = Record(worker="", state=Raw(b"{}"))
 
 
-def _abandoned(record: Record) -> tuple[Record, float | None]:
-    """The record of a task whose process has died, as failed, and when it expires."""
+def _failed_record(record: Record) -> tuple[Record, float | None]:
+    """The record of a task whose process has died, with the status `failed`, and when it expires."""
     state = msgspec.json.decode(record.state)
     state.pop("inputRequests", None)
     now = time.time()

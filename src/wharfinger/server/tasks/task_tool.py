@@ -1,4 +1,4 @@
-"""A tool whose calls become tasks where their clients know tasks; loaded with the first one."""
+"""A tool whose calls become tasks for clients that know tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskTool"]
 
-_SERVERS = -1.0
+_SERVER_TTL = -1.0
 """As long as the server's."""
 
 
@@ -39,10 +39,10 @@ class TaskTool(Tool):
         options: ToolOptions,
         tools: Tools,
     ) -> None:
-        task, task_ttl = options.get("task"), options.get("task_ttl", _SERVERS)
+        task, task_ttl = options.get("task"), options.get("task_ttl", _SERVER_TTL)
         if task not in (True, "required", "later"):
             raise ValueError(f"task={task!r}: write True, 'required' or 'later'.")
-        if task_ttl is not None and task_ttl <= 0 and task_ttl != _SERVERS:
+        if task_ttl is not None and task_ttl <= 0 and task_ttl != _SERVER_TTL:
             raise ValueError(f"task_ttl={task_ttl!r}: write more than 0 seconds, or None.")
         super().__init__(services, function, options)
         self.decode = None
@@ -53,13 +53,13 @@ class TaskTool(Tool):
         self._ttl = task_ttl
 
     async def _answer(self, request: Request) -> Any:
-        """Call the function: answered with its result, or with the task that will have it.
+        """Call the function. Returns its result, or the task that will have it.
 
         Raises:
-            MissingClientCapability: this tool is a task or nothing, and the request does not declare the extension.
+            MissingClientCapability: the tool has `task="required"`, and the request does not declare the extension.
             Overloaded: there are too many tasks.
         """
-        tasks = self._tools.serve_tasks()  # the whole's, where the server has become a part of another
+        tasks = self._tools.serve_tasks()  # those of the whole, if the server is mounted in another
         if not declares(request.caller):
             if self._kind == "required":
                 check_declared(request.caller, f"The tool {self.name!r}")
@@ -68,7 +68,7 @@ class TaskTool(Tool):
             return await self._call_first(tasks, request)
         try:
             self.signature.decode(request.params.arguments, json_strings=self._json_strings)
-        except BadArguments:  # which needs no task to be told
+        except BadArguments:  # an error needs no task
             return await self._tools.call(request, self)
         task = await tasks.begin(request, self._seconds(tasks))
         inside = msgspec.structs.replace(request, channel=task)
@@ -76,10 +76,10 @@ class TaskTool(Tool):
         return task.started()
 
     def _seconds(self, tasks: Tasks) -> float | None:
-        return tasks.ttl if self._ttl == _SERVERS else self._ttl
+        return tasks.ttl if self._ttl == _SERVER_TTL else self._ttl
 
     async def _run(self, tasks: Tasks, request: Request, state: Any) -> Any:
-        """Call the function, for which `state` says whether it is a task."""
+        """Call the function; `state` is its entry in `Tasks.calls`."""
         tasks.calls[request] = state
         try:
             while True:
@@ -89,31 +89,29 @@ class TaskTool(Tool):
                     stop = input_needed(error)
                     if stop is None or not isinstance(request.channel, RunningTask):
                         raise
-                from wharfinger.server.input.round_trips import (
-                    ask_and_resume,  # `Server(replay=True)`: nobody else sends it again
-                )
+                from wharfinger.server.input.round_trips import ask_and_resume  # only with `Server(replay=True)`
 
                 await ask_and_resume(self._services, request, stop)
         finally:
             del tasks.calls[request]
 
     async def _call_first(self, tasks: Tasks, request: Request) -> Any:
-        """Call the function, until it is done or says that it goes on as a task."""
-        pending = DeferredTask(self._seconds(tasks))
-        runner = _begin(lambda: self._run(tasks, request, pending))
+        """Call the function, until it has returned or continues as a task."""
+        deferred = DeferredTask(self._seconds(tasks))
+        runner = _begin(lambda: self._run(tasks, request, deferred))
         try:
-            await asyncio.wait((runner, pending.started), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((runner, deferred.started), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             runner.cancel()
-            if pending.task is not None:  # nobody will ever know its id
-                tasks.run(pending.task, runner)
-                pending.task.stop("cancel")
+            if deferred.task is not None:  # its client will not learn its id
+                tasks.run(deferred.task, runner)
+                deferred.task.stop("cancel")
             else:
                 await asyncio.wait((runner,))
             raise
-        if pending.task is not None:
-            tasks.run(pending.task, runner)
-            return pending.task.started()
+        if deferred.task is not None:
+            tasks.run(deferred.task, runner)
+            return deferred.task.started()
         result, error = runner.result()
         if error is not None:
             raise error
