@@ -1,4 +1,7 @@
-"""What a handler may ask of the request that it serves; one object per call, made only for handlers that take it."""
+"""`Context`: what a handler can learn from and do for the request that it serves.
+
+One object is made for each call whose handler takes one.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,11 @@ T = TypeVar("T")
 __all__ = ["Context"]
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""Syslog severities, least first (RFC 5424)."""
+"""Syslog severities, least severe first (RFC 5424)."""
 
 
 class _Done:
-    """What telling something returns: there is nothing to wait for, and `await` finds that out."""
+    """An awaitable that is done, for methods that need no `await` and allow it."""
 
     __slots__ = ()
 
@@ -62,18 +65,18 @@ class Context(RequestContext, Generic[State]):
         self._services = server.services
         self.request = request
         if getattr(request.params, "request_state", UNSET) is not UNSET:
-            state_of(server.services, request)  # refuses what is not ours before anything runs
+            state_of(server.services, request)  # refuses a forged state before the handler runs
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
     @property
     def state(self) -> State:
-        """What the server's `lifespan` yielded; None without one."""
+        """What the server's `lifespan` yielded; None if it has none."""
         return cast("State", self.server.state)
 
     @property
     def caller(self) -> Caller:
-        """Who asks: `principal`, and what the client says of itself."""
+        """Who calls: the `principal`, and what the client says about itself."""
         return self.request.caller
 
     @property
@@ -86,7 +89,7 @@ class Context(RequestContext, Generic[State]):
         """The HTTP headers of the request, names in lower case; empty over other transports."""
         return self.request.headers or {}
 
-    # -- telling the caller
+    # -- log messages and progress
 
     def debug(self, data: Any, *, logger: str | None = None) -> Awaitable[None]:
         """Send a log message of level `debug`; see `log`."""
@@ -107,38 +110,28 @@ class Context(RequestContext, Generic[State]):
     def log(self, level: t.LoggingLevel, data: Any, *, logger: str | None = None) -> Awaitable[None]:
         """Send a log message on the request's stream, if the client wants this level (`notifications/message`).
 
-        The stateless era sends none unless this request asked for them; a session gets all until it sets a level. It is
-        sent when this returns; `await`, as other frameworks want it, changes nothing.
+        A client of the stateless era gets messages if the request asked for them, a session gets all until it sets a
+        level. The message is sent when this returns. `await` is allowed, as other frameworks need it, and does nothing.
         """
-        least = self._least_level()
+        request = self.request
+        if request.caller.rules.logs_by_request:
+            meta = request.params.meta
+            least = None if meta is UNSET or meta.log_level is UNSET else meta.log_level
+        else:
+            least = (request.session and request.session.log_level) or LEVELS[0]
         if least is None or LEVELS.index(level) < LEVELS.index(least):
             return DONE
-        if not state_of(self._services, self.request).count_log():
+        if not state_of(self._services, request).count_log():
             return DONE
         params = t.LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)
         self._notify("notifications/message", params)
         return DONE
 
-    def _least_level(self) -> str | None:
-        if not self.request.caller.rules.logs_by_request:
-            session = self.request.session
-            return (session and session.log_level) or LEVELS[0]
-        meta = self.request.params.meta
-        return None if meta is UNSET or meta.log_level is UNSET else meta.log_level
-
-    def close_stream(self, retry_ms: int = 1000) -> bool:
-        """End the HTTP connection of this call, not the call: its client comes back after `retry_ms` for the rest.
-
-        Only sessions of 2025-11-25 over HTTP can do so, for calls that take long; elsewhere this does nothing and
-        gives False. Call it on the server's loop, not from a plain function.
-        """
-        return self.request.channel.detach(self.request, retry_ms)
-
     def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
-        """Tell how far the request has come, if its caller asked (`notifications/progress`).
+        """Report how far the request has come, if its caller asked for progress (`notifications/progress`).
 
-        Values that do not grow are not sent: progress must increase with every notification, also where a call that
-        asks runs again. It is sent when this returns; `await` changes nothing.
+        `done` must be higher than before, or nothing is sent, also if the handler runs again after a question. It is
+        sent when this returns; `await` is allowed and does nothing.
         """
         meta = self.request.params.meta
         if meta is UNSET or meta.progress_token is UNSET:
@@ -155,21 +148,31 @@ class Context(RequestContext, Generic[State]):
         return DONE
 
     def _notify(self, method: str, params: Any) -> None:
-        """Send on the request's stream, which is the loop's; a plain function runs in a thread."""
-        request, message = self.request, encode_notification(method, params)
-        if threading.get_ident() == self._thread:
-            request.channel.send(request, message)
-            return
-        with suppress(RuntimeError):  # the server has ended, and the thread goes on
-            self._loop.call_soon_threadsafe(request.channel.send, request, message)
+        self._call_on_loop(self.request.channel.send, self.request, encode_notification(method, params))
 
-    # -- being a task
+    def _call_on_loop(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function of the server, which lives on the event loop; plain handlers run in threads."""
+        if threading.get_ident() == self._thread:
+            function(*args)
+            return
+        with suppress(RuntimeError):  # the loop is closed: the server has ended, and the thread goes on
+            self._loop.call_soon_threadsafe(function, *args)
+
+    # -- long calls
+
+    def close_stream(self, retry_ms: int = 1000) -> bool:
+        """Close the HTTP connection of this call; the call continues, and the client reconnects after `retry_ms`.
+
+        Returns False, and does nothing, unless the client has a session of 2025-11-25 over HTTP. Call it from an async
+        function only.
+        """
+        return self.request.channel.detach(self.request, retry_ms)
 
     async def start_task(self) -> bool:
-        """Answer the call with a task, and go on as one; for tools registered with `task="later"`.
+        """Answer the call with a task, and continue as that task; for tools registered with `task="later"`.
 
-        False where the client knows no tasks, so that the call stays open until the function is done. Questions that
-        were asked before are part of the call; those asked from now on wait in the task. Does nothing in a task.
+        Returns False if the client does not know tasks: the call then stays open until the function returns. Questions
+        asked before are part of the call, later ones wait in the task. In a task this does nothing and returns True.
 
         Raises:
             Overloaded: there are too many tasks.
@@ -181,17 +184,11 @@ class Context(RequestContext, Generic[State]):
         return await tasks.start(self.request)
 
     def task_status(self, message: str) -> None:
-        """Say in words how the task stands, to who asks for it (`statusMessage`); nothing happens outside a task."""
-        tasks = self.server.tasks
-        if tasks is None:
-            return
-        if threading.get_ident() == self._thread:
-            tasks.note(self.request, message)
-            return
-        with suppress(RuntimeError):  # the server has ended, and the thread goes on
-            self._loop.call_soon_threadsafe(tasks.note, self.request, message)
+        """Set what clients see as the task's `statusMessage`. Does nothing outside a task."""
+        if self.server.tasks is not None:
+            self._call_on_loop(self.server.tasks.note, self.request, message)
 
-    # -- asking the caller
+    # -- asking for input
 
     @overload
     async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> T: ...
@@ -202,19 +199,19 @@ class Context(RequestContext, Generic[State]):
     @overload
     async def elicit(self, message: str, schema: Any, *, or_none: bool = False, key: str | None = None) -> Any: ...
     async def elicit(self, message: str, schema: Any, *, or_none: bool = False, key: str | None = None) -> Any:
-        """Ask the user by a form, and return what they filled in, checked (`elicitation/create`).
+        """Ask the user to fill in a form, and return the validated answer (`elicitation/create`).
 
-        `schema` is a struct, dataclass, TypedDict or pydantic model of flat fields; a type of one value, such as `str`,
-        `bool`, an enum or a `Literal`; or a `requestedSchema` written by hand, for a dict. Never ask for secrets.
-        `key` is what the question is called in a stateless result; without one it is numbered.
+        `schema` is a struct, dataclass, TypedDict or pydantic model with flat fields; the type of a single value, such
+        as `str`, `bool`, an enum or a `Literal`; or a `requestedSchema` as a dict, which gives a dict. Never ask for
+        secrets. `key` names the question in a stateless result; by default questions are numbered.
 
         In the stateless era the function runs again from its first line with the answer: see `once`.
 
         Raises:
-            Declined, Cancelled: the user did not answer; None instead with `or_none`.
-            NoAnswer: the client gave no answer that fits, or none in time.
-            MissingClientCapability: the client has no forms.
-            TypeError: `schema` has a field that no form can have.
+            Declined, Cancelled: the user refused; with `or_none` the result is None instead.
+            NoAnswer: the client sent no valid answer, or none in time.
+            MissingClientCapability: the client does not offer forms.
+            TypeError: `schema` has a field that a form cannot have.
         """
         from wharfinger.server.input.input_requests import Elicit
 
@@ -243,10 +240,10 @@ class Context(RequestContext, Generic[State]):
         key: str | None = None,
         elicitation_id: str | None = None,
     ) -> bool | None:
-        """Ask the user to open a URL, such as to sign in; True says that they agreed to, not that they are done.
+        """Ask the user to open a URL, for example to sign in. True means that they agreed to open it, not more.
 
-        Whether they are done is known where the URL leads. `elicitation_id` is what `Server.elicitation_complete` is
-        called with then. Errors as of `elicit`.
+        The page behind the URL learns whether they are done; call `Server.elicitation_complete` with the
+        `elicitation_id` then. Raises like `elicit`.
         """
         from wharfinger.server.input.input_requests import ElicitUrl
         from wharfinger.server.input.round_trips import remember_url
@@ -272,16 +269,16 @@ class Context(RequestContext, Generic[State]):
         metadata: dict[str, Any] | None = None,
         key: str | None = None,
     ) -> t.CreateMessageResult:
-        """Ask the client's model (`sampling/createMessage`); the result's `text` is what it says.
+        """Ask the client's model (`sampling/createMessage`); the `text` of the result is its answer.
 
-        `messages` is text or content that the user says, a `SamplingMessage`, or a list of these. `model_preferences`
-        may be names of models that would do. Models that use tools need the client's capability `sampling.tools`.
+        `messages` is the user's text or content, a `SamplingMessage`, or a list of these. `model_preferences` may be
+        names of models. `tools` need the client's capability `sampling.tools`.
 
         Raises:
-            Declined: the client, or its user, wants no model to be asked.
-            NoAnswer: the client gave no answer that fits, or none in time.
-            MissingClientCapability: the client has no model for servers, or none that does this.
-            ValueError: uses of tools and their results do not belong together.
+            Declined: the client, or its user, refused.
+            NoAnswer: the client sent no valid answer, or none in time.
+            MissingClientCapability: the client does not offer a model, or not what this needs of it.
+            ValueError: uses of tools and their results do not match.
         """
         from wharfinger.server.input.input_requests import Sample
 
@@ -301,11 +298,11 @@ class Context(RequestContext, Generic[State]):
         return result
 
     async def roots(self, *, key: str | None = None) -> list[t.Root]:
-        """The client's roots, where its user works: information, and no permission (`roots/list`).
+        """The client's roots, the folders in which its user works (`roots/list`). They grant no permission.
 
         Raises:
-            NoAnswer: the client gave no answer that fits, or none in time.
-            MissingClientCapability: the client has no roots.
+            NoAnswer: the client sent no valid answer, or none in time.
+            MissingClientCapability: the client does not offer roots.
         """
         from wharfinger.server.input.input_requests import Roots
 
@@ -313,10 +310,10 @@ class Context(RequestContext, Generic[State]):
         return found
 
     async def ask(self, **questions: InputQuery) -> dict[str, Any]:
-        """Ask several things at once: `await ctx.ask(name=Elicit("Who?", str), folders=Roots())`.
+        """Ask several questions at once: `await ctx.ask(name=Elicit("Who?", str), folders=Roots())`.
 
-        Questions are `Elicit`, `ElicitUrl`, `Sample` and `Roots`; the answers have the same keys. Errors are those of
-        the first that failed.
+        A question is an `Elicit`, `ElicitUrl`, `Sample` or `Roots`; the answers have the same keys. Raises what the
+        first question that failed raises.
         """
         from wharfinger.server.input.round_trips import ask
 
@@ -336,24 +333,24 @@ class Context(RequestContext, Generic[State]):
     @overload
     async def once(self, key: str, function: Callable[[], T], *, kind: None = None) -> T: ...
     async def once(self, key: str, function: Callable[[], Any], *, kind: Any = None) -> Any:
-        """Call `function` once per call of the client, however often this function runs again; return its result.
+        """Call `function` once per call of the client, however often the handler runs again, and return its result.
 
-        The result must have a form in JSON: it travels to the client and back, which can read but not change it. It
-        comes back as `kind`, else as what `function` is annotated to return, else as plain JSON values; in the run that
-        computes it too. `function` may be async; a plain one is called on the event loop and must not block. An
-        exception is kept by nobody. `key` names it within the call.
+        The result must have a form in JSON: it travels to the client and back, and the client can read but not change
+        it. It is converted to `kind`, else to the return annotation of `function`, else to plain JSON values; already
+        in the first run. `function` may be async; a plain one runs on the event loop and must not block. An exception
+        is not kept. `key` must be unique within the handler.
         """
         from wharfinger.server.input.round_trips import once
 
         return await once(self._services, self.request, key, function, kind)
 
-    # -- using the server's own features, as this caller
+    # -- the server's own features, as this caller
 
     async def read_resource(self, uri: str) -> t.ReadResourceResult:
-        """Read a resource of this server, as if the caller had asked for it.
+        """Read a resource of this server, with the permissions of the caller.
 
         Raises:
-            ResourceNotFound: there is none, or the caller may not know of it.
+            ResourceNotFound: it does not exist, or the caller must not read it.
         """
         try:
             handler = self.server.handlers.get("resources/read") or self.server.resources.read
@@ -363,15 +360,15 @@ class Context(RequestContext, Generic[State]):
             raise ResourceNotFound(uri) from None
 
     async def list_resources(self, cursor: str | None = None) -> t.ListResourcesResult:
-        """One page of this server's resources, as the caller would see it."""
+        """One page of this server's resources, as the caller sees it."""
         return await self.server.resources.page(self.request, cursor)
 
     async def search(self, query: str, limit: int = 20, *, source: str = "", type: str = "", path: str = "") -> Hits:
-        """Search every source and the registered resources; best first, and `cut` says why there may be more.
+        """Search every source and the registered resources. Best hits first; `cut` says why there may be more.
 
-        All words must occur, in any order and case; `"several words"` in double quotes are one. `source` narrows it to
-        the source of this name, `type` to a MIME type or a family such as `image`, `path` to paths or URIs that begin
-        so or fit a pattern such as `*.md`. The caller is told the progress where an index is not complete yet.
+        All words must occur, in any order and case; a phrase in double quotes counts as one word. `source` is the name
+        of a source, `type` a MIME type or its family such as `image`, and `path` the beginning of a path or URI, or a
+        pattern such as `*.md`. While an index is not complete, its progress is reported to the caller.
 
         Raises:
             InvalidArgument: there is no such source.
@@ -379,10 +376,11 @@ class Context(RequestContext, Generic[State]):
         from wharfinger.server.search import Wanted, search
 
         wanted = Wanted(query=query, limit=limit, source=source, type=type, path=path)
-        return await search(self._services, self.server.resources, self.request, wanted, self._indexed)
 
-    def _indexed(self, documents: float, message: str) -> None:
-        self.report_progress(documents, message=message)
+        def indexed(documents: float, message: str) -> None:
+            self.report_progress(documents, message=message)
+
+        return await search(self._services, self.server.resources, self.request, wanted, indexed)
 
     def for_plain_function(self) -> Context[State]:
         """The context for a function that is not async: its methods that wait for an answer raise CannotAsk."""
