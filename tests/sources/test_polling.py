@@ -96,28 +96,28 @@ def test_what_was_seen_before_the_watch_is_what_it_is_compared_with(
 ) -> None:
     """A change between the subscription's own look and the first of the thread is not lost."""
     watch = watching()
-    watch.saw("sea:1", 0)
+    watch.record("sea:1", 0)
     sea.states["sea:1"] = 1
     watch.watch("sea:1", told)
     told.wait_for("sea:1")
 
 
 def test_what_was_seen_is_kept_for_so_many_uris(monkeypatch: pytest.MonkeyPatch, sea: Sea, told: Told) -> None:
-    monkeypatch.setattr(polling, "KNOWN", 2)
+    monkeypatch.setattr(polling, "MAX_RECORDED", 2)
     watch = Polling("sea", sea.look, every=60)
     for number in range(5):
-        watch.saw(f"sea:{number}", 7)
-    assert list(watch._known) == ["sea:3", "sea:4"]
+        watch.record(f"sea:{number}", 7)
+    assert list(watch._recorded) == ["sea:3", "sea:4"]
 
 
-def test_nudge_looks_at_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
+def test_look_now_looks_at_once(sea: Sea, watching: Callable[..., Polling], told: Told) -> None:
     watch = watching(every=600)
     watch.watch("sea:1", told)
     sea.wait_for_looks(0)
-    while "sea:1" not in watch._watched or watch._watched["sea:1"].seen is polling._UNSEEN:
+    while "sea:1" not in watch._watched or watch._watched["sea:1"].state is polling._UNKNOWN:
         threading.Event().wait(0.001)
     sea.states["sea:1"] = 1
-    watch.nudge()
+    watch.look_now()
     told.wait_for("sea:1")
 
 
@@ -129,8 +129,8 @@ def test_nobody_looks_after_the_last_watcher_went(sea: Sea, watching: Callable[.
     watch.unwatch("sea:1")
     watch.unwatch("never attached")
     watch.unwatch("sea:2")
-    assert watch._round is None
-    watch.nudge()
+    assert watch._worker is None
+    watch.look_now()
     watch.watch("sea:1", told)
     sea.wait_for_looks(2)
     sea.states["sea:1"] = 5

@@ -177,7 +177,7 @@ def test_what_is_drawn_is_told_to_who_watches(show: Callable[..., Display], told
     source._polling.every = 0.05
     source.watch("screen:///1", told)
     deadline = time.monotonic() + 10
-    while source._polling._watched["screen:///1"].seen != source._look("screen:///1"):
+    while source._polling._watched["screen:///1"].state != source._look("screen:///1"):
         assert time.monotonic() < deadline
     display.paint(0xFFFFFF)
     told.wait_for("screen:///1")

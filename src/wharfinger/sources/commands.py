@@ -175,7 +175,7 @@ class Command(Source):
         found = self._resource()
         if self.every is not None:
             seen = self._look(uri)
-            self._polling.saw(uri, seen)
+            self._polling.record(uri, seen)
             found.meta = {VERSION: seen}
         return found
 

@@ -1,6 +1,12 @@
-"""Telling what changes by looking again and again, for sources whose data tells nothing by itself.
+"""Finds changes by looking again and again, for sources whose data does not report changes.
 
-Refuses to know what is looked at, and who is told.
+A thread calls `look(uri)` for everything that is watched, and compares what it returns with what it returned before:
+any hashable value that differs if and only if the content does, such as a modification time, a digest or a row count.
+The first look only records the state, so a change between the answer of `Source.stat` and that first look would be
+missed; `record` closes the gap by saying which state the watcher was last given.
+
+Looking takes at most a twentieth of the time: after a round that took one second, the thread sleeps at least twenty.
+The thread runs from the first `watch` to the last `unwatch`.
 """
 
 from __future__ import annotations
@@ -17,21 +23,26 @@ __all__ = ["Polling"]
 
 log = logging.getLogger("wharfinger.sources")
 
-EVERY = 1.0  # seconds between looks, where nothing tells of changes
-KNOWN = 1_024  # URIs of which is kept what was seen before anybody watched
-SHARE = 20  # looking takes at most one part in so many of the time
+INTERVAL_SECONDS = 1.0
+"""Time between two rounds by default."""
+MAX_RECORDED = 1_024
+"""URIs whose state is remembered for a watch that may follow."""
+SLEEP_RATIO = 20
+"""The thread sleeps at least this many times as long as the last round took."""
 
-_GONE = object()
-_UNSEEN = object()
+_MISSING = object()
+_UNKNOWN = object()
 
 
 class Polling:
-    """Looks at what is watched, in a thread of its own, from the first `watch` to the last `unwatch`.
+    """Calls `look(uri)` regularly for each watched URI, and the watcher if its result differs from the one before.
 
-    `look(uri)` returns something that differs when the content of the URI (None: the list) does; what it raises as
-    ResourceNotFound is a state like any other, anything else is logged and looked at again later. It is called from
-    one thread at a time. `every` is the time between looks in seconds; `prepare()` is called before each round, for
-    what can be looked at once for all.
+    Args:
+        name: The name of the thread, and of the source in the log.
+        look: Returns the state of a URI, or of the list if it is called with None. It is called from one thread at a
+            time. ResourceNotFound counts as a state; any other error is logged, and the URI is looked at again later.
+        every: Seconds between two rounds.
+        prepare: Called before each round, to do once what all looks share.
     """
 
     def __init__(
@@ -39,7 +50,7 @@ class Polling:
         name: str,
         look: Callable[[str | None], Hashable],
         *,
-        every: float = EVERY,
+        every: float = INTERVAL_SECONDS,
         prepare: Callable[[], object] | None = None,
     ) -> None:
         self.every = every
@@ -48,108 +59,105 @@ class Polling:
         self._prepare = prepare
         self._lock = threading.Lock()
         self._watched: dict[str | None, _Watched] = {}
-        self._known: dict[str | None, Hashable] = {}
-        self._round: _Round | None = None
+        self._recorded: dict[str | None, Hashable] = {}
+        self._worker: _Worker | None = None
 
     @property
     def means(self) -> str:
-        """What tells of changes, in words."""
+        """How changes are found, for people."""
         return f"polling every {self.every:g} s"
 
-    def saw(self, uri: str | None, seen: Hashable) -> None:
-        """Say what `look` returned, or would have: who watches next misses nothing that happens until its first look.
+    def record(self, uri: str | None, state: Hashable) -> None:
+        """Record the present state of a URI, as `look` would return it: a watch that follows compares with it.
 
-        A watch begins with `Source.stat`, so that this is called there.
+        Call it in `Source.stat`, which is called before a watch begins.
         """
         with self._lock:
-            self._known.pop(uri, None)
-            self._known[uri] = seen
-            if len(self._known) > KNOWN:
-                del self._known[next(iter(self._known))]
+            self._recorded.pop(uri, None)
+            self._recorded[uri] = state
+            if len(self._recorded) > MAX_RECORDED:
+                del self._recorded[next(iter(self._recorded))]
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Tell `changed`, from a thread, when this URI or (None) the list changes from now on."""
+        """Call `changed`, from a thread, after each change of this URI, or of the list if it is None."""
         with self._lock:
-            self._watched[uri] = _Watched(changed, self._known.pop(uri, _UNSEEN))
-            if self._round is None:
-                self._round = _Round()
-                threading.Thread(target=self._run, args=(self._round,), name=self._name, daemon=True).start()
+            self._watched[uri] = _Watched(changed, self._recorded.pop(uri, _UNKNOWN))
+            if self._worker is None:
+                self._worker = _Worker()
+                threading.Thread(target=self._run, args=(self._worker,), name=self._name, daemon=True).start()
             else:
-                self._round.wake.set()
+                self._worker.wake.set()
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop telling of this URI, or of the list."""
+        """Stop watching this URI, or the list."""
         with self._lock:
             self._watched.pop(uri, None)
             if not self._watched:
                 self._end()
 
     def close(self) -> None:
-        """Stop telling of anything."""
+        """Stop watching everything."""
         with self._lock:
             self._watched.clear()
             self._end()
 
-    def nudge(self) -> None:
-        """Look now: something may have changed. From any thread."""
-        now = self._round
-        if now is not None:
-            now.wake.set()
+    def look_now(self) -> None:
+        """Start a round now, because something may have changed. May be called from any thread."""
+        worker = self._worker
+        if worker is not None:
+            worker.wake.set()
 
     def _end(self) -> None:
-        if self._round is not None:
-            self._round.stopped = True
-            self._round.wake.set()
-            self._round = None
+        if self._worker is not None:
+            self._worker.stopped = True
+            self._worker.wake.set()
+            self._worker = None
 
-    def _run(self, now: _Round) -> None:
-        while not now.stopped:
-            now.wake.clear()
+    def _run(self, worker: _Worker) -> None:
+        while not worker.stopped:
+            worker.wake.clear()
             began = time.monotonic()
-            self._look_at_all(now)
-            now.wake.wait(max(self.every, SHARE * (time.monotonic() - began)))
+            self._look_at_all(worker)
+            worker.wake.wait(max(self.every, SLEEP_RATIO * (time.monotonic() - began)))
 
-    def _look_at_all(self, now: _Round) -> None:
+    def _look_at_all(self, worker: _Worker) -> None:
         try:
             if self._prepare is not None:
                 self._prepare()
         except Exception:
-            log.warning("%s: looking failed, and is tried again", self._name, exc_info=True)
+            log.warning("%s could not be looked at, and is tried again", self._name, exc_info=True)
             return
         with self._lock:
             watched = list(self._watched.items())
         for uri, watch in watched:
-            if now.stopped:
+            if worker.stopped:
                 return
-            seen = self._seen(uri)
-            if seen is _UNSEEN:
+            state: object = _MISSING
+            try:
+                state = self._look(uri)
+            except ResourceNotFound:
+                pass
+            except Exception:
+                what = uri or "the list"
+                log.warning("%s: %s could not be looked at, and is tried again", self._name, what, exc_info=True)
                 continue
-            before, watch.seen = watch.seen, seen
-            if before is not _UNSEEN and before != seen and self._watched.get(uri) is watch:
+            before, watch.state = watch.state, state
+            if before is not _UNKNOWN and before != state and self._watched.get(uri) is watch:
                 watch.changed(uri)
-
-    def _seen(self, uri: str | None) -> object:
-        try:
-            return self._look(uri)
-        except ResourceNotFound:
-            return _GONE
-        except Exception:
-            log.warning("%s: looking at %s failed, and is tried again", self._name, uri or "the list", exc_info=True)
-            return _UNSEEN
 
 
 class _Watched:
-    """One URI, or the list, and how it last looked."""
+    """The watcher of one URI or of the list, and the state at the last look."""
 
-    __slots__ = ("changed", "seen")
+    __slots__ = ("changed", "state")
 
-    def __init__(self, changed: Changed, seen: object) -> None:
+    def __init__(self, changed: Changed, state: object) -> None:
         self.changed = changed
-        self.seen = seen
+        self.state = state
 
 
-class _Round:
-    """One thread's life: ended by `stopped`, woken by `wake`."""
+class _Worker:
+    """What controls one thread: `stopped` ends it, `wake` starts the next round."""
 
     def __init__(self) -> None:
         self.stopped = False

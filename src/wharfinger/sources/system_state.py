@@ -105,7 +105,7 @@ class System(Source):
         if uri == TOP:
             return _directory()
         name, text, rounded = self._text(uri)
-        self._polling.saw(uri, rounded)
+        self._polling.record(uri, rounded)
         return _described(name, uri, meta={VERSION: digest(text)}, size=len(text))
 
     def read(self, uri: str) -> t.ReadResourceResult:

@@ -17,7 +17,7 @@ from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database import Database, sql, sql_search
+from wharfinger.sources.sql_database import Database, sql, sql_documents
 
 from .conftest import SHOP, PostgresServer, Shop
 
@@ -106,7 +106,7 @@ def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeyp
     shop.run("CREATE TABLE many (id INTEGER PRIMARY KEY, n INTEGER)")
     numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 3000)"
     shop.run(f"INSERT INTO many {numbers} SELECT n, n FROM q")
-    monkeypatch.setattr(sql_search, "SEARCHED_ROWS", 2_000)
+    monkeypatch.setattr(sql_documents, "MAX_ROWS", 2_000)
 
     def pages(size: int) -> list[str]:
         found: list[str] = []
@@ -130,12 +130,12 @@ def test_facts_say_what_it_is(shop: Shop) -> None:
     """In a few words, for the card of the command line."""
     facts = shop.source.describe()
     assert facts.startswith("3 tables, ")
-    assert ("opened for reading only" in facts) or ("role reader, read-only, watched by asking" in facts)
+    assert ("opened read-only" in facts) or ("role reader, read-only, watched by polling" in facts)
 
 
 def test_facts_warn_of_a_role_that_may_write(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
     """The transaction only reads all the same."""
-    assert "a superuser: make a role that only reads" in publish(postgres.url()).describe()
+    assert "a superuser: use a role that can only read" in publish(postgres.url()).describe()
 
 
 def test_a_role_sees_only_what_it_may_read(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
@@ -244,9 +244,9 @@ def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Calla
         ("sqlite://", "Give the path"),
         ("sqlite:///:memory:", "Give the path"),
         ("sqlite:///shop.db?mode=rwc", "takes no options"),
-        ("shop.db", "no URL"),
+        ("shop.db", "not the URL of a database"),
         ("mysql+pymysql://user:hush-hush@host/db", "read_only_by_role=True"),
-        ("postgresql://user:hush-hush@host:port/db", "no URL of PostgreSQL"),
+        ("postgresql://user:hush-hush@host:port/db", "Give a URL such as postgresql:"),
     ],
 )
 def test_what_cannot_be_published_is_told_without_the_password(url: str, why: str) -> None:

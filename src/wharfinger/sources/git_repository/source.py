@@ -103,7 +103,7 @@ class GitSource(Source):
         """What is known of a URI, without reading it whole."""
 
         def known(answer: GitAnswer) -> t.Resource:
-            self._polling.saw(uri, answer.version)
+            self._polling.record(uri, answer.version)
             return answer.resource()
 
         return self._answered(uri, known)

@@ -172,7 +172,7 @@ class Objects(Source):
             if query or directory is None:
                 raise ResourceNotFound(uri)
             info = ObjectInfo(directory, version=self._signed(directory))
-        self._polling.saw(uri, info.version)
+        self._polling.record(uri, info.version)
         return self._resource(info, uri)
 
     def _object(self, uri: str) -> ObjectInfo | None:

@@ -1,8 +1,8 @@
 """A database as live resources: `server.include(sql("sqlite:///shop.db"))`.
 
-Modules, each with one reason to be opened: `uris`, `catalogue`, `windows`, `describing`, `rendering`, `query`,
-`finding`, `watching`, `source` know no database; `engine` is what a kind of database must be able to do; `sqlite`,
-`postgres` and `others` do it; `sqlite_safety` and `postgres_safety` are why nothing can be written.
+`database_engine` is the interface that a kind of database implements: `sqlite`, `postgres` and `others` do. The modules
+that start with their names belong to them; `sqlite_safety` and `postgres_safety` explain why nothing can be written.
+The other modules are the same for every database.
 """
 
 from __future__ import annotations

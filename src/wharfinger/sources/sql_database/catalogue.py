@@ -1,4 +1,4 @@
-"""What a database holds, as its own catalogue says: schemas, tables, columns and keys. Knows no database and no URI."""
+"""What a database contains according to its own catalogue: schemas, tables, columns and keys. Does no I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = Literal["table", "view", "materialized view", "foreign table", "virtual t
 
 
 class DatabaseColumn(msgspec.Struct, frozen=True, kw_only=True):
-    """One column; `type` as the database writes it, `generated` where its values are computed."""
+    """A column. `type` is as the database writes it; the values of a `generated` column are computed."""
 
     name: str
     type: str
@@ -23,11 +23,11 @@ class DatabaseColumn(msgspec.Struct, frozen=True, kw_only=True):
     generated: bool = False
     comment: str | None = None
     cast: str = ""
-    """How a value's text becomes a value again; for the engine that wrote it."""
+    """The type to cast a value's text to; used by the engine that set it."""
 
 
 class ForeignKey(msgspec.Struct, frozen=True):
-    """Columns that name a row of another table."""
+    """Columns that refer to a row of another table."""
 
     columns: tuple[str, ...]
     schema: str
@@ -36,7 +36,7 @@ class ForeignKey(msgspec.Struct, frozen=True):
 
 
 class TableIndex(msgspec.Struct, frozen=True):
-    """What is quick to look up."""
+    """An index of a table."""
 
     name: str
     columns: tuple[str, ...]
@@ -44,10 +44,10 @@ class TableIndex(msgspec.Struct, frozen=True):
 
 
 class UniqueKey(msgspec.Struct, frozen=True):
-    """By what rows are ordered and named: columns whose values together are never null and never the same twice.
+    """What rows are ordered and named by: columns whose values are never null, and together never the same twice.
 
-    `physical` is the database's own place of a row (SQLite's rowid, PostgreSQL's ctid), which is no column, and which
-    another writing or a clean-up of the table may give to another row.
+    A `physical` key is the place where the database stores a row (SQLite's rowid, PostgreSQL's ctid). It is not a
+    column, and a later write or a vacuum may give it to another row.
     """
 
     columns: tuple[str, ...]
@@ -55,11 +55,11 @@ class UniqueKey(msgspec.Struct, frozen=True):
     descending: bool = False
     physical: bool = False
     integer: bool = False
-    """Whether its values are whole numbers, whatever the database would let them be compared with."""
+    """Whether its values are integers. The database might compare them with anything."""
 
 
 class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table or a view. `key` is None where the database offers none: then only its first rows can be read."""
+    """A table or a view. Without a `key`, only its first rows can be read."""
 
     schema: str
     name: str
@@ -71,14 +71,14 @@ class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
     indexes: tuple[TableIndex, ...] = ()
     comment: str | None = None
     definition: str | None = None
-    """The statement behind a view."""
+    """The statement of a view."""
     oid: int = 0
 
     def column(self, name: str) -> DatabaseColumn:
-        """The column of this name.
+        """The column with this name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such column.
         """
         for column in self.columns:
             if column.name == name:
@@ -87,7 +87,7 @@ class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Catalogue:
-    """All tables, in the order in which they are listed: by schema, then by name."""
+    """All tables, sorted by schema and name."""
 
     def __init__(self, tables: Iterable[DatabaseTable], schemas: Iterable[str] = ()) -> None:
         self.tables: Mapping[tuple[str, str], DatabaseTable] = MappingProxyType(

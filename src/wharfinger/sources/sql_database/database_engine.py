@@ -1,7 +1,7 @@
-"""What a kind of database must be able to do for the source; the source knows nothing else of it.
+"""The interface between the source and a kind of database.
 
-Everything blocks, and may be called from several threads at once. Statements are written by the engine, with names that
-come from its own catalogue; a value from outside is only ever a parameter.
+All methods may block, and may be called from several threads at once. The engine writes the statements, with names from
+its own catalogue only. A value from outside is always a parameter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 
 class QueryBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What one statement may take: seconds, bytes of one cell, bytes of all rows, statements at the same time."""
+    """Bounds of one statement: seconds, bytes of one cell, bytes of all rows; and how many run at the same time."""
 
     seconds: float = 10.0
     cell: int = 64 * KIB
@@ -44,7 +44,7 @@ class QueryBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows of a table: those behind a key, before one, of exactly one, or from an end; at most `limit`."""
+    """Which rows of a table: those after a key, before one, exactly one, or from either end; at most `limit`."""
 
     where: Literal["first", "after", "before", "last", "at"] = "first"
     key: tuple[str, ...] = ()
@@ -52,38 +52,38 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backwards(self) -> bool:
-        """Whether the rows nearest to the end are wanted."""
+        """Whether rows are read from the end towards the start."""
         return self.where in ("before", "last")
 
 
 class TableRow(NamedTuple):
-    """A row as JSON values, and its key as texts (empty where the table has none)."""
+    """A row as JSON values, and its key as texts (empty if the table has no key)."""
 
     key: tuple[str, ...]
     cells: tuple[object, ...]
 
 
 class Rows(NamedTuple):
-    """Rows in the order of their key; `more` where there are others further on in the direction that was asked for."""
+    """Rows in the order of their key. `more` says whether others follow in the direction of the span."""
 
     rows: list[TableRow]
     more: bool
 
 
 class BadKey(ValueError):
-    """These texts are no key of the table."""
+    """These texts are not a key of the table."""
 
 
 class QueryRefused(InvalidArgument):
-    """A statement that is not run; the message says why, and what could be."""
+    """A statement is not run; the message says why, and what is possible instead."""
 
 
 class DatabaseUnreachable(HandlerFailed):
-    """The database does not answer; the message names it, without its password."""
+    """The database cannot be reached; the message names it, without its password."""
 
 
 def too_slow(seconds: float) -> HandlerFailed:
-    """The error of a statement that reached its deadline."""
+    """The error for a statement that reached its deadline."""
     return HandlerFailed(f"The database took longer than {seconds:g} s, and the statement was stopped.")
 
 
@@ -91,59 +91,59 @@ class DatabaseEngine(ABC):
     """One database."""
 
     dialect: str
-    """What a person calls it: SQLite, PostgreSQL."""
+    """Its name for people: SQLite, PostgreSQL."""
     location: str
     """Where it is, without a password."""
     queries: bool = True
-    """Whether it can run somebody's statement so that nothing but reading is possible."""
+    """Whether it can run callers' statements and enforce that they only read."""
 
     @abstractmethod
     def catalogue(self, age: float = 0.0) -> Catalogue:
-        """What is there now, or was so many seconds ago at most."""
+        """What the database contains now, or contained at most `age` seconds ago."""
 
     @abstractmethod
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Some rows of a table; fewer than asked for, with `more`, where `bounds.size` is reached.
+        """Read rows of a table. If `bounds.size` is reached, they are fewer than requested, with `more`.
 
         Raises:
-            BadKey: the key of `span` is none.
-            LookupError: the table is not there any more, or not as the catalogue said.
+            BadKey: the key of `span` is not a key of the table.
+            LookupError: the table no longer exists, or is not as in the catalogue.
         """
 
     @abstractmethod
     def token(self) -> Hashable:
-        """Equal as long as nothing was written to the database; quick."""
+        """Equal as long as nothing was written to the database. Fast."""
 
     @abstractmethod
     def table_token(self, table: DatabaseTable) -> str:
-        """Differs once rows of a table changed, as far as the database tells that without reading them."""
+        """Differs after rows of a table changed, as far as the database reports that without reading them."""
 
     @abstractmethod
     def estimate(self, table: DatabaseTable) -> int | None:
-        """About how many rows a table has, as far as that is known without counting."""
+        """The approximate number of rows. Returns None if it is not known without counting."""
 
     def modified(self) -> float | None:
-        """When something was written last (Unix time); None where the database does not say."""
+        """The Unix time of the last write. Returns None if the database does not report it."""
         return None
 
     def query(self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds) -> tuple[list[str], Rows]:
-        """Run one statement that only reads: the names of its columns, and at most `limit` rows.
+        """Run one statement that only reads. Returns the names of its columns, and at most `limit` rows.
 
         Raises:
-            Refused: it does more than reading, or cannot be run.
+            QueryRefused: it does more than read, or cannot be run.
         """
-        raise QueryRefused(f"Queries are not offered for {self.dialect}: only reading by URI is.")
+        raise QueryRefused(f"Statements are not supported for {self.dialect}: read its tables by URI.")
 
-    def listen(self, told: Callable[[], None]) -> None:  # noqa: B027 - what cannot listen need not say so
-        """Call `told`, from any thread, when the database itself tells of a change. Must not block."""
+    def listen(self, changed: Callable[[], None]) -> None:  # noqa: B027 - optional
+        """Call `changed`, from any thread, when the database itself reports a change. Must not block."""
 
-    def unlisten(self) -> None:  # noqa: B027
-        """Call it no more. Must not block."""
+    def unlisten(self) -> None:  # noqa: B027 - optional
+        """Stop calling it. Must not block."""
 
     def describe(self) -> list[str]:
-        """What to know of the database, in a few words each, within half a second."""
+        """Facts about the database for people, a few words each. Returns within half a second."""
         return [self.dialect]
 
     @abstractmethod
     def close(self) -> None:
-        """Close all connections; a later call opens them again."""
+        """Close all connections. A later call opens them again."""

@@ -1,4 +1,4 @@
-"""From a URL to a source: which engine it is for, and what it is called."""
+"""Creates the source for a database URL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wharfinger.sources.sql_database.sqlite_catalogue import SCHEMA
 __all__ = ["sql"]
 
 _ENDINGS = (".db", ".sqlite", ".sqlite3", ".db3")
-_HOW = "sqlite:///shop.db, postgresql://user@host/db, or another URL of SQLAlchemy"
+_EXAMPLES = "sqlite:///shop.db, postgresql://user@host/db, or another URL of SQLAlchemy"
 
 
 def sql(
@@ -32,20 +32,21 @@ def sql(
 ) -> Database:
     """Publish a database: `server.include(sql("sqlite:///shop.db"))`.
 
-    It is read only by the database's own means. The password of the URL is in no URI, message or log.
+    The database itself enforces that it is only read. The password in the URL does not appear in URIs, messages or
+    logs.
 
     Args:
         url: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database` (a Unix
             socket by `?host=/folder`), or another URL of SQLAlchemy.
-        label: Its name in URIs; the file's or the database's own name by default.
-        schemas: The only schemas that are published (PostgreSQL); all that the role may read by default.
-        notify: The channel on which triggers tell of changes (PostgreSQL, `LISTEN`); asked for changes without it.
-        seconds: After which a statement is stopped.
-        cell: Bytes of a value in a window; a longer one is cut and marked.
-        size: Bytes of a window that was asked for.
-        connections: Connections at the same time, at most.
-        read_only_by_role: You say that the role of this URL can only read, of a database whose own means against
-            writing are not known here.
+        label: The name in URIs; by default that of the file or database.
+        schemas: Publish these schemas only (PostgreSQL); by default all that the role may read.
+        notify: The channel on which triggers report changes (PostgreSQL, `LISTEN`); without it the database is polled.
+        seconds: Time after which a statement is stopped.
+        cell: Bytes of one value in a window; a longer value is cut and marked.
+        size: Bytes of a window whose number of rows was requested.
+        connections: Connections open at the same time, at most.
+        read_only_by_role: Confirm that the role in the URL can only read. Required for databases other than SQLite and
+            PostgreSQL, for which Wharfinger cannot enforce it.
 
     Raises:
         UnusableSource: the URL cannot be used, or the file is missing.
@@ -65,7 +66,7 @@ def sql(
         place = quote(engine.host, safe="[]:") + "/" + quote(engine.database, safe="")
         return Database(engine, top=f"postgres://{_quoted(label) or place}", label=name, schema=None, bounds=bounds)
     if "://" not in url:
-        raise UnusableSource(f"This is no URL of a database: give {_HOW}.")
+        raise UnusableSource(f"This is not the URL of a database: give {_EXAMPLES}.")
     from wharfinger.sources.sql_database.others import open_other
 
     other = open_other(url, bounds, read_only_by_role)
@@ -90,7 +91,7 @@ def _sqlite(url: str, label: str | None, bounds: QueryBounds) -> Database:
     if parts.netloc or not path or path == ":memory:":
         raise UnusableSource("Give the path of an SQLite file: sqlite:///shop.db, or sqlite:////var/lib/shop.db.")
     if parts.fragment or parse_qsl(parts.query, keep_blank_values=True):
-        raise UnusableSource("An SQLite URL takes no options here: it is always opened for reading only.")
+        raise UnusableSource("An SQLite URL takes no options: the file is always opened read-only.")
     name = label
     if name is None:
         name = os.path.basename(path)

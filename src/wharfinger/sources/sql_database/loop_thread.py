@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for a driver that is bound to one loop while its callers are in any thread."""
+"""Runs an event loop in a thread, for a driver that is bound to one loop while its callers run in any thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Started by the first use, ended by `close()`, and started again by a later use."""
+    """The thread starts with the first call and ends with `close()`; a later call starts another one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -23,11 +23,11 @@ class LoopThread:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine; blocks."""
+        """Run a coroutine in the loop, and block until it is done."""
         return self.submit(work).result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin a coroutine; does not block."""
+        """Start a coroutine in the loop. Does not block."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -37,11 +37,11 @@ class LoopThread:
 
     @property
     def running(self) -> bool:
-        """Whether there is a loop that something may be open on."""
+        """Whether the loop runs."""
         return self._loop is not None
 
     def close(self) -> None:
-        """Cancel what runs, and end the thread."""
+        """Cancel all tasks and end the thread."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None

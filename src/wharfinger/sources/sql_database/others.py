@@ -1,7 +1,7 @@
-"""Any other database that SQLAlchemy speaks to: tables and rows by its core, no statements of others.
+"""Any other database that SQLAlchemy supports: tables and rows, without callers' statements.
 
-What keeps such a database from being written to is not known here, so that its author has to say that the role of the
-URL can only read (`read_only_by_role=True`). Where a driver has a transaction that only reads, that is asked for too.
+Nothing here can keep such a database from being written to, so `read_only_by_role=True` must confirm that the role of
+the URL can only read. A read-only transaction is requested as well if the driver supports one.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from wharfinger.sources.sql_database.row_text import render
 
 __all__ = ["Other", "open_other"]
 
-_OF_OTHERS = {"information_schema", "mysql", "performance_schema", "sys", "pg_catalog"}
-_PLAIN = (int, str)  # values of keys that survive being text
+_SYSTEM_SCHEMAS = {"information_schema", "mysql", "performance_schema", "sys", "pg_catalog"}
+_KEY_TYPES = (int, str)  # types whose values can be written as text and read back
 
 
 def core() -> Any:
@@ -55,22 +55,22 @@ def core() -> Any:
 
 
 def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> Other:
-    """The engine of a URL of SQLAlchemy.
+    """Create the engine for a URL of SQLAlchemy.
 
     Raises:
-        UnusableSource: the URL is none, or nobody said that its role can only read.
+        UnusableSource: the URL is not valid, or it was not confirmed that its role can only read.
         MissingExtra: SQLAlchemy is not installed.
     """
     sqlalchemy = core()
     try:
         parsed = sqlalchemy.engine.make_url(url)
     except sqlalchemy.exc.ArgumentError:
-        raise UnusableSource("This is no URL of a database: dialect://user:password@host/database") from None
+        raise UnusableSource("This is not the URL of a database: write dialect://user:password@host/database") from None
     shown = parsed.render_as_string(hide_password=True).partition("?")[0]
     if not read_only_by_role:
         raise UnusableSource(
-            f"How {parsed.get_backend_name()} keeps a role from writing is not known here. If the role of {shown} can "
-            "only read, say so in Python: sql(url, read_only_by_role=True)."
+            f"Wharfinger cannot keep {parsed.get_backend_name()} from being written to. If the role of {shown} can "
+            "only read, confirm it in Python: sql(url, read_only_by_role=True)."
         )
     try:
         engine = sqlalchemy.create_engine(
@@ -79,37 +79,36 @@ def open_other(url: str, bounds: QueryBounds, read_only_by_role: bool) -> Other:
     except ImportError as error:
         raise UnusableSource(f"{shown} cannot be opened: {error.name} is not installed.") from None
     except sqlalchemy.exc.SQLAlchemyError as error:
-        why = type(error).__name__
-        raise UnusableSource(f"{shown} cannot be opened: {why}.") from None
+        raise UnusableSource(f"{shown} cannot be opened: {type(error).__name__}.") from None
     host = f"{parsed.host or 'localhost'}{f':{parsed.port}' if parsed.port else ''}"
     name = f"{quote(host, safe='[]:')}/{quote(parsed.database or 'database', safe='')}"
     return Other(engine, name, shown)
 
 
 class Other(DatabaseEngine):
-    """One database by SQLAlchemy. Changes are found by reading what is watched again."""
+    """One database by SQLAlchemy. Changes are found by reading what is watched again and again."""
 
     queries = False
 
-    def __init__(self, engine: Any, name: str, place: str) -> None:
+    def __init__(self, engine: Any, name: str, location: str) -> None:
         self.name = name
-        self.location = place
+        self.location = location
         self.dialect = str(engine.dialect.name)
         self._engine = engine
         self._lock = threading.Lock()
-        self._looks = 0
+        self._tokens = 0
 
     def _read(self, statement: Any) -> list[Any]:
         sqlalchemy = core()
         try:
             with self._engine.connect() as connection:
-                with suppress(Exception):  # few drivers know of it (psycopg, asyncpg, oracledb)
+                with suppress(Exception):  # only psycopg, asyncpg and oracledb support it
                     connection.execution_options(**{f"{self.dialect}_readonly": True})
                 found = connection.execute(statement).fetchall()
                 connection.rollback()
                 return list(found)
         except (sqlalchemy.exc.NoSuchTableError, sqlalchemy.exc.ProgrammingError):
-            raise LookupError("the table is not there") from None
+            raise LookupError("the table does not exist") from None
         except sqlalchemy.exc.DataError:
             raise BadKey("") from None
         except sqlalchemy.exc.SQLAlchemyError as error:
@@ -119,18 +118,18 @@ class Other(DatabaseEngine):
         return DatabaseUnreachable(f"{self.location} cannot be read: {type(error).__name__}.")
 
     def catalogue(self, age: float = 0.0) -> Catalogue:
-        """What SQLAlchemy's inspector finds."""
+        """The tables that SQLAlchemy's inspector finds."""
         sqlalchemy = core()
         try:
             inspector = sqlalchemy.inspect(self._engine)
-            schemas = [name for name in inspector.get_schema_names() if name.lower() not in _OF_OTHERS]
+            schemas = [name for name in inspector.get_schema_names() if name.lower() not in _SYSTEM_SCHEMAS]
             found = [table for schema in schemas for table in _tables(inspector, schema)]
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise self._unreachable(error) from None
         return Catalogue(found, schemas)
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Some rows of a table, by its key."""
+        """Read rows of a table in the order of its key."""
         sa = core()
         source = sa.table(
             sa.quoted_name(table.name, True),
@@ -140,7 +139,7 @@ class Other(DatabaseEngine):
         key = [source.c[name] for name in table.key.columns] if table.key else []
         statement = sa.select(*key, *source.c).limit(span.limit + 1)
         if span.key:
-            statement = statement.where(_behind(sa, key, _values(table, span.key), span.where))
+            statement = statement.where(_beyond(sa, key, _values(table, span.key), span.where))
         if key:
             statement = statement.order_by(*[one.desc() if span.backwards else one.asc() for one in key])
         rows: list[TableRow] = []
@@ -154,23 +153,23 @@ class Other(DatabaseEngine):
         return Rows(rows, False)
 
     def token(self) -> Hashable:
-        """Another one each time: nothing is known but by reading."""
+        """A new value each time, because changes can only be found by reading."""
         with self._lock:
-            self._looks += 1
-            return self._looks
+            self._tokens += 1
+            return self._tokens
 
     def table_token(self, table: DatabaseTable) -> str:
-        """The key of the last row: what is changed further back is not seen."""
+        """The key of the last row. Changes of earlier rows are not noticed."""
         last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
         return digest(str(last[0].key if last else ""))
 
     def estimate(self, table: DatabaseTable) -> int | None:
-        """Not known without counting."""
+        """Always None: it is not known without counting."""
         return None
 
     def describe(self) -> list[str]:
-        """Which database it is, and who says that nothing is written."""
-        return [self.dialect, "read-only by its role, as its author says", "watched by reading again"]
+        """The kind of database, and how it is kept from being written to."""
+        return [self.dialect, "read-only by its role, as confirmed by read_only_by_role", "watched by reading again"]
 
     def close(self) -> None:
         """Close all connections."""
@@ -226,7 +225,7 @@ def _table(inspector: Any, schema: str, name: str, kind: Kind) -> DatabaseTable:
 
 def _typed(kind: Any) -> bool:
     try:
-        return kind.python_type in _PLAIN
+        return kind.python_type in _KEY_TYPES
     except NotImplementedError:
         return False
 
@@ -240,11 +239,11 @@ def _values(table: DatabaseTable, texts: Sequence[str]) -> list[object]:
             int(text) if table.column(name).cast == "int" else text for name, text in zip(names, texts, strict=True)
         ]
     except ValueError:
-        raise BadKey("A part of the key is a whole number.") from None
+        raise BadKey("A part of the key must be an integer.") from None
 
 
-def _behind(sa: Any, key: Sequence[Any], values: Sequence[object], where: str) -> Any:
-    """Rows behind a key, or before it, or with it; without row values, which not all databases have."""
+def _beyond(sa: Any, key: Sequence[Any], values: Sequence[object], where: str) -> Any:
+    """The condition for rows after, before or at a key. It uses no row values, which not all databases support."""
     if where == "at":
         return sa.and_(*[column == value for column, value in zip(key, values, strict=True)])
     found = None

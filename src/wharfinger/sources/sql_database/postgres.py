@@ -1,7 +1,7 @@
-"""PostgreSQL by asyncpg: rows in windows, statements that only read, and what tells of changes.
+"""PostgreSQL by asyncpg: rows in windows, statements that only read, and changes.
 
-asyncpg's connections belong to one event loop, and a source is called from threads and by servers on any loop: so the
-connections live on a loop of their own.
+asyncpg's connections belong to one event loop, but a source is called from threads, and by servers on any loop. So the
+connections have a loop of their own, in a thread.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ __all__ = ["Postgres", "open_postgres"]
 
 T = TypeVar("T")
 
-GRACE = 0.5  # seconds more than the server's own deadline, which stops a statement first
-WAITING = 5.0  # seconds for a connection, when all are in use, or for the server to take one
-IDLE = 60.0  # seconds after which a connection that nobody uses is closed
+GRACE_SECONDS = 0.5
+"""How much later than the server's own deadline, which should stop a statement first, ours is."""
+CONNECTION_SECONDS = 5.0
+"""How long to wait for a connection if all are in use, or for the server to accept one."""
+IDLE_SECONDS = 60.0
+"""Time after which an unused connection is closed."""
 
 
 def driver() -> Any:
@@ -64,10 +67,10 @@ def driver() -> Any:
 
 
 def open_postgres(url: str, bounds: QueryBounds, schemas: tuple[str, ...], notify: str | None) -> Postgres:
-    """The engine of a URL; connects to nothing yet.
+    """Create the engine for a URL, without connecting yet.
 
     Raises:
-        UnusableSource: the URL is none.
+        UnusableSource: the URL is not valid.
         MissingExtra: asyncpg is not installed.
     """
     driver()
@@ -76,7 +79,7 @@ def open_postgres(url: str, bounds: QueryBounds, schemas: tuple[str, ...], notif
         parts = urlsplit(dsn)
         port = parts.port
     except ValueError:
-        raise UnusableSource("This is no URL of PostgreSQL: postgresql://user:password@host:5432/database") from None
+        raise UnusableSource("Give a URL such as postgresql://user:password@host:5432/database.") from None
     options = parse_qs(parts.query)
     host = parts.hostname or options.get("host", ["localhost"])[0]
     shown = "localhost" if host.startswith("/") else f"[{host}]" if ":" in host else host
@@ -103,14 +106,15 @@ class Postgres(DatabaseEngine):
         self._lock = threading.Lock()
         self._pool: Any = None
         self._catalogue: tuple[Hashable, float, Catalogue] | None = None
-        self._listening = NotifyListener(notify, self._connect, self.location) if notify else None
-        self._listener: Future[None] | None = None
+        self._notify = NotifyListener(notify, self._connect, self.location) if notify else None
+        self._listening: Future[None] | None = None
 
     # Connections
 
     async def _connect(self) -> Any:
         asyncpg = driver()
-        return await asyncpg.connect(self._dsn, timeout=WAITING, server_settings=settings(self._bounds.seconds))
+        options = settings(self._bounds.seconds)
+        return await asyncpg.connect(self._dsn, timeout=CONNECTION_SECONDS, server_settings=options)
 
     async def _open_pool(self) -> Any:
         asyncpg = driver()
@@ -119,9 +123,9 @@ class Postgres(DatabaseEngine):
                 self._dsn,
                 min_size=0,
                 max_size=self._bounds.connections,
-                max_inactive_connection_lifetime=IDLE,
-                timeout=WAITING,
-                command_timeout=self._bounds.seconds + GRACE,  # of BEGIN and ROLLBACK too
+                max_inactive_connection_lifetime=IDLE_SECONDS,
+                timeout=CONNECTION_SECONDS,
+                command_timeout=self._bounds.seconds + GRACE_SECONDS,  # also for BEGIN and ROLLBACK
                 init=_prepare_connection,
                 server_settings=settings(self._bounds.seconds),
             )
@@ -130,9 +134,9 @@ class Postgres(DatabaseEngine):
 
     @asynccontextmanager
     async def _connection(self, alone: bool) -> AsyncGenerator[Any]:
-        """A connection in a transaction that only reads, and is rolled back; none for one statement of ours `alone`."""
+        """A connection in a read-only transaction that is rolled back; with `alone` there is no transaction."""
         pool = await self._open_pool()
-        async with pool.acquire(timeout=WAITING) as connection:
+        async with pool.acquire(timeout=CONNECTION_SECONDS) as connection:
             if alone:
                 yield connection
                 return
@@ -145,7 +149,7 @@ class Postgres(DatabaseEngine):
                     await transaction.rollback()
 
     def _run(self, work: Callable[[Any], Awaitable[T]], seconds: float | None = None, *, alone: bool = False) -> T:
-        """Do something with a connection; once more where the connection turned out to be of a server that was."""
+        """Call `work` with a connection, and once more if the server had closed that connection."""
         return self._loop.run(self._attempts(work, self._bounds.seconds if seconds is None else seconds, alone))
 
     async def _attempts(self, work: Callable[[Any], Awaitable[T]], seconds: float, alone: bool) -> T:
@@ -154,17 +158,17 @@ class Postgres(DatabaseEngine):
             try:
                 async with self._connection(alone) as connection:
                     try:
-                        async with asyncio.timeout(seconds + GRACE):
+                        async with asyncio.timeout(seconds + GRACE_SECONDS):
                             return await work(connection)
                     except TimeoutError:
-                        connection.terminate()  # a server that does not answer answers no ROLLBACK either
+                        connection.terminate()  # a server that does not answer would not answer ROLLBACK either
                         raise too_slow(seconds) from None
                     except asyncpg.QueryCanceledError:
                         raise too_slow(seconds) from None
             except TimeoutError:
                 raise self._timed_out() from None
             except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError) as error:
-                if isinstance(error, asyncpg.PostgresError) and not isinstance(error, _away()):
+                if isinstance(error, asyncpg.PostgresError) and not isinstance(error, _disconnections()):
                     raise
                 if attempt == 2:
                     raise self._unreachable(error) from None
@@ -191,10 +195,10 @@ class Postgres(DatabaseEngine):
                     self._loop.run(_close(pool))
             self._loop.close()
 
-    # What there is
+    # Catalogue
 
     def catalogue(self, age: float = 0.0) -> Catalogue:
-        """What the role may read; read again when something was written, or the time is over."""
+        """The tables that the role may read, read again after a write, or if the last reading is older than `age`."""
         known = self._catalogue
         if known is not None and time.monotonic() - known[1] < age:
             return known[2]
@@ -212,7 +216,7 @@ class Postgres(DatabaseEngine):
     # Rows
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Some rows of a table, by its key."""
+        """Read rows of a table in the order of its key."""
         asyncpg = driver()
 
         async def work(connection: Any) -> Rows:
@@ -225,7 +229,7 @@ class Postgres(DatabaseEngine):
                 raise BadKey(_message(error) if span.key else "") from None
             except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError):
                 raise LookupError(table.name) from None
-            except (asyncpg.QueryCanceledError, *_away()):
+            except (asyncpg.QueryCanceledError, *_disconnections()):
                 raise
             except asyncpg.PostgresError as error:  # such as a view that divides by zero, or that would write
                 raise InternalError(f"PostgreSQL cannot read {table.name}: {_message(error)}.") from None
@@ -233,11 +237,11 @@ class Postgres(DatabaseEngine):
         if span.key and (table.key is None or len(span.key) != len(table.key.columns)):
             raise BadKey(f"The key has {len(table.key.columns) if table.key else 0} parts.")
         if any("\0" in text for text in span.key):
-            raise BadKey("A key has no NUL.")
+            raise BadKey("A key cannot contain NUL.")
         return self._run(work, bounds.seconds)
 
     def estimate(self, table: DatabaseTable) -> int | None:
-        """What VACUUM or ANALYZE found (`reltuples`)."""
+        """The number that VACUUM or ANALYZE found (`reltuples`)."""
         found: Any = self._run(
             lambda connection: connection.fetchval("SELECT reltuples FROM pg_class WHERE oid = $1", table.oid),
             alone=True,
@@ -247,11 +251,11 @@ class Postgres(DatabaseEngine):
     # Changes
 
     def token(self) -> Hashable:
-        """Which transactions have ended in the whole server (`pg_current_snapshot`), and how often was notified."""
+        """The transactions that have ended in the server (`pg_current_snapshot`), and the number of notifications."""
         return self._run(lambda connection: connection.fetchval(_SNAPSHOT), alone=True), self._notified("")
 
     def table_token(self, table: DatabaseTable) -> str:
-        """The table's file, size and counters, its last key, and how often it was notified of."""
+        """The table's file, size and counters, its last key, and the number of notifications for it."""
         counted = self._run(lambda connection: connection.fetchval(_TABLE_COUNTS, table.oid), alone=True)
         with suppress(LookupError, BadKey):
             last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
@@ -259,23 +263,23 @@ class Postgres(DatabaseEngine):
         return f"{counted} {self._notified(table.name)}"
 
     def _notified(self, table: str) -> int:
-        return self._listening.count(table) if self._listening else 0
+        return self._notify.count(table) if self._notify else 0
 
-    def listen(self, told: Callable[[], None]) -> None:
+    def listen(self, changed: Callable[[], None]) -> None:
         """LISTEN on the channel, if there is one."""
-        if self._listening is not None and self._listener is None:
-            self._listener = self._loop.submit(self._listening.run(told))
+        if self._notify is not None and self._listening is None:
+            self._listening = self._loop.submit(self._notify.run(changed))
 
     def unlisten(self) -> None:
-        """Listen no more."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.cancel()
+        """Stop listening."""
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
 
-    # Statements of others
+    # Statements of callers
 
     def query(self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds) -> tuple[list[str], Rows]:
-        """Run one statement that only reads; see `postgres_safety` for why it can do nothing else."""
+        """Run a caller's statement; `postgres_safety` explains why it can only read."""
         asyncpg = driver()
 
         async def work(connection: Any) -> tuple[list[str], Rows]:
@@ -285,21 +289,21 @@ class Postgres(DatabaseEngine):
                 return await run_statement(connection, statement, parameters, limit, bounds)
             except asyncpg.QueryCanceledError:
                 raise QueryRefused(f"The statement was stopped after {self._bounds.seconds:g} s.") from None
-            except _away():
+            except _disconnections():
                 raise
             except asyncpg.PostgresError as error:
-                raise QueryRefused(f"PostgreSQL does not run it: {_message(error)}.") from None
+                raise QueryRefused(f"PostgreSQL cannot run it: {_message(error)}.") from None
             except (ValueError, TypeError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
                 raise QueryRefused(f"It cannot be run: {error}.") from None
 
         return self._run(work, bounds.seconds)
 
     def describe(self) -> list[str]:
-        """Which version, what the role may do, and what tells of changes."""
-        version, role = self._run(_facts)
-        rights = "a superuser: make a role that only reads" if role["super"] else "which may also write"
+        """The version, what the role may do, and how changes are found."""
+        version, role = self._run(_version_and_role)
+        rights = "a superuser: use a role that can only read" if role["super"] else "which may also write"
         may = f"role {role['name']}" + (", read-only" if not (role["writes"] or role["super"]) else f", {rights}")
-        changes = f"watched by LISTEN {self._listening.channel}" if self._listening else "watched by asking"
+        changes = f"watched by LISTEN {self._notify.channel}" if self._notify else "watched by polling"
         return [f"PostgreSQL {version.split()[0]}", may, changes]
 
 
@@ -311,8 +315,8 @@ FROM pg_class WHERE oid = $1
 """
 
 
-def _away() -> tuple[type[Exception], ...]:
-    """What PostgreSQL says when it takes no connection, or ends one."""
+def _disconnections() -> tuple[type[Exception], ...]:
+    """The errors with which PostgreSQL refuses or ends a connection."""
     asyncpg = driver()
     return (
         asyncpg.PostgresConnectionError,
@@ -325,7 +329,7 @@ def _away() -> tuple[type[Exception], ...]:
     )
 
 
-async def _facts(connection: Any) -> tuple[str, Any]:
+async def _version_and_role(connection: Any) -> tuple[str, Any]:
     return await connection.fetchval("SHOW server_version"), await connection.fetchrow(ROLE)
 
 
@@ -346,7 +350,7 @@ def _decode(data: bytes) -> str:
 
 
 async def _prepare_connection(connection: Any) -> None:
-    """Where the database has no encoding, its texts may be no UTF-8."""
+    """Decode texts leniently if the database has no encoding, because they may not be UTF-8."""
     if connection.get_settings().server_encoding == "SQL_ASCII":
         await connection.set_type_codec(
             "text",

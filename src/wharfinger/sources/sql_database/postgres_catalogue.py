@@ -24,7 +24,7 @@ _KINDS: Mapping[str, Kind] = {
     "m": "materialized view",
     "f": "foreign table",
 }
-_HEAPS = ("r", "m")  # what has a ctid that orders all of its rows
+_HEAPS = ("r", "m")  # the kinds whose rows can be ordered by their ctid
 
 _TABLES = """
 SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind,
@@ -48,8 +48,8 @@ WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
 """
 
-# `orders`: rows are ordered by it alone, in the order that the columns have themselves: unique at once, whole, valid, a
-# B-tree of plain columns that are never null, each in the same direction, with its own collation and usual operators.
+# `orders`: rows can be ordered by this index alone. It is unique (not deferred), valid, covers all rows, is a B-tree
+# of plain columns that are never null, all in the same direction, with their own collation and default operators.
 _INDEXES = """
 SELECT i.indrelid::int8 AS oid, x.relname::text AS name, i.indisprimary AS primary, i.indisunique AS unique,
        ARRAY(SELECT coalesce(a.attname::text, '(an expression)') FROM unnest(i.indkey) WITH ORDINALITY k (number, at)
@@ -82,12 +82,12 @@ ORDER BY f.conrelid, f.conname
 
 
 def quoted(name: str) -> str:
-    """A name as an identifier; names come from the catalogue only."""
+    """Quote a name from the catalogue as an identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> Catalogue:
-    """All tables and views that the role may read, without PostgreSQL's own and without partitions."""
+    """All tables and views that the role may read, except PostgreSQL's own and partitions."""
     found = await connection.fetch(_TABLES, list(schemas))
     oids = [row["oid"] for row in found]
     columns = _by_table(await connection.fetch(_COLUMNS, oids))
@@ -142,7 +142,7 @@ def _column(row: Any) -> DatabaseColumn:
 
 
 def _key(kind: str, readable: set[str], indexes: list[Any]) -> UniqueKey | None:
-    """The primary key, else another unique index, else the place of a row."""
+    """The primary key, else another unique index, else the place of a row in storage."""
     for index in indexes:
         if index["orders"] and readable.issuperset(index["columns"]):
             return UniqueKey(tuple(index["columns"]), descending=index["descending"])

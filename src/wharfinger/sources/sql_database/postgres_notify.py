@@ -1,4 +1,4 @@
-"""LISTEN on a channel of PostgreSQL, for as long as somebody watches; counts what was notified of each table."""
+"""Listens on a channel of PostgreSQL while somebody watches, and counts the notifications of each table."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from wharfinger.protocol.backoff import Backoff
+
 __all__ = ["NotifyListener"]
 
 log = logging.getLogger("wharfinger.sources")
 
-BURST = 0.05
-"""Seconds in which notices are one."""
-AGAIN = (0.2, 0.5, 1.0, 2.0)
-"""Seconds until the next attempt to connect, and so on with the last."""
-TABLES = 10_000
+COALESCE_SECONDS = 0.05
+"""Notifications within this time are passed on as one."""
+RETRY_SECONDS, MAX_RETRY_SECONDS = 0.2, 2.0
+"""Delay before the next attempt to connect: doubled after each failure."""
+MAX_TABLES = 10_000
+"""Tables that are counted separately."""
 
 
 class NotifyListener:
-    """What a channel told. A payload is `table` or `schema.table`; of any other, all tables may have changed."""
+    """Counts notifications. Their payload is `table` or `schema.table`; if empty, any table may have changed."""
 
     def __init__(self, channel: str, connect: Callable[[], Awaitable[Any]], place: str) -> None:
         self.channel = channel
@@ -33,50 +36,52 @@ class NotifyListener:
         self._pending: asyncio.TimerHandle | None = None
 
     def count(self, table: str) -> int:
-        """How often this table was notified of; `""`: any."""
+        """How many notifications came for this table, or for any table if the name is empty."""
         with self._lock:
             return self._all + (self._tables.total() if not table else self._tables[table])
 
-    async def run(self, told: Callable[[], None]) -> None:
-        """Listen until cancelled; connects again where the connection is lost, and then holds all for changed."""
-        failures = 0
+    async def run(self, changed: Callable[[], None]) -> None:
+        """Listen until cancelled, and call `changed` after notifications.
 
-        def notice(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
-            self._notice(payload, told)
+        Connects again if the connection is lost, and then assumes that every table has changed.
+        """
+        backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
+
+        def notify(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
+            self._count(payload, changed)
 
         while True:
             lost = asyncio.Event()
             try:
                 connection = await self._connect()
             except Exception as error:
-                if failures == 0:
-                    log.warning("%s: LISTEN is tried again: %s", self._place, type(error).__name__)
-                await asyncio.sleep(AGAIN[min(failures, len(AGAIN) - 1)])
-                failures += 1
+                if backoff.failures == 0:
+                    log.warning("%s cannot be listened to, and is tried again: %s", self._place, type(error).__name__)
+                await asyncio.sleep(backoff.failed())
                 continue
-            failures = 0
+            backoff.succeeded()
             try:
-                connection.add_termination_listener(_setting(lost))
-                await connection.add_listener(self.channel, notice)
-                self._notice("", told)
+                connection.add_termination_listener(_setter(lost))
+                await connection.add_listener(self.channel, notify)
+                self._count("", changed)
                 await lost.wait()
             finally:
                 connection.terminate()
 
-    def _notice(self, payload: str, told: Callable[[], None]) -> None:
+    def _count(self, payload: str, changed: Callable[[], None]) -> None:
         table = payload.rpartition(".")[2].strip('"')
         with self._lock:
-            if table and len(self._tables) < TABLES:
+            if table and len(self._tables) < MAX_TABLES:
                 self._tables[table] += 1
             else:
                 self._all += 1
         if self._pending is None:
-            self._pending = asyncio.get_running_loop().call_later(BURST, self._tell, told)
+            self._pending = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._notify, changed)
 
-    def _tell(self, told: Callable[[], None]) -> None:
+    def _notify(self, changed: Callable[[], None]) -> None:
         self._pending = None
-        told()
+        changed()
 
 
-def _setting(lost: asyncio.Event) -> Callable[[Any], None]:
+def _setter(lost: asyncio.Event) -> Callable[[Any], None]:
     return lambda connection: lost.set()

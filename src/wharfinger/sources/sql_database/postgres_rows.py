@@ -1,4 +1,4 @@
-"""Statements that read rows of PostgreSQL, and their values as JSON; runs them on a connection that it is given."""
+"""Reads rows of PostgreSQL on a given connection, and converts their values to JSON."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ from wharfinger.sources.sql_database.row_text import clean, cut_bytes, cut_text,
 
 __all__ = ["read_by_place", "read_rows", "run_statement", "window_statement"]
 
-BATCH = 200  # rows of one answer of the server
-BLOCKS = 64  # of a table without a key that are read at a time, at first
+MAX_BATCH_ROWS = 200
+"""Rows fetched from the server at a time."""
+FIRST_BLOCKS = 64
+"""Blocks of a table without a key that are read by the first statement; each following one reads twice as many."""
+MAX_BLOCKS = 65_536
 
 _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
 
 
 def window_statement(table: DatabaseTable, span: Span, bounds: QueryBounds, where: str = "") -> str:
-    """The statement that reads a span: the key as texts, then the columns; one row more than was asked for."""
+    """The statement that reads a span: the key as texts, then all columns; one row more than requested."""
     key = table.key
     ordered = [f"t.{quoted(name)}" for name in key.columns] if key else []
     wanted = [f"{name}::text" for name in ordered]
@@ -59,7 +62,7 @@ def _cast(table: DatabaseTable, name: str) -> str:
 
 
 def _shown(expression: str, kind: str, cell: int) -> str:
-    """An expression whose value is small whatever the cell holds, and which `_value` understands."""
+    """An expression for a cell whose value is small however large the cell is, and which `_value` can convert."""
     if kind in _NATIVE:
         return expression
     if kind == "bytea":
@@ -102,6 +105,7 @@ def _float(digits: str) -> object:
 async def read_rows(
     connection: Any, statement: str, values: Sequence[object], table: DatabaseTable, limit: int, bounds: QueryBounds
 ) -> Rows:
+    """Run a statement of `window_statement`."""
     width = len(table.key.columns) if table.key else 0
     kinds = [column.cast for column in table.columns]
     return await _fetch(connection, statement, values, width, kinds, limit, bounds)
@@ -116,7 +120,7 @@ async def _fetch(
     limit: int,
     bounds: QueryBounds,
 ) -> Rows:
-    """As many rows as are allowed, in batches, so that no more of them are in memory; at least one."""
+    """Fetch as many rows as the bounds allow, at least one, in batches, so that few are in memory at a time."""
     cursor = await connection.cursor(statement, *values)
     rows: list[TableRow] = []
     size = 0
@@ -131,7 +135,7 @@ async def _fetch(
             rows.append(TableRow(tuple(record[:width]), cells))
         if len(found) < batch:
             return Rows(rows, False)
-        batch = max(1, min(BATCH, (bounds.size - size) * len(rows) // max(size, 1)))
+        batch = max(1, min(MAX_BATCH_ROWS, (bounds.size - size) * len(rows) // max(size, 1)))
 
 
 def _size(cell: object) -> int:
@@ -141,14 +145,14 @@ def _size(cell: object) -> int:
 
 
 async def read_by_place(connection: Any, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-    """Rows of a table without a key by their place, some blocks at a time, so that little is ever sorted."""
+    """Read a table without a key by the place of its rows, some blocks at a time, so that few rows are sorted."""
     name = f"{quoted(table.schema)}.{quoted(table.name)}"
     blocks = await connection.fetchval(
         "SELECT pg_relation_size($1::oid) / current_setting('block_size')::int8", table.oid
     )
-    low, high = _places(span, blocks)
+    low, high = _block_range(span, blocks)
     rows: list[TableRow] = []
-    width = BLOCKS
+    width = FIRST_BLOCKS
     size = bounds.size
     while low < high:
         begin, end = (max(low, high - width), high) if span.backwards else (low, min(high, low + width))
@@ -167,17 +171,17 @@ async def read_by_place(connection: Any, table: DatabaseTable, span: Span, bound
         if low < high and (len(rows) >= span.limit or size <= 0):
             rest = f"SELECT EXISTS (SELECT FROM {name} AS t WHERE t.ctid >= '({low},0)' AND t.ctid < '({high},0)')"  # noqa: S608
             return Rows(rows, await connection.fetchval(rest))
-        width = min(width * 2, 65_536)
+        width = min(width * 2, MAX_BLOCKS)
     return Rows(rows, False)
 
 
-def _places(span: Span, blocks: int) -> tuple[int, int]:
-    """The blocks that a span can be in: from the first to before the second."""
+def _block_range(span: Span, blocks: int) -> tuple[int, int]:
+    """The range of blocks that a span can be in; the second is not part of it."""
     if not span.key:
         return 0, blocks
     match = _PLACE(span.key[0])
     if match is None:
-        raise BadKey("The place of a row is written (block,number).")
+        raise BadKey("The place of a row is written as (block,number).")
     block = int(match[1])
     return (block, blocks) if span.where == "after" else (0, min(block + 1, blocks))
 
@@ -185,11 +189,11 @@ def _places(span: Span, blocks: int) -> tuple[int, int]:
 async def run_statement(
     connection: Any, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds
 ) -> tuple[list[str], Rows]:
-    """Prepare it alone, for its columns; then in parentheses, which is what is run."""
+    """Prepare the statement to find its columns, then run it in parentheses (see `postgres_safety`)."""
     prepared = await connection.prepare(statement)
     attributes = prepared.get_attributes()
     if not attributes:
-        raise QueryRefused("The statement gives no rows: only one SELECT is run.")
+        raise QueryRefused("The statement returns no rows: run one SELECT.")
     values = parameters_for(prepared.get_parameters(), parameters)
     kinds = [_kind(attribute.type) for attribute in attributes]
     shown = [_shown(f"q.c{at}", kind, bounds.cell) for at, kind in enumerate(kinds)]
@@ -197,7 +201,7 @@ async def run_statement(
     return [attribute.name for attribute in attributes], rows
 
 
-_NAMES = {
+_TYPE_NAMES = {
     "bool": "boolean",
     "int2": "smallint",
     "int4": "integer",
@@ -211,4 +215,4 @@ def _kind(kind: Any) -> str:
     name = str(kind.name)
     if kind.kind == "composite":
         return "record"
-    return "array[]" if kind.kind == "array" or name.endswith("[]") else _NAMES.get(name, name)
+    return "array[]" if kind.kind == "array" or name.endswith("[]") else _TYPE_NAMES.get(name, name)

@@ -1,15 +1,17 @@
-"""What keeps somebody's statement from doing more than reading in PostgreSQL.
+"""Keeps callers' statements in PostgreSQL from doing more than reading.
 
-In this order, each by the database's own means where it has some:
+Anybody who can call `query` may send any SQL. The guards, in the order in which they apply:
 
-1. the role: a superuser, or one that may read or run what is outside the database, is refused;
-2. every connection has `default_transaction_read_only` and deadlines, and the statement runs in a transaction that is
-   `READ ONLY` and always rolled back;
-3. the extended protocol takes one statement, and the statement must be able to stand in parentheses behind `FROM`:
-   PostgreSQL's own grammar lets only SELECT, VALUES, TABLE and WITH stand there, without INTO or a writable CTE;
-4. functions that PostgreSQL itself holds for able to change something (`VOLATILE`) are refused by name, wherever the
-   name stands in the text: files, large objects, sequences, advisory locks, signals, settings, `dblink`,
-   `query_to_xml`, and volatile functions of users; and so are the relations that keep passwords.
+1. The role: statements are refused if it is a superuser, or may read or run anything outside the database.
+2. The text: the names of functions that PostgreSQL declares `VOLATILE`, which means that they may change something, are
+   refused wherever they appear: files, large objects, sequences, advisory locks, signals, settings, `dblink`,
+   `query_to_xml`, and volatile functions of users. So are the names of the relations that contain passwords.
+3. The form: the extended protocol accepts a single statement, and it is run in parentheses after `FROM`. There,
+   PostgreSQL's grammar allows only SELECT, VALUES, TABLE and WITH, without INTO or a CTE that writes.
+4. The transaction: it is `READ ONLY` and always rolled back, and every connection has `default_transaction_read_only`
+   and deadlines.
+
+The first two are needed because a read-only transaction alone lets functions write files, send signals or sleep.
 """
 
 from __future__ import annotations
@@ -26,26 +28,26 @@ from wharfinger.sources.sql_database.row_text import is_several
 __all__ = ["check_names", "check_role", "parameters_for", "settings", "wrapped"]
 
 _WORD = re.compile(r"[^\W\d][\w$]*")
-_WORDS = 2_000
+_MAX_WORDS = 2_000
 
 _HARMLESS = [
     "array_sample", "array_shuffle", "bernoulli", "clock_timestamp", "current_query", "gen_random_uuid",
     "pg_database_size", "pg_indexes_size", "pg_is_in_recovery", "pg_relation_size", "pg_table_size",
     "pg_total_relation_size", "random", "random_normal", "system", "timeofday", "uuidv4", "uuidv7",
 ]  # fmt: skip
-"""Functions of PostgreSQL that are volatile only because each call gives something else."""
+"""Functions of PostgreSQL that are volatile only because each call returns something else."""
 _DENIED = [
     "current_setting", "database_to_xml", "database_to_xml_and_xmlschema", "database_to_xmlschema", "dblink",
     "pg_hba_file_rules", "pg_sleep", "pg_stat_get_activity", "query_to_xml", "schema_to_xml",
     "pg_current_xact_id", "schema_to_xml_and_xmlschema", "schema_to_xmlschema", "set_config", "table_to_xml",
     "txid_current", "xpath_table",
 ]  # fmt: skip
-"""Functions that are refused whatever they are declared as: they run other statements, or tell of the server."""
+"""Functions that are refused whatever they are declared as: they run other statements, or reveal the server."""
 
 _SECRET = frozenset(
     {"pg_authid", "pg_shadow", "pg_subscription", "pg_user_mapping", "pg_user_mappings", "user_mapping_options"}
 )
-"""Relations with passwords or their hashes, which a member of `pg_read_all_data` may read."""
+"""Relations that contain passwords or their hashes, which a member of `pg_read_all_data` may read."""
 
 _FUNCTIONS = """
 SELECT DISTINCT p.proname::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
@@ -69,7 +71,7 @@ FROM pg_roles r WHERE r.rolname = current_user
 
 
 def settings(seconds: float) -> dict[str, str]:
-    """What each connection is opened with (milliseconds)."""
+    """The settings of each connection. `seconds` is the timeout of a statement."""
     deadline = str(max(1, int(seconds * 1000)))
     return {
         "application_name": "wharfinger",
@@ -87,47 +89,47 @@ def settings(seconds: float) -> dict[str, str]:
 
 
 async def check_role(connection: Any) -> None:
-    """Refuse a role that can reach beyond the database.
+    """Refuse a role that may do more than use the database.
 
     Raises:
-        Refused: it can; the message holds the statements that make one that cannot.
+        QueryRefused: it may; the message contains the statements that create a role that may not.
     """
     role = await connection.fetchrow(ROLE)
     if role["super"] or role["replication"] or role["outside"]:
         raise QueryRefused(
-            f"The role {role['name']} may do more than read this database, so that no statements are run as it. "
-            "Make one that may not: CREATE ROLE reader LOGIN PASSWORD '…'; GRANT USAGE ON SCHEMA public TO reader; "
+            f"No statements are run as the role {role['name']}, because it may do more than read this database. "
+            "Create one that may not: CREATE ROLE reader LOGIN PASSWORD '…'; GRANT USAGE ON SCHEMA public TO reader; "
             "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader;"
         )
 
 
 async def check_names(connection: Any, statement: str) -> None:
-    """Refuse a statement whose text has the name of a function that may change something, wherever it stands.
+    """Refuse a statement whose text contains the name of a function that may change something.
 
     Raises:
-        Refused: it has; or it writes names in escapes, in which they cannot be seen.
+        QueryRefused: it contains one, or has names in escapes, which hide them.
     """
     if "\0" in statement:
         raise QueryRefused("The statement contains a NUL character.")
     if re.search(r"u&\s*\"", statement, re.IGNORECASE):
         raise QueryRefused('Names in Unicode escapes (U&"…") are refused: write the name itself.')
     words = {word for found in _WORD.findall(statement) for word in (found, found.lower(), found.casefold())}
-    words |= {word[:63] for word in words}  # as long as PostgreSQL's names are
-    if len(words) > _WORDS:
-        raise QueryRefused(f"The statement has more than {_WORDS:,} different words.")
+    words |= {word[:63] for word in words}  # PostgreSQL cuts longer names
+    if len(words) > _MAX_WORDS:
+        raise QueryRefused(f"The statement has more than {_MAX_WORDS:,} different words.")
     secret = min(words & _SECRET, default=None)
     if secret is not None:
-        raise QueryRefused(f"The statement names {secret}, in which passwords are kept.")
+        raise QueryRefused(f"The statement names {secret}, which contains passwords.")
     name = await connection.fetchval(_FUNCTIONS, sorted(words), _HARMLESS, _DENIED)
     if name is not None:
         raise QueryRefused(
             f"The statement names the function {name}, which may do more than read "
-            "(PostgreSQL holds it for VOLATILE, or it runs other statements)."
+            "(PostgreSQL declares it VOLATILE, or it runs other statements)."
         )
 
 
 def wrapped(statement: str, shown: Sequence[str], limit: int) -> str:
-    """The statement in parentheses, where only what reads can stand; `shown` are expressions over c0, c1, …"""
+    """The statement in parentheses after FROM, where only reading is allowed; `shown` are expressions over c0, c1, …"""
     names = ", ".join(f"c{number}" for number in range(len(shown)))
     inner = statement.rstrip().rstrip(";")
     return f"SELECT {', '.join(shown)} FROM (\n{inner}\n) AS q ({names}) LIMIT {limit}"  # noqa: S608 - that is the point
@@ -145,20 +147,20 @@ _CONVERSIONS: Mapping[str, Any] = {
 
 
 def parameters_for(types: Sequence[Any], given: Parameters) -> list[object]:
-    """Values of JSON as what PostgreSQL wants for `$1`, `$2`, ….
+    """Convert JSON values to the types that PostgreSQL expects for `$1`, `$2`, ….
 
     Raises:
-        Refused: there are too many or too few, or one does not fit.
+        QueryRefused: there are too many or too few, or one has the wrong type.
     """
     if isinstance(given, Mapping):
-        raise QueryRefused("Parameters are a list, for $1, $2, ….")
+        raise QueryRefused("Give the parameters as a list, for $1, $2, ….")
     if len(given) != len(types):
-        raise QueryRefused(f"The statement has {len(types)} parameters, and {len(given)} were given.")
+        raise QueryRefused(f"The statement has {len(types)} parameters, but {len(given)} were given.")
     values: list[object] = []
     for number, (kind, value) in enumerate(zip(types, given, strict=True), 1):
         try:
             convert = _CONVERSIONS.get(kind.name, str)
             values.append(value if value is None or is_several(value) else convert(value))
         except (ValueError, TypeError, ArithmeticError):
-            raise QueryRefused(f"Parameter {number} is no {kind.name}.") from None
+            raise QueryRefused(f"Parameter {number} cannot be converted to {kind.name}.") from None
     return values

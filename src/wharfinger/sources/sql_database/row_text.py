@@ -1,4 +1,4 @@
-"""Values of a database as JSON that is valid and says what it left out.
+"""Values of a database as valid JSON, which marks what was cut.
 
 | value | JSON |
 |---|---|
@@ -23,7 +23,6 @@ from typing import Any, TypeGuard
 import msgspec
 
 __all__ = [
-    "EXACT",
     "clean",
     "cut_bytes",
     "cut_text",
@@ -35,85 +34,85 @@ __all__ = [
     "unique_names",
 ]
 
-EXACT = 2**53 - 1
-"""The largest integer that every reader of JSON keeps (RFC 8259, §6)."""
+MAX_EXACT = 2**53 - 1
+"""The largest integer that every JSON parser reads exactly (RFC 8259, §6)."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def render(value: object, most: int) -> object:
-    """One value of a driver as a JSON value of about `most` bytes."""
+def render(value: object, limit: int) -> object:
+    """Convert a value of a database driver to a JSON value of about `limit` bytes at most."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
         return number(value)
     if isinstance(value, str):
-        return cut_text(value, most)
+        return cut_text(value, limit)
     if isinstance(value, (bytes, bytearray)):
-        return cut_bytes(bytes(value), most)
+        return cut_bytes(bytes(value), limit)
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, (Decimal, timedelta)):
         return str(value)
     if is_named(value):
-        return _nested({str(name): render(one, most) for name, one in value.items()}, most)
+        return _nested({str(name): render(one, limit) for name, one in value.items()}, limit)
     if is_several(value):
-        return _nested([render(one, most) for one in value], most)
-    return cut_text(str(value), most)
+        return _nested([render(one, limit) for one in value], limit)
+    return cut_text(str(value), limit)
 
 
 def is_named(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Whether this is an object of JSON."""
+    """Whether this becomes a JSON object."""
     return isinstance(value, Mapping)
 
 
 def is_several(value: object) -> TypeGuard[Collection[Any]]:
-    """Whether this is a list of JSON."""
+    """Whether this becomes a JSON array."""
     return isinstance(value, (list, tuple, set, frozenset))
 
 
-def _nested(value: object, most: int) -> object:
+def _nested(value: object, limit: int) -> object:
     text = msgspec.json.encode(value).decode()
-    return value if len(text) <= most else cut_text(text, most)
+    return value if len(text) <= limit else cut_text(text, limit)
 
 
 def number(value: int | float) -> object:
-    """A number, or a string where JSON has none for it."""
+    """A number, or a string if JSON cannot express it exactly."""
     if isinstance(value, int):
-        return value if -EXACT <= value <= EXACT else str(value)
+        return value if -MAX_EXACT <= value <= MAX_EXACT else str(value)
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def cut_text(text: str, most: int, size: int | None = None) -> object:
-    """A text, or its beginning; `size` is how many bytes it really has, where only the beginning is here."""
-    if len(text) <= most and size is None:
+def cut_text(text: str, limit: int, size: int | None = None) -> object:
+    """A text, or its beginning. If `text` is only the beginning, `size` is the whole size in bytes."""
+    if len(text) <= limit and size is None:
         return clean(text)
     whole: dict[str, object] = {"characters": len(text)} if size is None else {"bytes": size}
-    return {"text": clean(text[:most]), "cut": True} | whole
+    return {"text": clean(text[:limit]), "cut": True} | whole
 
 
-def cut_bytes(data: bytes, most: int, size: int | None = None) -> dict[str, object]:
-    """Bytes in base64, or their beginning; `size` is how many there really are, where only the beginning is here."""
-    whole: dict[str, object] = {"base64": base64.b64encode(data[:most]).decode()}
-    if len(data) <= most and size is None:
+def cut_bytes(data: bytes, limit: int, size: int | None = None) -> dict[str, object]:
+    """Bytes in base64, or their beginning. If `data` is only the beginning, `size` is the whole size in bytes."""
+    whole: dict[str, object] = {"base64": base64.b64encode(data[:limit]).decode()}
+    if len(data) <= limit and size is None:
         return whole
     return whole | {"cut": True, "bytes": len(data) if size is None else size}
 
 
 def clean(text: str) -> str:
-    """A text that is valid Unicode: bytes that were none become U+FFFD."""
+    """Replace what is not valid Unicode by U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("�", text)
 
 
 def json_line(names: Sequence[str], cells: Iterable[object]) -> str:
-    """One row as a line of JSON."""
+    """Encode a row as a line of JSON."""
     return msgspec.json.encode(dict(zip(names, cells, strict=True))).decode() + "\n"
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Names of columns, so that no two are the same: `id`, `id_2`, `id_3`."""
+    """Make names of columns unique: `id`, `id_2`, `id_3`."""
     given: list[str] = []
     taken: set[str] = set()
     wanted = [clean(name) for name in names]

@@ -1,7 +1,7 @@
-"""Windows over rows: `?limit=200`, `?after=<key>`, `?before=<key>`, `?tail=200`, `?rows=1-200`, and what follows them.
+"""Windows over rows: `?limit=200`, `?after=<key>`, `?before=<key>`, `?tail=200`, `?rows=1-200`.
 
-Windows are cut by key, never by position: what is added or removed elsewhere moves nothing, and the last window of ten
-million rows costs what the first one does. Rows are lines of JSON. Refuses to know which database they come from.
+A window starts at a key, never at a position: rows that are added or removed elsewhere do not move it, and the last
+window of ten million rows costs as much as the first one. Rows are lines of JSON.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from wharfinger.sources.sql_database.row_text import json_line, unique_names
 from wharfinger.sources.sql_database.sql_uris import SqlUris, join_key, quote_part, split_key
 from wharfinger.sources.windows.window import WINDOW_BYTES, split_query
 
-__all__ = ["DEFAULT", "JSON_LINES", "MOST", "RowQuery", "RowWindow", "parse_rows", "read_window", "rows_uri"]
+__all__ = ["DEFAULT_ROWS", "JSON_LINES", "MAX_ROWS", "RowQuery", "RowWindow", "parse_rows", "read_window", "rows_uri"]
 
 JSON_LINES = "application/x-ndjson"
-DEFAULT = 1_000
-"""Rows of a window that was not asked to end anywhere."""
-MOST = 10_000
-"""Rows of one window at most."""
+DEFAULT_ROWS = 1_000
+"""Rows in a window whose URI states no number."""
+MAX_ROWS = 10_000
+"""Rows in one window."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}").fullmatch
 _FROM_START = re.compile(r"1-([1-9][0-9]{0,5})").fullmatch
-_HOW = "limit=200, after=<key>, before=<key> (both also with limit), tail=200, or rows=1-200"
+_EXAMPLES = "limit=200, after=<key>, before=<key> (both also with limit), tail=200, or rows=1-200"
 
 
 class RowQuery(NamedTuple):
-    """What a query asks for; `explicit` where it says how many rows."""
+    """The rows that a URI asks for; `explicit` if it states how many."""
 
     span: Span
     explicit: bool
 
 
 class RowWindow(NamedTuple):
-    """Rows as text, and the queries of the windows beside it (None where there is none)."""
+    """Rows as text, and the queries of the next and previous window (None if there is none)."""
 
     text: str
     rows: int
@@ -54,30 +54,30 @@ class RowWindow(NamedTuple):
 
 
 def parse_rows(uri: str) -> RowQuery:
-    """The rows that a URI asks for.
+    """Parse the query of a URI of rows.
 
     Raises:
-        InvalidArgument: it asks for anything else, and what it could be.
+        InvalidArgument: it is not valid; the message says what is.
     """
     _, query = split_query(uri)
     limit = _number(query, "limit")
     left = {name: value for name, value in query.items() if name != "limit"}
     if not left:
-        return RowQuery(Span(limit=limit or DEFAULT), limit is not None)
+        return RowQuery(Span(limit=limit or DEFAULT_ROWS), limit is not None)
     (name, value), *more = left.items()
     if more or name not in ("after", "before", "tail", "rows"):
-        raise InvalidArgument(f"Rows are read by {_HOW}. This asked for {', '.join(left)[:200]}.")
+        raise InvalidArgument(f"Rows are read by {_EXAMPLES}. This URI has {', '.join(left)[:200]}.")
     if name in ("after", "before"):
-        return RowQuery(Span(where=name, key=_key(name, value), limit=limit or DEFAULT), limit is not None)  # type: ignore[arg-type]
+        return RowQuery(Span(where=name, key=_key(name, value), limit=limit or DEFAULT_ROWS), limit is not None)  # type: ignore[arg-type]
     if limit is not None:
-        raise InvalidArgument(f"{name} says how many rows already: leave limit out.")
+        raise InvalidArgument(f"{name} already states the number of rows: leave limit out.")
     if name == "tail":
-        return RowQuery(Span(where="last", limit=_number(query, "tail") or DEFAULT), True)
+        return RowQuery(Span(where="last", limit=_number(query, "tail") or DEFAULT_ROWS), True)
     match = _FROM_START(value)
-    if match is None or int(match[1]) > MOST:
+    if match is None or int(match[1]) > MAX_ROWS:
         raise InvalidArgument(
-            f"rows={value[:40]} cannot be found without counting all rows before: write rows=1-200 (at most {MOST:,}) "
-            "for the first ones, and go on with after=<key>, as each window says."
+            f"rows={value[:40]} could only be found by counting all rows before. Read the first ones by rows=1-200 "
+            f"(at most {MAX_ROWS:,}), and the following ones by after=<key>, which each window states."
         )
     return RowQuery(Span(limit=int(match[1])), True)
 
@@ -86,8 +86,8 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     value = query.get(name)
     if value is None:
         return None
-    if not _NUMBER(value) or int(value) > MOST:
-        raise InvalidArgument(f"{name}={value[:40]} is no number of rows: write {name}=200, at most {MOST:,}.")
+    if not _NUMBER(value) or int(value) > MAX_ROWS:
+        raise InvalidArgument(f"{name}={value[:40]} is not a number of rows: write {name}=200, at most {MAX_ROWS:,}.")
     return int(value)
 
 
@@ -95,15 +95,15 @@ def _key(name: str, value: str) -> tuple[str, ...]:
     try:
         return split_key(value)
     except ValueError:
-        raise InvalidArgument(f"{name}={value[:40]} is no key: take one that a window gave.") from None
+        raise InvalidArgument(f"{name}={value[:40]} is not a key: use one that a window states.") from None
 
 
 def read_window(engine: DatabaseEngine, table: DatabaseTable, ask: RowQuery, bounds: QueryBounds) -> RowWindow:
-    """Read the rows that were asked for, or as many of them as go into one answer.
+    """Read the rows that were asked for, or as many of them as fit into one window.
 
     Raises:
-        InvalidArgument: the table has no key to read by, or not this one.
-        LookupError: the table is not there any more.
+        InvalidArgument: the table has no key, or not this one.
+        LookupError: the table no longer exists.
     """
     span = ask.span
     if table.key is None and span.where != "first":
@@ -115,18 +115,18 @@ def read_window(engine: DatabaseEngine, table: DatabaseTable, ask: RowQuery, bou
     try:
         found = engine.rows(table, span, bounds)
     except BadKey as error:
-        raise InvalidArgument(f"This is no key of {table.name}. {error}".strip()) from None
+        raise InvalidArgument(f"This is not a key of {table.name}. {error}".strip()) from None
     rows = found.rows[::-1] if span.backwards else found.rows
     names = unique_names(column.name for column in table.columns)
     text = "".join([json_line(names, row.cells) for row in rows])
     first, last = (join_key(rows[at].key) if rows else "" for at in (0, -1))
-    beside = _beside(table, ask, found, first, last)
+    neighbours = _neighbours(table, ask, found, first, last)
     whole_table = span.where == "first" and not ask.explicit
     token = engine.table_token(table) if found.more and whole_table else ""
     return RowWindow(
         text,
         len(rows),
-        *beside,
+        *neighbours,
         short=found.more and (not ask.explicit or (not span.backwards and len(rows) < span.limit)),
         version=digest(text, token),
         first=first,
@@ -134,7 +134,9 @@ def read_window(engine: DatabaseEngine, table: DatabaseTable, ask: RowQuery, bou
     )
 
 
-def _beside(table: DatabaseTable, ask: RowQuery, found: Rows, first: str, last: str) -> tuple[str | None, str | None]:
+def _neighbours(
+    table: DatabaseTable, ask: RowQuery, found: Rows, first: str, last: str
+) -> tuple[str | None, str | None]:
     """The queries of the next and of the previous window."""
     span = ask.span
     if table.key is None or not first:
@@ -149,5 +151,5 @@ def _beside(table: DatabaseTable, ask: RowQuery, found: Rows, first: str, last: 
 
 
 def rows_uri(uris: SqlUris, table: DatabaseTable, query: str | None) -> str | None:
-    """The URI of a window beside one; None where there is none."""
+    """The URI of the next or previous window. Returns None if there is no such window."""
     return None if query is None else uris.of_rows(table.schema, table.name, query)

@@ -1,10 +1,11 @@
-"""A database as live resources: definitions of tables, rows in windows, single rows; refuses to know which database."""
+"""A database as live resources: definitions of tables, rows in windows, and single rows."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from urllib.parse import unquote
 
 import msgspec
@@ -35,10 +36,10 @@ from wharfinger.sources.sql_database.row_windows import (
     read_window,
     rows_uri,
 )
+from wharfinger.sources.sql_database.sql_documents import complete, documents
 from wharfinger.sources.sql_database.sql_query import QueryAnswer, run_query
-from wharfinger.sources.sql_database.sql_search import complete, documents
 from wharfinger.sources.sql_database.sql_uris import SqlTarget, SqlUris, join_key, quote_part
-from wharfinger.sources.sql_database.sql_watch import EVERY, SqlWatch
+from wharfinger.sources.sql_database.sql_watch import SqlWatch
 from wharfinger.sources.sql_database.table_descriptions import brief, describe
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on, remark
@@ -47,14 +48,17 @@ __all__ = ["ROWS", "Database"]
 
 JSON = "application/json"
 ROWS = "wharfinger/rows"
-"""In `_meta` of rows: about how many the whole table has; missing where that is not known without counting."""
-KNOWN = 1_024  # URIs of which is kept since when they are as they are
-SHORT = 0.25  # seconds for which a catalogue may be used again to read rows
-ONE_CELL = 1 << 20  # bytes of a cell in the reading of one row
+"""In `_meta` of rows: the approximate number of rows in the table; missing if it is not known without counting."""
+MAX_FIRST_SEEN = 1_024
+"""URIs for which the time is remembered since when they have had their present version."""
+CATALOGUE_SECONDS = 0.25
+"""How old a catalogue may be when rows are read."""
+MAX_CELL_BYTES = 1 << 20
+"""One value when a single row is read."""
 
 
 class Database(Source):
-    """The source that `sql()` makes. Its methods may be called from several threads at once."""
+    """The source that `sql()` returns. Its methods may be called from several threads at once."""
 
     def __init__(
         self, engine: DatabaseEngine, *, top: str, label: str, schema: str | None, bounds: QueryBounds
@@ -65,23 +69,24 @@ class Database(Source):
         self.location = engine.location
         self.uris = SqlUris(top, schema)
         self.bounds = bounds
-        self._first_seen: BoundedCache[str, tuple[str, float]] = BoundedCache(KNOWN)
+        self._first_seen: BoundedCache[str, tuple[str, float]] = BoundedCache(MAX_FIRST_SEEN)
         self.templates = _templates(top, label, schema is None)
-        self._watching = SqlWatch(label, engine, self._version_of, EVERY)
+        self._watches = SqlWatch(label, engine, self._version_of)
 
     def __repr__(self) -> str:
         return f"sql({self.location!r}, label={self.name!r})"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is of this database, existing or not."""
+        """Whether this URI belongs to this database, whether or not it exists."""
         return self.uris.matches(uri)
 
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """Tables and views, by schema and name; not their rows."""
-        behind = ("", "") if after is None else _read_key(after, 2)
-        found = [table for place, table in self.engine.catalogue().tables.items() if after is None or place > behind]
+        """Tables and views, by schema and name, without their rows."""
+        last_shown = ("", "") if after is None else _read_key(after, 2)
+        tables = self.engine.catalogue().tables
+        found = [table for name, table in tables.items() if after is None or name > last_shown]
         shown = found[:limit]
         last = _write_key(shown[-1].schema, shown[-1].name) if shown and len(found) > limit else None
         return [self._table(table) for table in shown], last
@@ -89,14 +94,14 @@ class Database(Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """What is directly in the database, or in a schema: schemas, or tables and views.
+        """The direct entries of the database or of a schema: schemas, or tables and views.
 
         Raises:
             ResourceNotFound: there is no such directory.
         """
         target = self.uris.read(uri)
-        behind = "" if after is None else _read_key(after, 1)[0]
-        found = [(name, r) for name, r in self._children(target, uri) if after is None or name > behind]
+        last_shown = "" if after is None else _read_key(after, 1)[0]
+        found = [(name, r) for name, r in self._children(target, uri) if after is None or name > last_shown]
         last = _write_key(found[limit - 1][0]) if len(found) > limit else None
         return [resource for _, resource in found[:limit]], last
 
@@ -129,14 +134,14 @@ class Database(Source):
     # One resource
 
     def stat(self, uri: str) -> t.Resource:
-        """What is known of one URI; of rows, by reading their window.
+        """The resource of a URI; of rows, their window is read.
 
         Raises:
-            ResourceNotFound: missing or not for this role, which look the same.
+            ResourceNotFound: it does not exist, or the role may not read it.
         """
         target = self.uris.read(uri)
         resource = self._stat(target, uri)
-        self._watching.saw(uri, version_of(resource))
+        self._watches.record(uri, version_of(resource))
         return resource
 
     def _stat(self, target: SqlTarget, uri: str) -> t.Resource:
@@ -152,10 +157,10 @@ class Database(Source):
         return t.Resource(uri=uri, name=name, title=name, mime_type=content.mime_type, meta=meta)
 
     def version(self, uri: str) -> str:
-        """A digest of the content; of the rows of a table that is larger than a window, with the database's own token.
+        """A digest of the content; for the rows of a table that is larger than a window, also of the database's token.
 
         Raises:
-            ResourceNotFound: missing or not for this role, which look the same.
+            ResourceNotFound: it does not exist, or the role may not read it.
         """
         return self._version_of(uri)
 
@@ -168,8 +173,8 @@ class Database(Source):
         return version_of(self._stat(target, uri))
 
     def _find(self, target: SqlTarget, uri: str, age: float = 0.0) -> DatabaseTable:
-        for how_old in dict.fromkeys((age, 0.0)):
-            table = self.engine.catalogue(how_old).tables.get((target.schema, target.table))
+        for max_age in dict.fromkeys((age, 0.0)):
+            table = self.engine.catalogue(max_age).tables.get((target.schema, target.table))
             if table is not None:
                 return table
         raise ResourceNotFound(uri)
@@ -177,11 +182,11 @@ class Database(Source):
     # Reading
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """A definition, a window of rows, one row, or what is in a schema.
+        """A definition, a window of rows, one row, or the list of a schema.
 
         Raises:
-            ResourceNotFound: missing or not for this role, which look the same.
-            InvalidArgument: the window cannot be; the message says which can.
+            ResourceNotFound: it does not exist, or the role may not read it.
+            InvalidArgument: the window is not valid; the message says which are.
         """
         target = self.uris.read(uri)
         if target.kind == "rows":
@@ -202,19 +207,12 @@ class Database(Source):
         return t.ReadResourceResult(contents=[content], ttl_ms=self._ttl(uri, version), cache_scope=self.cache_scope)
 
     def _window(self, target: SqlTarget, uri: str) -> tuple[DatabaseTable, RowWindow]:
-        ask = parse_rows(uri)
-        try:
-            table = self._find(target, uri, SHORT)
-            return table, self._read_window(table, ask)
-        except LookupError:
-            table = self._find(target, uri)
-        try:
-            return table, self._read_window(table, ask)
-        except LookupError:
-            raise ResourceNotFound(uri) from None
-
-    def _read_window(self, table: DatabaseTable, ask: RowQuery) -> RowWindow:
-        return read_window(self.engine, table, ask, self.bounds)
+        query = parse_rows(uri)
+        for age in (CATALOGUE_SECONDS, 0.0):  # the table may have changed since the catalogue was read
+            table = self._find(target, uri, age)
+            with suppress(LookupError):
+                return table, read_window(self.engine, table, query, self.bounds)
+        raise ResourceNotFound(uri)
 
     def _read_rows(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
         table, window = self._window(target, uri)
@@ -230,17 +228,17 @@ class Database(Source):
             of = "" if about is None else f" of about {about:,}"
             contents.append(going_on(following, f"{many(window.rows, 'row')}{of}."))
         elif window.short:
-            said = f"{many(window.rows, 'row')}, and there are more, which no key leads to: ask for limit=10000"
-            contents.append(remark(uri, said))
+            note = f"{many(window.rows, 'row')}; there are more, but no key to continue from: use limit=10000"
+            contents.append(remark(uri, note))
         ttl = self._ttl(uri, window.version)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _read_row(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
-        table = self._find(target, uri, SHORT)
+        table = self._find(target, uri, CATALOGUE_SECONDS)
         if table.key is None:
             raise ResourceNotFound(uri)
         try:
-            bounds = msgspec.structs.replace(self.bounds, cell=max(ONE_CELL, self.bounds.cell))
+            bounds = msgspec.structs.replace(self.bounds, cell=max(MAX_CELL_BYTES, self.bounds.cell))
             window = read_window(self.engine, table, RowQuery(Span(where="at", key=target.key, limit=1), True), bounds)
         except (LookupError, InvalidArgument):
             raise ResourceNotFound(uri) from None
@@ -259,7 +257,7 @@ class Database(Source):
         return listing_text(f"{clean(name)}/", counted, children[:CHILDREN], template, say=described)
 
     def _ttl(self, uri: str, version: str) -> int:
-        """How long the answer may be used: from when it was first seen as it is, or the database was written last."""
+        """The `ttlMs` for a version, by the time since it was first seen or since the last write to the database."""
         now = time.time()
         seen = self._first_seen.get(uri)
         if seen is None or seen[0] != version:
@@ -270,23 +268,23 @@ class Database(Source):
     # Finding
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Names of schemas and tables, and keys of rows, that begin with what was typed; then those that hold it."""
-        return complete(self, argument, value, context)
+        """Names of schemas and tables that start with or contain the value, and keys of rows that start with it."""
+        return complete(self.engine, self.uris, self.bounds, argument, value, context)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Definitions, and the rows of each table in windows, up to 100,000 of them."""
-        return documents(self, after, limit)
+        """Definitions, and the first 100,000 rows of each table in windows."""
+        return documents(self.engine, self.uris, self.bounds, after, limit)
 
     def query(self, statement: str, parameters: Parameters = (), limit: int = 200) -> QueryAnswer:
-        """Run one statement that only reads; what it gives is cut and marked where it is too much.
+        """Run one statement that only reads. A result that is too large is cut and marked.
 
         Raises:
-            InvalidArgument: it does more than reading, takes too long, or cannot be run.
+            InvalidArgument: it does more than read, takes too long, or cannot be run.
         """
         return run_query(self.engine, statement, parameters, limit, self.bounds)
 
     def describe(self) -> str:
-        """How many tables there are, which database it is, and what to know of the role."""
+        """The number of tables, the kind of database, and what the role may do."""
         try:
             tables = len(self.engine.catalogue(60.0).tables)
             return ", ".join([many(tables, "table"), *self.engine.describe()])
@@ -296,26 +294,26 @@ class Database(Source):
     # Watching
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Tell `changed` when this URI's content changes, or the list of tables."""
-        self._watching.watch(uri, changed)
+        """Call `changed` after each change of this URI, or of the list of tables if it is None."""
+        self._watches.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop telling of this URI."""
-        self._watching.unwatch(uri)
+        """Stop watching this URI."""
+        self._watches.unwatch(uri)
 
     async def close(self) -> None:
-        """Stop telling, and close all connections."""
+        """End all watches and close all connections."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        self._watching.close()
+        self._watches.close()
         self.engine.close()
 
 
 def _templates(top: str, label: str, schemas: bool) -> list[t.ResourceTemplate]:
     table = f"{top}/{{schema}}/{{table}}" if schemas else f"{top}/{{table}}"
     shown = clean(label)
-    rows = "Rows in the order of their key, as lines of JSON; each window names the next one."
+    rows = "Rows in the order of their key, as lines of JSON; each window states the URI of the next one."
     return [
         t.ResourceTemplate(
             uri_template=table,
@@ -335,7 +333,7 @@ def _templates(top: str, label: str, schemas: bool) -> list[t.ResourceTemplate]:
             uri_template=f"{table}/rows/{{key}}",
             name=f"{shown} row",
             title=f"One row of any table in {shown}",
-            description="The row with this key; the parts of a key of several columns with commas between.",
+            description="The row with this key; the parts of a key with several columns are separated by commas.",
             mime_type=JSON,
         ),
     ]

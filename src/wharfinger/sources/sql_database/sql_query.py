@@ -1,4 +1,4 @@
-"""What somebody's statement gives: columns, and rows as far as they are allowed; the engine decides what is run."""
+"""Runs a caller's SQL statement within bounds. The engine makes sure that it only reads."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import msgspec
 
 from wharfinger.sources.sql_database.database_engine import DatabaseEngine, Parameters, QueryBounds, QueryRefused
 from wharfinger.sources.sql_database.row_text import clean
-from wharfinger.sources.sql_database.row_windows import MOST
+from wharfinger.sources.sql_database.row_windows import MAX_ROWS
 
 __all__ = ["QueryAnswer", "run_query"]
 
-LONGEST = 100_000
-"""Characters of a statement."""
-SIZE = 1 << 20
-"""Bytes of all rows of an answer, about."""
+MAX_STATEMENT_LENGTH = 100_000
+"""Characters."""
+MAX_RESULT_BYTES = 1 << 20
+"""All rows of a result together, approximately."""
 
 
 class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of a statement, each a list of JSON values in the order of `columns` (where names may repeat).
+    """The rows that a statement returned, each a list of JSON values in the order of `columns`.
 
-    `truncated` says in a sentence why there may be more, and is empty where there is not.
+    Names of columns may repeat. `truncated` says in a sentence why rows are missing; it is empty if none are.
     """
 
     columns: list[str]
@@ -35,26 +35,23 @@ def run_query(
     """Run one statement that only reads.
 
     Raises:
-        Refused: it is not run, or was stopped; the message says why.
+        QueryRefused: it is not run, or was stopped; the message says why.
     """
-    if not 1 <= limit <= MOST:
-        raise QueryRefused(f"limit is {limit}: ask for 1 to {MOST:,} rows.")
-    if len(statement) > LONGEST:
-        raise QueryRefused(f"The statement has {len(statement):,} characters: at most {LONGEST:,} are run.")
+    if not 1 <= limit <= MAX_ROWS:
+        raise QueryRefused(f"limit must be from 1 to {MAX_ROWS:,}, not {limit}.")
+    if len(statement) > MAX_STATEMENT_LENGTH:
+        raise QueryRefused(
+            f"The statement has {len(statement):,} characters, and at most {MAX_STATEMENT_LENGTH:,} are allowed."
+        )
     try:
         statement.encode()
     except UnicodeEncodeError:
         raise QueryRefused("The statement is not valid Unicode.") from None
-    bounds = msgspec.structs.replace(bounds, size=min(SIZE, bounds.size))
+    bounds = msgspec.structs.replace(bounds, size=min(MAX_RESULT_BYTES, bounds.size))
     columns, found = engine.query(statement, parameters, limit, bounds)
     rows = [list(row.cells) for row in found.rows]
-    return QueryAnswer(
-        columns=[clean(name) for name in columns], rows=rows, truncated=_cut(len(rows), limit, found.more)
-    )
-
-
-def _cut(rows: int, limit: int, more: bool) -> str:
-    if not more:
-        return ""
-    why = f"limit={limit}" if rows == limit else f"{SIZE // 1024:,} KiB of rows"
-    return f"Only the first {rows:,} rows are here ({why}): there are more. Narrow the statement, or aggregate."
+    truncated = ""
+    if found.more:
+        why = f"limit={limit}" if len(rows) == limit else f"{MAX_RESULT_BYTES // 1024:,} KiB of rows"
+        truncated = f"There are more rows than these {len(rows):,} ({why}). Narrow the statement, or aggregate."
+    return QueryAnswer(columns=[clean(name) for name in columns], rows=rows, truncated=truncated)

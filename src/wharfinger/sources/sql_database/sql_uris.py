@@ -1,7 +1,7 @@
-"""How a table, its rows and one row are written as URIs and read back. Knows no database.
+"""Writes and parses the URIs of a database: `<top>/<table>`, `<top>/<table>/rows?after=<key>&limit=100` and
+`<top>/<table>/rows/<key>`, with the schema before the table if the database has several schemas.
 
-`<top>/<table>`, `<top>/<table>/rows?after=<key>&limit=100`, `<top>/<table>/rows/<key>`; with a schema in front of the
-table where the database has several. A key of several columns is their texts with commas between.
+A key of several columns is written as their texts with commas between them. Does no I/O.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 
 __all__ = ["SqlTarget", "SqlUris", "join_key", "quote_part", "split_key"]
 
-LONGEST = 32_768
-"""Characters of a URI that are read at all."""
+MAX_URI_LENGTH = 32_768
+"""Characters."""
 ROWS = "rows"
 
 _ESCAPES = {"~~": "~", "~.": ",", "~_": ""}
@@ -25,7 +25,7 @@ _KEY_PARTS = re.compile(r"~.|,|[^~,]+", re.DOTALL)
 
 
 class SqlTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a URI means: the database, a schema of it, a table's definition, its rows, or one row."""
+    """What a URI refers to: the database, a schema, a table's definition, its rows, or one row."""
 
     kind: Literal["database", "schema", "table", "rows", "row"]
     schema: str = ""
@@ -35,7 +35,7 @@ class SqlTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SqlUris:
-    """The URIs of one database. `schema` is the only one where there are no schemas in URIs."""
+    """The URIs of one database. `schema` is the database's only schema, or None if URIs contain the schema."""
 
     def __init__(self, top: str, schema: str | None) -> None:
         self.top = top
@@ -43,7 +43,7 @@ class SqlUris:
         self._inside = top + "/"
 
     def matches(self, uri: str) -> bool:
-        """Whether this is below the top, existing or not."""
+        """Whether this URI belongs to the database, whether or not it exists."""
         return uri == self.top or uri.startswith((self._inside, self.top + "?"))
 
     def of_schema(self, schema: str) -> str:
@@ -59,13 +59,13 @@ class SqlUris:
         return f"{self.of_table(schema, table)}/{ROWS}{'?' + query if query else ''}"
 
     def read(self, uri: str) -> SqlTarget:
-        """What a URI means.
+        """Parse a URI.
 
         Raises:
-            ResourceNotFound: it has not the form of any that is written here.
-            InvalidArgument: it asks for a window of something that has none.
+            ResourceNotFound: it does not have the form of any URI of the database.
+            InvalidArgument: it asks for a window of something that has no windows.
         """
-        if len(uri) > LONGEST or not self.matches(uri) or "#" in uri:
+        if len(uri) > MAX_URI_LENGTH or not self.matches(uri) or "#" in uri:
             raise ResourceNotFound(uri)
         path, mark, query = uri[len(self.top) :].partition("?")
         inner = path.removeprefix("/").removesuffix("/")
@@ -75,7 +75,7 @@ class SqlUris:
         if not mark:
             return target
         if target.kind != "rows":
-            raise InvalidArgument("Only rows are read in windows: ask for …/<table>/rows?limit=100 instead.")
+            raise InvalidArgument("Only rows have windows: read …/<table>/rows?limit=100 instead.")
         return msgspec.structs.replace(target, query=query)
 
     def _target(self, uri: str, parts: list[str]) -> SqlTarget:
@@ -99,7 +99,7 @@ class SqlUris:
 
 
 def quote_part(text: str) -> str:
-    """A name or a key as one part of a path, or as a value of a query; `.` and `..` alone are escaped, too."""
+    """Percent-encode a name or key as one segment of a path, or as a value in a query; `.` and `..` are encoded too."""
     return "%2E" * len(text) if text in (".", "..") else quote(text, safe="~!$'()*,:@")
 
 
@@ -123,15 +123,15 @@ def _key(uri: str, text: str) -> tuple[str, ...]:
 
 
 def join_key(key: tuple[str, ...]) -> str:
-    """The texts of a key as one: commas between, `~` before what would be read otherwise."""
+    """Join the texts of a key with commas; `~` escapes."""
     return ",".join([part.replace("~", "~~").replace(",", "~.") or "~_" for part in key])
 
 
 def split_key(text: str) -> tuple[str, ...]:
-    """The texts of a key again.
+    """Split what `join_key` wrote into the texts of the key.
 
     Raises:
-        ValueError: `join_key` writes nothing like this.
+        ValueError: `join_key` does not write this.
     """
     parts = [""]
     empty = True
@@ -154,4 +154,4 @@ def split_key(text: str) -> tuple[str, ...]:
     else:
         if at == len(text) and not empty:
             return tuple(parts)
-    raise ValueError(f"{text[:40]!r} is no key.")
+    raise ValueError(f"{text[:40]!r} is not a key.")

@@ -1,6 +1,8 @@
-"""Telling what changes in a database: it is asked for its token often, and only where that differs is looked closer.
+"""Finds changes in a database.
 
-Refuses to know which database it is, and how a version is found.
+A database has a token that is cheap to ask for and differs after every write (SQLite's `data_version`, PostgreSQL's
+snapshot). One thread asks for the token many times a second; only when it differs are the versions of the watched URIs
+computed, by reading. In any case they are looked at every few seconds.
 """
 
 from __future__ import annotations
@@ -15,80 +17,77 @@ from wharfinger.source import Changed
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.sql_database.database_engine import DatabaseEngine, DatabaseUnreachable
 
-__all__ = ["EVERY", "SqlWatch"]
+__all__ = ["TOKEN_SECONDS", "SqlWatch"]
 
 log = logging.getLogger("wharfinger.sources")
 
-EVERY = 0.1
-"""Seconds between two questions for the token, which take well under a millisecond."""
-SHARE = 4
-"""Asking, and looking after it, takes at most one part in so many of the time."""
-LEAVING = 2.0
-"""Seconds for the last question when all ends."""
-SAFE = 5.0
-"""Seconds after which is looked in any case."""
+TOKEN_SECONDS = 0.1
+"""Time between two requests for the token, each of which takes well under a millisecond."""
+SLEEP_RATIO = 4
+"""The thread sleeps at least this many times as long as the last request and the look after it took."""
+JOIN_SECONDS = 2.0
+"""How long `close` waits for a request that is running."""
+LOOK_SECONDS = 5.0
+"""Time after which everything is looked at even if the token is the same."""
 
 
 class SqlWatch:
-    """The watchers of one database. `version(uri)` is that of a URI, of None that of the list."""
+    """The watchers of one database. `version(uri)` returns the version of a URI, or of the list if it is None."""
 
     def __init__(
-        self, name: str, engine: DatabaseEngine, version: Callable[[str | None], str], every: float = EVERY
+        self, name: str, engine: DatabaseEngine, version: Callable[[str | None], str], every: float = TOKEN_SECONDS
     ) -> None:
         self._name = name
         self._engine = engine
         self._version = version
         self._lock = threading.Lock()
         self._watched: set[str | None] = set()
-        self._looked: dict[str | None, tuple[Hashable, str]] = {}
+        self._versions: dict[str | None, tuple[Hashable, str]] = {}
         self._token: Hashable = None
         self._down = False
         self._every = every
-        self._looking = 0.0
+        self._look_time = 0.0
         self._ended: threading.Event | None = None
-        self._asking: threading.Thread | None = None
-        self._polling = Polling(f"wharfinger-{name}", self._look, every=SAFE, prepare=self._prepare)
+        self._token_thread: threading.Thread | None = None
+        self._polling = Polling(f"wharfinger-{name}", self._look, every=LOOK_SECONDS, prepare=self._prepare)
 
-    def saw(self, uri: str, version: str) -> None:
-        """Say which version somebody was told, who may watch from now on."""
-        self._polling.saw(uri, version)
+    def record(self, uri: str, version: str) -> None:
+        """Record the present version of a URI, see `Polling.record`."""
+        self._polling.record(uri, version)
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Tell `changed` of this URI, or of the list."""
+        """Call `changed` after each change of this URI, or of the list if it is None."""
         with self._lock:
             first = not self._watched
             self._watched.add(uri)
         if first:
-            self._begin()
+            self._engine.listen(self._polling.look_now)
+            self._ended = threading.Event()
+            name = f"wharfinger-{self._name}-token"
+            self._token_thread = threading.Thread(target=self._poll_token, args=(self._ended,), name=name, daemon=True)
+            self._token_thread.start()
         self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop telling of it."""
+        """Stop watching it."""
         self._polling.unwatch(uri)
         with self._lock:
             self._watched.discard(uri)
-            self._looked.pop(uri, None)
+            self._versions.pop(uri, None)
             last = not self._watched
         if last:
             self._end()
 
     def close(self) -> None:
-        """Stop telling of anything; waits a little for a question that is still asked."""
+        """Stop watching everything. Waits a short time for a request to the database that is running."""
         self._polling.close()
         with self._lock:
             self._watched.clear()
-            self._looked.clear()
+            self._versions.clear()
         self._end()
-        if self._asking is not None:
-            self._asking.join(LEAVING)
-            self._asking = None
-
-    def _begin(self) -> None:
-        self._engine.listen(self._polling.nudge)
-        self._ended = threading.Event()
-        name = f"wharfinger-{self._name}-token"
-        self._asking = threading.Thread(target=self._ask, args=(self._ended,), name=name, daemon=True)
-        self._asking.start()
+        if self._token_thread is not None:
+            self._token_thread.join(JOIN_SECONDS)
+            self._token_thread = None
 
     def _end(self) -> None:
         if self._ended is not None:
@@ -96,34 +95,35 @@ class SqlWatch:
             self._ended = None
         self._engine.unlisten()
 
-    def _ask(self, ended: threading.Event) -> None:
-        """Ask for the token again and again, and have everything looked at where it is another one."""
+    def _poll_token(self, ended: threading.Event) -> None:
+        """Ask for the token regularly, and have everything looked at when it differs."""
         wait = self._every
         while not ended.wait(wait):
             began = time.monotonic()
             try:
                 changed = self._engine.token() != self._token
-            except Exception:  # the next look logs it
+            except Exception:  # logged by the next look
                 changed = not self._down
             if changed or self._down:
-                self._polling.nudge()
-            wait = max(self._every, SHARE * (time.monotonic() - began + (self._looking if changed else 0.0)))
+                self._polling.look_now()
+            worked = time.monotonic() - began + (self._look_time if changed else 0.0)
+            wait = max(self._every, SLEEP_RATIO * worked)
 
     def _prepare(self) -> None:
-        self._looking = 0.0
+        self._look_time = 0.0
         try:
             self._token = self._engine.token()
             if self._down:
-                log.info("%s: the database answers again", self._name)
+                log.info("%s: the database can be reached again", self._name)
             self._down = False
         except DatabaseUnreachable as error:
             if not self._down:
-                log.warning("%s: %s Its watchers are told once it is back.", self._name, error)
+                log.warning("%s: %s Its watchers are notified when it is back.", self._name, error)
             self._down = True
 
     def _look(self, uri: str | None) -> Hashable:
         token = self._token
-        known = self._looked.get(uri)
+        known = self._versions.get(uri)
         if known is not None and (self._down or known[0] == token):
             return known[1]
         began = time.monotonic()
@@ -135,6 +135,6 @@ class SqlWatch:
             if known is None:
                 raise
             return known[1]
-        self._looked[uri] = (token, version)
-        self._looking += time.monotonic() - began
+        self._versions[uri] = (token, version)
+        self._look_time += time.monotonic() - began
         return version

@@ -1,7 +1,7 @@
-"""SQLite files: rows in windows, statements that only read, and what tells of changes.
+"""SQLite files: rows in windows, statements that only read, and changes.
 
-Runs in the server's threads with the standard library's sqlite3: the authorizer, the progress handler and
-`interrupt()` are methods of its connection, which the asynchronous wrappers hide behind one more thread.
+It runs in the server's threads with the standard library's sqlite3, because the authorizer, the progress handler and
+`interrupt()` are methods of its connection. Asynchronous wrappers would add another thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Generator, Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from wharfinger.errors import InternalError, Overloaded
@@ -33,9 +33,9 @@ from wharfinger.sources.sql_database.database_engine import (
 from wharfinger.sources.sql_database.row_text import cut_bytes, cut_text, render
 from wharfinger.sources.sql_database.sqlite_catalogue import read_catalogue, rowid_name
 from wharfinger.sources.sql_database.sqlite_safety import (
-    FOREIGN_LENGTH,
-    LENGTH,
-    SLOW,
+    MAX_LENGTH,
+    MAX_QUERY_LENGTH,
+    SLOW_FUNCTIONS,
     connect,
     deadline,
     identity,
@@ -45,7 +45,8 @@ from wharfinger.sources.sql_database.sqlite_safety import (
 
 __all__ = ["SQLite", "read_value", "write_value"]
 
-WAITING = 5.0  # seconds for a connection, when all are in use
+CONNECTION_SECONDS = 5.0
+"""How long to wait for a connection if all are in use."""
 
 
 class SQLite(DatabaseEngine):
@@ -59,8 +60,8 @@ class SQLite(DatabaseEngine):
         self._bounds = bounds
         self._free: queue.SimpleQueue[_Pooled] = queue.SimpleQueue()
         self._slots = threading.BoundedSemaphore(bounds.connections)
-        self._looking = threading.Lock()
-        self._looker: _Pooled | None = None
+        self._token_lock = threading.Lock()
+        self._token_connection: _Pooled | None = None
         self._known: tuple[Hashable, Catalogue] | None = None
         self._check()
 
@@ -68,7 +69,7 @@ class SQLite(DatabaseEngine):
         if not os.path.exists(self.path):
             raise UnusableSource(f"There is no SQLite file {self.path}.")
         if not os.path.isfile(self.path):
-            raise UnusableSource(f"{self.path} is not a file: name an SQLite file.")
+            raise UnusableSource(f"{self.path} is not a file: give the path of an SQLite file.")
         try:
             connect(self.path).close()
         except sqlite3.Error as error:
@@ -78,8 +79,8 @@ class SQLite(DatabaseEngine):
 
     @contextmanager
     def _connection(self) -> Generator[sqlite3.Connection]:
-        """A connection of ours to the file that is at the path now."""
-        if not self._slots.acquire(timeout=WAITING):
+        """A connection for our own statements, to the file that is at the path now."""
+        if not self._slots.acquire(timeout=CONNECTION_SECONDS):
             raise Overloaded(f"All connections to {os.path.basename(self.path)} are in use: try again later.")
         try:
             pooled = self._take()
@@ -110,7 +111,7 @@ class SQLite(DatabaseEngine):
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
-        why = "it is not there any more" if isinstance(error, FileNotFoundError) else str(error)
+        why = "it no longer exists" if isinstance(error, FileNotFoundError) else str(error)
         return DatabaseUnreachable(f"The SQLite file {os.path.basename(self.path)} cannot be read: {why}.")
 
     def close(self) -> None:
@@ -118,15 +119,15 @@ class SQLite(DatabaseEngine):
         with suppress(queue.Empty):
             while True:
                 self._free.get_nowait().connection.close()
-        with self._looking:
-            if self._looker is not None:
-                self._looker.connection.close()
-                self._looker = None
+        with self._token_lock:
+            if self._token_connection is not None:
+                self._token_connection.connection.close()
+                self._token_connection = None
 
-    # What there is
+    # Catalogue
 
     def catalogue(self, age: float = 0.0) -> Catalogue:
-        """What is in the file; read again whenever its schema changed."""
+        """The tables of the file, read again after its schema changed."""
         with self._connection() as connection, self._bounded(connection):
             version = (identity(self.path), connection.execute("PRAGMA schema_version").fetchone()[0])
             known = self._known
@@ -150,7 +151,7 @@ class SQLite(DatabaseEngine):
     # Rows
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Some rows of a table, by its key."""
+        """Read rows of a table in the order of its key."""
         statement, values = _window(table, span)
         width = len(table.key.columns) if table.key else 0
         with self._connection() as connection:
@@ -165,7 +166,7 @@ class SQLite(DatabaseEngine):
                 if not too_big(error):
                     raise
             if table.key is None:
-                raise InternalError(f"A value of {table.name} is larger than {LENGTH >> 20} MiB: read its tables.")
+                raise InternalError(f"A value of {table.name} is larger than {MAX_LENGTH >> 20} MiB: read its tables.")
             with self._bounded(connection, bounds.seconds):
                 rows = self._rows_in_part(connection, table, span, bounds)
                 return _collect(rows, width, span.limit, bounds)
@@ -173,7 +174,7 @@ class SQLite(DatabaseEngine):
     def _rows_in_part(
         self, connection: sqlite3.Connection, table: DatabaseTable, span: Span, bounds: QueryBounds
     ) -> Iterator[Sequence[object]]:
-        """The same rows, where a cell of them is larger than a statement may load: that one is read in part."""
+        """Read rows of which a cell is larger than a statement may load; that cell is read in part."""
         keys, values = _window(table, span, shown=[])
         for key in connection.execute(keys, values).fetchall() if table.key else ():
             texts = tuple(write_value(value) for value in key)
@@ -184,7 +185,7 @@ class SQLite(DatabaseEngine):
                 yield (*key, *[_cell(connection, table, texts, column.name, bounds) for column in table.columns])
 
     def estimate(self, table: DatabaseTable) -> int | None:
-        """What ANALYZE counted, or where rowids are handed out in order, the span between the first and the last."""
+        """The count of ANALYZE; for a table with an integer key, the distance between its first and last value."""
         with self._connection() as connection, self._bounded(connection, 0.5), suppress(sqlite3.Error):
             try:
                 found = connection.execute("SELECT stat FROM sqlite_stat1 WHERE tbl = ?", (table.name,)).fetchone()
@@ -203,75 +204,71 @@ class SQLite(DatabaseEngine):
     # Changes
 
     def token(self) -> Hashable:
-        """Which file it is, and `PRAGMA data_version` of one connection, which differs once another wrote."""
-        with self._looking:
+        """The file's identity, and `PRAGMA data_version`, which differs after another connection wrote."""
+        with self._token_lock:
             try:
                 now = identity(self.path)
-                if self._looker is None or self._looker.file != now:
-                    if self._looker is not None:
-                        self._looker.connection.close()
-                    self._looker = _Pooled(connect(self.path), now)
-                return now, self._looker.number, self._looker.connection.execute("PRAGMA data_version").fetchone()[0]
+                if self._token_connection is None or self._token_connection.file != now:
+                    if self._token_connection is not None:
+                        self._token_connection.connection.close()
+                    self._token_connection = _Pooled(connect(self.path), now)
+                version = self._token_connection.connection.execute("PRAGMA data_version").fetchone()[0]
+                return now, self._token_connection.number, version
             except (OSError, sqlite3.Error) as error:
                 raise self._unreachable(error) from error
 
     def table_token(self, table: DatabaseTable) -> str:
-        """That of the whole file: SQLite says of no table that it changed."""
+        """The token of the whole file: SQLite does not report which table changed."""
         return repr(self.token())
 
     def modified(self) -> float | None:
-        """When the file, or its log of changes, was written last."""
+        """When the file, or its write-ahead log, was last written."""
         times: list[float] = []
         for path in (self.path, self.path + "-wal"):
             with suppress(OSError):
                 times.append(os.stat(path).st_mtime)
         return max(times, default=None)
 
-    # Statements of others
+    # Statements of callers
 
     def query(self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds) -> tuple[list[str], Rows]:
-        """Run one statement that only reads, on a connection of its own."""
+        """Run a caller's statement on a connection of its own."""
         if "\0" in statement:
             raise QueryRefused("The statement contains a NUL character.")
-        if not self._slots.acquire(timeout=WAITING):
+        if not self._slots.acquire(timeout=CONNECTION_SECONDS):
             raise Overloaded(f"All connections to {os.path.basename(self.path)} are in use: try again later.")
         try:
-            connection = self._open_foreign()
             try:
+                connection = connect(self.path, for_query=True)
+            except sqlite3.Error as error:
+                raise self._unreachable(error) from error
+            with closing(connection):
                 return _run(connection, statement, parameters, limit, bounds)
-            finally:
-                connection.close()
         finally:
             self._slots.release()
 
-    def _open_foreign(self) -> sqlite3.Connection:
-        try:
-            return connect(self.path, foreign=True)
-        except sqlite3.Error as error:
-            raise self._unreachable(error) from error
-
     def describe(self) -> list[str]:
-        """Which SQLite it is."""
-        return [f"SQLite {sqlite3.sqlite_version}", "opened for reading only"]
+        """The version of SQLite."""
+        return [f"SQLite {sqlite3.sqlite_version}", "opened read-only"]
 
 
 class _Pooled:
-    """A connection, and the file that it has open."""
+    """A connection and the file that it has open."""
 
-    _made = 0
+    _count = 0
 
     def __init__(self, connection: sqlite3.Connection, file: tuple[int, int]) -> None:
         self.connection = connection
         self.file = file
-        _Pooled._made += 1
-        self.number = f"{os.getpid()}.{time.monotonic_ns()}.{_Pooled._made}"
+        _Pooled._count += 1
+        self.number = f"{os.getpid()}.{time.monotonic_ns()}.{_Pooled._count}"
 
 
 # Statements
 
 
 def _window(table: DatabaseTable, span: Span, shown: Sequence[str] | None = None) -> tuple[str, list[object]]:
-    """The statement that reads a span: columns of the key, then all others; one row more than was asked for."""
+    """The statement that reads a span: the columns of the key, then all columns; one row more than requested."""
     key = table.key
     wanted = [quoted(name) for name in key.columns] if key else []
     wanted += [quoted(column.name) for column in table.columns] if shown is None else shown
@@ -283,7 +280,7 @@ def _window(table: DatabaseTable, span: Span, shown: Sequence[str] | None = None
             marks, values = _parameters(key, span.key)
             compared = _comparison(key, span)
             statement += f" WHERE ({', '.join(ordered)}) {compared} ({', '.join(marks)})"
-            if key.collations and len(marks) > 1:  # so that an index is used for the first of them at least
+            if key.collations and len(marks) > 1:  # so that SQLite uses an index for the first column at least
                 statement += f" AND {ordered[0]} {compared[0]}= {marks[0]}"
                 values = [*values, values[0]]
         if span.where != "at":
@@ -310,15 +307,16 @@ def _parameters(key: UniqueKey, texts: Sequence[str]) -> tuple[list[str], list[o
         raise BadKey(f"The key has {len(key.columns)} parts: {', '.join(key.columns)}.")
     values = [read_value(text) for text in texts]
     if key.integer and not isinstance(values[0], int):
-        raise BadKey(f"{key.columns[0]} is a whole number.")
+        raise BadKey(f"{key.columns[0]} must be an integer.")
     marks = ["CAST(? AS TEXT)" if text.startswith("t'") else "?" for text in texts]
     return marks, values
 
 
 def write_value(value: object) -> str:
-    """A value of a key as text: numbers as they are, `'` before a text that looks otherwise, `x'` before hex of bytes.
+    """Write a value of a key as text.
 
-    `t'` is before the hex of a text that is not UTF-8.
+    Numbers stay as they are; `'` precedes a text that could be read as something else, `x'` the hex of bytes, and `t'`
+    the hex of a text that contains NUL or is not UTF-8.
     """
     if isinstance(value, bytes):
         return "x'" + value.hex()
@@ -333,10 +331,10 @@ def write_value(value: object) -> str:
 
 
 def read_value(text: str) -> object:
-    """The value of such a text.
+    """Read what `write_value` wrote.
 
     Raises:
-        BadKey: bad hex.
+        BadKey: the hex is invalid.
     """
     if text.startswith("'"):
         return text[1:]
@@ -344,7 +342,7 @@ def read_value(text: str) -> object:
         try:
             return bytes.fromhex(text[2:])
         except ValueError:
-            raise BadKey("The hex of this key is bad.") from None
+            raise BadKey("The hex in this key is invalid.") from None
     number = _number(text)
     return text if number is None else number
 
@@ -372,20 +370,18 @@ def _fetch(connection: sqlite3.Connection, statement: str, values: Sequence[obje
 
 
 def _collect(found: Iterator[Sequence[object]], width: int, limit: int, bounds: QueryBounds) -> Rows:
-    """As many rows as are allowed, as JSON; at least one."""
+    """As many rows as the bounds allow, as JSON; at least one."""
     rows: list[TableRow] = []
     size = 0
     for values in found:
-        cells = tuple(_json(value, bounds.cell) for value in values[width:])
+        cells = tuple(
+            value.json if isinstance(value, _Rendered) else render(value, bounds.cell) for value in values[width:]
+        )
         size += sum(_size(cell) for cell in cells)
         if len(rows) == limit or (size > bounds.size and rows):
             return Rows(rows, True)
         rows.append(TableRow(tuple(write_value(value) for value in values[:width]), cells))
     return Rows(rows, False)
-
-
-def _json(value: object, most: int) -> object:
-    return value.json if isinstance(value, _Shown) else render(value, most)
 
 
 def _size(cell: object) -> int:
@@ -394,8 +390,8 @@ def _size(cell: object) -> int:
     return len(repr(cell))
 
 
-class _Shown(NamedTuple):
-    """A cell that is JSON already."""
+class _Rendered(NamedTuple):
+    """A cell that is already converted to JSON."""
 
     json: object
 
@@ -403,7 +399,7 @@ class _Shown(NamedTuple):
 def _cell(
     connection: sqlite3.Connection, table: DatabaseTable, key: tuple[str, ...], column: str, bounds: QueryBounds
 ) -> object:
-    """One cell by itself: whole where a statement may load it, else its beginning."""
+    """Read one cell: the whole of it if a statement may load it, otherwise its beginning."""
     at = Span(where="at", key=key, limit=1)
     statement, values = _window(table, at, [quoted(column)])
     with suppress(sqlite3.DataError):
@@ -415,11 +411,11 @@ def _cell(
         kind, number = connection.execute(statement, values).fetchone()[-2:]
         with connection.blobopen(table.name, column, number, readonly=True) as blob:
             size, beginning = len(blob), blob.read(bounds.cell)
-    except (sqlite3.Error, TypeError):  # no rowid to open it by, or a generated column
-        return _Shown({"cut": True, "text": ""})
+    except (sqlite3.Error, TypeError):  # it has no rowid, or the column is generated
+        return _Rendered({"cut": True, "text": ""})
     if kind == "blob":
-        return _Shown(cut_bytes(beginning, bounds.cell, size))
-    return _Shown(cut_text(beginning.decode("utf-8", "ignore"), bounds.cell, size))
+        return _Rendered(cut_bytes(beginning, bounds.cell, size))
+    return _Rendered(cut_text(beginning.decode("utf-8", "ignore"), bounds.cell, size))
 
 
 def _run(
@@ -429,7 +425,7 @@ def _run(
         try:
             cursor = connection.execute(statement, parameters)
             if cursor.description is None:
-                raise QueryRefused("The statement gives no rows: only one SELECT is run.")
+                raise QueryRefused("The statement returns no rows: run one SELECT.")
             names = [column[0] for column in cursor.description]
             return names, _collect(iter(cursor), 0, limit, bounds)
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
@@ -439,17 +435,17 @@ def _run(
 
 
 _REASONS: dict[str, str] = {
-    "SQLITE_AUTH": "Only reading is allowed here, by one SELECT",
-    "SQLITE_TOOBIG": f"A text or blob of the statement is larger than {FOREIGN_LENGTH >> 20} MiB, or with "
-    + ", ".join(f"{name} than {most >> 10} KiB" for name, most in SLOW.items()),
-    "SQLITE_READONLY": "The file is opened for reading only",
+    "SQLITE_AUTH": "Only one SELECT is allowed, which can only read",
+    "SQLITE_TOOBIG": f"A text or blob of the statement is larger than {MAX_QUERY_LENGTH >> 20} MiB, or in "
+    + ", ".join(f"{name} than {limit >> 10} KiB" for name, limit in SLOW_FUNCTIONS.items()),
+    "SQLITE_READONLY": "The file is opened read-only",
     "SQLITE_INTERRUPT": "The statement was stopped",
 }
 
 
 def _why(error: Exception) -> str:
     if "one statement at a time" in str(error):
-        return "Only one statement at a time is run."
+        return "Only one statement can be run at a time."
     code = getattr(error, "sqlite_errorname", "")
     reason = next((text for name, text in _REASONS.items() if code.startswith(name)), "SQLite cannot run it")
     return f"{reason}: {error}."

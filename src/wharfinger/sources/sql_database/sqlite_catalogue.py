@@ -1,4 +1,4 @@
-"""What an SQLite file holds, read from its own schema."""
+"""Reads the catalogue of an SQLite file from its schema."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
 def rowid_name(columns: Sequence[str]) -> str | None:
-    """What a table of these columns calls its rowid; None where columns took all its names."""
+    """The name of the rowid of a table with these columns. Returns None if columns have all of its names."""
     taken = {column.lower() for column in columns}
     return next((name for name in _ROWIDS if name not in taken), None)
 
 
 def read_catalogue(connection: sqlite3.Connection) -> Catalogue:
-    """All tables and views of the file, without SQLite's own and the shadow tables of virtual ones."""
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the schema as it is now
+    """All tables and views of the file, except SQLite's own and the shadow tables of virtual tables."""
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # loads the present schema
     found = connection.execute("PRAGMA main.table_list").fetchall()
     sources = dict(
         connection.execute(
@@ -45,7 +45,7 @@ def read_catalogue(connection: sqlite3.Connection) -> Catalogue:
             continue
         try:
             tables.append(_table(connection, name, _KINDS[kind], bool(without_rowid), sources.get(name)))
-        except sqlite3.Error:  # a view of what is gone, a virtual table of a module that is not here
+        except sqlite3.Error:  # a view of a dropped table, or a virtual table whose module is missing
             continue
     return Catalogue(tables, [SCHEMA])
 
@@ -72,7 +72,7 @@ def _table(
         name=name,
         kind=kind,
         columns=columns,
-        key=_key(kind, info, columns, primary, listed, without_rowid, _collated(definition)),
+        key=_key(kind, info, columns, primary, listed, without_rowid, "collate" in (definition or "").lower()),
         primary_key=primary,
         foreign_keys=_foreign_keys(connection, name) if kind == "table" else (),
         indexes=tuple(TableIndex(one.name, one.shown, one.unique) for one in listed if one.origin != "pk"),
@@ -80,16 +80,12 @@ def _table(
     )
 
 
-def _collated(definition: str | None) -> bool:
-    return "collate" in (definition or "").lower()
-
-
 def _pragma(connection: sqlite3.Connection, pragma: str, name: str) -> list[Any]:
     return connection.execute(f"PRAGMA main.{pragma}({quoted(name)})").fetchall()
 
 
 class _Index:
-    """An index with what decides whether rows can be ordered by it."""
+    """An index, and whether rows can be ordered by it."""
 
     def __init__(self, connection: sqlite3.Connection, row: Sequence[Any]) -> None:
         _, self.name, unique, self.origin, partial = row
@@ -111,10 +107,10 @@ def _key(
     without_rowid: bool,
     collated: bool,
 ) -> UniqueKey | None:
-    """The rowid where it is the primary key, else an index that orders rows and is never null, else the rowid.
+    """The rowid if it is the primary key, else an index that orders rows and is never null, else the rowid.
 
-    Collations are told where a column of the table may have another one than its index: SQLite uses an index for
-    several columns at once only where none is written.
+    The key states collations only if a column may have another one than the index, because SQLite uses an index for
+    several columns only if the statement names no collation.
     """
     if kind == "view":
         return None

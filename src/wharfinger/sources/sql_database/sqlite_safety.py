@@ -1,9 +1,16 @@
-"""Connections to an SQLite file that can do nothing but read, for so long and with so much memory.
+"""Connections to an SQLite file that can only read, with bounds on time and memory.
 
-Each holds alone, and all of them are there: the file is opened with `mode=ro`; `PRAGMA query_only` and
-`trusted_schema = OFF`; an authorizer that knows four actions (SELECT, READ, FUNCTION, RECURSIVE), since `mode=ro` lets
-`ATTACH` and `VACUUM INTO` write other files; no extension is ever loaded; a deadline that stops a statement between two
-opcodes (progress handler) and within one (`interrupt()` by a timer).
+Anybody who can call `query` may send any SQL. Each of these guards would be enough to keep it from writing:
+
+1. The file is opened with `mode=ro`. That alone would let `ATTACH` and `VACUUM INTO` write other files.
+2. `PRAGMA query_only` makes every write to the database fail.
+3. An authorizer, which SQLite calls while it prepares a statement, allows four actions only: SELECT, READ, FUNCTION
+   (without the functions that reach outside) and RECURSIVE.
+
+`trusted_schema = OFF` keeps views and triggers in an untrusted file from calling functions with side effects, and no
+extension is ever loaded. Memory is bounded by limits on texts, columns and expressions. Time is bounded by a deadline,
+which stops a statement in two ways: between two opcodes by the progress handler, and within one by `interrupt()` from
+a timer. A few functions run within one opcode that ignores `interrupt()`, so their arguments are bounded.
 """
 
 from __future__ import annotations
@@ -16,18 +23,28 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
-__all__ = ["FOREIGN_LENGTH", "LENGTH", "SLOW", "connect", "deadline", "identity", "only_reads", "quoted", "too_big"]
+__all__ = [
+    "MAX_LENGTH",
+    "MAX_QUERY_LENGTH",
+    "SLOW_FUNCTIONS",
+    "connect",
+    "deadline",
+    "identity",
+    "only_reads",
+    "quoted",
+    "too_big",
+]
 
 MIB = 1 << 20
-LENGTH = 32 * MIB
-"""Bytes of the largest text or blob that a statement may make or load: one that is longer is read in part."""
+MAX_LENGTH = 32 * MIB
+"""Bytes of the largest text or blob that a statement may make or load. A longer one is read in part."""
 
-FOREIGN_LENGTH = 8 * MIB
-"""The same for somebody's statement, which may make many of them in one row."""
-FOREIGN_COLUMNS = 100
-"""Columns of what somebody's statement gives."""
+MAX_QUERY_LENGTH = 8 * MIB
+"""The same for a caller's statement, which may make many of them in one row."""
+MAX_QUERY_COLUMNS = 100
+"""Columns in the result of a caller's statement."""
 
-SLOW = {
+SLOW_FUNCTIONS = {
     "trim": 64 << 10,
     "ltrim": 64 << 10,
     "rtrim": 64 << 10,
@@ -35,14 +52,17 @@ SLOW = {
     "instr": 512 << 10,
     "replace": 512 << 10,
 }
-"""Functions whose time grows with the square of their texts, in one opcode that nothing can stop: the same (in bytes)
-for a statement that uses them, which takes seconds where it would take hours."""
+"""Functions whose time grows with the square of their arguments, in one opcode that cannot be interrupted.
 
-OPCODES = 2_000  # between two looks at the clock: well under a millisecond
-BUSY = 2.0  # seconds to wait for a writer that holds the file
+The maximum length in bytes for a statement that uses them, which then takes seconds instead of hours."""
+
+OPCODES_PER_CHECK = 2_000
+"""Opcodes between two checks of the deadline: well under a millisecond."""
+BUSY_SECONDS = 2.0
+"""How long to wait for a writer that has locked the file."""
 
 _LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: LENGTH,
+    sqlite3.SQLITE_LIMIT_LENGTH: MAX_LENGTH,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
     sqlite3.SQLITE_LIMIT_COLUMN: 2_000,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
@@ -63,9 +83,9 @@ _OUR_PRAGMAS = frozenset(
 
 
 def only_reads(action: int, first: str | None, second: str | None, _database: str | None, _by: str | None) -> int:
-    """The authorizer of somebody's statement: SELECT, READ, RECURSIVE and harmless functions; all else is denied."""
+    """The authorizer of callers' statements: allows only SELECT, READ, RECURSIVE and harmless functions."""
     if action == sqlite3.SQLITE_PRAGMA and first == "data_version":
-        return sqlite3.SQLITE_OK  # what full-text tables ask for; it tells a number
+        return sqlite3.SQLITE_OK  # full-text tables use it; it returns a number
     if action not in _READING:
         return sqlite3.SQLITE_DENY
     if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _REFUSED_FUNCTIONS:
@@ -73,52 +93,54 @@ def only_reads(action: int, first: str | None, second: str | None, _database: st
     return sqlite3.SQLITE_OK
 
 
-def _foreign(connection: sqlite3.Connection) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
-    """`only_reads`, which also takes note of slow functions while a statement is prepared: it has yet to run."""
+def _query_authorizer(
+    connection: sqlite3.Connection,
+) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
+    """`only_reads`, which also lowers the maximum length if a statement uses a slow function, before it runs."""
 
     def authorize(action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
-        most = SLOW.get((second or "").lower()) if action == sqlite3.SQLITE_FUNCTION else None
-        if most is not None and most < connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH):
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, most)
+        limit = SLOW_FUNCTIONS.get((second or "").lower()) if action == sqlite3.SQLITE_FUNCTION else None
+        if limit is not None and limit < connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limit)
         return only_reads(action, first, second, database, by)
 
     return authorize
 
 
-def _ours(action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
-    """The authorizer of our own statements, which also ask for what is in the file."""
+def _own_authorizer(action: int, first: str | None, second: str | None, database: str | None, by: str | None) -> int:
+    """The authorizer of our own statements, which also read the catalogue by pragmas."""
     if action == sqlite3.SQLITE_PRAGMA:
         return sqlite3.SQLITE_OK if first in _OUR_PRAGMAS else sqlite3.SQLITE_DENY
     return only_reads(action, first, second, database, by)
 
 
-def connect(path: str, *, foreign: bool = False) -> sqlite3.Connection:
-    """A connection that only reads, for our own statements, or (`foreign`) for somebody's.
+def connect(path: str, *, for_query: bool = False) -> sqlite3.Connection:
+    """Open a connection that can only read, for our own statements or, with `for_query`, for a caller's.
 
     Raises:
-        sqlite3.Error: the file is missing, or no database.
+        sqlite3.Error: the file is missing, or is not a database.
     """
     connection = sqlite3.connect(
         f"file:{quote(path)}?mode=ro",
         uri=True,
-        timeout=BUSY,
+        timeout=BUSY_SECONDS,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=64,
     )
     try:
         connection.text_factory = _text
-        for limit, most in _LIMITS.items():
-            connection.setlimit(limit, most)
+        for category, limit in _LIMITS.items():
+            connection.setlimit(category, limit)
         connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cache_size = -4096")  # KiB
-        connection.execute("PRAGMA temp_store = FILE")  # a sort of much must not take the memory of the server
+        connection.execute("PRAGMA temp_store = FILE")  # a large sort must not take the memory of the server
         _declare_virtual_tables(connection)
-        if foreign:  # now that the schema is loaded, whose tables may be wider
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, FOREIGN_LENGTH)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, FOREIGN_COLUMNS)
-        connection.set_authorizer(_foreign(connection) if foreign else _ours)
+        if for_query:  # after the schema is loaded, because its tables may have more columns
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_QUERY_LENGTH)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, MAX_QUERY_COLUMNS)
+        connection.set_authorizer(_query_authorizer(connection) if for_query else _own_authorizer)
     except BaseException:
         connection.close()
         raise
@@ -126,17 +148,17 @@ def connect(path: str, *, foreign: bool = False) -> sqlite3.Connection:
 
 
 def _declare_virtual_tables(connection: sqlite3.Connection) -> None:
-    """Load what virtual tables there are: SQLite declares them by what an authorizer would see as writing."""
+    """Load the virtual tables before the authorizer is set: to an authorizer, declaring them looks like writing."""
     found = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage = 0 AND name IS NOT NULL LIMIT 1000"
     ).fetchall()
     for (name,) in found:
-        with suppress(sqlite3.Error):  # of a module that is not here
+        with suppress(sqlite3.Error):  # its module is missing
             connection.execute(f"SELECT 1 FROM {quoted(name)} LIMIT 0").close()  # noqa: S608 - the catalogue's names
 
 
 def quoted(name: str) -> str:
-    """A name as an identifier; names come from the catalogue only."""
+    """Quote a name from the catalogue as an identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -146,18 +168,18 @@ def _text(data: bytes) -> str:
 
 @contextmanager
 def deadline(connection: sqlite3.Connection, seconds: float) -> Generator[Callable[[], bool]]:
-    """Stop what the connection does after so many seconds; what it gives tells whether that happened."""
+    """Stop the connection's statement after this time. Yields a function that returns whether it was stopped."""
     ends = time.monotonic() + seconds
     stopped = threading.Event()
-    timer = _Interrupts(connection, seconds, stopped)
+    timer = _InterruptTimer(connection, seconds, stopped)
 
-    def look() -> int:
+    def check() -> int:
         if time.monotonic() < ends:
             return 0
         stopped.set()
         return 1
 
-    connection.set_progress_handler(look, OPCODES)
+    connection.set_progress_handler(check, OPCODES_PER_CHECK)
     timer.start()
     try:
         yield stopped.is_set
@@ -166,8 +188,8 @@ def deadline(connection: sqlite3.Connection, seconds: float) -> Generator[Callab
         connection.set_progress_handler(None, 0)
 
 
-class _Interrupts(threading.Thread):
-    """Interrupts a connection once its time is over, and goes on until the statement has ended: one may just begin."""
+class _InterruptTimer(threading.Thread):
+    """Interrupts a connection after its time, again and again until it ends: a statement may just be starting."""
 
     def __init__(self, connection: sqlite3.Connection, seconds: float, stopped: threading.Event) -> None:
         super().__init__(name="wharfinger-sqlite-deadline", daemon=True)
@@ -184,21 +206,21 @@ class _Interrupts(threading.Thread):
             wait = 0.05
 
     def end(self) -> None:
-        """Interrupt nothing any more from now on."""
+        """Stop interrupting."""
         self._ended.set()
         self.join()
 
 
 def too_big(error: sqlite3.Error) -> bool:
-    """Whether a text or blob was over the limit of the connection."""
+    """Whether a text or blob was longer than the connection allows."""
     return getattr(error, "sqlite_errorname", "") == "SQLITE_TOOBIG"
 
 
 def identity(path: str) -> tuple[int, int]:
-    """Which file this is: another one may stand at the same path later.
+    """Device and inode of the file, which show whether another one has taken its path.
 
     Raises:
-        OSError: it is not there.
+        OSError: the file is missing.
     """
     status = os.stat(path)
     return status.st_dev, status.st_ino

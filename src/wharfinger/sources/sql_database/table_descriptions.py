@@ -1,4 +1,4 @@
-"""What a table is, as a text of JSON: columns, keys, indexes, and the URIs of its rows and of the tables it names."""
+"""The definition of a table as JSON: columns, keys, indexes, and the URIs of its rows and related tables."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["brief", "describe"]
 
 
 def brief(table: DatabaseTable) -> str:
-    """A table in a few words."""
+    """A few words about a table."""
     words = f"{table.kind}, {many(len(table.columns), 'column')}"
     return f"{words}: {clean(table.comment)}" if table.comment else words
 
 
 def describe(table: DatabaseTable, uris: SqlUris) -> str:
-    """A table's definition. The same for the same definition: it says nothing of how many rows there are."""
+    """The definition of a table. It does not contain the number of rows, so it changes only with the definition."""
     said: dict[str, Any] = {
         "table": table.name,
         "schema": table.schema,
@@ -43,7 +43,7 @@ def describe(table: DatabaseTable, uris: SqlUris) -> str:
 
 
 def _lines(value: Any) -> str:
-    """A value, where it is a list of objects a line for each: a column is a line."""
+    """Encode a value; of a list of objects, each gets a line."""
     several = list(value) if is_several(value) else []
     if not several or not is_named(several[0]):
         return _json(value)
@@ -59,7 +59,7 @@ def _order(table: DatabaseTable) -> str:
     if key is None:
         return "none: only the first rows can be read"
     names = clean(", ".join(key.columns))
-    return f"{names}, the place of a row, which may pass to another one" if key.physical else names
+    return f"{names}, the place of a row in storage, which may later belong to another row" if key.physical else names
 
 
 def _column(column: DatabaseColumn) -> dict[str, Any]:

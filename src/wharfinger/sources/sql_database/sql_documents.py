@@ -1,0 +1,167 @@
+"""Completions, and the documents that a search looks through, for the tables and rows of a database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from wharfinger.errors import ProtocolError, WharfingerError
+from wharfinger.source import Document
+from wharfinger.sources.etag import digest
+from wharfinger.sources.page_keys import bad_cursor
+from wharfinger.sources.sql_database.catalogue import DatabaseTable
+from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Span
+from wharfinger.sources.sql_database.row_text import clean
+from wharfinger.sources.sql_database.row_windows import JSON_LINES, RowQuery, RowWindow, read_window
+from wharfinger.sources.sql_database.sql_uris import SqlUris, join_key, quote_part, split_key
+from wharfinger.sources.sql_database.table_descriptions import describe
+from wharfinger.sources.text_match import COMPLETIONS, begins_then_holds
+
+__all__ = ["MAX_ROWS", "complete", "documents"]
+
+MAX_ROWS = 100_000
+"""Rows of one table that become documents, from the first one on."""
+WITHOUT_ROWS = ("view", "foreign table")
+"""Only their definitions become documents: their rows are those of other tables, and may be slow to read."""
+WINDOW_ROWS = 500
+"""Rows in one document."""
+MAX_KEYS = 20
+"""Rows read to complete a key."""
+MAX_KEY_LENGTH = 8_192
+JSON = "application/json"
+CATALOGUE_SECONDS = 0.25
+"""How old a catalogue may be."""
+LIMITS = ("100", "1000", "10000")
+WINDOW_SECONDS = 2.0
+"""How long one window of rows may take."""
+
+
+def complete(
+    engine: DatabaseEngine,
+    uris: SqlUris,
+    bounds: QueryBounds,
+    argument: str,
+    value: str,
+    context: Mapping[str, str],
+) -> list[str]:
+    """Suggest values for a variable of the templates."""
+    if argument == "limit":
+        return [one for one in LIMITS if one.startswith(value)]
+    catalogue = engine.catalogue(5.0)
+    if argument == "schema":
+        return begins_then_holds(catalogue.schemas, value)
+    schema = uris.schema if uris.schema is not None else context.get("schema", "")
+    if argument == "table":
+        return begins_then_holds(dict.fromkeys(name for of, name in catalogue.tables if schema in ("", of)), value)
+    table = catalogue.tables.get((schema, context.get("table", "")))
+    if argument in ("key", "after") and table is not None and table.key is not None:
+        return _complete_key(engine, bounds, table, value)
+    return []
+
+
+def _complete_key(engine: DatabaseEngine, bounds: QueryBounds, table: DatabaseTable, value: str) -> list[str]:
+    bounds = msgspec.structs.replace(bounds, seconds=0.5, cell=64)
+    spans = [Span(limit=MAX_KEYS)]
+    if value:
+        try:
+            key = split_key(value)
+        except ValueError:
+            return []
+        spans = [Span(where="at", key=key, limit=1), Span(where="after", key=key, limit=MAX_KEYS)]
+    found: dict[str, None] = {}
+    for span in spans:
+        try:
+            rows = engine.rows(table, span, bounds).rows
+        except (BadKey, LookupError, WharfingerError):
+            continue
+        found |= dict.fromkeys(text for row in rows if (text := join_key(row.key)).startswith(value))
+    return list(found)[:COMPLETIONS]
+
+
+# Documents
+
+
+class _Position(NamedTuple):
+    """How far documents have been listed: the definition of a table, and its rows up to a key."""
+
+    schema: str = ""
+    table: str = ""
+    last: str = ""
+    rows: int = 0
+
+    def write(self) -> str:
+        return "/".join(["d", quote_part(self.schema), quote_part(self.table), quote_part(self.last), str(self.rows)])
+
+
+def _read_position(key: str) -> _Position:
+    mark, *parts = key.split("/") if len(key) <= MAX_KEY_LENGTH else [""]
+    if mark == "d" and len(parts) == 4 and re.fullmatch("[0-9]{1,6}", parts[3]):
+        schema, table, last = (unquote(part) for part in parts[:3])
+        position = _Position(schema, table, last, int(parts[3]))
+        if position.write() == key:
+            return position
+    raise bad_cursor()
+
+
+def documents(
+    engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, after: str | None, limit: int
+) -> tuple[list[Document], str | None]:
+    """Definitions and windows of rows. The key of the next page is a table, and how far its rows have been listed."""
+    found: list[Document] = []
+    key: str | None = None
+    begin = _Position() if after is None else _read_position(after)
+    for document, position in _walk(engine, uris, bounds, begin):
+        if len(found) == limit:
+            return found, key
+        found.append(document)
+        key = position.write()
+    return found, None
+
+
+def _walk(
+    engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, begin: _Position
+) -> Iterator[tuple[Document, _Position]]:
+    """Each document after a position, with its own position."""
+    start = (begin.schema, begin.table)
+    for place, table in engine.catalogue(CATALOGUE_SECONDS).tables.items():
+        if place < start:
+            continue
+        last, rows = begin.last, begin.rows
+        if place > start:
+            last, rows = "", 0
+            version = digest(describe(table, uris))
+            yield _document(uris.of_table(*place), table, version, JSON), _Position(*place)
+        for uri, window in _windows(engine, uris, bounds, table, last, rows):
+            rows = rows + window.rows if table.key is not None else MAX_ROWS
+            yield _document(uri, table, window.version, JSON_LINES), _Position(*place, window.last, rows)
+
+
+def _document(uri: str, table: DatabaseTable, version: str, kind: str) -> Document:
+    title = clean(table.name if kind == JSON else f"Rows of {table.name}")
+    return Document(uri=uri, title=title, version=version, mime_type=kind)
+
+
+def _windows(
+    engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, table: DatabaseTable, last: str, rows: int
+) -> Iterator[tuple[str, RowWindow]]:
+    """`(URI, window)` for each window of a table after a key, up to `MAX_ROWS`."""
+    if table.kind in WITHOUT_ROWS:
+        return
+    bounds = msgspec.structs.replace(bounds, seconds=min(WINDOW_SECONDS, bounds.seconds))
+    while rows < MAX_ROWS:
+        span = Span(where="after", key=split_key(last), limit=WINDOW_ROWS) if last else Span(limit=WINDOW_ROWS)
+        query = f"after={quote_part(last)}&limit={WINDOW_ROWS}" if last else f"limit={WINDOW_ROWS}"
+        try:
+            window = read_window(engine, table, RowQuery(span, True), bounds)
+        except (LookupError, ValueError, ProtocolError):  # dropped meanwhile, too slow, or its key has changed
+            return
+        if window.rows:
+            yield uris.of_rows(table.schema, table.name, query), window
+        if window.next is None:
+            return
+        rows += window.rows
+        last = window.last
