@@ -1,42 +1,42 @@
-"""Every error of the package, with its wire code and HTTP status on the class; knows no message and no transport.
+"""All errors of the package. The numbers are the JSON-RPC error code and the HTTP status.
 
     WharfingerError
-    ├── ProtocolError                      local: we refuse or fail a request, and tell the peer
+    ├── ProtocolError                      local: a request is refused or fails, and the peer gets the error
     │   ├── ParseError                     -32700  400
     │   ├── InvalidRequest                 -32600  400
     │   ├── MethodNotFound                 -32601  404
     │   ├── InvalidParams                  -32602  200
-    │   │   └── InvalidArgument            -32602  200   raised by authors
+    │   │   └── InvalidArgument            -32602  200   raised by handlers
     │   ├── InternalError                  -32603  200
-    │   │   ├── HandlerFailed              -32603  200   a fault of the author's code; a result with `isError` for tools
+    │   │   ├── HandlerFailed              -32603  200   a handler failed; for tools a result with `isError`
     │   │   └── Overloaded                 -32603  503
     │   ├── HeaderMismatch                 -32020  400
     │   ├── MissingClientCapability        -32021  400
     │   ├── UnsupportedVersion             -32022  400
-    │   ├── ResourceNotFound               -32602  200   raised by authors; the handshake era is told -32002
-    │   ├── PermissionDenied               -32602  200   raised by authors; for a resource told as ResourceNotFound
-    │   ├── URLElicitationRequired         -32042  200   raised by authors; the stateless era is asked instead
-    │   └── NoAnswer                       -32603  200   also a ToolError: a question to the client was in vain
+    │   ├── ResourceNotFound               -32602  200   raised by handlers; -32002 in the handshake era
+    │   ├── PermissionDenied               -32602  200   raised by handlers; for a resource sent as ResourceNotFound
+    │   ├── URLElicitationRequired         -32042  200   raised by handlers; a request for input in the stateless era
+    │   └── NoAnswer                       -32603  200   also a ToolError: the client gave no usable answer
     │       ├── Declined                   -32603  200   the user said no
-    │       └── Cancelled                  -32603  200   the user did not choose
+    │       └── Cancelled                  -32603  200   the user closed the question
     ├── ToolError                          a tool's own failure: a result with `isError`, on both ends
-    ├── RemoteError                        remote: the peer answered a request of ours with an error
+    ├── RemoteError                        remote: the peer answered a request with an error
     │   ├── RemoteMethodNotFound           also a MethodNotFound
     │   ├── RemoteInvalidParams            also an InvalidParams
     │   └── RemoteResourceNotFound         also a ResourceNotFound
-    ├── InvalidResponse                    remote: the peer's answer breaks the protocol
-    │   └── NotVerified                    remote: a file of a skill is not what its manifest says
-    ├── NotMCP                             remote: what answered does not speak the protocol          exit code 3
+    ├── InvalidResponse                    remote: the peer's response breaks the protocol
+    │   └── NotVerified                    remote: a file of a skill does not match its manifest
+    ├── NotMCP                             remote: the other end does not speak MCP                   exit code 3
     ├── UnsupportedRevision                remote: no revision in common                              exit code 3
     ├── ConnectionFailed (ConnectionError) the server could not be reached or started                 exit code 3
-    │   └── NotAuthorized                  the server wants credentials, or better ones               exit code 4
+    │   └── NotAuthorized                  the server requires credentials, or other ones             exit code 4
     ├── ConnectionLost (ConnectionError)   the connection ended while a request waited                exit code 3
-    ├── RequestTimeout (TimeoutError)      no answer within the request's time                        exit code 1
+    ├── RequestTimeout (TimeoutError)      no response in time                                        exit code 1
     ├── StoreUnusable                      the file of a store cannot be opened, read or written      exit code 1
     └── MissingExtra (ImportError)         an optional dependency is not installed                    exit code 1
 
-A handler's `ProtocolError` is told to its caller as it is, unless `remote` is true: what another server said is not
-ours to repeat. Every other exception becomes an `InternalError` without its text.
+If a handler raises a `ProtocolError`, its caller gets it unchanged, unless `remote` is true: the words of another
+server are not passed on. Every other exception becomes an `InternalError` without its text.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ __all__ = [
 
 
 class WharfingerError(Exception):
-    """What this package raises on purpose; `str()` says what is wrong and what to do about it.
+    """Base class of all errors of this package; `str()` says what is wrong and what to do about it.
 
-    `exit_code` is what the command line ends with; `remote` is true where the other end is at fault or said so.
+    `exit_code` is the exit code of the command line; `remote` is true if the other end caused or reported the error.
     """
 
     exit_code: ClassVar[int] = 1
@@ -94,10 +94,10 @@ class WharfingerError(Exception):
 
 
 class ProtocolError(WharfingerError):
-    """A request is refused or failed, and the peer is told so (JSON-RPC 2.0, §5.1).
+    """A request was refused or failed, and the peer gets this error (JSON-RPC 2.0, §5.1).
 
-    `code` and `http_status` are defaults of the class; one instance may differ. `data` is any JSON value, None for
-    none. `id` is that of the offending message where it could be read, else None.
+    `code` and `http_status` are defaults of the class, which an instance can override. `data` is any JSON value or
+    None. `id` is the id of the message that caused the error, None if it could not be read.
     """
 
     code: int = -32603
@@ -137,7 +137,7 @@ class ParseError(ProtocolError):
 
 
 class InvalidRequest(ProtocolError):
-    """Valid JSON, but not a JSON-RPC message that is allowed here (JSON-RPC 2.0, §5.1)."""
+    """Valid JSON, but not a valid JSON-RPC message, or not allowed here (JSON-RPC 2.0, §5.1)."""
 
     code = -32600
     http_status = 400
@@ -153,41 +153,41 @@ class MethodNotFound(ProtocolError):
 
 
 class InvalidParams(ProtocolError):
-    """The params do not fit the method; raise with `http_status=400` where fields of `_meta` are missing."""
+    """The params do not match the method. Raise it with `http_status=400` if fields of `_meta` are missing."""
 
     code = -32602
     default_message = "Invalid params: send what the specification asks for this method."
 
 
 class InvalidArgument(InvalidParams):
-    """Raised by authors: an argument cannot be used; the message is told to the caller."""
+    """Raised by handlers: an argument cannot be used. The caller gets the message."""
 
     default_message = "Invalid argument."
 
 
 class InternalError(ProtocolError):
-    """A fault of ours; the message must not contain the text of the exception behind it."""
+    """An error of the server itself. The message must not contain the text of the underlying exception."""
 
     code = -32603
     default_message = "Internal error: the server's log says more."
 
 
 class HandlerFailed(InternalError):
-    """A handler raised an exception that it did not mean to show, or took too long.
+    """A handler raised an unexpected exception, or took too long.
 
-    A tool's caller gets a result with `isError` instead of the error, since a model can do something about it.
+    The caller of a tool gets a result with `isError` instead, because a model can react to it.
     """
 
 
 class Overloaded(InternalError):
-    """A bound of the server is reached; nothing was done, so that the same request may be sent again later."""
+    """A limit of the server is reached. Nothing was done: the same request may be sent again later."""
 
     http_status = 503
     default_message = "The server is overloaded: try again later."
 
 
 class HeaderMismatch(ProtocolError):
-    """An HTTP header is missing, malformed or unlike the body (2026-07-28, Streamable HTTP)."""
+    """An HTTP header is missing, malformed or differs from the body (2026-07-28, Streamable HTTP)."""
 
     code = -32020
     http_status = 400
@@ -225,9 +225,9 @@ class UnsupportedVersion(ProtocolError):
 
 
 class ResourceNotFound(ProtocolError):
-    """Raised by authors: there is no resource with this URI, or none that the caller may know of.
+    """Raised by handlers: there is no resource with this URI, or none that the caller may know about.
 
-    `code` is that of the stateless era; an answer takes the code of its revision's rules.
+    `code` is that of the stateless era; each response has the code of its own revision.
     """
 
     code = -32602
@@ -239,9 +239,9 @@ class ResourceNotFound(ProtocolError):
 
 
 class PermissionDenied(ProtocolError):
-    """Raised by authors: the caller may not do this.
+    """Raised by handlers: the caller may not do this.
 
-    Where a resource is asked for, the answer is that of `ResourceNotFound`, so that refusing does not tell what exists.
+    For a resource, the caller gets a `ResourceNotFound`, so that the refusal does not reveal what exists.
     """
 
     code = -32602
@@ -249,9 +249,9 @@ class PermissionDenied(ProtocolError):
 
 
 class ToolError(WharfingerError):
-    """A tool failed in a way that its caller, often a model, should read (tools/call, `isError`).
+    """A tool failed, with a text for its caller, often a model (tools/call, `isError`).
 
-    Raised by authors on a server, and by a client for a result with `isError`, which is then in `result`.
+    Raised by handlers on a server. A client raises it for a result with `isError`, which is then in `result`.
     """
 
     text: str
@@ -264,9 +264,9 @@ class ToolError(WharfingerError):
 
 
 class NoAnswer(ToolError, ProtocolError):
-    """A question to the client got no answer that can be used: an error, none in time, or one that does not fit.
+    """A request to the client got no usable answer: an error, none in time, or one that does not match.
 
-    Left uncaught it is a tool's readable failure, and the error of any other request.
+    If a tool does not catch it, the tool fails with this text; any other request fails with this error.
     """
 
     default_message = "The client's answer cannot be used."
@@ -276,23 +276,23 @@ class NoAnswer(ToolError, ProtocolError):
 
 
 class Declined(NoAnswer):
-    """The user, or whoever stands for them, said no to a question (2026-07-28, elicitation: `decline`)."""
+    """The user, or a program acting for them, declined (2026-07-28, elicitation: `decline`)."""
 
     default_message = "The user declined."
 
 
 class Cancelled(NoAnswer):
-    """The user closed a question without a choice (2026-07-28, elicitation: `cancel`)."""
+    """The user closed the question without an answer (2026-07-28, elicitation: `cancel`)."""
 
     default_message = "The user cancelled."
 
 
 class URLElicitationRequired(ProtocolError):
-    """Raised by authors: the user has to open a URL before this request can be served, such as to sign in.
+    """Raised by handlers: the user must open a URL before this request can be served, for example to sign in.
 
-    Told as it is in 2025-11-25 (-32042), whose client sends the request again when the user has been there. A client of
-    2026-07-28 is asked to open the URL and sends the request again; any other is told that it cannot be served.
-    `elicitation_id` is what `Server.elicitation_complete` is called with when the user is done.
+    A client of 2025-11-25 gets this error (-32042) and sends the request again after the user was there. A client of
+    2026-07-28 gets a request to open the URL and sends the original request again. Other clients get an error. Pass
+    `elicitation_id` to `Server.elicitation_complete` when the user is done.
     """
 
     code = -32042
@@ -305,7 +305,7 @@ class URLElicitationRequired(ProtocolError):
 
 
 class RemoteError(WharfingerError):
-    """The peer answered a request of ours with an error; `code`, `message` and `data` are what it sent."""
+    """The peer answered a request with an error; `code`, `message` and `data` are what it sent."""
 
     remote = True
     code: int
@@ -328,7 +328,7 @@ class RemoteInvalidParams(RemoteError, InvalidParams):
 
 
 class RemoteResourceNotFound(RemoteError, ResourceNotFound):
-    """The peer has no such resource; `uri` is the one it named, else empty."""
+    """The peer has no such resource; `uri` is the URI that it named, or empty."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(code, message, data)
@@ -349,10 +349,10 @@ _REMOTE: Mapping[int, type[RemoteError]] = {
 
 
 def remote_error(code: int, message: str, data: Any = None) -> RemoteError:
-    """The error to raise for an error object of a peer.
+    """Return the exception for an error object that a peer sent.
 
-    The stateless era tells a missing resource as invalid params with `data.uri`; both eras' codes are accepted from
-    either (2026-07-28, resources).
+    In the stateless era a missing resource is an "invalid params" error with `data.uri`. Both eras' codes are accepted
+    from either (2026-07-28, resources).
     """
     if code == InvalidParams.code and _uri_of(data) is not None:
         return RemoteResourceNotFound(code, message, data)
@@ -360,17 +360,17 @@ def remote_error(code: int, message: str, data: Any = None) -> RemoteError:
 
 
 class InvalidResponse(WharfingerError):
-    """The peer's answer cannot be what it claims to be: not the result's shape, or an unknown `resultType`."""
+    """The peer's response is invalid: its result has the wrong shape, or an unknown `resultType`."""
 
     remote = True
 
 
 class NotVerified(InvalidResponse):
-    """A file of a skill is not what its manifest says, or is not in it: nothing of it may be used."""
+    """A file of a skill does not match its manifest, or is missing there: it must not be used."""
 
 
 class NotMCP(WharfingerError):
-    """Something answered, but not in this protocol: check the URL, or what the command prints on its output."""
+    """The other end does not speak MCP: check the URL, or what the command prints on its standard output."""
 
     exit_code = 3
     remote = True
@@ -405,16 +405,16 @@ class ConnectionFailed(WharfingerError, ConnectionError):
 
 
 class NotAuthorized(ConnectionFailed):
-    """The server wants credentials, or does not accept those it got (HTTP 401 and 403)."""
+    """The server requires credentials, or rejects those it got (HTTP 401 and 403)."""
 
     exit_code = 4
     remote = True
 
 
 class ConnectionLost(WharfingerError, ConnectionError):
-    """The connection ended while a request waited for its answer, or before it could be sent.
+    """The connection ended while a request waited for its response, or before it could be sent.
 
-    `stderr` as in `ConnectionFailed`. `unsent` is true where the server has certainly not acted on the request.
+    `stderr` is that of `ConnectionFailed`. `unsent` is true if the server cannot have acted on the request.
     """
 
     exit_code = 3
@@ -429,11 +429,11 @@ class ConnectionLost(WharfingerError, ConnectionError):
 
 
 class RequestTimeout(WharfingerError, TimeoutError):
-    """No answer within the request's time; the request was cancelled."""
+    """There was no response in time; the request was cancelled."""
 
 
 class StoreUnusable(WharfingerError):
-    """The file of a store cannot be opened, read or written; the message names it, and says what to do."""
+    """The file of a store cannot be opened, read or written; the message names it and says what to do."""
 
 
 class MissingExtra(WharfingerError, ImportError):

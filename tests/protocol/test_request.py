@@ -319,7 +319,7 @@ def test_refusal_of_a_method_shows_64_characters_of_it() -> None:
     request = opened("x" * 65, {"_meta": META})
     error = no_such_method(request)
     assert type(error) is MethodNotFound
-    assert error.message == f"No method {'x' * 64!r} here in {STATELESS}."
+    assert error.message == f"This server has no method {'x' * 64!r} in {STATELESS}."
 
 
 def test_notification_goes_by_the_requests_own_channel() -> None:

@@ -1,7 +1,8 @@
-"""A client's end of one connection: ids awaited, answers and notifications routed to who asked; no I/O, no clock.
+"""A client's end of one connection: it matches responses and notifications to requests. Does no I/O.
 
-Bytes in, events out; bytes to send come back from the call that makes them. Nothing here raises for what a server
-sends: an answer nobody awaits is ignored, what cannot be read is an event, and what the server asks is answered.
+Call `request` or `cancel` and send the bytes that it returns. Pass each incoming message to `receive` and handle the
+events that it returns (see `events`). Nothing that a server sends raises: an unexpected response is ignored, and an
+unreadable message is an event.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ class _Code(msgspec.Struct, gc=False):
 
 
 class _Entry(msgspec.Struct, gc=False):
-    """What is read of a large batch before it is taken apart: `[1,1,…]` would take thirty times its bytes."""
+    """What is read of a large batch before it is split: the entries of `[1,1,…]` would take thirty times its bytes."""
 
     jsonrpc: str
 
 
 class _NullId(msgspec.Struct, gc=False):
-    """The error that 2024-11-05 to 2025-06-18 answer to what they cannot read; later ones leave the id out."""
+    """The error of 2024-11-05 to 2025-06-18 for an unreadable message; later revisions omit the id."""
 
     id: None
     error: Raw
@@ -75,7 +76,7 @@ class _NoticeMeta(msgspec.Struct, gc=False):
 
 
 class _Routing(msgspec.Struct, gc=False):
-    """What tells which request a notification belongs to."""
+    """The members that name the request of a notification."""
 
     progress: Id | UnsetType = msgspec.field(name="progressToken", default=UNSET)
     request: Id | UnsetType = msgspec.field(name="requestId", default=UNSET)
@@ -89,47 +90,46 @@ _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _decode_routing = msgspec.json.Decoder(_Routing).decode
 
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
-"""The id of an answer that is too hostile to decode; a wrong guess harms only a call to the server that sent it."""
+"""The id of a response that cannot be decoded. A wrong guess harms only a call to the server that sent it."""
 
 UNREAD = frozenset((ParseError.code, InvalidRequest.code))
-"""The only errors that may leave the id out: they are for messages whose id could not be read (JSON-RPC 2.0, §5)."""
+"""The errors that may omit the id: those for messages whose id could not be read (JSON-RPC 2.0, §5)."""
 
 MAX_BATCH_MESSAGES = 4096
-"""Messages of one batch."""
 UNCHECKED_BATCH_ENTRIES = 100_000
-"""Commas of a batch up to which entries that are no messages do no harm, and the others are read."""
+"""A batch with more commas is refused if an entry is not a message; with fewer, such an entry is skipped."""
 TASK_PROGRESS_PREFIX = "task-"
-"""How the progress tokens of tasks begin (2025-11-25): they outlive their request, and belong to the connection."""
+"""Prefix of the progress tokens of tasks (2025-11-25), which outlive their request and belong to the connection."""
 
 _NOTHING: tuple[Any, ...] = ()
 
 
 class ClientPeer(Generic[W]):
-    """Ids in use, what they wait for, and what a message that comes in means for them.
+    """The requests of one connection that wait for a response, and what an incoming message means for them.
 
-    Set `rules` as soon as the revision is agreed on: before that and in the handshake era the server may ask (it is
-    answered to `ping`, and refused the rest); in the stateless era it may not, and is ignored.
+    Set `rules` as soon as the revision is agreed on. Before that, and in the handshake era, the server may send
+    requests; in the stateless era its requests are ignored.
     """
 
     __slots__ = ("_ids", "_last", "_limits", "_never_cancelled", "_unanswerable", "answers", "awaited", "rules")
 
     def __init__(self, limits: Limits, ids: Iterator[int] | None = None) -> None:
-        """`ids` is shared by the peers of one session where each has a stream of its own."""
+        """`ids` is shared by the peers of one session if each request has its own stream (HTTP)."""
         self.awaited: dict[Id, W] = {}
-        """Requests without an answer yet, oldest first."""
+        """The waiters of requests without a response, oldest first."""
         self.rules: Revision | None = None
         self.answers = False
-        """Whether what the server asks becomes events; else all but `ping` is refused."""
+        """Whether requests of the server become events. If not, each except `ping` is refused."""
         self._limits = limits
         self._ids = count(1) if ids is None else ids
         self._never_cancelled = 0
         self._last = 0
-        """The id of the last request that was sent."""
+        """The id of the last request."""
         self._unanswerable = -1
-        """`_last` when something was sent that has no answer, such as a notification: was it read?"""
+        """`_last` when a message without a response was last sent: it is unknown whether the server read it."""
 
     def request(self, method: str, params: Any, waiter: W, *, progress: bool = False) -> tuple[int, bytes]:
-        """Take a new id for a request; its bytes are to be sent. With `progress` the server is asked to tell of it."""
+        """Register a request and return its id and the bytes to send. `progress` asks for progress notifications."""
         number = next(self._ids)
         if progress:
             params = _with_token(params, number)
@@ -141,7 +141,7 @@ class ClientPeer(Generic[W]):
         return number, data
 
     def receive(self, data: bytes) -> tuple[Event[W], ...]:
-        """What one incoming message means; several events only for a batch (2025-03-26)."""
+        """Return the events of one incoming message; only a batch (2025-03-26) has several."""
         try:
             message = decode(data, self._limits, from_server=True)
         except ProtocolError as error:
@@ -150,14 +150,14 @@ class ClientPeer(Generic[W]):
             if message.id is UNSET:
                 return self._unattributed(message)
             waiter = self.awaited.pop(message.id, None)
-            # Late, repeated, or never asked for.
+            # Ignore a late, repeated or unexpected response.
             return (Response(waiter, message),) if waiter is not None else _NOTHING
         if message.id is UNSET:
             return self._notice(message)
         return self._asked(message)
 
     def cancel(self, id: int, reason: str) -> bytes | None:
-        """Stop waiting for an answer. The bytes that tell the server, None where it must not or need not be told."""
+        """Stop waiting for a response. Returns the cancellation to send, None if none must be sent."""
         if self.awaited.pop(id, None) is None:
             return None
         self.sent_otherwise()
@@ -168,26 +168,26 @@ class ClientPeer(Generic[W]):
         )
 
     def sent_otherwise(self) -> None:
-        """Something was sent that has no answer: a notification, or the answer to a question of the server's."""
+        """Record that a message without a response was sent: a notification, or a response."""
         self._unanswerable = self._last
 
     def close(self) -> list[W]:
-        """Nothing more will come; whoever still waits."""
+        """End the connection. Returns the waiters that got no response."""
         waiters = list(self.awaited.values())
         self.awaited.clear()
         self.sent_otherwise()
         return waiters
 
     def _unattributed(self, message: Message) -> tuple[Event[W], ...]:
-        """An error without an id fails no call: anybody's message may be meant, or nobody's."""
+        """An error without an id fails no call, because it may be about any message."""
         if message.error is UNSET:
             return _NOTHING
         return (UnattributedError(self._suspect(message.error), message),)
 
     def _suspect(self, error: Raw) -> W | None:
-        """The one request that the server may have been unable to read; None if that cannot be told.
+        """Return the one request that the server may have been unable to read; None if there are several, or none.
 
-        Messages are read in their order: whatever was sent before a request that has its answer was read.
+        The server reads messages in order: all that was sent before a request with a response was read.
         """
         try:
             if _decode_code(error).code not in UNREAD:
@@ -212,13 +212,13 @@ class ClientPeer(Generic[W]):
             return (Notification(waiter, message),) if waiter is not None or of_task else _NOTHING
         if message.method == "notifications/cancelled":
             if self.answers and not self._stateless and not isinstance(routing.request, UnsetType):
-                # Its own request: ids of the two directions have nothing in common.
+                # It means a request of its own: the ids of the two directions are independent.
                 return (Cancellation(routing.request),)
             waiter = self._waiting(routing.request)
             return (Notification(waiter, message),) if waiter is not None else _NOTHING
         if isinstance(routing.meta, UnsetType) or isinstance(routing.meta.subscription, UnsetType):
             return (Notification(None, message),)
-        # Tagged for a subscription that is no more: it must not reach another one.
+        # A notification of a subscription that has ended must not reach another one.
         waiter = self._waiting(routing.meta.subscription)
         return (Notification(waiter, message),) if waiter is not None else _NOTHING
 
@@ -254,7 +254,7 @@ class ClientPeer(Generic[W]):
         if isinstance(error, InvalidRequest) and b"null" in data:
             try:
                 answered = _decode_null_id(data)
-            except (msgspec.MsgspecError, RecursionError):  # it may be here because it nests too deeply
+            except (msgspec.MsgspecError, RecursionError):  # it may be nested too deeply
                 pass
             else:
                 return self._unattributed(Message("2.0", error=answered.error))

@@ -1,4 +1,4 @@
-"""The `initialize` handshake as a transition table, and what it settles for a session; sends nothing itself."""
+"""The session of the handshake era: a table of its phases, and what client and server agreed on."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Caller", "Phase", "SendNotification", "Session"]
 
 
 SendNotification = Callable[[bytes], bool]
-"""Sends a message that belongs to no request; False where it was dropped because the reader is too slow or gone."""
+"""Sends a notification that belongs to no request; returns False if it was dropped: the reader is too slow, or gone."""
 
 
 class Caller(msgspec.Struct, frozen=True, eq=False):
-    """Who asks: in which revision, as which client, with which capabilities and principal.
+    """The caller of a request: its revision, client, capabilities and principal.
 
-    `info` and `capabilities` are what the client says of itself: never a ground for a decision about security.
-    `principal` comes from the transport's check of credentials; empty is anonymous.
+    `info` and `capabilities` are the client's own claims: do not base security decisions on them. `principal` comes
+    from the transport's check of credentials; it is empty for an anonymous caller.
     """
 
     rules: Revision
@@ -33,18 +33,18 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
     principal: str = ""
 
     def extension(self, id: str) -> dict[str, Any] | None:
-        """What the client declares for an extension, such as `io.modelcontextprotocol/ui`; None where it does not."""
+        """Return what the client declares for an extension such as `io.modelcontextprotocol/ui`; None if nothing."""
         declared = self.capabilities.extensions
         return None if declared is UNSET else declared.get(id)
 
 
 class Phase(Enum):
-    """How far a session has come."""
+    """The phase of a session."""
 
-    NEW = "nothing was agreed on"
-    OPENING = "initialize was read; the client has not confirmed it"
-    OPEN = "the client has confirmed with notifications/initialized"
-    CLOSED = "the connection is gone"
+    NEW = "nothing is agreed on"
+    OPENING = "initialize was read, but the client has not confirmed it"
+    OPEN = "the client has confirmed it with notifications/initialized"
+    CLOSED = "the connection is closed"
 
 
 _NOT_YET = 'Send "initialize" first, or put io.modelcontextprotocol/protocolVersion into params._meta of every request.'
@@ -55,11 +55,11 @@ TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
     (Phase.NEW, "ping"): Phase.NEW,
     (Phase.NEW, "notifications/initialized"): Phase.NEW,
     (Phase.NEW, ""): _NOT_YET,
-    # A bridge may have opened the session before its client does. `agree` sees to it that nothing changes.
+    # A bridge may have opened the session before its client does. `agree` ensures that nothing changes.
     (Phase.OPENING, "initialize"): Phase.OPENING,
     (Phase.OPENING, "ping"): Phase.OPENING,
     (Phase.OPENING, "notifications/initialized"): Phase.OPEN,
-    # A client may pipeline a call behind initialize: both are answered (security: L07).
+    # A client may send a call right after initialize: both are answered (security: L07).
     (Phase.OPENING, ""): Phase.OPENING,
     (Phase.OPEN, "initialize"): Phase.OPEN,
     (Phase.OPEN, "ping"): Phase.OPEN,
@@ -70,13 +70,13 @@ TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
     (Phase.CLOSED, "notifications/initialized"): Phase.CLOSED,
     (Phase.CLOSED, ""): _GONE,
 }
-"""(phase, method) to the next phase, or to why it is refused; the empty method is every other one."""
+"""(phase, method) to the next phase, or to the error message; the empty method stands for all others."""
 
 _UNKNOWN = Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities(), "")
 
 
 class Session:
-    """One connection of the handshake era, from the server's side: what was agreed on, and the way to its client."""
+    """One connection of the handshake era on a server: what was agreed on, and the way to the client."""
 
     __slots__ = ("__weakref__", "caller", "log_level", "on_close", "phase", "principal", "send_notification")
 
@@ -85,14 +85,14 @@ class Session:
         self.principal = principal
         self.caller = _UNKNOWN
         self.log_level: str | None = None
-        """The least level of log messages that the client asked for; None until it did."""
+        """The lowest level of log messages that the client asked for; None until it did."""
         self.send_notification: SendNotification | None = send_notification
-        """How to send what belongs to no request; None where the client keeps no stream open for it."""
+        """Sends notifications that belong to no request; None if the client has no stream open for them."""
         self.on_close: list[Callable[[Session], None]] = []
-        """Called once each when the connection is gone: whoever keeps something for this session drops it."""
+        """Called once each when the connection is closed, to drop what is kept for this session."""
 
     def admit(self, method: str) -> Caller:
-        """Move on by one method and say who calls.
+        """Advance by one method and return the caller.
 
         Raises:
             InvalidRequest: the method is not allowed in this phase.
@@ -102,7 +102,7 @@ class Session:
         return self.caller
 
     def advance(self, method: str) -> bool:
-        """Look the method up in the table; True where the phase changed.
+        """Advance by one method. Returns whether the phase changed.
 
         Raises:
             InvalidRequest: the method is not allowed in this phase.
@@ -114,12 +114,12 @@ class Session:
         return changed
 
     def agree(self, params: t.InitializeRequestParams) -> None:
-        """Settle the revision: the client's own where we speak it, else our latest (a membership test, no minimum).
+        """Agree on the revision: the client's if this server supports it, else the server's latest.
 
-        Once only: an `initialize` that is repeated is answered as the first one, and changes nothing (security: L03).
+        Works once: a repeated `initialize` gets the same answer as the first and changes nothing (security: L03).
 
         Raises:
-            InvalidRequest: it asks for another revision than the one that was agreed on.
+            InvalidRequest: it asks for another revision than the one agreed on.
         """
         asked = params.protocol_version
         rules = REVISIONS[asked if asked in HANDSHAKE else LATEST_HANDSHAKE]
@@ -127,14 +127,14 @@ class Session:
             self.caller = Caller(rules, params.client_info, params.capabilities, self.principal)
         elif self.caller.rules is not rules:
             agreed = self.caller.rules.name
-            raise InvalidRequest(f"This session speaks {agreed} already: ask for that, or open another session.")
+            raise InvalidRequest(f"This session already uses {agreed}: ask for that, or open another session.")
 
     def send(self, message: bytes) -> bool:
-        """Send what belongs to no request; False where there is no stream for it, or it was dropped."""
+        """Send a notification that belongs to no request. Returns False if there is no stream, or it was dropped."""
         return self.send_notification is not None and self.phase is Phase.OPEN and self.send_notification(message)
 
     def close(self) -> None:
-        """The connection is gone."""
+        """Close the session, and call everything in `on_close`."""
         self.phase, self.send_notification = Phase.CLOSED, None
         while self.on_close:
             self.on_close.pop()(self)

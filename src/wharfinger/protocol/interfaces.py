@@ -1,4 +1,4 @@
-"""The shapes at which layers meet: what a transport serves, and the ways back and forth between the two ends."""
+"""The interfaces between the layers: what a transport serves, links, stores, and authorization."""
 
 from __future__ import annotations
 
@@ -33,23 +33,20 @@ __all__ = [
 ]
 
 Handler = Callable[[Request], Awaitable[Any]]
-"""Serves one method: the result is a struct of `types`, or `msgspec.Raw` holding a JSON object; era-free either way."""
+"""Serves one method. The result is a struct of `types` or a JSON object as `msgspec.Raw`, the same in both eras."""
 
 Notified = Callable[[Session | None, Any], None]
-"""Takes one notification of the client: its session, if there is one, and its decoded params. Must not wait."""
+"""Takes one notification of the client: its session or None, and its decoded params. Must not block."""
 
 Verify = Callable[[Mapping[bytes, bytes]], str]
-"""HTTP headers (lower-case names) to a principal; raises `auth.Refused` to answer 401 or 403."""
+"""Returns the principal for HTTP headers (lower-case names); raises `auth.Refused` to answer 401 or 403."""
 
 
 class Service(Protocol):
-    """What a transport serves: a mapping from method to handler, with identity and capabilities.
+    """What a transport serves: a handler for each method, with identity and capabilities. `Server` is one.
 
-    Where it also has `mirrors`, a mapping from the name of a tool to its `Mirror`s, HTTP checks the `Mcp-Param-…`
-    headers of its calls by them (2026-07-28, `x-mcp-header`).
-
-    A server is one; so is a gateway. A method that is not in `handlers` is not found, so that the mapping alone says
-    which capabilities are declared.
+    A method that is not in `handlers` is not found. If the service also has `mirrors`, which maps the name of a tool to
+    its `HeaderParam`s, HTTP checks the `Mcp-Param-…` headers of calls against them (2026-07-28, `x-mcp-header`).
     """
 
     @property
@@ -66,57 +63,57 @@ class Service(Protocol):
     def stamps(self) -> ResultMeta: ...
 
     def capabilities(self, rules: Revision) -> ServerCapabilities:
-        """What is declared to a caller of this revision."""
+        """Return the capabilities that are declared to a caller of this revision."""
         ...
 
     async def start(self, holder: object = None) -> None:
-        """Enter the lifespan; does nothing the second time. It stays open until it is closed for every holder."""
+        """Enter the lifespan, if it is not open. It stays open until every holder has closed it."""
         ...
 
     def drain(self) -> None:
-        """End every long request with its final result; nothing new is to come."""
+        """End every long request with its final result, before the transport stops."""
         ...
 
     async def close(self, holder: object = None) -> None:
-        """Leave the lifespan, unless another holder still needs it; does nothing the second time."""
+        """Leave the lifespan, unless another holder still needs it."""
         ...
 
 
 class Store(Protocol):
-    """What must outlive a request: bytes by key, each with an end of its own. Keys are text, and in its order.
+    """A key-value store: bytes by text keys, each with its own expiry.
 
-    Every method may raise StoreUnusable. `shared` says whether other processes may use the same one.
+    Every method may raise StoreUnusable. `shared` says whether other processes may use the same store.
     """
 
     shared: bool
 
     async def get(self, key: str) -> bytes | None:
-        """The value of a key; None where there is none, or it has expired."""
+        """Return the value of a key; None if there is none, or it has expired."""
         ...
 
     async def put(
         self, key: str, value: bytes, *, expires: float | None = None, instead_of: bytes | UnsetType | None = UNSET
     ) -> bool:
-        """Set a key, until `expires` (seconds since 1970; None: for ever). It is kept when this returns.
+        """Set a key until `expires` (seconds since 1970; None for no expiry). It is stored when this returns.
 
-        With `instead_of` only where that is its value now (None: where it has none); False where it was not set.
+        With `instead_of`, set it only if that is its current value (None: if it has none). Returns whether it was set.
         """
         ...
 
     async def delete(self, key: str) -> None:
-        """Remove a key; nothing happens where there is none."""
+        """Remove a key, if it exists."""
         ...
 
     async def scan(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
-        """At most `limit` keys that begin with `prefix`, in order, behind the key `after`, with their values."""
+        """Return at most `limit` keys with this prefix and their values, in order, starting after the key `after`."""
         ...
 
     async def usage(self, prefix: str) -> tuple[int, int]:
-        """How many keys begin with `prefix`, and the bytes of their values."""
+        """Return how many keys have this prefix, and the bytes of their values."""
         ...
 
     async def close(self) -> None:
-        """Let go of files and threads; the next use takes them again."""
+        """Release files and threads. The next use opens them again."""
         ...
 
 
@@ -131,11 +128,11 @@ class Link(Protocol):
         timeout: float | None,
         notified: Callable[[Message], None] | None = None,
     ) -> Message:
-        """Send a request and wait for its answer; cancelling the waiting task cancels the request.
+        """Send a request and wait for its response; cancelling the waiting task cancels the request.
 
         Raises:
             ConnectionLost: the connection ended first.
-            RequestTimeout: no answer in time.
+            RequestTimeout: there was no response in time.
         """
         ...
 
@@ -144,7 +141,7 @@ class Link(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the connection; what waits fails with ConnectionLost. Does nothing the second time."""
+        """End the connection; waiting requests fail with ConnectionLost. Does nothing the second time."""
         ...
 
 
@@ -162,7 +159,7 @@ class LinkEvents(msgspec.Struct):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """One HTTP answer: the status, headers by lower-case name (repeated ones joined by `, `), the whole body."""
+    """One HTTP response: the status, headers by lower-case name (repeated ones joined by `, `), the whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -170,39 +167,39 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class Fetch(Protocol):
-    """One small HTTP exchange with a bound on its time and its body; a redirect is an answer, and is not followed."""
+    """Sends one HTTP request, limited in time and in the size of the response. Does not follow redirects."""
 
     async def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
-        """Ask, and return what was answered, whatever its status.
+        """Send a request and return the response, whatever its status.
 
         Raises:
-            ConnectionFailed: there was no answer, or none within the bounds, or the address may not be asked.
+            ConnectionFailed: there was no response within the limits, or the address is not allowed.
         """
         ...
 
 
 class Authorize(Protocol):
-    """What gets a client in: headers for its HTTP requests, and what to do where they are refused."""
+    """Authorizes a client: gives headers for its HTTP requests, and reacts when they are refused."""
 
     async def headers(self, url: str) -> Mapping[str, str]:
-        """The headers that go with a request to this URL, such as `Authorization`; empty where there are none yet.
+        """Return the headers for a request to this URL, such as `Authorization`; empty if there are none yet.
 
         Raises:
-            NotAuthorized: what there was has ended and cannot be renewed.
+            NotAuthorized: the credentials have expired and cannot be renewed.
         """
         ...
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
-        """A request got 401 or 403 with these headers (lower-case names); `sent` is what `headers` gave for it.
+        """Handle a 401 or 403 response with these headers (lower-case names); `sent` is what `headers` returned.
 
         Returns True if the caller should get `headers` again and repeat the request, at most `MAX_AUTH_RETRIES` times.
         May wait for a person: pause the request's deadline meanwhile.
 
         Raises:
-            NotAuthorized: getting in failed; says at which step and what to do.
+            NotAuthorized: authorization failed; the message says at which step, and what to do.
         """
         ...
 
 
 MAX_AUTH_RETRIES = 3
-"""How often one request is sent again after `Authorize.refused` (2025-11-25, authorization: few retries)."""
+"""How often a request is repeated after `Authorize.refused` (2025-11-25, authorization: few retries)."""

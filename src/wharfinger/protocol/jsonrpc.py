@@ -1,4 +1,4 @@
-"""JSON-RPC messages as bytes: one strict codec, which never repairs and never guesses; knows no method of MCP."""
+"""Encode and decode JSON-RPC 2.0 messages. The decoder is strict: it never repairs or guesses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Id = int | str
 
 
 class Message(msgspec.Struct, gc=False):
-    """One JSON-RPC 2.0 message; which members are set says whether it is a request, a notification or an answer."""
+    """One JSON-RPC 2.0 message: a request, a notification or a response, depending on which members are set."""
 
     jsonrpc: str | UnsetType = UNSET
     id: Id | UnsetType = UNSET
@@ -53,7 +53,7 @@ _decode_id = msgspec.json.Decoder(_OnlyId).decode
 MAX_ID = 2**63 - 1
 
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""A JSON string, or an unclosed one up to the end; possessive, so that no input makes it look twice."""
+"""A JSON string, or an unclosed one up to the end; possessive, so that it takes linear time."""
 _ROUTED = re.compile(
     rb'"(id|method)"[ \t\r\n]*+:[ \t\r\n]*+(-?[0-9]{1,19}+(?![0-9.eE])|"[^"\\]*+(?:\\.[^"\\]*+)*+")?', re.DOTALL
 )
@@ -64,22 +64,22 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message:
-    """Decode one message strictly; `params`, `result` and `error` stay raw, but are known to be well-formed UTF-8 JSON.
+    """Decode one message. `params`, `result` and `error` stay raw, but are checked to be well-formed JSON in UTF-8.
 
-    No member that a message is routed on may stand there twice, or two readers may see two messages (security: J07,
-    J08). The screens cost nanoseconds on a plain message; only a hit takes the slow path. What comes `from_server` is
-    not screened: answers hold documents, whose members have any name, and there is nobody to be deceived.
+    No member that a message is routed on may occur twice, because two readers could then see two different messages
+    (security: J07, J08). The checks for this cost nanoseconds on a plain message; only a hit takes the slow path. A
+    message `from_server` is not checked: its documents may have members of any name.
 
     Raises:
         ParseError: not JSON, or not UTF-8.
-        InvalidRequest: JSON, but not a message, or not within the limits; its `id` is set if the id can be read.
+        InvalidRequest: not a valid message, or over a limit; its `id` is set if it could be read.
     """
     if len(data) > limits.message:
         raise InvalidRequest(f"The message has {len(data)} bytes, the limit is {limits.message}: send less at once.")
     # msgspec checks no UTF-8 in parts that stay raw.
     if not data.isascii():
         refuse_bad_utf8(data)
-    # What is too short for so many members cannot have them, nor can what has fewer colons.
+    # The cheap tests come first: the size, then the number of colons.
     if (
         not from_server
         and len(data) > _MIN_MEMBER_BYTES * limits.members
@@ -90,8 +90,7 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
             f"The message has more than {limits.members} members: send less at once.",
             id=_readable_id(data) if b'"method"' in data else None,
         )
-    # What is shorter than its closing brackets, or has no more of them than the limit, cannot be deeper. msgspec's own
-    # limit is the interpreter's stack.
+    # The cheap tests come first: the size, then the number of brackets. msgspec's own limit is the interpreter's stack.
     if (
         len(data) > 2 * limits.depth
         and data.count(b"[") + data.count(b"{") > limits.depth
@@ -105,8 +104,7 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
     except (msgspec.DecodeError, RecursionError):
         raise ParseError from None
     id = message.id
-    # Unrolled: three counts cost 0.3 µs, a loop over them twice that. An escaped member name, as in "\u006dethod",
-    # would pass them; all the names are ASCII.
+    # Three counts cost 0.3 µs, a loop over them twice that. They would miss an escaped name such as "\u006dethod".
     if not from_server and (
         data.count(b'"method"') > 1
         or data.count(b'"id"') > 1
@@ -116,9 +114,9 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
         refuse_duplicates(data, _known(id))
     if type(id) is int:
         if not -MAX_ID <= id <= MAX_ID:
-            raise InvalidRequest("An id may have 64 bits.")
+            raise InvalidRequest("An id may have at most 64 bits.")
     elif type(id) is str and len(id) > limits.id_length:
-        raise InvalidRequest(f"An id may have {limits.id_length} characters.")
+        raise InvalidRequest(f"An id may have at most {limits.id_length} characters.")
     if message.jsonrpc != "2.0":
         raise InvalidRequest(id=_known(id))
     if message.method is UNSET:
@@ -130,12 +128,14 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
 
 
 def decode_batch(data: bytes, limits: Limits) -> list[Message | ProtocolError] | None:
-    """The messages of an array, each decoded or why it is none (JSON-RPC 2.0, §6); None where `data` is no array.
+    """Decode an array of messages (JSON-RPC 2.0, §6); None if `data` is not an array.
+
+    An entry that is not a valid message becomes the error that refuses it.
 
     Raises:
         ParseError: not JSON.
-        InvalidRequest: an array of nothing, or of more than `Limits.batch` messages, or one that nests too deeply and
-            in which no request can be found.
+        InvalidRequest: the array is empty, has more than `Limits.batch` messages, or is nested too deeply and has no
+            request that could be refused.
     """
     if not data.lstrip(b" \t\r\n").startswith(b"["):
         return None
@@ -162,7 +162,7 @@ def decode_batch(data: bytes, limits: Limits) -> list[Message | ProtocolError] |
 
 
 def refuse_bad_utf8(data: bytes) -> None:
-    """Raise ParseError for bytes that are not UTF-8: nothing is ever replaced by U+FFFD (security: J04, J05)."""
+    """Raise ParseError for bytes that are not UTF-8. They are never replaced by U+FFFD (security: J04, J05)."""
     try:
         str(data, "utf-8")
     except UnicodeDecodeError:
@@ -170,29 +170,29 @@ def refuse_bad_utf8(data: bytes) -> None:
 
 
 def depth(data: bytes) -> int:
-    """How many arrays and objects stand inside each other; linear in `data`, whatever is in it."""
+    """Return how deep arrays and objects are nested. Takes linear time for any `data`."""
     return max(accumulate(_steps(data)), default=0)
 
 
 def _steps(data: bytes) -> memoryview[int]:
-    """1 for each bracket that opens and -1 for each that closes, outside of strings."""
+    """Return 1 for each opening bracket and -1 for each closing one, outside strings."""
     return memoryview(_STRINGS.sub(b"", data).translate(_STEPS, _NOT_BRACKETS)).cast("b")
 
 
 def count_members(data: bytes) -> int:
-    """How many members all objects have together; linear in `data`, whatever is in it."""
+    """Return how many members all objects have together. Takes linear time for any `data`."""
     return _STRINGS.sub(b"", data).count(b":")
 
 
 def refuse_duplicates(data: bytes, id: Id | None = None) -> None:
-    """Raise InvalidRequest where an object has a member twice: two readers may take two of them (RFC 8259, §4).
+    """Raise InvalidRequest if an object has a member twice: readers may differ in which they use (RFC 8259, §4).
 
-    The error carries `id`, unless it may be the id that stands there twice. Linear in `data`.
+    The error has this `id`, unless the id itself occurs twice. Takes linear time.
     """
     import json  # the slow path only: 5 ms of import
 
     try:
-        # Numbers become the lengths of their texts: small integers that exist already, where texts take 50 bytes each.
+        # Numbers become the lengths of their texts, small cached integers, to save memory.
         json.loads(data, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
     except _Twice as error:
         raise InvalidRequest(
@@ -203,7 +203,7 @@ def refuse_duplicates(data: bytes, id: Id | None = None) -> None:
 
 
 class _Twice(Exception):
-    """A member that an object has twice."""
+    """An object has a member twice."""
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
@@ -218,10 +218,10 @@ def _too_deep(kind: str, limits: Limits) -> str:
 
 
 def _request_ids(data: bytes, level: int, limits: Limits) -> Iterator[Id]:
-    """The ids of requests whose members stand at this level of a text that is nested too deeply to be parsed.
+    """Find the ids of requests at this level of a text that is nested too deeply to be parsed.
 
-    Takes linear time and no recursion. A message with two ids has none, and what has no method is no request: its id
-    may be that of another one.
+    Takes linear time, without recursion. A message with two ids counts as one without, and a message without a method
+    is not a request.
     """
     here = place = 0
     members: dict[bytes, list[bytes | None]] = {}
@@ -257,22 +257,22 @@ def _known(id: Id | UnsetType) -> Id | None:
 
 
 def encode_request(id: Id, method: str, params: Any = UNSET) -> bytes:
-    """One request; `params` is anything that encodes to an object, or UNSET for none."""
+    """Encode a request; `params` is anything that encodes to an object, or UNSET."""
     return encode(Message("2.0", id, method, _raw(params)))
 
 
 def encode_notification(method: str, params: Any = UNSET) -> bytes:
-    """One notification."""
+    """Encode a notification."""
     return encode(Message("2.0", UNSET, method, _raw(params)))
 
 
 def encode_result(id: Id, result: Any) -> bytes:
-    """One successful answer, with nothing added to `result`."""
+    """Encode a successful response; nothing is added to `result`."""
     return encode(Message("2.0", id, result=_raw(result)))
 
 
 def encode_error(id: Id | None, error: ProtocolError, code: int | None = None) -> bytes:
-    """One error answer. Without an id the member is left out: 2025-11-25 and later forbid null there."""
+    """Encode an error response. Without an id the member is omitted: 2025-11-25 and later forbid null there."""
     body: dict[str, Any] = {"code": error.code if code is None else code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data

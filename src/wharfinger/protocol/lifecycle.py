@@ -1,4 +1,4 @@
-"""The methods that every service answers in the same way: opening a session, discovery, ping and the log level."""
+"""The handlers that all services share: `initialize`, `server/discover`, `ping` and `logging/setLevel`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["handlers"]
 
 
 def handlers(service: Service) -> dict[str, Handler]:
-    """`initialize`, `server/discover`, `ping` and `logging/setLevel`; what the service declares is asked each time."""
+    """Return the handlers by method. They read the capabilities of the service at each request."""
 
     async def initialize(request: Request) -> t.InitializeResult:
-        # The session was opened when the request was, so that a call in the same write finds it open.
+        # `open_request` has opened the session, so that a call in the same write finds it open.
         rules = request.caller.rules
         return t.InitializeResult(
             protocol_version=rules.name,

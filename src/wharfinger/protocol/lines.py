@@ -1,4 +1,4 @@
-"""Newline framing of a byte stream: bounded, and linear in the size of a line however it arrives."""
+"""Split a byte stream into lines, with a limit on their length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["OVERLONG", "LineBuffer", "Overlong"]
 
 
 class Overlong(Enum):
-    """What stands in the list for a line over the limit; the line itself is thrown away as it comes."""
+    """Stands in the list for a line over the limit, which is discarded."""
 
     LINE = "a line over the limit"
 
@@ -18,10 +18,10 @@ OVERLONG: Final = Overlong.LINE
 
 
 class LineBuffer:
-    """Collects bytes and gives whole lines, without the newline; blank lines are left out.
+    """Collects bytes and returns complete lines without the newline; empty lines are omitted.
 
-    `limit` bounds a line, and with it what is held: chunks are kept in a list and joined once, so that a line of n
-    bytes costs O(n) whatever the chunks are.
+    `limit` is the maximum length of a line, and so of what is buffered. Chunks are joined once, so that a line takes
+    linear time however it arrives.
     """
 
     __slots__ = ("_chunks", "_held", "_limit", "_skipping", "unfinished")
@@ -29,13 +29,13 @@ class LineBuffer:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.unfinished = False
-        """Whether a line was begun and not ended."""
+        """Whether the last line is incomplete."""
         self._chunks: list[bytes] = []
         self._held = 0
         self._skipping = False
 
     def feed(self, data: bytes) -> list[bytes | Literal[Overlong.LINE]]:
-        """Add bytes; the lines that they complete, and `OVERLONG` once for each line that grows over the limit."""
+        """Add bytes. Returns the lines that they complete, and `OVERLONG` once for each line over the limit."""
         lines: list[bytes | Literal[Overlong.LINE]] = data.split(b"\n")  # type: ignore[assignment]
         rest: bytes = lines.pop()  # type: ignore[assignment]
         if lines and (self._chunks or self._skipping):
@@ -50,7 +50,7 @@ class LineBuffer:
         return [line for line in lines if line]
 
     def _finish(self, last: bytes) -> bytes | Literal[Overlong.LINE]:
-        if self._skipping:  # its overlength was told when the limit was passed
+        if self._skipping:  # `OVERLONG` was returned when it grew over the limit
             self._skipping = False
             return b""
         self._chunks.append(last)
@@ -59,7 +59,7 @@ class LineBuffer:
         return OVERLONG if len(line) > self._limit else line
 
     def _keep(self, rest: bytes) -> bool:
-        """Hold the beginning of a line; True where it just grew over the limit."""
+        """Buffer the beginning of a line. Returns whether it just grew over the limit."""
         if self._skipping:
             return False
         self._chunks.append(rest)

@@ -1,4 +1,4 @@
-"""Every method of the protocol as a row: who sends it, what it carries, in which revisions, behind which capability."""
+"""Every method of the protocol as a row: its sender, params, result, revisions and capability."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAST_HANDSHAKE = "2025-11-25"
 
 
 class Method:
-    """One method. `decode_params` and `decode_result` check and decode in one pass, by decoders built on first use."""
+    """One method. `decode_params` and `decode_result` decode and validate; their decoders are built on first use."""
 
     __slots__ = ("cacheable", "capability", "decode_params", "decode_result", "first", "last", "long", "name", "name_param", "notification", "params", "result", "routed_member", "sender")  # fmt: skip
 
@@ -43,7 +43,7 @@ class Method:
     ) -> None:
         self.name = name
         self.sender = sender
-        """Who sends it: the client, the server, or both."""
+        """The sender: the client, the server, or both."""
         self.params = params
         self.result = result
         """None for a notification."""
@@ -51,21 +51,21 @@ class Method:
         self.first = REVISIONS[first].order
         self.last = REVISIONS[last].order
         self.capability = capability
-        """The receiver's capability that it needs, dotted; empty for none."""
+        """The capability that the receiver must declare, with dots, or empty."""
         self.name_param = name_param
         """The attribute of the params that the HTTP header `Mcp-Name` repeats."""
         self.routed_member = f'"{_WIRE_NAMES.get(name_param, name_param)}"'.encode() if name_param else b""
-        """That member as it stands in the bytes: two of them may not be."""
+        """The JSON name of that member, which may occur only once."""
         self.cacheable = cacheable
-        """Results carry `ttlMs` and `cacheScope` in the stateless era."""
+        """Whether results have `ttlMs` and `cacheScope` in the stateless era."""
         self.long = long
-        """Stays open until one end ends it; no deadline."""
+        """Whether the request stays open until one end ends it; it has no deadline."""
         self.decode_params = self._first_params
         self.decode_result = self._first_result
 
     @property
     def spec(self) -> tuple[Any, ...]:
-        """Everything that two rows of the same method must agree on."""
+        """What two rows of the same method must have in common."""
         return (
             self.name,
             self.sender,
@@ -135,9 +135,9 @@ def _rows() -> tuple[Method, ...]:
 
 
 METHODS: dict[str, Method] = {row.name: row for row in _rows()}
-"""Every method that is known here, by name; extensions add theirs by `add_method`."""
+"""All known methods by name; extensions add theirs with `add_method`."""
 CORE: frozenset[str] = frozenset(METHODS)
-"""The names of the protocol's own methods, which no extension may take."""
+"""The methods of the protocol itself, which no extension may redefine."""
 
 
 EXTENSIONS_FROM = next(name for name, rules in REVISIONS.items() if rules.extensions)
@@ -145,12 +145,13 @@ EXTENSIONS_FROM = next(name for name, rules in REVISIONS.items() if rules.extens
 
 
 def add_method(row: Method) -> Method:
-    """Make an extension's method known to this process, on both ends; what is known already stays, and is returned.
+    """Add an extension's method for all clients and servers of this process. Returns the row that is used.
 
-    Servers of one process share the table: a row says what is on the wire, and not who serves it.
+    A row says what is on the wire, not who serves it, so that all servers of a process share the table. Adding an equal
+    row again returns the first one.
 
     Raises:
-        ValueError: the name is the protocol's own, or is known with another `spec`.
+        ValueError: the name is one of the protocol, or was added with another `spec`.
     """
     if row.name in CORE:
         raise ValueError(f"{row.name!r} is a method of the protocol: choose another name.")

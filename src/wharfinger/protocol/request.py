@@ -1,4 +1,4 @@
-"""One request, opened and sealed: pure functions between a message and what a handler sees and returns."""
+"""A request on a server: `open_request` decodes a message, `seal_result` and `seal_error` encode the response."""
 
 from __future__ import annotations
 
@@ -53,44 +53,45 @@ META = "io.modelcontextprotocol/"
 _META_MEMBER = b'"io.modelcontextprotocol/'
 _EMPTY = Raw(b"{}")
 CHUNKED_BYTES = 64 * 1024
-"""Bytes from which content is sent in pieces instead of being joined."""
+"""Results of this size and more are sent in chunks instead of being joined."""
 CHUNK_BYTES = 3 * 64 * 1024
-"""Bytes that are turned to base64 at a time; a multiple of three, so that pieces join without padding."""
+"""Bytes that are encoded in base64 at a time; a multiple of three, so that chunks join without padding."""
 LAZY_CHUNK_BYTES = 4 * CHUNK_BYTES
-"""The same for what is read as it is sent, each time in a thread."""
+"""The same for a blob that is read while it is sent, each time in a thread."""
 
 
 class Channel(Protocol):
-    """A handler's way back to its caller, on its request's own stream."""
+    """The way back to the caller of one request; implemented by each transport."""
 
     @property
     def multiplexed(self) -> bool:
-        """Whether the stream goes on when the request is over, so that its end must be told."""
+        """Whether several requests share the stream, so that the end of each must be sent as a message."""
         ...
 
     def send(self, request: Request, message: bytes) -> bool:
-        """Send a notification that belongs to `request`; False where it was dropped: answered, cancelled, slow."""
+        """Send a notification of `request`. Returns False if it is dropped: the request is over, or the reader slow."""
         ...
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
-        """Ask the client on the request's stream, and wait for its answer: a result, or an error.
+        """Send a request to the client and wait for its response, a result or an error.
 
-        None where no answer can come while the call waits: a stateless request has to run again with its answers.
-        Cancelling the wait cancels the question. While it waits, the request's deadline stands still.
+        Returns None if no response can come while the handler waits: a stateless request runs again with the answers.
+        Cancelling the wait cancels the request to the client. Meanwhile the deadline of `request` is paused.
         """
         ...
 
     def detach(self, request: Request, retry_ms: int) -> bool:
-        """End the connection that the request's stream uses, but not the stream: its client is to come back for the
-        rest after `retry_ms` milliseconds. False where the stream cannot outlive its connection.
+        """Close the connection but keep the stream: the client reconnects after `retry_ms` milliseconds.
+
+        Returns False if the stream cannot outlive its connection.
         """
         ...
 
 
 class InputNeeded(BaseException):
-    """Stops a handler whose request has to run again with answers; `result` is what its caller is told meanwhile.
+    """Stops a handler whose request must be sent again with answers; `result` is the response until then.
 
-    No `Exception`, so that no author's `except Exception` takes it for a failure.
+    It is not an `Exception`, so that `except Exception` in a handler does not catch it.
     """
 
     result: Any
@@ -101,7 +102,7 @@ class InputNeeded(BaseException):
 
 
 def input_needed(error: BaseException) -> InputNeeded | None:
-    """The stop in what a handler raised, also inside a group of exceptions: a task group wraps what its tasks raise."""
+    """Return the `InputNeeded` that a handler raised, also inside an exception group; None for any other error."""
     if isinstance(error, InputNeeded):
         return error
     if not isinstance(error, BaseExceptionGroup):
@@ -111,36 +112,36 @@ def input_needed(error: BaseException) -> InputNeeded | None:
 
 
 class Request(msgspec.Struct, eq=False, weakref=True):
-    """One request on its way through a server; the transport sets `channel` and what follows it."""
+    """One request on a server. The transport sets `channel` and the fields after it."""
 
     id: Id
     method: str
     row: Method | None
-    """The method's row; None where the revision has no such method."""
+    """The method's row; None if the revision has no such method."""
     params: Any
     raw_params: Raw
     caller: Caller
     session: Session | None
     """The handshake's session; None for a stateless request."""
     channel: Channel = None  # type: ignore[assignment]
-    """The way back to the caller on this request's stream."""
+    """The way back to the caller."""
     headers: Mapping[bytes, bytes] | None = None
-    """HTTP headers, names in lower case."""
+    """HTTP headers, names in lower case; None for other transports."""
     peer: str = ""
-    """The address of the other end, where there is one: whose share an anonymous caller uses."""
+    """The network address of the client, or empty. An anonymous caller is counted by it."""
     ttl_ms: int = 0
-    """How long the result may be kept; set by the handler, told where the revision has caching hints."""
+    """How long the result may be cached; set by the handler, sent in revisions that have caching hints."""
     cache_scope: str = "private"
     task: Any = None
-    """What runs the handler, so that its connection can cancel it."""
+    """The task that runs the handler, so that the connection can cancel it."""
     started_at: float = 0
-    """When the request came, by the transport's own clock, for its deadline; infinite while its time stands still."""
+    """When the request started, by the transport's clock, for its deadline; infinite while the deadline is paused."""
     accepts_lazy_blobs: bool = False
-    """Whether its transport sends `types.Stored` blobs as they are read; else they are loaded first."""
+    """Whether the transport reads `types.Stored` blobs while it sends them; else they are loaded first."""
     asked: Any = None
-    """What the handler asked and remembers of earlier runs; made by the server for handlers that ask or tell."""
+    """What the handler asked and remembers of earlier runs; set by the server for handlers that can ask."""
     wraps: bool = False
-    """Whether the tool's output schema is not an object's: revisions that take only objects get `{"result": …}`."""
+    """Whether the tool's output is not an object: revisions that allow only objects get `{"result": …}`."""
 
 
 def open_request(message: Message, session: Session | None, principal: str = "") -> Request:
@@ -168,7 +169,7 @@ def open_request(message: Message, session: Session | None, principal: str = "")
         row = None
     except msgspec.DecodeError:
         raise InvalidRequest("A string of the params has an invalid escape.") from None
-    # One ladder without helpers: each call here costs every request of every client.
+    # No helper functions here: each call would slow down every request.
     meta = params.meta
     names = 1
     if meta is UNSET or meta.protocol_version is UNSET:
@@ -210,7 +211,7 @@ _UNKNOWN_METHOD = Method("", "client", t.RequestParams)
 
 
 def _params_of_another_revision(row: Method, raw: msgspec.Raw, session: Session | None) -> Any:
-    """Read only `_meta` where the caller's revision has no such method, whose params cannot be wrong; else None."""
+    """Decode only `_meta`, if the caller's revision has no such method (its params cannot be invalid); else None."""
     try:
         params = _UNKNOWN_METHOD.decode_params(raw)
     except msgspec.ValidationError:
@@ -223,13 +224,13 @@ def _params_of_another_revision(row: Method, raw: msgspec.Raw, session: Session 
 
 
 def _invalid_params(error: msgspec.ValidationError) -> ProtocolError:
-    """One line about what is wrong and where, without the value."""
+    """Say in one line what is wrong and where, without the value."""
     where = str(error).replace("`$", "`params")
     return InvalidParams(f"Invalid params: {where}", http_status=400 if "`params._meta" in where else None)
 
 
 def to_protocol_error(error: BaseException, reference: str) -> ProtocolError:
-    """What the caller is told of an exception: deliberate errors as they are, others as a reference into the log."""
+    """Return the error that the caller gets: a `ProtocolError` unchanged, any other one as a reference into the log."""
     if isinstance(error, ProtocolError) and not error.remote:
         return error
     return HandlerFailed(f"Internal error (reference {reference}): the server's log says more.")
@@ -237,18 +238,18 @@ def to_protocol_error(error: BaseException, reference: str) -> ProtocolError:
 
 _OURS = __file__.rpartition("protocol")[0]
 LIBRARIES = (_OURS, traceback.__file__.rpartition("traceback")[0], "<frozen ")
-"""How the files of this package and of the standard library begin: not an author's."""
+"""Path prefixes of this package and of the standard library."""
 
 
 def called(request: Request) -> str:
-    """What a request calls, for the log: the method, and the name or URI."""
+    """Return the method and the name or URI of a request, for the log."""
     name_param = "" if request.row is None else request.row.name_param
     name = getattr(request.params, name_param, None) if name_param else None
     return f"{request.method} {name!r}" if isinstance(name, str) else request.method
 
 
 def described(what: str, error: BaseException, reference: str = "") -> str:
-    """The first line of the log's record: what was called, and the author's line at which it failed."""
+    """Return the log message for a failed call: what was called, and the last line outside of libraries that failed."""
     where = ""
     for raised in (error.__cause__, error):
         for frame in () if raised is None else traceback.extract_tb(raised.__traceback__):
@@ -259,39 +260,39 @@ def described(what: str, error: BaseException, reference: str = "") -> str:
 
 
 class ResultMeta:
-    """What the stateless era adds to results, encoded once: `resultType`, caching hints, the server's identity."""
+    """The members that the stateless era adds to results, encoded once: `resultType`, caching hints, server info."""
 
     __slots__ = ("_info", "openings")
 
     def __init__(self, info: t.Implementation) -> None:
         self._info = Raw(encode(info))
         self.openings: dict[tuple[Method | None, int, str], bytes] = {}
-        """By method, ttl and scope, for looking up; a miss is filled by `opening`."""
+        """The encoded first members by method, ttl and scope; filled by `opening`."""
 
     def opening(self, request: Request, own_meta: Any = UNSET, kind: Any = UNSET) -> bytes:
-        """The first members of a result, from the brace to before the next comma; `kind` is its `resultType`."""
+        """Return the first members of a result, from `{` up to the next comma; `kind` is its `resultType`."""
         row = request.row
         members: dict[str, Any] = {"resultType": "complete" if kind is UNSET else kind}
-        if row is not None and row.cacheable and kind is UNSET:  # questions are not kept (2026-07-28, caching)
+        if row is not None and row.cacheable and kind is UNSET:  # requests for input are not (2026-07-28, caching)
             members |= {"ttlMs": request.ttl_ms, "cacheScope": request.cache_scope}
         meta: dict[str, Any] = {f"{META}serverInfo": self._info} | ({} if own_meta is UNSET else own_meta)
         opening = encode(members | {"_meta": meta})[:-1]
-        # A ttl computed per read must not grow this for ever.
+        # Bounded, because a handler may compute another ttl for each read.
         if own_meta is UNSET and kind is UNSET and len(self.openings) < 1024:
             self.openings[row, request.ttl_ms, request.cache_scope] = opening
         return opening
 
 
 def seal_result(request: Request, result: Any, stamps: ResultMeta) -> bytes | ChunkedMessage:
-    """One JSON-RPC answer: `result` is encoded once and never changed; what the revision wants is put in front of it.
+    """Encode one JSON-RPC response. The members that the revision adds stand before those of `result`.
 
-    Large content comes as `ChunkedMessage`, so that it is never whole in memory twice.
+    A large result becomes a `ChunkedMessage`, so that it is never in memory twice.
 
     Raises:
-        UnicodeEncodeError, TypeError, ValueError: the result has no JSON form in UTF-8.
+        UnicodeEncodeError, TypeError, ValueError: the result cannot be encoded as JSON in UTF-8.
     """
     if result is None:
-        raise TypeError("None instead of a result: a hook ends with `return await next(call)`")
+        raise TypeError("The result is None: a hook must end with `return await next(call)`")
     id = encode(request.id)
     opening = b"{"
     comma = b""
@@ -332,7 +333,7 @@ def seal_result(request: Request, result: Any, stamps: ResultMeta) -> bytes | Ch
 
 
 def _contents_in_pieces(start: bytes, result: t.ReadResourceResult) -> ChunkedMessage:
-    """The same answer with each blob left as it is until it is written."""
+    """Encode the response with each blob left unencoded until it is sent."""
     parts: list[bytes | memoryview | Base64] = []
     text = start + b'"contents":['
     for number, content in enumerate(result.contents):
@@ -350,7 +351,7 @@ def _contents_in_pieces(start: bytes, result: t.ReadResourceResult) -> ChunkedMe
 
 
 class Base64:
-    """Bytes that become base64 only as they are written; those that are stored elsewhere are read as they are."""
+    """Bytes that are encoded in base64 while they are sent, and read then if they are stored elsewhere."""
 
     __slots__ = ("data",)
 
@@ -373,21 +374,21 @@ class Base64:
             yield b64encode(view[start : start + CHUNK_BYTES])
 
     async def read(self) -> AsyncIterator[bytes]:
-        """The same, each part read off the event loop."""
+        """Iterate over the same chunks, each read in a thread."""
         parts = iter(self)
         run = self.data.run if isinstance(self.data, t.Stored) else None
         try:
             while (part := next(parts, b"") if run is None else await run(next, parts, b"")) != b"":
                 yield part
-        except OSError as error:  # a future holds it, and its frames the future: what is open would stay so
+        except OSError as error:  # its frames and a future refer to each other: without this, files would stay open
             traceback.clear_frames(error.__traceback__)
             raise
 
 
 class ChunkedMessage:
-    """One encoded message as parts to be written one after the other; `len()` is its size in bytes.
+    """One encoded message in parts, to be written one after the other; `len()` is its size in bytes.
 
-    Where a part is `stored`, going through them by `async for` does not block.
+    Use `async for` to iterate without blocking the event loop while stored blobs are read.
     """
 
     __slots__ = ("parts",)
@@ -400,7 +401,7 @@ class ChunkedMessage:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that it takes until it is sent: not what is read only then."""
+        """Bytes of memory that the message takes, without blobs that are read while they are sent."""
         stored = (part for part in self.parts if isinstance(part, Base64) and isinstance(part.data, t.Stored))
         return len(self) - sum(map(len, stored))
 
@@ -421,50 +422,50 @@ class ChunkedMessage:
 
 
 def tool_failure(error: HandlerFailed) -> t.CallToolResult:
-    """The result of a tool whose own code failed.
+    """Return the result of a tool that raised an exception.
 
-    Hosts end the whole run of an agent at a JSON-RPC error, and show a result with `isError` to the model.
+    It is a result with `isError`, which hosts show to the model: at a JSON-RPC error they end the agent's run.
     """
     return t.CallToolResult(content=[t.TextContent(text=error.message)], is_error=True)
 
 
 def seal_error(request: Request, error: ProtocolError, stamps: ResultMeta) -> bytes | ChunkedMessage:
-    """One answer that says what went wrong: a JSON-RPC error with the code that the caller's revision has for it.
+    """Encode one error response, with the error code of the caller's revision.
 
-    A tool that failed is answered with a result that has `isError`.
+    A tool that failed gets a result with `isError` instead.
     """
     if isinstance(error, URLElicitationRequired) and not request.caller.rules.url_required:
-        error = InternalError(f"A URL has to be opened first: {error.message} {error.url}")
+        error = InternalError(f"The user must open a URL first: {error.message} {error.url}")
     if isinstance(error, HandlerFailed) and request.method == "tools/call":
         return seal_result(request, tool_failure(error), stamps)
     if isinstance(error, ResourceNotFound):
         return encode_error(request.id, error, request.caller.rules.resource_not_found)
     if isinstance(error, PermissionDenied) and request.row is not None and request.row.name_param == "uri":
-        # Refusing must not tell what exists: the answer is the one for what is missing (security: U02).
+        # A refusal must not reveal what exists: respond as for a missing resource (security: U02).
         return seal_error(request, ResourceNotFound(request.params.uri), stamps)
     return encode_error(request.id, error)
 
 
 def notify(request: Request, method: str, params: Any) -> bool:
-    """Send a notification on the request's own stream; False where it was dropped."""
+    """Send a notification on the request's stream. Returns False if it was dropped."""
     return request.channel.send(request, encode_notification(method, params))
 
 
 def no_such_method(request: Request) -> MethodNotFound:
-    """The refusal of a method that is unknown, not of this revision, or behind a capability that is not declared."""
-    return MethodNotFound(f"No method {request.method[:64]!r} here in {request.caller.rules.name}.")
+    """Return the error for a method that is unknown, not in this revision, or of a capability that is not declared."""
+    return MethodNotFound(f"This server has no method {request.method[:64]!r} in {request.caller.rules.name}.")
 
 
 def open_result(row: Method, raw: Raw | bytes) -> Any:
-    """Decode the result of an answer, on the client's side.
+    """Decode the result of a response, on a client.
 
     Raises:
-        InvalidResponse: it has not the method's shape, or `resultType` is none that was asked for.
+        InvalidResponse: it does not have the shape of the method's result, or its `resultType` is unknown.
     """
     try:
         result = row.decode_result(raw)
     except msgspec.MsgspecError as error:
-        raise InvalidResponse(f"The server's answer to {row.name} is not what the protocol says: {error}") from None
+        raise InvalidResponse(f"The server's answer to {row.name} breaks the protocol: {error}") from None
     kind = getattr(result, "result_type", UNSET)
     if kind is not UNSET and kind != "complete":
         raise InvalidResponse(f"The server's answer to {row.name} has the unknown resultType {kind!r}.")

@@ -1,4 +1,8 @@
-"""The server's end of one message stream as a state machine: one message in, one event out; it moves no bytes."""
+"""A server's end of one connection as a state machine: one message in, one event out. Does no I/O.
+
+Pass each incoming message to `receive` and handle the event that it returns (see `events`). Call `respond` or `fail`
+once for each `Request`, and send the bytes that they return.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +25,10 @@ __all__ = ["Batch", "Event", "ServerPeer"]
 
 
 class Batch:
-    """Several messages that came as one (2025-03-26): `events` are theirs, and `answered` makes one array of answers.
+    """A JSON-RPC batch (2025-03-26): the `events` of its messages, whose responses are sent as one array.
 
-    Answers are told together when the last one is there, and nothing where there is none (JSON-RPC 2.0, §6).
+    Call `answered` after each request of the batch. After the last one it returns the array, or None if no message of
+    the batch has a response (JSON-RPC 2.0, §6).
     """
 
     __slots__ = ("answers", "events", "left")
@@ -32,25 +37,25 @@ class Batch:
         gone = {id(event.request) for event in events if isinstance(event, Cancellation)}
         ours = {id(event) for event in events if isinstance(event, Request)}
         self.events: list[Any] = []
-        """In their order, without what is cancelled in the batch that it came in: that is never begun."""
+        """In order, without requests that the batch itself cancels: they never start."""
         for event in events:
             unbegun = isinstance(event, Cancellation) and id(event.request) in ours
             if not (event is None or isinstance(event, Reply) or unbegun or id(event) in gone):
                 self.events.append(event)
         self.answers: list[bytes | ChunkedMessage] = [event.data for event in events if isinstance(event, Reply)]
-        """Those that are there."""
+        """The responses so far."""
         self.left = sum(isinstance(event, Request) for event in self.events)
-        """Requests that have no answer yet."""
+        """Requests without a response."""
 
     def answered(self, data: bytes | ChunkedMessage | None) -> ChunkedMessage | None:
-        """One request is over, without an answer where it was cancelled: the array when it was the last, else None."""
+        """Record the response of one request, None if it was cancelled. Returns the array after the last request."""
         self.left -= 1
         if data is not None:
             self.answers.append(data)
         return None if self.left else self.array()
 
     def array(self) -> ChunkedMessage | None:
-        """The answers as one message; None where there are none."""
+        """Return the responses as one message; None if there are none."""
         if not self.answers:
             return None
         parts: list[Any] = []
@@ -64,11 +69,10 @@ Event = Request | Reply | Cancellation[Request] | Notification[Any] | Response[A
 
 
 class ServerPeer:
-    """Keeps what one connection has in flight: its requests being served, and ours that it has not answered.
+    """The requests of one connection that are being served, and the server's own requests to its client.
 
-    Receiving never raises: it answers, ignores what the protocol says to ignore, and carries on. A fault of ours, or of
-    an extension's params, goes to `report`, which logs it and returns the answer; the messages after it are still
-    served.
+    `receive` never raises. An unexpected exception goes to `report`, which logs it and returns the error for the
+    client; the messages after it are still served.
     """
 
     __slots__ = ("_awaited", "_next_id", "in_flight", "limits", "refusing", "report", "session", "stamps")
@@ -87,18 +91,18 @@ class ServerPeer:
         self.in_flight: dict[Id, Request] = {}
         """By id, with its type: 1 and "1" are two requests."""
         self.refusing = False
-        """Whether its client does not read its answers, so that nothing new may be begun."""
+        """Whether new requests are refused, because the client does not read its responses."""
         self._awaited: dict[Id, Any] = {}
         self._next_id = 0
 
     def receive(self, line: bytes | Literal[Overlong.LINE]) -> Event:
-        """Take one message; None where there is nothing to do."""
+        """Return the event of one incoming message; None if there is nothing to do."""
         if line is OVERLONG:
-            return Reply(encode_error(None, InvalidRequest(f"A message may have {self.limits.message} bytes.")))
+            return Reply(encode_error(None, InvalidRequest(f"The message is over {self.limits.message} bytes.")))
         try:
             message = decode(line, self.limits)
         except ProtocolError as error:
-            if not line.strip(b" \t\r"):  # looked at last: it costs every message something
+            if not line.strip(b" \t\r"):  # checked last, because it would slow down every message
                 return None
             return self.take_batch(line) or Reply(encode_error(error.id, error))
         except Exception as error:
@@ -106,7 +110,7 @@ class ServerPeer:
         return self.take(message)
 
     def take_batch(self, data: bytes) -> Batch | Reply | None:
-        """Take an array of messages, where the session's revision has such; None where it is none."""
+        """Return the batch, if `data` is an array and the session's revision has batches; else None."""
         if not self.session.caller.rules.batches:
             return None
         try:
@@ -124,7 +128,7 @@ class ServerPeer:
         return self.take(message)
 
     def take(self, message: Message) -> Event:
-        """Take one message that is decoded already."""
+        """Return the event of a message that is already decoded."""
         id = message.id
         try:
             if message.method is UNSET:
@@ -132,12 +136,13 @@ class ServerPeer:
             if id is UNSET:
                 return self._notified(message)
             if id in self.in_flight:
-                # Refused without the id, which is the first's: its caller must get its own answer (security: J18).
+                # Refused without the id, which belongs to the first request: its caller must get its own response
+                # (security: J18).
                 return Reply(encode_error(None, InvalidRequest("This id is in flight: use another.")))
             if self.refusing:
-                raise Overloaded("Answers are waiting to be read: read them first.")
+                raise Overloaded("Responses are waiting to be read: read them first.")
             if len(self.in_flight) >= self.limits.in_flight:
-                raise Overloaded(f"{self.limits.in_flight} requests are in flight: wait for answers.")
+                raise Overloaded(f"{self.limits.in_flight} requests are in flight: wait for their responses.")
             request = self.in_flight[id] = open_request(message, self.session, self.session.principal)
         except ProtocolError as error:
             answer, status = error, error.http_status
@@ -156,7 +161,7 @@ class ServerPeer:
         try:
             params = row.decode_params(b"{}" if message.params is UNSET else message.params)
         except msgspec.MsgspecError:
-            return None  # a notification has no answer, not even to a bad one (JSON-RPC 2.0, §4.1)
+            return None  # a notification gets no response, not even an invalid one (JSON-RPC 2.0, §4.1)
         if row.name == "notifications/cancelled":
             return self._cancelled(params.request_id)
         if row.name == "notifications/initialized" and not self.session.advance(row.name):
@@ -165,20 +170,20 @@ class ServerPeer:
 
     def _cancelled(self, id: Id) -> Event:
         request = self.in_flight.get(id)
-        # `initialize` must not be cancelled (lifecycle); an id that is not in flight is a race, and ignored.
+        # `initialize` must not be cancelled (lifecycle). An id that is not in flight is a race.
         if request is None or request.method == "initialize":
             return None
         del self.in_flight[id]
         return Cancellation(request)
 
     def _answered(self, message: Message) -> Event:
-        # Late, doubled and invented answers find nothing awaited.
+        # Ignore late, repeated and unexpected responses.
         missing = object()
         waiter = self._awaited.pop(message.id, missing)  # type: ignore[arg-type]  # decode saw to an id or None
         return None if waiter is missing else Response(waiter, message)
 
     def respond(self, request: Request, result: Any) -> bytes | ChunkedMessage | None:
-        """Seal the answer and take the id out of flight; None where the request was cancelled meanwhile."""
+        """Encode the response and free the id; None if the request was cancelled meanwhile."""
         if self.in_flight.get(request.id) is not request:
             return None
         data = seal_result(request, result, self.stamps)
@@ -186,7 +191,7 @@ class ServerPeer:
         return data
 
     def fail(self, request: Request, error: ProtocolError) -> bytes | ChunkedMessage | None:
-        """Seal an error and take the id out of flight; None where the request was cancelled meanwhile."""
+        """Encode the error response and free the id; None if the request was cancelled meanwhile."""
         if self.in_flight.get(request.id) is not request:
             return None
         data = seal_error(request, error, self.stamps)
@@ -194,25 +199,25 @@ class ServerPeer:
         return data
 
     def request(self, method: str, params: Any, waiter: Any) -> tuple[Id, bytes]:
-        """Take a new id for a request to the client (handshake era): the id and the bytes to send."""
+        """Register a request to the client (handshake era). Returns its id and the bytes to send."""
         data = encode_request(self._next_id + 1, method, params)
         self._next_id += 1
         self._awaited[self._next_id] = waiter
         return self._next_id, data
 
     def forget(self, id: Id) -> bool:
-        """Stop waiting for one answer; False where it has come, or nobody waits."""
+        """Stop waiting for one response; False if it has come, or if nobody waits for it."""
         missing = object()
         return self._awaited.pop(id, missing) is not missing
 
     def forget_all(self) -> list[Any]:
-        """Stop waiting for every answer: the tokens of those that have not come."""
-        tokens = list(self._awaited.values())
+        """Stop waiting for all responses. Returns the waiters that got none."""
+        waiters = list(self._awaited.values())
         self._awaited.clear()
-        return tokens
+        return waiters
 
     def close(self) -> list[Request]:
-        """The connection is gone: what was in flight, to be cancelled; `forget_all` gives the questions of the rest."""
+        """End the connection. Returns the requests in flight, to be cancelled; `forget_all` returns the waiters."""
         requests = list(self.in_flight.values())
         self.in_flight.clear()
         self.session.close()

@@ -1,4 +1,4 @@
-"""Change notifications as bytes, for the watchers of both eras: filters, the acknowledgement and tagging."""
+"""Change notifications as bytes, for both eras: filters, the acknowledgement, and tags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 LISTS = ("resources", "tools", "prompts")
-"""The lists whose change can be told."""
+"""The lists that have change notifications."""
 
 _FILTERS = {
     "resources": "resources_list_changed",
@@ -37,17 +37,17 @@ Tag = bytes | None
 
 
 def tag(id: Id) -> dict[str, Any]:
-    """Say which listen request a notification belongs to; the id keeps its JSON type (2026-07-28, subscriptions)."""
+    """Return the `_meta` that names the listen request; the id keeps its JSON type (2026-07-28, subscriptions)."""
     return {f"{META}subscriptionId": id}
 
 
 def lists_of(wanted: t.SubscriptionFilter) -> list[str]:
-    """The lists that a listen request asks for."""
+    """Return the lists that a listen request asks for."""
     return [name for name, field in _FILTERS.items() if getattr(wanted, field) is True]
 
 
 def acknowledgement(lists: list[str], uris: list[str], task_ids: list[str] | None = None) -> t.SubscriptionFilter:
-    """The part of a filter that is honoured; what is not is left out."""
+    """Return the part of a filter that the server honours."""
     return t.SubscriptionFilter(
         **{_FILTERS[name]: True for name in lists},
         resource_subscriptions=uris or UNSET,
@@ -56,7 +56,7 @@ def acknowledgement(lists: list[str], uris: list[str], task_ids: list[str] | Non
 
 
 class ChangeNotification:
-    """A change notification, encoded once for all who get it. Call it with a watcher's tag for the bytes to send."""
+    """A change notification, encoded once for all watchers. Call it with a watcher's tag to get the bytes to send."""
 
     __slots__ = ("_after", "_before", "_untagged")
 
@@ -70,21 +70,21 @@ class ChangeNotification:
 
 
 def updated(uri: str) -> ChangeNotification:
-    """`notifications/resources/updated`; a hint, with no payload but the URI."""
+    """Return `notifications/resources/updated`."""
     return ChangeNotification("notifications/resources/updated", {"uri": uri})
 
 
 def list_changed(name: str) -> ChangeNotification:
-    """`notifications/<name>/list_changed`."""
+    """Return `notifications/<name>/list_changed`."""
     return ChangeNotification(f"notifications/{name}/list_changed", {})
 
 
 def task_changed(state: bytes, tag: Tag) -> bytes:
-    """`notifications/tasks` with all that `tasks/get` would say: `state` is an object's JSON (the tasks extension)."""
+    """Encode `notifications/tasks`; `state` is the JSON object that `tasks/get` returns (tasks extension)."""
     params = state if tag is None else b'{"_meta":%b,%b' % (tag, state[1:])
     return encode_notification("notifications/tasks", Raw(params))
 
 
 def listen_result(id: Id) -> t.SubscriptionsListenResult:
-    """The final answer of a listen request: the server ends it, gracefully."""
+    """Return the result of a listen request that the server ends."""
     return t.SubscriptionsListenResult(meta=tag(id))
