@@ -23,7 +23,7 @@ from wharfinger.protocol.negotiation import (
     first_step,
     read_error,
     supported_in,
-    told,
+    to_remote_error,
 )
 
 NEWEST, HANDSHAKE = "2026-07-28", "2025-11-25"
@@ -158,7 +158,7 @@ def test_codes_are_those_of_the_errors() -> None:
 
 
 def test_error_that_is_none_has_no_meaning() -> None:
-    assert told(answer(error="boom")).code == 0
+    assert to_remote_error(answer(error="boom")).code == 0
 
 
 def test_server_known_for_the_handshake_is_asked_so_at_once() -> None:
@@ -169,7 +169,7 @@ def test_server_known_for_the_handshake_is_asked_so_at_once() -> None:
 
 def test_what_was_found_is_kept_for_its_age_and_for_as_many_as_there_is_room() -> None:
     now = 0.0
-    eras = RevisionCache(lambda: now, most=2, age=10)
+    eras = RevisionCache(lambda: now, max_servers=2, max_age=10)
     eras.put("a", "stateless")
     eras.put("b", "handshake")
     assert (eras.get("a"), eras.get("b"), eras.get("c")) == ("stateless", "handshake", None)
@@ -202,7 +202,7 @@ def test_age_and_number_of_what_is_known_are_an_hour_and_1024_unless_told_otherw
 
 
 def test_server_found_again_takes_no_other_ones_place() -> None:
-    eras = RevisionCache(lambda: 0.0, most=2)
+    eras = RevisionCache(lambda: 0.0, max_servers=2)
     eras.put("a", "stateless")
     eras.put("b", "stateless")
     eras.put("b", "handshake")
@@ -283,13 +283,13 @@ def test_refused_handshake_with_another_code_names_no_revision() -> None:
 
 
 def test_answer_that_is_no_error_has_no_meaning() -> None:
-    assert (read_error(answer(result={})).code, told(answer(result={})).code) == (0, 0)
+    assert (read_error(answer(result={})).code, to_remote_error(answer(result={})).code) == (0, 0)
     assert read_error(answer(error={"code": "x"})).code == 0
 
 
 def test_data_of_an_error_is_told_where_there_is_any() -> None:
-    assert told(refusal(-32603)).data is None
-    assert told(refusal(-32603, {"a": 1})).data == {"a": 1}
+    assert to_remote_error(refusal(-32603)).data is None
+    assert to_remote_error(refusal(-32603, {"a": 1})).data == {"a": 1}
 
 
 def test_pinned_revision_is_chosen_among_those_that_are_offered() -> None:

@@ -159,7 +159,7 @@ def test_stream_is_dead_only_where_comments_have_come_and_cease() -> None:
     assert pulse.beat(45, b": \n\n") == 45 + 3 * 20
     quick = Pulse()
     quick.beat(0, b":\n")
-    assert quick.beat(1, b":\n") == 1 + Pulse.LEAST
+    assert quick.beat(1, b":\n") == 1 + Pulse.MIN_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from wharfinger.errors import ConnectionLost, RequestTimeout, WharfingerError
 from wharfinger.protocol.backoff import Backoff
 from wharfinger.protocol.interfaces import Link, LinkEvents
 from wharfinger.protocol.jsonrpc import Message
-from wharfinger.protocol.negotiation import RevisionCache, told
+from wharfinger.protocol.negotiation import RevisionCache, to_remote_error
 from wharfinger.transports.background import BackgroundTasks, retrieve
 from wharfinger.types.task_extension import TASKS
 
@@ -86,7 +86,7 @@ class ConnectionManager:
         self._events = LinkEvents(answer, self._notified, self._missed, self._lost)
         extensions = settings.capabilities.extensions
         self._takes_tasks = not isinstance(extensions, UnsetType) and TASKS in extensions
-        self._revisions = RevisionCache(settings.clock, most=1, age=float("inf"))
+        self._revisions = RevisionCache(settings.clock, max_servers=1, max_age=float("inf"))
         self._name = "the server"
         retry = settings.retry
         self._backoff = Backoff(retry.initial_delay, retry.max_delay, settings.random, reset_after=retry.reset_after)
@@ -196,7 +196,7 @@ class ConnectionManager:
         answer = await link.request(row.name, params, timeout=timeout, notified=call.notified)
         call.raw = raw = answer.result
         if isinstance(raw, UnsetType):
-            raise told(answer)
+            raise to_remote_error(answer)
         try:
             result = row.decode_result(raw)
             kind = getattr(result, "result_type", UNSET)

@@ -34,7 +34,7 @@ from wharfinger.errors import (
 )
 from wharfinger.protocol.backoff import Backoff
 from wharfinger.protocol.jsonrpc import Message
-from wharfinger.protocol.negotiation import told
+from wharfinger.protocol.negotiation import to_remote_error
 from wharfinger.transports.background import BackgroundTasks
 
 __all__ = ["Change", "Watch", "Watches"]
@@ -394,7 +394,7 @@ class Watches:
             return ConnectionLost(ended)
         answer = listening.result()
         if answer.error is not UNSET:
-            return told(answer)
+            return to_remote_error(answer)
         if granted.cancelled():
             return InvalidResponse("The server ended a watch without having acknowledged it.")
         return ConnectionLost(ended)
@@ -420,7 +420,7 @@ class Watches:
                         params = t.SubscribeRequestParams(uri=uri)
                         answer = await link.request("resources/subscribe", params, timeout=self._timeout)
                         if answer.error is not UNSET:
-                            raise told(answer)
+                            raise to_remote_error(answer)
                     self._counts[uri] = self._counts.get(uri, 0) + 1
                     done.append(uri)
         except BaseException:

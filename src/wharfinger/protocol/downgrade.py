@@ -1,4 +1,4 @@
-"""What older revisions get of content that they do not know: text for blocks, an object around structured values."""
+"""Convert results for older revisions: unknown content blocks become text, structured values are wrapped in objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wharfinger import types as t
 __all__ = ["WRAPPED", "is_object", "without_unknown_blocks"]
 
 WRAPPED = "x-fastmcp-wrap-result"
-"""In an output schema: the value stands in `result`. FastMCP's clients and ours unwrap it again."""
+"""A mark in an output schema: the value is wrapped in `result`. FastMCP's client and this one unwrap it."""
 
 
 def _sound(block: t.AudioContent) -> str:
@@ -29,11 +29,11 @@ _AS_TEXT: dict[type, tuple[str, Callable[[Any], str]]] = {
     t.AudioContent: ("audio", _sound),
     t.ResourceLink: ("resource_link", _link),
 }
-"""Kinds of blocks that some revisions lack: the wire's name, and what is said instead."""
+"""Content blocks that some revisions lack: the name on the wire, and the text that replaces a block."""
 
 
 def without_unknown_blocks(result: Any, unknown: frozenset[str]) -> Any:
-    """A result whose blocks of the kinds `unknown` are text; the result itself where it has none. Changes nothing."""
+    """Return the result with blocks of the kinds in `unknown` as text. Does not change the argument."""
     if isinstance(result, t.CallToolResult):
         content = _told(result.content, unknown)
         return result if content is None else msgspec.structs.replace(result, content=content)
@@ -49,7 +49,7 @@ def without_unknown_blocks(result: Any, unknown: frozenset[str]) -> Any:
 
 
 def is_object(structured: Any) -> bool:
-    """Whether structured content is an object in JSON."""
+    """Return whether structured content is a JSON object."""
     data = bytes(structured) if isinstance(structured, Raw) else msgspec.json.encode(structured)
     return data[:1] == b"{"
 

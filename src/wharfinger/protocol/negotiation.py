@@ -1,4 +1,16 @@
-"""Which era a server speaks, decided from its answers; sends nothing, waits for nothing, knows no transport."""
+"""Decide from a server's answers which revision of the protocol to use. Does no I/O.
+
+A client that knows nothing about a server proceeds like this:
+
+1. `first_step`: send `server/discover` in the newest stateless revision.
+2. `decide_discover`: a `DiscoverResult`, or an error that only a stateless server sends, means the stateless era. An
+   error -32022 lists the server's revisions: one that both support is tried once. Anything else, also no answer in
+   time, means a server of the handshake era.
+3. Handshake: send `initialize`. `decide_initialize` checks the revision that the server chose; `decide_refusal` handles
+   an error, which may reveal a stateless server after all.
+
+Each decision is a value: the next request to send (`Discover`, `Initialize`), or the end (`Stateless`, `GiveUp`).
+"""
 
 from __future__ import annotations
 
@@ -35,16 +47,16 @@ __all__ = [
     "first_step",
     "read_error",
     "supported_in",
-    "told",
+    "to_remote_error",
 ]
 
 
 class Discover(msgspec.Struct, frozen=True):
-    """Next: ask `server/discover` in this stateless revision."""
+    """Next: send `server/discover` in this stateless revision."""
 
     revision: str
     again: bool = False
-    """The server has refused a revision once; it gets no third question."""
+    """Whether the server has already refused one revision: then there is no third attempt."""
 
 
 class Initialize(msgspec.Struct, frozen=True):
@@ -54,14 +66,14 @@ class Initialize(msgspec.Struct, frozen=True):
 
 
 class Stateless(msgspec.Struct, frozen=True):
-    """Settled: the server is stateless and both ends speak `revision`."""
+    """Decided: the server is stateless, and both ends use `revision`."""
 
     revision: str
     discovered: t.DiscoverResult
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """Settled: there is no way to speak with this server; raise `error`."""
+    """Decided: this server cannot be used; raise `error`."""
 
     error: WharfingerError
 
@@ -71,48 +83,48 @@ NextStep = Discover | Initialize | Stateless | GiveUp
 
 
 class _Supported(msgspec.Struct):
-    """What counts in the data of an error -32022."""
+    """The data of an error -32022, as far as it is read."""
 
     supported: list[str]
 
 
 _STATELESS_CODES = frozenset({HeaderMismatch.code, MissingClientCapability.code})
-"""Errors that only a stateless server gives: falling back to the handshake would hide what is wrong (spec: §2.5)."""
+"""Errors that only a stateless server sends: falling back to the handshake would hide the cause (spec: §2.5)."""
 
 _decode_error = msgspec.json.Decoder(t.ErrorObject).decode
 _decode_discovered = msgspec.json.Decoder(t.DiscoverResult).decode
 
 
 Found = Literal["stateless", "handshake", "sse"]
-"""What a server was found to speak: an era, or that of the handshake over HTTP+SSE of 2024-11-05."""
+"""What a server speaks: an era, or the handshake era over HTTP+SSE of 2024-11-05."""
 
 
 class RevisionCache:
-    """What each server was found to speak (2026-07-28, versioning: the era belongs to the server); times in seconds.
+    """Remembers what each server speaks (2026-07-28, versioning: the era belongs to the server).
 
-    What is known ends with its age: a server may have been brought up to date.
+    An entry expires after `max_age` seconds, because the server may have been updated.
     """
 
-    def __init__(self, clock: Callable[[], float], most: int = 1024, age: float = 3600.0) -> None:
+    def __init__(self, clock: Callable[[], float], max_servers: int = 1024, max_age: float = 3600.0) -> None:
         self._clock = clock
-        self._most = most
-        self._age = age
+        self._max_servers = max_servers
+        self._max_age = max_age
         self._found: dict[Hashable, tuple[Found, float]] = {}
 
     def get(self, server: Hashable) -> Found | None:
-        """What the server was found to speak; None where that is not known, or too old."""
+        """Return what the server speaks; None if it is unknown, or too old."""
         found, when = self._found.get(server, (None, 0.0))
-        return found if found is not None and self._clock() - when < self._age else None
+        return found if found is not None and self._clock() - when < self._max_age else None
 
     def put(self, server: Hashable, found: Found) -> None:
-        """Remember it; the oldest is forgotten where there are too many."""
+        """Remember what a server speaks; the oldest entry is dropped if there are too many."""
         self._found.pop(server, None)
-        if len(self._found) >= self._most:
+        if len(self._found) >= self._max_servers:
             del self._found[next(iter(self._found))]
         self._found[server] = found, self._clock()
 
     def forget(self, server: Hashable) -> None:
-        """It was wrong."""
+        """Drop the entry of a server, because it was wrong."""
         self._found.pop(server, None)
 
     def clear(self) -> None:
@@ -121,12 +133,12 @@ class RevisionCache:
 
 
 def first_step(pinned: str | None = None, known: Found | None = None) -> Step:
-    """What to send first: `server/discover` in our newest revision, or what the pinned revision opens with.
+    """Return what to send first: `server/discover` in the newest revision, or what opens the pinned revision.
 
-    A server that is `known` for the handshake era is asked in its own way at once.
+    A server that is `known` to speak the handshake era gets `initialize` at once.
 
     Raises:
-        UnsupportedRevision: the pinned revision is none of ours.
+        UnsupportedRevision: the pinned revision is unknown.
     """
     if pinned is None:
         return Discover(STATELESS[0]) if known in (None, "stateless") else Initialize(HANDSHAKE[0])
@@ -136,10 +148,10 @@ def first_step(pinned: str | None = None, known: Found | None = None) -> Step:
 
 
 def decide_discover(asked: Discover, answer: Message | None, pinned: str | None = None) -> NextStep:
-    """What an answer to `server/discover` means; None is no answer in time, and an HTTP answer that is no message.
+    """Return what follows from the answer to `server/discover`; None means no answer in time, or not a message.
 
-    Only a DiscoverResult or one of the stateless era's own errors shows that era. Whatever else comes, an empty success
-    included, is a server of the handshake (2026-07-28, versioning: never key on one code).
+    Only a `DiscoverResult` or an error of the stateless era shows that era. Anything else, including an empty result,
+    means the handshake era (2026-07-28, versioning: never key on one code).
     """
     if answer is not None and not isinstance(answer.error, msgspec.UnsetType):
         error = read_error(answer)
@@ -147,7 +159,7 @@ def decide_discover(asked: Discover, answer: Message | None, pinned: str | None 
         if error.code == UnsupportedVersion.code and supported:
             return _choose_again(asked, supported, pinned)
         if error.code in _STATELESS_CODES:
-            return GiveUp(told(answer))
+            return GiveUp(to_remote_error(answer))
     elif answer is not None and not isinstance(answer.result, msgspec.UnsetType):
         try:
             discovered = _decode_discovered(answer.result)
@@ -158,10 +170,10 @@ def decide_discover(asked: Discover, answer: Message | None, pinned: str | None 
 
 
 def decide_initialize(result: t.InitializeResult, pinned: str | None = None) -> str:
-    """The revision that a handshake has agreed on.
+    """Return the revision that a handshake has agreed on.
 
     Raises:
-        UnsupportedRevision: the server chose one that we do not speak, or not the pinned one.
+        UnsupportedRevision: the server chose an unknown revision, or not the pinned one.
     """
     chosen = result.protocol_version
     if chosen not in HANDSHAKE or (pinned is not None and chosen != pinned):
@@ -171,35 +183,36 @@ def decide_initialize(result: t.InitializeResult, pinned: str | None = None) -> 
 
 
 def decide_refusal(answer: Message, asked: Discover | None, pinned: str | None = None) -> NextStep:
-    """What an error that answers `initialize` means: a stateless server that names its revisions there is asked again.
+    """Return what follows from an error that answers `initialize`.
 
-    `asked` is the question of the stateless era that was not answered in time, None where it was answered.
+    A stateless server names its revisions there, and gets another `server/discover`. `asked` is the `server/discover`
+    that was not answered in time, None if it was answered.
     """
     error = read_error(answer)
     if error.code == UnsupportedVersion.code and pinned not in HANDSHAKE:
         shared = _first_shared(STATELESS, _supported_of(error.data), pinned)
         if shared and not (asked and asked.again):
             return Discover(shared, again=True)
-    return GiveUp(told(answer))
+    return GiveUp(to_remote_error(answer))
 
 
 def read_error(answer: Message) -> t.ErrorObject:
-    """The error object of an answer; a malformed one becomes an error without a meaning, never an exception."""
+    """Return the error object of a response. A malformed one becomes an error with code 0, not an exception."""
     if isinstance(answer.error, msgspec.UnsetType):
-        return t.ErrorObject(code=0, message="The server's answer is not an error.")
+        return t.ErrorObject(code=0, message="The server's response is not an error.")
     try:
         return _decode_error(answer.error)
     except msgspec.MsgspecError:
-        return t.ErrorObject(code=0, message="The server sent an error that is not one of JSON-RPC.")
+        return t.ErrorObject(code=0, message="The server sent an error that is not a JSON-RPC error object.")
 
 
 def supported_in(error: RemoteError) -> list[str] | None:
-    """The revisions that an error -32022 names, or None for every other error (2026-07-28, versioning)."""
+    """Return the revisions that an error -32022 lists; None for any other error (2026-07-28, versioning)."""
     return _supported_of(error.data) if error.code == UnsupportedVersion.code else None
 
 
-def told(answer: Message) -> RemoteError:
-    """The error to raise for an answer that is one."""
+def to_remote_error(answer: Message) -> RemoteError:
+    """Return the exception for an error response."""
     error = read_error(answer)
     return remote_error(error.code, error.message, _data_of(error))
 
@@ -213,7 +226,7 @@ def _choose(discovered: t.DiscoverResult, pinned: str | None) -> NextStep:
 
 
 def _choose_again(asked: Discover, supported: list[str], pinned: str | None) -> NextStep:
-    # A server may refuse the revision that it lists as its own; the question is worth a second try (spec: §2.4).
+    # A server may refuse a revision that it lists itself: try a second time (spec: §2.4).
     shared = _first_shared(STATELESS, supported, pinned)
     if shared and not asked.again:
         return Discover(shared, again=True)
@@ -234,7 +247,7 @@ def _fall_back(pinned: str | None) -> NextStep:
     if pinned is None:
         return Initialize(HANDSHAKE[0])
     return GiveUp(
-        UnsupportedRevision(f"The server does not speak the pinned revision {pinned}: it knows no server/discover.")
+        UnsupportedRevision(f"The server does not support the pinned revision {pinned}: it has no server/discover.")
     )
 
 

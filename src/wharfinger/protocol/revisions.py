@@ -1,4 +1,4 @@
-"""The five revisions as rows of named facts; nothing outside `protocol/` compares revisions, it reads a fact."""
+"""The five revisions of the protocol as rows of a table. Code elsewhere reads a field, and never compares names."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ __all__ = ["HANDSHAKE", "LATEST_HANDSHAKE", "REVISIONS", "STATELESS", "SUPPORTED
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """What one revision wants; spec.md's matrix, as far as code asks for it."""
+    """What one revision requires and allows."""
 
     name: str
     order: int
-    """Place in time, so that a row can say from when until when it is valid."""
+    """Position in time, so that a method can have a first and a last revision."""
     era: Literal["handshake", "stateless"]
     resource_not_found: int = -32002
-    """The code that says that there is no such resource."""
+    """The error code for a missing resource."""
     batches: bool = False
     """JSON-RPC arrays must be received."""
     polled_streams: bool = False
-    """An HTTP stream begins with an event that has an id and no data, and may be read on over another connection."""
+    """An HTTP stream begins with an event that has an id and no data, and can be resumed over another connection."""
     disconnect_cancels: bool = False
-    """The end of a request's HTTP stream means that nobody wants its answer."""
+    """Closing the HTTP stream of a request cancels it."""
     stamps_results: bool = False
-    """Results carry `resultType`, the server's identity and, where they can be kept, caching hints."""
+    """Results have `resultType`, the server's identity and, if they are cacheable, caching hints."""
     logs_by_request: bool = False
-    """Log messages are sent only for a request that named a level."""
+    """Log messages are sent only for a request that names a level."""
     progress_message: bool = True
-    """Progress may carry a text."""
+    """Progress notifications may have a text."""
     any_structured_content: bool = False
     """`structuredContent` may be any JSON value, not only an object."""
     tasks: bool = False
-    """Calls may be answered with a task, to clients that declare the extension."""
+    """The server may answer a call with a task, if the client declares the extension."""
     task_calls: bool = False
-    """Calls of tools may be sent as tasks: the client decides, and some tools want it."""
+    """The client may call a tool as a task; some tools require it."""
     unknown_blocks: frozenset[str] = frozenset()
-    """Blocks of content that this revision does not know; they are sent as text."""
+    """Content blocks that this revision does not have; they are sent as text."""
     asks_by_result: bool = False
-    """A question to the client is a result, and its request comes again with the answer."""
+    """A server asks its client by a result; the client sends the request again with the answers."""
     missing_capability: int | None = None
-    """The code that says that a client lacks a capability; None where there is none."""
+    """The error code for a missing client capability; None if there is none."""
     elicits: bool = True
-    """Users can be asked by a form."""
+    """Servers can ask users with a form."""
     full_forms: bool = True
-    """Forms have defaults of every kind, titles of choices, and several choices at once; else defaults are for yes or
-    no, titles are `enumNames`, and several choices are text."""
+    """Forms have defaults of every type, titled choices and multiple choice. If not, only booleans have defaults,
+    titles are `enumNames`, and multiple choice is text."""
     elicits_urls: bool = False
-    """Users can be sent to a URL."""
+    """Servers can ask users to open a URL."""
     url_required: bool = False
-    """An error (-32042) and a notification say what a URL is for, which has an id."""
+    """There is an error (-32042) for a URL that must be opened, and a notification when that is done."""
     samples_blocks: bool = False
     """A message to the model may have several blocks of content, and use tools."""
     version_header: bool = True
-    """HTTP requests carry `MCP-Protocol-Version`."""
+    """HTTP requests have the header `MCP-Protocol-Version`."""
     extensions: bool = False
-    """Both ends may declare extensions: in the core since 2026-07-28, and used with 2025-11-25 before."""
+    """Both ends may declare extensions: part of 2026-07-28, and already used with 2025-11-25."""
 
 
 _ROWS = (

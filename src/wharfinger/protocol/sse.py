@@ -1,4 +1,4 @@
-"""Server-sent events as bytes, in both directions, incremental and bounded; never reads the JSON inside."""
+"""Encode and decode server-sent events (WHATWG HTML §9.2), incrementally and with bounded memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wharfinger.errors import WharfingerError
 __all__ = ["COMMENT", "Event", "EventDecoder", "EventTooLarge", "Pulse", "encode_event", "encode_pieces"]
 
 COMMENT = b":\n\n"
-"""A comment line: keeps a quiet stream open, and every reader must ignore it."""
+"""A comment line, which keeps an idle stream open; readers ignore it."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLarge(WharfingerError):
-    """The peer sent more bytes without finishing an event than the reader allows."""
+    """The peer sent an event over the limit."""
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -26,13 +26,14 @@ class Event(Struct, frozen=True, kw_only=True):
     data: bytes
     event: str = "message"
     id: str = ""
-    """The last id seen on the stream, not only in this event (WHATWG HTML §9.2.6)."""
+    """The last id of the stream, which may come from an earlier event (WHATWG HTML §9.2.6)."""
 
 
 def encode_event(data: bytes, *, event: str = "message", id: str = "", retry: int | None = None) -> bytes:
-    """Write one event. Line ends inside `data` become further `data:` lines, so that content can never forge a field.
+    """Encode one event. Line breaks in `data` become further `data:` lines, so that content cannot forge a field.
 
-    Raises ValueError when `event` or `id` holds a line end or NUL.
+    Raises:
+        ValueError: `event` or `id` contains a line break or NUL.
     """
     head = b"event: message\n" if event == "message" else b"event: %b\n" % _field(event)
     if id:
@@ -43,7 +44,7 @@ def encode_event(data: bytes, *, event: str = "message", id: str = "", retry: in
 
 
 async def encode_pieces(pieces: AsyncIterable[bytes | bytearray | memoryview], *, id: str = "") -> AsyncIterator[bytes]:
-    """Write one event whose data comes in pieces, without joining them."""
+    """Encode one event whose data comes in pieces, without joining them."""
     yield b"event: message\nid: %b\ndata: " % _field(id) if id else b"event: message\ndata: "
     held = b""  # a CR at the end of a piece may belong to an LF at the start of the next one
     async for piece in pieces:
@@ -55,7 +56,7 @@ async def encode_pieces(pieces: AsyncIterable[bytes | bytearray | memoryview], *
 
 def _field(value: str) -> bytes:
     if "\n" in value or "\r" in value or "\0" in value:
-        raise ValueError("an event name or id must not hold a line end or NUL")
+        raise ValueError("an event name or id must not contain a line break or NUL")
     return value.encode()
 
 
@@ -66,14 +67,14 @@ def _fold(data: bytes) -> bytes:
 
 
 class EventDecoder:
-    """Reads an event stream from chunks cut anywhere; linear in the bytes fed, holds `limit` bytes at most."""
+    """Decodes an event stream from chunks of any size, in linear time, with at most `limit` bytes in memory."""
 
     __slots__ = ("_data", "_event", "_held", "_limit", "_line", "_skip_lf", "_started", "last_id", "retry")
 
     def __init__(self, limit: int) -> None:
         self.last_id = ""
         self.retry: int | None = None
-        """The reconnection time the stream asked for last, in milliseconds."""
+        """The last reconnection time that the stream asked for, in milliseconds."""
         self._limit = limit
         self._line: list[bytes] = []  # pieces of the unfinished line: joined once, so that a big line stays linear
         self._held = 0  # bytes in _line and _data
@@ -83,10 +84,12 @@ class EventDecoder:
         self._started = False
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Take the next bytes and give the events they complete.
+        """Decode the next bytes and return the events that they complete.
 
-        An unfinished event at the end of the stream is never given (WHATWG HTML §9.2.6).
-        Raises EventTooLarge, after which the decoder must not be fed again.
+        An unfinished event at the end of the stream is discarded (WHATWG HTML §9.2.6).
+
+        Raises:
+            EventTooLarge: an event is over the limit. Do not use the decoder after that.
         """
         if not chunk:
             return []
@@ -150,23 +153,23 @@ class EventDecoder:
 
 
 class Pulse:
-    """When a stream is silent for too long: only for one whose server sends comments to keep it open; in seconds."""
+    """Finds out when a silent stream is dead, if its server sends comments to keep it open. Times are in seconds."""
 
     __slots__ = ("_gap", "_last")
 
-    LEAST = 30.0
-    """No silence that is shorter means anything."""
-    TIMES = 3
-    """How many comments may fail to come."""
+    MIN_SECONDS = 30.0
+    """A shorter silence is never too long."""
+    MAX_MISSED = 3
+    """How many comments may be missing."""
 
     def __init__(self) -> None:
         self._last: float | None = None
         self._gap = 0.0
 
     def beat(self, now: float, chunk: bytes) -> float | None:
-        """Take what came at a time; when the stream is dead if nothing more comes, None where that cannot be said."""
+        """Record a chunk. Returns the time at which the stream is dead if nothing more comes; None if unknown."""
         if chunk[:1] == b":":
             if self._last is not None:
                 self._gap = max(self._gap, now - self._last)
             self._last = now
-        return now + max(self.LEAST, self.TIMES * self._gap) if self._gap else None
+        return now + max(self.MIN_SECONDS, self.MAX_MISSED * self._gap) if self._gap else None

@@ -1,4 +1,4 @@
-"""What the protocol says, all five revisions at once: one struct for each thing that goes over the wire."""
+"""The types of the protocol, for all five revisions: one struct for each object on the wire."""
 
 from msgspec import UNSET, UnsetType
 

@@ -1,4 +1,4 @@
-"""MCP Apps (extension `io.modelcontextprotocol/ui`): what servers say of their views; shows nothing.
+"""MCP Apps (extension `io.modelcontextprotocol/ui`): the metadata of views and of tools that use them.
 
 Imported by who uses it: the extension is no part of the core protocol.
 """
@@ -14,12 +14,12 @@ from .base import JSONObject, Wire
 __all__ = ["EXTENSION", "MIME_TYPE", "Permission", "UiCsp", "UiPermissions", "UiResourceMeta", "UiToolMeta", "Visible"]
 
 EXTENSION = "io.modelcontextprotocol/ui"
-"""The identifier that client and server declare the extension by."""
+"""The identifier of the extension."""
 MIME_TYPE = "text/html;profile=mcp-app"
 """The MIME type of a view."""
 
 Permission = Literal["camera", "microphone", "geolocation", "clipboard_write"]
-"""What a view may ask its host for."""
+"""A permission that a view can request from its host."""
 Visible = Literal["model", "app"]
 """Who may call a tool: the model, or the views of the same server."""
 
@@ -38,7 +38,7 @@ class UiCsp(Wire, kw_only=True):
 
 
 class UiPermissions(Wire, kw_only=True):
-    """What a view would like to use; each that is there is asked for, and none is sure to be given."""
+    """The permissions that a view requests; the host may refuse each."""
 
     camera: JSONObject | UnsetType = UNSET
     microphone: JSONObject | UnsetType = UNSET
@@ -47,7 +47,7 @@ class UiPermissions(Wire, kw_only=True):
 
 
 class UiResourceMeta(Wire, kw_only=True):
-    """`_meta.ui` of a view; `domain` is an origin of its own, in the form that its host wants."""
+    """`_meta.ui` of a view; `domain` is a dedicated origin, in the form that its host requires."""
 
     csp: UiCsp | UnsetType = UNSET
     permissions: UiPermissions | UnsetType = UNSET
@@ -56,7 +56,7 @@ class UiResourceMeta(Wire, kw_only=True):
 
 
 class UiToolMeta(Wire, kw_only=True):
-    """`_meta.ui` of a tool: the view that shows its results, and who may call it (left out: both)."""
+    """`_meta.ui` of a tool: the view that shows its results, and who may call it (omitted: both)."""
 
     resource_uri: str | UnsetType = UNSET
     visibility: list[Visible] | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""What every other part of the protocol is made of: ids, names, icons, annotations, results; knows no method."""
+"""The types that all other parts of the protocol use: ids, names, icons, annotations, results."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ RequestId = str | int
 """The id of a JSON-RPC request: never null, never a fraction, and `1` is not `"1"`."""
 
 ProgressToken = str | int
-"""Names the request whose progress is told; chosen by whoever sent that request."""
+"""Identifies the request in progress notifications; chosen by its sender."""
 
 Cursor = str
-"""Where a list goes on; opaque, and the empty string is one."""
+"""An opaque position in a list; the empty string is a valid cursor."""
 
 Role = Literal["user", "assistant"]
-"""Whose words something is, or for whom it is meant."""
+"""The author or the audience of a content."""
 
 CacheScope = Literal["public", "private"]
-"""Whether a cached result may be given to other callers than the one who asked."""
+"""Whether a cached result may be given to other callers."""
 
 JSONValue = Any
-"""Anything that JSON can say: None, bool, int, float, str, list and dict with string keys."""
+"""Any JSON value: None, bool, int, float, str, list, and dict with string keys."""
 
 JSONObject = dict[str, Any]
 """A JSON object whose members the protocol does not name."""
 
 Meta = dict[str, Any]
-"""`_meta` of whatever is not a request: open, kept as it came; the keys that the protocol names are `META_…`."""
+"""`_meta` of anything but a request, unchanged; the keys that the protocol defines are the constants `META_…`."""
 
 META_SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 """On a notification: id of the `subscriptions/listen` request that it answers, of the same JSON type (2026-07-28)."""
@@ -73,7 +73,7 @@ class Wire(Struct, kw_only=True, rename="camel", gc=False, repr_omit_defaults=Tr
 
 
 class Icon(Wire, kw_only=True):
-    """A picture for a user interface: `src` is an https or data URI, `sizes` are such as `48x48` or `any`."""
+    """An image for a user interface: `src` is an https or data URI, `sizes` are strings such as `48x48` or `any`."""
 
     src: str
     mime_type: str | UnsetType = UNSET
@@ -82,7 +82,7 @@ class Icon(Wire, kw_only=True):
 
 
 class Annotations(Wire, kw_only=True):
-    """Hints on use: for whom, how important (0 is optional, 1 is needed), when last changed (ISO 8601)."""
+    """Hints for clients: audience, priority (0 optional, 1 required), last change (ISO 8601)."""
 
     audience: list[Role] | UnsetType = UNSET
     priority: float | UnsetType = UNSET
@@ -90,7 +90,7 @@ class Annotations(Wire, kw_only=True):
 
 
 class Implementation(Wire, kw_only=True):
-    """Name and version of a client or server, as it says itself: nothing may be decided by it."""
+    """Name and version of a client or server. It is the peer's own claim: make no decision by it."""
 
     name: str
     version: str
@@ -109,30 +109,30 @@ class ErrorObject(Wire, kw_only=True):
 
 
 class NotificationParams(Wire, kw_only=True):
-    """Params of a notification that says nothing but its method."""
+    """Params of a notification without params of its own."""
 
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
 
 
 class Result(Wire, kw_only=True):
-    """What every result may carry; `result_type` belongs to the stateless era, and absent means `complete`."""
+    """The members of every result; `result_type` belongs to the stateless era, and absent means `complete`."""
 
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
     result_type: str | UnsetType = UNSET
 
 
 EmptyResult = Result
-"""The result of a request that has nothing to tell."""
+"""A result without members of its own."""
 
 
 class CacheableResult(Result, kw_only=True):
-    """A result that may be kept for `ttl_ms` milliseconds (2026-07-28, caching); a negative time counts as 0."""
+    """A result that may be cached for `ttl_ms` milliseconds (2026-07-28, caching); a negative time counts as 0."""
 
     ttl_ms: int | UnsetType = UNSET
     cache_scope: CacheScope | UnsetType = UNSET
 
 
 class PaginatedResult(CacheableResult, kw_only=True):
-    """One page of a list; there is another one exactly if `next_cursor` is there."""
+    """One page of a list; there is another page if and only if `next_cursor` is set."""
 
     next_cursor: Cursor | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""What clients and servers declare that they can do; declares nothing itself."""
+"""The capabilities that clients and servers declare."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ __all__ = [
 
 
 class RootsCapability(Wire, kw_only=True):
-    """The client names roots; `list_changed`: it also tells when they change (handshake era)."""
+    """The client has roots; with `list_changed` it also notifies of changes (handshake era)."""
 
     list_changed: bool | UnsetType = UNSET
 
 
 class SamplingCapability(Wire, kw_only=True):
-    """The client asks its model; `context`: and can include context of servers; `tools`: and lets it use tools."""
+    """The client can ask its model; with `context` it can include context of servers, with `tools` it allows tools."""
 
     context: JSONObject | UnsetType = UNSET
     tools: JSONObject | UnsetType = UNSET
 
 
 class ElicitationCapability(Wire, kw_only=True):
-    """The client asks its user; with neither member it means by `form`."""
+    """The client can ask its user; without members, by `form`."""
 
     form: JSONObject | UnsetType = UNSET
     url: JSONObject | UnsetType = UNSET
 
 
 class ElicitationTaskRequests(Wire, kw_only=True):
-    """`elicitation/create` may be made a task."""
+    """`elicitation/create` can be a task."""
 
     create: JSONObject | UnsetType = UNSET
 
 
 class SamplingTaskRequests(Wire, kw_only=True):
-    """`sampling/createMessage` may be made a task."""
+    """`sampling/createMessage` can be a task."""
 
     create_message: JSONObject | UnsetType = UNSET
 
 
 class ClientTaskRequests(Wire, kw_only=True):
-    """Which requests to a client may be made tasks (2025-11-25)."""
+    """The requests to a client that can be tasks (2025-11-25)."""
 
     elicitation: ElicitationTaskRequests | UnsetType = UNSET
     sampling: SamplingTaskRequests | UnsetType = UNSET
@@ -73,7 +73,7 @@ class ClientTasksCapability(Wire, kw_only=True):
 
 
 class ClientCapabilities(Wire, kw_only=True):
-    """What a client offers to servers; unknown ones are ignored."""
+    """The capabilities of a client; unknown ones are ignored."""
 
     roots: RootsCapability | UnsetType = UNSET
     sampling: SamplingCapability | UnsetType = UNSET
@@ -84,32 +84,32 @@ class ClientCapabilities(Wire, kw_only=True):
 
 
 class PromptsCapability(Wire, kw_only=True):
-    """The server has prompts; `list_changed`: and tells when there are others."""
+    """The server has prompts; with `list_changed` it notifies when the list changes."""
 
     list_changed: bool | UnsetType = UNSET
 
 
 class ResourcesCapability(Wire, kw_only=True):
-    """The server has resources; it tells when one changes (`subscribe`) and when there are others (`list_changed`)."""
+    """The server has resources; it notifies when one changes (`subscribe`) and when the list does (`list_changed`)."""
 
     subscribe: bool | UnsetType = UNSET
     list_changed: bool | UnsetType = UNSET
 
 
 class ToolsCapability(Wire, kw_only=True):
-    """The server has tools; `list_changed`: and tells when there are others."""
+    """The server has tools; with `list_changed` it notifies when the list changes."""
 
     list_changed: bool | UnsetType = UNSET
 
 
 class ToolTaskRequests(Wire, kw_only=True):
-    """`tools/call` may be made a task."""
+    """`tools/call` can be a task."""
 
     call: JSONObject | UnsetType = UNSET
 
 
 class ServerTaskRequests(Wire, kw_only=True):
-    """Which requests to a server may be made tasks (2025-11-25)."""
+    """The requests to a server that can be tasks (2025-11-25)."""
 
     tools: ToolTaskRequests | UnsetType = UNSET
 
@@ -123,7 +123,7 @@ class ServerTasksCapability(Wire, kw_only=True):
 
 
 class ServerCapabilities(Wire, kw_only=True):
-    """What a server offers to clients; a method whose capability is not here does not exist."""
+    """The capabilities of a server; a method without its capability does not exist."""
 
     resources: ResourcesCapability | UnsetType = UNSET
     tools: ToolsCapability | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Completion of what a user types into a prompt's argument or a template's variable; completes nothing."""
+"""Completion of a prompt's argument or a template's variable."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ class ResourceTemplateReference(Wire, kw_only=True, tag_field="type", tag="ref/r
 
 
 ResourceReference = ResourceTemplateReference
-"""What revisions before 2025-06-18 call it."""
+"""The name in revisions before 2025-06-18."""
 
 CompletionReference = PromptReference | ResourceTemplateReference
-"""Whose argument or variable is to be completed."""
+"""The prompt or template whose argument or variable is completed."""
 
 
 class CompletionArgument(Wire, kw_only=True):
-    """The argument or variable, and what is typed so far."""
+    """The argument or variable, and the text so far."""
 
     name: str
     value: str
 
 
 class CompletionContext(Wire, kw_only=True):
-    """What the other arguments or variables are already."""
+    """The values of the other arguments or variables."""
 
     arguments: dict[str, str] | UnsetType = UNSET
 
@@ -62,7 +62,7 @@ class CompleteRequestParams(RequestParams, kw_only=True):
 
 
 class Completion(Wire, kw_only=True):
-    """At most 100 values; `total` counts all that there are."""
+    """At most 100 values; `total` is the number of all matches."""
 
     values: list[str]
     total: int | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Blocks of content in messages and tool results, told apart by `type`; knows not what is in a format."""
+"""Content blocks of messages and tool results, with `type` as their tag."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ResourceLink(Resource, kw_only=True, tag_field="type", tag="resource_link"
 
 
 class EmbeddedResource(Wire, kw_only=True, tag_field="type", tag="resource"):
-    """The contents of a resource, in the place of a link to it."""
+    """The contents of a resource, embedded instead of linked."""
 
     resource: ResourceContents
     annotations: Annotations | UnsetType = UNSET
@@ -66,15 +66,15 @@ class EmbeddedResource(Wire, kw_only=True, tag_field="type", tag="resource"):
 
 
 ContentBlock = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
-"""What messages of prompts and results of tools consist of."""
+"""A content block of a prompt's message or a tool's result."""
 
 
 class UnknownContent(dict[str, Any]):
-    """A block whose `type` no revision of ours knows: the JSON object as it came, and sent on as it is."""
+    """A block of an unknown `type`: the JSON object, unchanged."""
 
     @property
     def type(self) -> str:
-        """What the peer calls it; empty if that is not a string."""
+        """The block's type; empty if it is not a string."""
         kind = self.get("type")
         return kind if isinstance(kind, str) else ""
 
@@ -83,13 +83,13 @@ class UnknownContent(dict[str, Any]):
 # checkers need to know that they can be there.
 if TYPE_CHECKING:
     Content = ContentBlock | UnknownContent
-    """A block as a client may get it."""
+    """A block that a client can receive."""
 else:
     Content = ContentBlock
 
 
 class ToolUseContent(Wire, kw_only=True, tag_field="type", tag="tool_use"):
-    """The model wants to use a tool (sampling, 2025-11-25 on)."""
+    """The model calls a tool (sampling, since 2025-11-25)."""
 
     id: str
     name: str
@@ -98,7 +98,7 @@ class ToolUseContent(Wire, kw_only=True, tag_field="type", tag="tool_use"):
 
 
 class ToolResultContent(Wire, kw_only=True, tag_field="type", tag="tool_result"):
-    """What became of the model's use of a tool (sampling, 2025-11-25 on)."""
+    """The result of the model's tool call (sampling, since 2025-11-25)."""
 
     tool_use_id: str
     content: Sequence[Content]
@@ -108,7 +108,7 @@ class ToolResultContent(Wire, kw_only=True, tag_field="type", tag="tool_result")
 
 
 SamplingContent = TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent
-"""What messages of sampling consist of: the schemas' `SamplingMessageContentBlock`."""
+"""A content block of a sampling message (`SamplingMessageContentBlock` in the schema)."""
 
 
 class _Tag(Struct, gc=False):

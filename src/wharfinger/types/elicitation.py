@@ -1,4 +1,4 @@
-"""Questions to a user, by a form or at a URL, and the answers; shows nothing and opens nothing."""
+"""Elicitation: requests to a user, by a form or a URL, and the answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class RequestedSchema(Wire, kw_only=True):
-    """The form: a flat object of primitive fields, in the order in which to show them."""
+    """The form: a flat object of primitive fields, in display order."""
 
     type: Literal["object"]
     properties: dict[str, PrimitiveSchema]
@@ -44,7 +44,7 @@ class ElicitRequestParams(TaskAugmentedRequestParams, kw_only=True):
 
 
 def check_elicitation(params: ElicitRequestParams) -> None:
-    """Accept params that are a form's or a URL's.
+    """Check that params are those of a form or of a URL.
 
     Raises:
         ValueError: what the mode needs is missing, or what the other one needs is there.
@@ -57,14 +57,14 @@ def check_elicitation(params: ElicitRequestParams) -> None:
 
 
 class ElicitResult(Result, kw_only=True):
-    """Result of `elicitation/create`; there is `content` only where a form was accepted."""
+    """Result of `elicitation/create`; only an accepted form has `content`."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, str | int | float | bool | list[str]] | UnsetType = UNSET
 
 
 class ElicitationCompleteNotificationParams(NotificationParams, kw_only=True):
-    """Params of `notifications/elicitation/complete`: what the URL was for is done (2025-11-25)."""
+    """Params of `notifications/elicitation/complete`: the user is done at the URL (2025-11-25)."""
 
     elicitation_id: str
 

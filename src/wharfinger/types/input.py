@@ -1,4 +1,4 @@
-"""Questions that the result of a stateless request puts to its caller, who sends it again with answers."""
+"""Requests for input in the result of a stateless request, which the client sends again with answers."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class ElicitRequest(Wire, kw_only=True, tag_field="method", tag="elicitation/cre
 
 
 InputRequest = CreateMessageRequest | ListRootsRequest | ElicitRequest
-"""One question."""
+"""One request for input."""
 
 InputRequests = dict[str, InputRequest]
-"""Questions, by keys that their answers repeat."""
+"""Requests for input, by keys that the answers repeat."""
 
 InputResponse = CreateMessageResult | ListRootsResult | ElicitResult
-"""One answer; its question tells which of these it is, so that it is decoded by that (see `InputResponses`)."""
+"""One answer; its type follows from its request (see `InputResponses`)."""
 
 
 class InputRequiredResult(Result, kw_only=True):
-    """Result of `tools/call`, `prompts/get` or `resources/read` that is not yet one; `result_type` says so.
+    """An incomplete result of `tools/call`, `prompts/get` or `resources/read`; `result_type` says so.
 
     It has questions, or a state to send back unread, or both (2026-07-28, MRTR).
     """

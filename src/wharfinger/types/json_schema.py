@@ -1,4 +1,4 @@
-"""The small part of JSON Schema in which a form for a user is described; validates no answer."""
+"""The part of JSON Schema that describes a form for a user."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["EnumItems", "EnumOption", "PrimitiveSchema", "PrimitiveSchemaDefinit
 
 
 class EnumOption(Wire, kw_only=True):
-    """One choice: the value, and what the user sees."""
+    """One choice: the value, and its title."""
 
     const: str
     title: str
 
 
 class EnumItems(Wire, kw_only=True):
-    """The choices of which several may be taken: `enum` with `type` string, or `any_of` with titles."""
+    """The choices of a multiple-choice field: `enum` with `type` string, or `any_of` with titles."""
 
     type: Literal["string"] | UnsetType = UNSET
     enum: list[str] | UnsetType = UNSET
@@ -27,7 +27,7 @@ class EnumItems(Wire, kw_only=True):
 
 
 class PrimitiveSchema(Wire, kw_only=True):
-    """One field of a form: text, number, yes or no, one of several, or several of several.
+    """One field of a form: text, number, boolean, single choice or multiple choice.
 
     The schemas' `StringSchema`, `NumberSchema`, `BooleanSchema` and the five of `EnumSchema`, which nothing but their
     members tells apart; see `check_primitive_schema`.
@@ -55,7 +55,7 @@ class PrimitiveSchema(Wire, kw_only=True):
 
 
 PrimitiveSchemaDefinition = PrimitiveSchema
-"""The schemas' name for it."""
+"""The name in the schema."""
 
 _COMMON = frozenset(("type", "title", "description", "default"))
 _MEMBERS: dict[str, frozenset[str]] = {
@@ -68,7 +68,7 @@ _MEMBERS: dict[str, frozenset[str]] = {
 
 
 def check_primitive_schema(schema: PrimitiveSchema) -> None:
-    """Accept a schema that is one of those that the protocol knows.
+    """Check that a schema is one of those that the protocol allows.
 
     Raises:
         ValueError: a member does not belong to the type, or is missing, or the default is of another type.

@@ -1,4 +1,4 @@
-"""How two ends find out about each other: the handshake, discovery, and what refusals of either carry."""
+"""The handshake, discovery, and the data of their errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class InitializeRequestParams(RequestParams, kw_only=True):
-    """Params of `initialize` (handshake era): the latest revision that the client speaks."""
+    """Params of `initialize` (handshake era), with the latest revision that the client supports."""
 
     protocol_version: str
     capabilities: ClientCapabilities
@@ -26,7 +26,7 @@ class InitializeRequestParams(RequestParams, kw_only=True):
 
 
 class InitializeResult(Result, kw_only=True):
-    """Result of `initialize` (handshake era): the revision to speak, which is the client's if the server knows it."""
+    """Result of `initialize` (handshake era), with the revision to use: the client's if the server supports it."""
 
     protocol_version: str
     capabilities: ServerCapabilities
@@ -50,6 +50,6 @@ class UnsupportedProtocolVersionData(Wire, kw_only=True):
 
 
 class MissingRequiredClientCapabilityData(Wire, kw_only=True):
-    """`data` of error -32021 (2026-07-28): what the client would have to declare."""
+    """`data` of error -32021 (2026-07-28): the capabilities that the client must declare."""
 
     required_capabilities: ClientCapabilities

@@ -1,4 +1,4 @@
-"""Log messages that a server sends to its client; nothing of Python's own logging."""
+"""Log messages that a server sends to its client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import NotificationParams
 __all__ = ["LoggingLevel", "LoggingMessageNotificationParams"]
 
 LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-"""How bad it is, as in syslog (RFC 5424, §6.2.1), least first."""
+"""The severity, as in syslog (RFC 5424, §6.2.1), lowest first."""
 
 
 class LoggingMessageNotificationParams(NotificationParams, kw_only=True):

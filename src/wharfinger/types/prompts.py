@@ -1,4 +1,4 @@
-"""Prompts: what a user can choose and what it says; fills in nothing."""
+"""Prompts: templates of messages for a user to choose."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class PromptArgument(Wire, kw_only=True):
-    """One blank of a prompt; absent `required` means that it may be left out."""
+    """One argument of a prompt; it is optional unless `required` is set."""
 
     name: str
     title: str | UnsetType = UNSET
@@ -32,7 +32,7 @@ class PromptArgument(Wire, kw_only=True):
 
 
 class Prompt(Wire, kw_only=True):
-    """A message, or several, with blanks, for a user to choose."""
+    """A template of one or more messages, for a user to choose."""
 
     name: str
     title: str | UnsetType = UNSET
@@ -43,7 +43,7 @@ class Prompt(Wire, kw_only=True):
 
 
 class PromptMessage(Wire, kw_only=True):
-    """One message of a prompt that is filled in."""
+    """One message of a prompt with its arguments filled in."""
 
     role: Role
     content: Content
@@ -75,7 +75,7 @@ class _RawMessage(Struct, gc=False):
 
 
 def decode_get_prompt_result(raw: Raw | bytes) -> GetPromptResult:
-    """Read a result of a peer; content of unknown types becomes `UnknownContent`.
+    """Decode a result of a peer; content of unknown types becomes `UnknownContent`.
 
     Raises:
         msgspec.ValidationError: it is no such result.

@@ -1,4 +1,4 @@
-"""What the params of many requests have in common: `_meta`, cursors, answers to questions, cancellation, progress."""
+"""Params that many requests share: `_meta`, cursors, input responses, cancellation, progress."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = [
 
 
 class RelatedTaskMetadata(Wire, kw_only=True):
-    """Names the task for which something is sent (2025-11-25, tasks)."""
+    """The task that a message belongs to (2025-11-25, tasks)."""
 
     task_id: str
 
 
 class RequestMeta(Wire, kw_only=True):
-    """`_meta` of a request, as far as the protocol names its keys; others are in the raw params only.
+    """`_meta` of a request, with the keys that the protocol defines; others are in the raw params only.
 
     `protocol_version` makes the request one of the stateless era, which then wants `client_capabilities` too
     (2026-07-28, per-request metadata). The last three are those of W3C Trace Context and Baggage.
@@ -51,7 +51,7 @@ class RequestMeta(Wire, kw_only=True):
 
 
 class RequestParams(Wire, kw_only=True):
-    """Params of a request that says nothing but its method."""
+    """Params of a request without params of its own."""
 
     meta: RequestMeta | UnsetType = field(default=UNSET, name="_meta")
 
@@ -69,43 +69,43 @@ class ResourceRequestParams(RequestParams, kw_only=True):
 
 
 InputResponses = dict[str, Raw]
-"""Answers by the keys of their questions; what an answer is shaped like, its question knows (2026-07-28, MRTR)."""
+"""Answers by the keys of their requests; the request defines the type of its answer (2026-07-28, MRTR)."""
 
 
 class InputResponseRequestParams(RequestParams, kw_only=True):
-    """Params of a request that may be sent again, with answers to what its result asked (2026-07-28, MRTR)."""
+    """Params of a request that may be sent again with the input that its result asked for (2026-07-28, MRTR)."""
 
     input_responses: InputResponses | UnsetType = UNSET
     request_state: str | UnsetType = UNSET
 
 
 class TaskMetadata(Wire, kw_only=True):
-    """Asks that a request be made a task; `ttl` is how long it should be kept, in milliseconds (2025-11-25)."""
+    """Makes a request a task; `ttl` is how long to keep the task, in milliseconds (2025-11-25)."""
 
     ttl: int | UnsetType = UNSET
 
 
 class TaskAugmentedRequestParams(RequestParams, kw_only=True):
-    """Params of a request that may be made a task (2025-11-25)."""
+    """Params of a request that can be a task (2025-11-25)."""
 
     task: TaskMetadata | UnsetType = UNSET
 
 
 class SetLevelRequestParams(RequestParams, kw_only=True):
-    """Params of `logging/setLevel`: send this level and worse ones (handshake era)."""
+    """Params of `logging/setLevel`: send messages of this level and above (handshake era)."""
 
     level: LoggingLevel
 
 
 class CancelledNotificationParams(NotificationParams, kw_only=True):
-    """Params of `notifications/cancelled`; `request_id` has the JSON type that the request's id had."""
+    """Params of `notifications/cancelled`; `request_id` has the JSON type of the request's id."""
 
     request_id: RequestId | UnsetType = UNSET
     reason: str | UnsetType = UNSET
 
 
 class ProgressNotificationParams(NotificationParams, kw_only=True):
-    """Params of `notifications/progress`: how far a request is, always more than before."""
+    """Params of `notifications/progress`; `progress` increases with each notification."""
 
     progress_token: ProgressToken
     progress: int | float

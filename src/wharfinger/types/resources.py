@@ -1,4 +1,4 @@
-"""Resources: what there is, what is in it, and that it changed; reads nothing."""
+"""Resources: lists, contents and change notifications."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Resource(Wire, kw_only=True):
-    """Something that can be read by its URI; `size` is in bytes, before any encoding."""
+    """A resource that can be read by its URI; `size` is in bytes, before any encoding."""
 
     uri: str
     name: str
@@ -57,7 +57,7 @@ class ResourceTemplate(Wire, kw_only=True):
 
 
 class ResourceContents(Wire, kw_only=True):
-    """What is in a resource: exactly one of `text` and `blob` (see `check_contents`).
+    """The contents of a resource: exactly one of `text` and `blob` (see `check_contents`).
 
     The schemas' `TextResourceContents` and `BlobResourceContents`. `blob` holds the bytes themselves and is base64 on
     the wire only; it is the last member, so that a long one can be written piece by piece.
@@ -71,7 +71,7 @@ class ResourceContents(Wire, kw_only=True):
 
 
 def check_contents(contents: ResourceContents) -> None:
-    """Accept contents that have exactly one of `text` and `blob`.
+    """Check that contents have exactly one of `text` and `blob`.
 
     Raises:
         ValueError: they have both or neither.
@@ -81,20 +81,20 @@ def check_contents(contents: ResourceContents) -> None:
 
 
 class StoredBytes(Protocol):
-    """Bytes that can be read anywhere without being loaded whole, such as an open file."""
+    """Bytes with random access, such as an open file."""
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of bytes."""
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """Those from `offset` on: `length` of them, fewer only at the end. Blocks; raises OSError."""
+        """Return `length` bytes from `offset`, fewer only at the end. Blocks; may raise OSError."""
         ...
 
 
 class Stored:
-    """A blob that stays where it is until it is sent; `len()` is its size in bytes.
+    """A blob that is read while it is sent; `len()` is its size in bytes.
 
     A source returns it in place of bytes (see `stored_blob`), and the server sets `run`, which calls a blocking
     function off the event loop. What is open behind it is closed when nobody holds it any more, sent or not.
@@ -111,7 +111,7 @@ class Stored:
         return self.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """A part of it. Blocks.
+        """Return a part of the blob. Blocks.
 
         Raises:
             OSError: it cannot be read, or has become shorter.
@@ -124,7 +124,7 @@ class Stored:
 
 
 def stored_blob(content: StoredBytes) -> bytes:
-    """What stands for `content` in `ResourceContents.blob`: for a source whose blob is too large to be loaded whole.
+    """Return a value for `ResourceContents.blob` that is read while it is sent, for a blob too large for memory.
 
     It is typed as bytes since nobody but the server sees it: who reads through a context, a hook or a client has bytes.
     """
@@ -132,7 +132,7 @@ def stored_blob(content: StoredBytes) -> bytes:
 
 
 def stored_in(contents: ResourceContents) -> Stored | None:
-    """The blob of these contents that is still where it was; None where they have another, or none."""
+    """Return the stored blob of these contents; None if they have no blob, or one in memory."""
     blob: object = contents.blob
     return blob if isinstance(blob, Stored) else None
 
@@ -156,7 +156,7 @@ class ReadResourceRequestParams(InputResponseRequestParams, kw_only=True):
 
 
 class ReadResourceResult(CacheableResult, kw_only=True):
-    """Result of `resources/read`: one part, or several, such as a directory's children, each with its own URI."""
+    """Result of `resources/read`: one or more contents, such as a directory's children, each with its own URI."""
 
     contents: list[ResourceContents]
 
@@ -170,6 +170,6 @@ class UnsubscribeRequestParams(ResourceRequestParams, kw_only=True):
 
 
 class ResourceUpdatedNotificationParams(NotificationParams, kw_only=True):
-    """Params of `notifications/resources/updated`: read it again if it still matters."""
+    """Params of `notifications/resources/updated`: the resource has changed."""
 
     uri: str

@@ -1,4 +1,4 @@
-"""Where a client's user works: information for servers, and no permission to anything."""
+"""Roots: the folders in which a client's user works. They are information, not a permission."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ListRootsResult", "Root"]
 
 
 class Root(Wire, kw_only=True):
-    """A folder or file, by its `file:` URI."""
+    """A folder or file with a `file:` URI."""
 
     uri: str
     name: str | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Requests of a server to its client's model; asks no model."""
+"""Sampling: requests of a server to its client's model."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = [
 
 
 class ModelHint(Wire, kw_only=True):
-    """Part of the name of a model that would do."""
+    """Part of the name of a suitable model."""
 
     name: str | UnsetType = UNSET
 
 
 class ModelPreferences(Wire, kw_only=True):
-    """What matters in the choice of a model, each from 0 to 1; hints count in their order, and before these."""
+    """Priorities in the choice of a model, each from 0 to 1. Hints are tried first, in their order."""
 
     hints: list[ModelHint] | UnsetType = UNSET
     cost_priority: float | UnsetType = UNSET
@@ -37,13 +37,13 @@ class ModelPreferences(Wire, kw_only=True):
 
 
 class ToolChoice(Wire, kw_only=True):
-    """Whether the model may, must or must not use tools; absent means that it may."""
+    """Whether the model may, must or must not use tools; by default it may."""
 
     mode: Literal["auto", "required", "none"] | UnsetType = UNSET
 
 
 class SamplingMessage(Wire, kw_only=True):
-    """One message to the model; several blocks from 2025-11-25 on."""
+    """One message to the model; several blocks are allowed since 2025-11-25."""
 
     role: Role
     content: SamplingContent | list[SamplingContent]
@@ -51,7 +51,7 @@ class SamplingMessage(Wire, kw_only=True):
 
 
 class CreateMessageRequestParams(TaskAugmentedRequestParams, kw_only=True):
-    """Params of `sampling/createMessage`; what the client does not like it may change or refuse."""
+    """Params of `sampling/createMessage`; the client may change or refuse the request."""
 
     messages: list[SamplingMessage]
     max_tokens: int
@@ -75,10 +75,10 @@ class CreateMessageResult(Result, kw_only=True):
 
     @property
     def blocks(self) -> list[SamplingContent]:
-        """The content as a list, however much there is."""
+        """The content as a list of blocks."""
         return self.content if isinstance(self.content, list) else [self.content]
 
     @property
     def text(self) -> str:
-        """What the model says: its blocks of text, joined."""
+        """The text blocks of the model's answer, joined."""
         return "".join(block.text for block in self.blocks if isinstance(block, TextContent))

@@ -1,4 +1,4 @@
-"""Skills (extension `io.modelcontextprotocol/skills`) and the reading of directories; verifies nothing.
+"""Skills (extension `io.modelcontextprotocol/skills`) and `resources/directory/read`.
 
 Imported by who uses it: the extension is no part of the core protocol.
 """
@@ -34,7 +34,7 @@ class SkillResource(Wire, kw_only=True):
 
 
 class Skill(Wire, kw_only=True):
-    """A skill: the URI of its SKILL.md, whose frontmatter as JSON, and all of its files."""
+    """A skill: the URI of its SKILL.md, the frontmatter of that file as JSON, and all of its files."""
 
     uri: str
     frontmatter: JSONObject
@@ -64,6 +64,6 @@ class ReadResourceDirectoryRequestParams(PaginatedRequestParams, kw_only=True):
 
 
 class ReadResourceDirectoryResult(PaginatedResult, kw_only=True):
-    """Result of `resources/directory/read`: what is directly in the directory, sub-directories as `inode/directory`."""
+    """Result of `resources/directory/read`: the direct children; sub-directories have the type `inode/directory`."""
 
     resources: list[Resource]

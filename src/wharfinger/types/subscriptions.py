@@ -1,4 +1,4 @@
-"""What a caller of the stateless era wants to be told, and what it will be told; tells nothing."""
+"""Subscriptions of the stateless era: `subscriptions/listen` and its filters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 
 
 class SubscriptionFilter(Wire, kw_only=True):
-    """Kinds of change notices; what is not named is not sent. `resource_subscriptions` are URIs.
+    """The notifications to send; others are not sent. `resource_subscriptions` are URIs.
 
     `task_ids` belongs to the extension `io.modelcontextprotocol/tasks`.
     """
@@ -35,10 +35,10 @@ class SubscriptionsListenRequestParams(RequestParams, kw_only=True):
 
 
 class SubscriptionsAcknowledgedNotificationParams(NotificationParams, kw_only=True):
-    """Params of `notifications/subscriptions/acknowledged`, the first message of a subscription: what is granted."""
+    """Params of `notifications/subscriptions/acknowledged`, the first message of a subscription: the granted filter."""
 
     notifications: SubscriptionFilter
 
 
 class SubscriptionsListenResult(Result, kw_only=True):
-    """Result of `subscriptions/listen`: the server ends it; `meta` names it by `META_SUBSCRIPTION_ID`."""
+    """Result of `subscriptions/listen`, when the server ends it; `meta` has its `META_SUBSCRIPTION_ID`."""

@@ -1,4 +1,4 @@
-"""The extension `io.modelcontextprotocol/tasks` of 2026-07-28: calls that are answered later; runs nothing.
+"""The extension `io.modelcontextprotocol/tasks` of 2026-07-28: calls that are answered later.
 
 Not the tasks of 2025-11-25, which are in `tasks`: the names differ, and so does the wire.
 """
@@ -24,14 +24,14 @@ __all__ = [
 ]
 
 TASKS = "io.modelcontextprotocol/tasks"
-"""What both ends declare under `capabilities.extensions`, the client in every request."""
+"""The key in `capabilities.extensions`, which both ends declare; the client in every request."""
 
 TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """How a task stands; the last three are final."""
 
 
 class TaskState(Wire, kw_only=True):
-    """A task with all there is to know of it (the schema's `DetailedTask`): also the result of `tasks/get`.
+    """A task with its full state (`DetailedTask` in the schema); also the result of `tasks/get`.
 
     Times are ISO 8601. `ttl_ms` counts from `created_at` (None: for ever); both durations are in milliseconds and may
     change. `input_requests` is there where input is required, `result` where it completed, `error` where it failed.
@@ -50,7 +50,7 @@ class TaskState(Wire, kw_only=True):
 
 
 class TaskStarted(Result, kw_only=True):
-    """Result of a call that became a task (the schema's `CreateTaskResult`); `result_type` is `task`."""
+    """Result of a call that became a task (`CreateTaskResult` in the schema); `result_type` is `task`."""
 
     task_id: str
     status: TaskStatus

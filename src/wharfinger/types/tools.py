@@ -44,7 +44,7 @@ class ToolExecution(Wire, kw_only=True):
 
 
 class Tool(Wire, kw_only=True):
-    """Something that a model can call; both schemas are JSON Schema 2020-12 unless they say otherwise.
+    """A function that a model can call; both schemas are JSON Schema 2020-12, unless `$schema` differs.
 
     They are kept as they came, so that nothing of them is lost between one end and the other.
     """
@@ -61,7 +61,7 @@ class Tool(Wire, kw_only=True):
 
 
 def check_tool(tool: Tool) -> None:
-    """Accept a tool whose input schema says `"type": "object"`, as every revision wants.
+    """Check that a tool's input schema has `"type": "object"`, which every revision requires.
 
     Raises:
         ValueError: it says something else, or nothing.
@@ -77,7 +77,7 @@ class ListToolsResult(PaginatedResult, kw_only=True):
 
 
 class CallToolRequestParams(InputResponseRequestParams, kw_only=True):
-    """Params of `tools/call`; `arguments` stay as they came, for the tool's own decoder, and absent means none."""
+    """Params of `tools/call`; `arguments` stay raw JSON for the tool's own decoder, and may be absent."""
 
     name: str
     arguments: Raw | UnsetType = UNSET

@@ -10,22 +10,22 @@ from msgspec import Raw
 
 from wharfinger.errors import HeaderMismatch, InvalidParams, ProtocolError, UnsupportedVersion
 from wharfinger.protocol.http.rules import (
+    ACCEPTS_EVENTS,
+    ACCEPTS_JSON,
     METHOD,
     NAME,
     SESSION,
-    TAKES_EVENTS,
-    TAKES_JSON,
     VERSION,
     Refused,
+    accepted_types,
     check_header_params,
     check_post,
     check_session_version,
     check_stream,
     check_version,
     find_era,
-    rank,
+    prefer_header_error,
     read_headers,
-    takes,
 )
 from wharfinger.protocol.jsonrpc import Message, decode, encode
 from wharfinger.protocol.limits import Limits
@@ -90,7 +90,7 @@ def test_routing_header_may_not_repeat(name: bytes) -> None:
     [b"application/json", b"Application/JSON", b"application/json; charset=utf-8", b'application/json;charset="UTF-8"'],
 )
 def test_json_is_taken(kind: bytes) -> None:
-    assert check_post(POST | {b"content-type": kind}, 100) == TAKES_JSON | TAKES_EVENTS
+    assert check_post(POST | {b"content-type": kind}, 100) == ACCEPTS_JSON | ACCEPTS_EVENTS
 
 
 @pytest.mark.parametrize(
@@ -139,18 +139,18 @@ def test_contradicting_lengths_are_refused() -> None:
         (b"*/*", 3),
         (b"application/json, text/event-stream", 3),
         (b"application/json;q=0.5,text/event-stream;q=1", 3),
-        (b"application/*", TAKES_JSON),
-        (b"application/json", TAKES_JSON),
-        (b"text/event-stream", TAKES_EVENTS),
-        (b"text/*", TAKES_EVENTS),
-        (b"application/json, text/event-stream;q=0", TAKES_JSON),
+        (b"application/*", ACCEPTS_JSON),
+        (b"application/json", ACCEPTS_JSON),
+        (b"text/event-stream", ACCEPTS_EVENTS),
+        (b"text/*", ACCEPTS_EVENTS),
+        (b"application/json, text/event-stream;q=0", ACCEPTS_JSON),
         (b"text/html", 0),
         (b"", 0),
         (b",;q=,;;;", 0),
     ],
 )
 def test_accept_is_read(accept: bytes | None, expected: int) -> None:
-    assert takes(accept) == expected
+    assert accepted_types(accept) == expected
 
 
 def test_post_that_does_not_take_json_is_not_acceptable() -> None:
@@ -262,11 +262,11 @@ def test_mismatch_is_told_before_what_is_wrong_in_the_body() -> None:
     missing = InvalidParams("_meta", http_status=400)
     same = {VERSION: b"2099-01-01", METHOD: b"resources/read"}
     other = {VERSION: b"2026-07-28", METHOD: b"tools/call"}
-    assert rank(same, message(), unsupported) is unsupported
-    assert rank(other, message(), unsupported).code == -32020
-    assert rank(same, message(), shape) is shape
-    assert rank(other, message(), shape).code == -32020
-    assert rank(other, message(), missing) is missing
+    assert prefer_header_error(same, message(), unsupported) is unsupported
+    assert prefer_header_error(other, message(), unsupported).code == -32020
+    assert prefer_header_error(same, message(), shape) is shape
+    assert prefer_header_error(other, message(), shape).code == -32020
+    assert prefer_header_error(other, message(), missing) is missing
 
 
 def test_many_headers_of_one_name_are_joined_in_linear_time() -> None:
@@ -281,21 +281,25 @@ def test_many_headers_of_one_name_are_joined_in_linear_time() -> None:
 
 
 def test_accept_is_read_up_to_4096_bytes() -> None:
-    for size, expected in ((4096, TAKES_JSON), (4097, 0)):
+    for size, expected in ((4096, ACCEPTS_JSON), (4097, 0)):
         accept = b"text/html," + b" " * (size - 26) + b"application/json"
         assert len(accept) == size
-        assert takes(accept) == expected
+        assert accepted_types(accept) == expected
 
 
 def test_content_types_are_told_by_one_and_two() -> None:
-    assert (takes(b"application/json"), takes(b"text/event-stream"), takes(None)) == (1, 2, 3)
+    assert (accepted_types(b"application/json"), accepted_types(b"text/event-stream"), accepted_types(None)) == (
+        1,
+        2,
+        3,
+    )
 
 
 @pytest.mark.parametrize(
     ("parameter", "taken"), [(b"q=0", 0), (b"q=0.000", 0), (b"Q=0", 0), (b"q=0.001", 1), (b"x=0", 1), (b"q=1", 1)]
 )
 def test_quality_of_nothing_refuses(parameter: bytes, taken: int) -> None:
-    assert takes(b"application/json; " + parameter) == taken
+    assert accepted_types(b"application/json; " + parameter) == taken
 
 
 @pytest.mark.parametrize(
@@ -363,8 +367,8 @@ def test_every_header_that_decides_closes_the_connection_if_it_repeats(name: byt
 
 def test_error_of_a_message_without_a_method_is_told_as_it_is() -> None:
     shape = InvalidParams("Invalid params: uri")
-    assert rank({}, Message("2.0", 1), shape) is shape
-    assert rank({}, message(), shape).code == -32020
+    assert prefer_header_error({}, Message("2.0", 1), shape) is shape
+    assert prefer_header_error({}, message(), shape).code == -32020
     unsupported = UnsupportedVersion("2099-01-01", ["2026-07-28"])
-    assert rank({VERSION: b" 2099-01-01 "}, message(), unsupported) is unsupported
-    assert rank({}, message(), unsupported).code == -32020
+    assert prefer_header_error({VERSION: b" 2099-01-01 "}, message(), unsupported) is unsupported
+    assert prefer_header_error({}, message(), unsupported).code == -32020

@@ -1,4 +1,4 @@
-"""Values of the body as HTTP header values (`Mcp-Name`, `Mcp-Param-…`) and back; knows no request."""
+"""Encode values of the body as HTTP headers (`Mcp-Name`, `Mcp-Param-…`), and decode and check them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = [
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _EXACT = 2**53 - 1
-"""Integers beyond it are not the same number for every JSON reader."""
+"""The largest integer that every JSON reader represents exactly."""
 
 
 def encode_value(text: str) -> bytes:
-    """Write a text as a header value: as it is where that is safe, else in base64 (2026-07-28, header encoding)."""
+    """Encode a text as a header value: unchanged if that is safe, else in base64 (2026-07-28, header encoding)."""
     plain = text.isascii() and text.isprintable() and text == text.strip(" ")
     if plain and not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return text.encode()
@@ -38,9 +38,10 @@ def encode_value(text: str) -> bytes:
 
 
 def decode_value(value: bytes) -> str:
-    """Read a header value; a value without both markers is literal.
+    """Decode a header value; a value without both markers is literal.
 
-    Raises HeaderMismatch for base64 that is not exact, or not UTF-8 inside.
+    Raises:
+        HeaderMismatch: the base64 is invalid, or does not contain UTF-8.
     """
     text = value.decode("latin-1").strip(" \t")
     if not (text.startswith(_PREFIX) and text.endswith(_SUFFIX) and len(text) >= len(_PREFIX) + len(_SUFFIX)):
@@ -55,23 +56,24 @@ def decode_value(value: bytes) -> str:
 
 
 class InvalidHeaderAnnotation(WharfingerError):
-    """A tool's schema uses `x-mcp-header` where it may not: an HTTP client leaves that tool out."""
+    """A tool's schema uses `x-mcp-header` in a way that is not allowed: HTTP clients omit the tool."""
 
 
 class HeaderParam(Struct, frozen=True):
-    """One argument that an HTTP header repeats."""
+    """One argument that is repeated in an HTTP header."""
 
     header: bytes
-    """Lower-case, with its prefix `mcp-param-`."""
+    """The header in lower case, with the prefix `mcp-param-`."""
     path: tuple[str, ...]
     """Property names from the root of the arguments."""
 
 
 def find_header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
-    """The annotated properties of a tool's input schema (2026-07-28, `x-mcp-header`).
+    """Return the annotated properties of a tool's input schema (2026-07-28, `x-mcp-header`).
 
-    Raises InvalidHeaderAnnotation: not a token, used twice, not on a string, integer or boolean, or not reachable
-    from the root through `properties` alone.
+    Raises:
+        InvalidHeaderAnnotation: not a token, used twice, not on a string, integer or boolean, or not reachable from the
+            root through `properties` alone.
     """
     found: list[HeaderParam] = []
     stack: list[tuple[Any, tuple[str, ...], bool]] = [(schema, (), True)]
@@ -112,13 +114,13 @@ def _mirror(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> 
 
 
 def param_headers(mirrors: Sequence[HeaderParam], arguments: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
-    """The headers that a client sends with these arguments; absent and null values have none."""
+    """Return the headers that a client sends with these arguments; absent and null values have none."""
     values = ((mirror.header, _value_at(arguments, mirror.path)) for mirror in mirrors)
     return [(name, encode_value(_text(value))) for name, value in values if value is not None]
 
 
 def check_params(mirrors: Sequence[HeaderParam], headers: Mapping[bytes, bytes], arguments: Mapping[str, Any]) -> None:
-    """Raises HeaderMismatch where a `Mcp-Param-…` header is missing, malformed or unlike its argument."""
+    """Raise HeaderMismatch if an `Mcp-Param-…` header is missing, malformed or differs from its argument."""
     for mirror in mirrors:
         header, value = headers.get(mirror.header), _value_at(arguments, mirror.path)
         if (header is None) != (value is None):
@@ -128,9 +130,10 @@ def check_params(mirrors: Sequence[HeaderParam], headers: Mapping[bytes, bytes],
 
 
 def check_arguments(mirrors: Sequence[HeaderParam], headers: Mapping[bytes, bytes], arguments: Raw | UnsetType) -> None:
-    """`check_params` for arguments as they came; what is no object is left to the tool, which says so.
+    """Decode the arguments and call `check_params`. The tool itself refuses arguments that are not an object.
 
-    Raises HeaderMismatch.
+    Raises:
+        HeaderMismatch: a header does not match its argument.
     """
     if not mirrors:
         return

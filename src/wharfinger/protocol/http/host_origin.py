@@ -1,4 +1,4 @@
-"""Who may knock at an HTTP server: the Host and Origin checks, pure and always on; knows no request but its headers."""
+"""The Host and Origin checks of an HTTP server, which are always on."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from wharfinger.protocol.http.rules import CLOSE, Headers, Refused
 __all__ = ["LOOPBACK", "HostOriginPolicy"]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""Names of this machine as they stand in a Host header."""
+"""Names of this machine in a Host header."""
 
 
 class HostOriginPolicy:
-    """Host and Origin checks, which are always on: they are what keeps a web page off a local server (DNS rebinding).
+    """Checks the Host and Origin headers, which protects a local server from web pages (DNS rebinding).
 
-    By default the names of the loopback interface and the literal bind address are hosts, on any port, since a port
-    may be forwarded; a page may call its own origin only. `*` among the hosts or origins allows every one.
+    By default the names of the loopback interface and the literal bind address are allowed as hosts, on any port
+    because ports may be forwarded, and a page may call only its own origin. `*` allows every host or origin.
     """
 
     __slots__ = ("_any_host", "_any_origin", "_hosts", "_known_hosts", "_known_pairs", "_origins")
@@ -29,7 +29,7 @@ class HostOriginPolicy:
         allow_origins: Iterable[str] = (),
         public_url: str = "",
     ) -> None:
-        """Raises ValueError for a setting that cannot be a host, an origin or a URL."""
+        """Raises ValueError if a setting is not a host, an origin or a URL."""
         hosts: set[tuple[str, int | None]] = {(name, None) for name in LOOPBACK}
         if bind:
             hosts.add(_setting_host(f"[{bind}]" if ":" in bind and not bind.startswith("[") else bind))
@@ -52,12 +52,12 @@ class HostOriginPolicy:
             hosts.add((origin[1], None))
         self._hosts = frozenset(hosts)
         self._origins = frozenset(origins)
-        # Exact header values that passed before; only allowed ones get in, and no more than a few.
+        # A small cache of header values that were allowed.
         self._known_hosts: set[bytes] = set()
         self._known_pairs: set[tuple[bytes, bytes]] = set()
 
     def check(self, headers: Headers) -> None:
-        """Raises Refused: 400 for no or a malformed Host, 403 for a Host or Origin that is not allowed."""
+        """Raise Refused: 400 for a missing or malformed Host, 403 for a Host or Origin that is not allowed."""
         host = headers.get(b"host")
         if host not in self._known_hosts:
             self._check_host(host)
@@ -66,9 +66,9 @@ class HostOriginPolicy:
             self._check_origin(origin, host or b"")
 
     def shared_with(self, headers: Headers) -> bytes:
-        """The origin whose pages may read the answer, as Access-Control-Allow-Origin says it: only one of a setting.
+        """Return the value of Access-Control-Allow-Origin: an origin that a setting allows, or empty.
 
-        A page of this server needs no such header, and every other one was refused by `check`.
+        A page of this server needs no such header, and `check` has refused all others.
         """
         origin = headers.get(b"origin", b"").strip(b" \t")
         if self._any_origin:
@@ -107,7 +107,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def _parse_host(text: str) -> tuple[str, int | None] | None:
-    """(name, port or None) of a Host header; None where it is malformed."""
+    """Return (name, port or None) of a Host header; None if it is malformed."""
     text = text.strip(" \t").lower()
     if text.startswith("["):
         name, bracket, rest = text.partition("]")
@@ -125,7 +125,7 @@ def _parse_host(text: str) -> tuple[str, int | None] | None:
 
 
 def _parse_origin(text: str) -> tuple[str, str, int] | None:
-    """(scheme, host, port) of an Origin header (RFC 6454 §6.2); None for `null` and whatever is malformed."""
+    """Return (scheme, host, port) of an Origin header (RFC 6454 §6.2); None for `null` or a malformed one."""
     scheme, found, rest = text.strip(" \t").lower().partition("://")
     parsed = _parse_host(rest) if found else None
     if parsed is None or not scheme.replace("-", "").replace("+", "").replace(".", "").isalnum():

@@ -1,10 +1,10 @@
-"""The rules of Streamable HTTP as pure functions of headers and messages, in their order; knows no socket and no ASGI.
+"""The rules of Streamable HTTP as functions of headers and messages. Does no I/O.
 
 The order (2026-07-28, Streamable HTTP): `read_headers` → `HostOriginPolicy.check` → credentials → HTTP method →
-`check_post` → body → JSON → `find_era` → `open_request` → `check_header_params` (or `rank`, if it failed) → method →
-handler. Everything is decided before the first byte of an answer, because a status cannot change later. A refusal is a
-`ProtocolError` with its HTTP status; its message says which setting would allow the request, and never repeats what was
-sent.
+`check_post` → body → JSON → `find_era` → `open_request` → `check_header_params` (`prefer_header_error` if it failed) →
+method → handler. Everything is decided before the first byte of the response, because the status cannot change later. A
+refusal is a `ProtocolError` with its HTTP status. Its message says which setting would allow the request, and never
+repeats what was sent.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.revisions import HANDSHAKE, REVISIONS
 
 __all__ = [
+    "ACCEPTS_EVENTS",
+    "ACCEPTS_JSON",
     "CLOSE",
     "ENDPOINTS",
     "EVENT_STREAM",
@@ -32,21 +34,19 @@ __all__ = [
     "SESSION",
     "STATELESS_VERSIONS",
     "SUPPORTED_HANDSHAKE",
-    "TAKES_EVENTS",
-    "TAKES_JSON",
     "VERSION",
     "Era",
     "HttpLimits",
     "Refused",
+    "accepted_types",
     "check_header_params",
     "check_post",
     "check_session_version",
     "check_stream",
     "check_version",
     "find_era",
-    "rank",
+    "prefer_header_error",
     "read_headers",
-    "takes",
     "too_large",
 ]
 
@@ -59,11 +59,11 @@ JSON, EVENT_STREAM = b"application/json", b"text/event-stream"
 ENDPOINTS = frozenset({"/mcp", "/mcp/"})
 
 CLOSE: Pairs = ((b"connection", b"close"),)
-"""For refusals that leave a body unread: the rest of it must not be taken for the next request."""
+"""For refusals that leave a body unread: the rest of the body must not be read as the next request."""
 
 
 class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one HTTP server beside those of its service; each is a setting. Times in seconds, sizes in bytes."""
+    """The limits of one HTTP server, beside the `Limits` of its service. Times are in seconds, sizes in bytes."""
 
     header_size: int = 32 * 1024
     """Request line and headers."""
@@ -71,49 +71,49 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     header_time: float = 20.0
     """From the first byte of a request, or from the connection's start, to the end of its headers."""
     body_time: float = 20.0
-    """For a body to arrive, beside the time that `body_rate` grants."""
+    """Time for a body to arrive, in addition to what `body_rate` allows."""
     body_rate: int = 64 * 1024
-    """Bytes a second at which a slow body earns more time."""
+    """Bytes per second: a body that arrives at this rate gets more time."""
     unfinished: int = 64 * 1024 * 1024
-    """Bytes of all bodies that have not arrived completely; beyond it, owners with an equal part are refused."""
+    """Bytes of all incomplete bodies; beyond it, callers with an equal part are refused."""
     connections: int = 10_000
     sessions: int = 10_000
-    """Sessions of the handshake era; beyond it, the owner of most sessions loses the one idle longest."""
+    """Sessions of the handshake era; beyond it, the caller with most sessions loses the one that was idle longest."""
     session_time: float = 1800.0
-    """A session without any request, answer or open stream for so long ends."""
+    """A session ends after this time without a request, a response or an open stream."""
     session_requests: int = 16_384
-    """Requests that are served in all sessions together, also those whose connection has gone; beyond it, owners with
-    an equal part are refused."""
+    """Running requests of all sessions, also those whose connection was closed; beyond it, callers with an equal part
+    are refused."""
     streams: int = 10_000
-    """Open listen, GET and HTTP+SSE streams, all clients together; beyond it, owners with an equal part are refused."""
+    """Open listen, GET and HTTP+SSE streams of all clients; beyond it, callers with an equal part are refused."""
     streams_per_client: int = 1024
     """The same for one principal, or for one address (IPv6: one /64) of anonymous callers."""
     replay_events: int = 256
-    """Events of one session that are kept for a client that was cut off."""
+    """Events of one session that are kept for a client that reconnects."""
     replay_size: int = 1024 * 1024
-    """The same in bytes; an answer that is larger alone is not kept."""
+    """The same in bytes; a single larger response is not kept."""
     replay_total: int = 64 * 1024 * 1024
-    """The same in bytes of all sessions together; those written to least recently give way."""
+    """The same in bytes of all sessions; the sessions written to least recently lose theirs first."""
     comment_time: float = 15.0
-    """A quiet stream gets a comment line after so long, so that no proxy takes it for dead."""
+    """An idle stream gets a comment line after this time, so that proxies keep it open."""
     stalled_time: float = 60.0
-    """A connection whose peer takes no bytes for so long is cut."""
+    """A connection is closed if its peer reads nothing for this time."""
     keep_alive: float = 65.0
-    """An idle connection is closed after so long; longer than the pools of common clients keep theirs."""
+    """An idle connection is closed after this time; longer than common client pools keep theirs."""
     watch_after: float = 0.05
-    """A stateless request that runs for longer is watched for its caller's leaving."""
+    """After this time, the disconnection of a stateless request's caller cancels it."""
     sweep_time: float = 1.0
-    """Between two looks at what waits for long: this is how exactly the other times are kept."""
+    """The interval of the timer that enforces the other times, and so their precision."""
     drain: float = 3.0
-    """From the signal to stop until every connection is cut."""
+    """Time from the signal to stop until every connection is closed."""
     backlog: int = 2048
-    """Connections that wait to be accepted."""
+    """Connections that wait to be accepted (`listen`)."""
 
 
 class Refused(InvalidRequest):
-    """An HTTP request is refused before its message counts; raised by a `Verify` for status 401 or 403.
+    """An HTTP request is refused before its message is read. A `Verify` raises it with status 401 or 403.
 
-    `headers` go with the answer, such as the WWW-Authenticate challenge of a 401.
+    `headers` are sent with the response, such as the WWW-Authenticate challenge of a 401.
     """
 
     headers: Pairs
@@ -140,11 +140,11 @@ _ONCE = frozenset(
 
 
 def read_headers(pairs: Sequence[Sequence[bytes]]) -> dict[bytes, bytes]:
-    """Headers by lower-case name; repeated ones are joined as RFC 9110 §5.3 says, but never those that decide anything.
+    """Return the headers by lower-case name. Repeated ones are joined (RFC 9110 §5.3) or, if they matter, refused.
 
     Raises:
-        HeaderMismatch: a routing header stands twice, so that two readers could route differently.
-        Refused: 400, another header that must be single stands twice.
+        HeaderMismatch: a routing header occurs twice, so that two readers could route differently.
+        Refused: 400, another header that must be unique occurs twice.
     """
     headers: dict[bytes, bytes] = dict(pairs)  # type: ignore[arg-type]  # ASGI: pairs, as tuples or lists
     return headers if len(headers) == len(pairs) else _join(pairs)
@@ -156,9 +156,9 @@ def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
         if name not in values:
             values[name] = [value]
         elif name.startswith(b"mcp-"):
-            raise HeaderMismatch("A routing header stands twice in the request: send each Mcp-… header once.")
+            raise HeaderMismatch("A routing header occurs twice in the request: send each Mcp-… header once.")
         elif name in _ONCE:
-            raise Refused(400, f"The header {name.decode('ascii', 'replace')} stands twice: send it once.", CLOSE)
+            raise Refused(400, f"The header {name.decode('ascii', 'replace')} occurs twice: send it once.", CLOSE)
         else:
             values[name].append(value)
     return {name: (b"; " if name == b"cookie" else b", ").join(found) for name, found in values.items()}
@@ -166,33 +166,34 @@ def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
 
 # --- what may come ---------------------------------------------------------------------------------------------------
 
-TAKES_JSON, TAKES_EVENTS = 1, 2
+ACCEPTS_JSON, ACCEPTS_EVENTS = 1, 2
 
 
 @lru_cache(64)
-def takes(accept: bytes | None) -> int:
-    """Which of our two content types an Accept header takes; no header takes both (RFC 9110 §12.5.1). `q=0` refuses."""
+def accepted_types(accept: bytes | None) -> int:
+    """Return which of the two content types an Accept header allows; without a header both (RFC 9110 §12.5.1)."""
     if accept is None:
-        return TAKES_JSON | TAKES_EVENTS
+        return ACCEPTS_JSON | ACCEPTS_EVENTS
     found = 0
     for entry in accept[:4096].lower().split(b","):
         kind, *parameters = entry.replace(b" ", b"").replace(b"\t", b"").split(b";")
         if any(parameter.startswith(b"q=") and not parameter[2:].strip(b"0.") for parameter in parameters):
             continue
         if kind in (JSON, b"application/*", b"*/*"):
-            found |= TAKES_JSON
+            found |= ACCEPTS_JSON
         if kind in (EVENT_STREAM, b"text/*", b"*/*"):
-            found |= TAKES_EVENTS
+            found |= ACCEPTS_EVENTS
     return found
 
 
 def check_post(headers: Headers, limit: int) -> int:
-    """Check what the headers say of a POST's body and answer, and give what `takes` says.
+    """Check the headers of a POST that describe its body and the response. Returns the result of `accepted_types`.
 
-    A client should list both content types, but one that takes JSON only is served: its notifications are dropped.
+    A client should accept both content types. One that accepts only JSON is served without notifications.
 
-    Raises Refused: 406 where JSON is not accepted; 415 for another content type, charset or any content encoding;
-    400 for contradicting lengths; 413 for more than `limit` bytes.
+    Raises:
+        Refused: 406 if JSON is not accepted; 415 for another content type, charset or content encoding; 400 for
+            contradicting lengths; 413 for more than `limit` bytes.
     """
     kind = headers.get(b"content-type")
     if kind != JSON and not _is_json(kind):
@@ -206,14 +207,14 @@ def check_post(headers: Headers, limit: int) -> int:
             raise Refused(400, "Send one Content-Length, or Transfer-Encoding: chunked.", CLOSE)
         if len(length) > 18 or int(length) > limit:
             raise too_large(limit)
-    accepted = takes(headers.get(b"accept"))
-    if not accepted & TAKES_JSON:
+    accepted = accepted_types(headers.get(b"accept"))
+    if not accepted & ACCEPTS_JSON:
         raise Refused(406, "Send Accept: application/json, text/event-stream.", CLOSE)
     return accepted
 
 
 def too_large(limit: int) -> Refused:
-    """The refusal of a body beyond the limit."""
+    """Return the refusal of a body over the limit."""
     return Refused(413, f"The body has more than {limit} bytes, the limit of this server (--limit message).", CLOSE)
 
 
@@ -226,9 +227,9 @@ def _is_json(kind: bytes | None) -> bool:
 
 
 def check_stream(headers: Headers) -> None:
-    """Raises Refused: 406 where a stream is asked for without accepting events."""
-    if not takes(headers.get(b"accept")) & TAKES_EVENTS:
-        raise Refused(406, "The answer is a stream: send Accept: text/event-stream.")
+    """Raise Refused: 406 if the client does not accept an event stream."""
+    if not accepted_types(headers.get(b"accept")) & ACCEPTS_EVENTS:
+        raise Refused(406, "The response is a stream: send Accept: text/event-stream.")
 
 
 # --- which era -------------------------------------------------------------------------------------------------------
@@ -253,12 +254,13 @@ _decode_meta = msgspec.json.Decoder(_WithMeta).decode
 
 
 def find_era(headers: Headers, message: Message) -> Era:
-    """By which rules this POST is served: its own `_meta`, a session, or an `initialize` that opens one.
+    """Return how to serve this POST: stateless, in a session, or as an `initialize` that opens a session.
 
-    A version header of the stateless era, or one that nobody knows, means stateless rules even without `_meta`: what
-    is missing then is told by them (2026-07-28, backward compatibility).
+    A version header of the stateless era, or an unknown one, means stateless even without `_meta`: the stateless rules
+    then report what is missing (2026-07-28, backward compatibility).
 
-    Raises Refused: 400 for a message of the handshake era without a session.
+    Raises:
+        Refused: 400 for a message of the handshake era without a session.
     """
     version = headers.get(VERSION, b"").strip()
     if version in STATELESS_VERSIONS or _names_version(message):
@@ -288,10 +290,7 @@ def _names_version(message: Message) -> bool:
 
 
 def check_session_version(headers: Headers) -> None:
-    """The header is optional in a session (2025-03-26 has none), but an unknown value is refused (2025-06-18, §2.7).
-
-    Raises Refused: 400.
-    """
+    """Raise Refused with 400 for an unknown version header in a session (2025-06-18, §2.7). The header is optional."""
     version = headers.get(VERSION)
     if version is not None and version.strip() not in SUPPORTED_HANDSHAKE:
         raise Refused(400, f"MCP-Protocol-Version must be one of {', '.join(HANDSHAKE)} in this session.")
@@ -301,7 +300,7 @@ def check_session_version(headers: Headers) -> None:
 
 
 class _Opened(Protocol):
-    """What this file reads of an `exchange.Request`."""
+    """What this module reads of a `Request`."""
 
     @property
     def method(self) -> str: ...
@@ -314,15 +313,16 @@ class _Opened(Protocol):
 
 
 def check_version(headers: Headers) -> None:
-    """Raises HeaderMismatch where a stateless request has no version header."""
+    """Raise HeaderMismatch if a stateless request has no version header."""
     if VERSION not in headers:
         raise HeaderMismatch("Send the MCP-Protocol-Version header with the version of params._meta.")
 
 
 def check_header_params(headers: Headers, request: _Opened) -> None:
-    """Compare version, method and name in the headers with the body: an intermediary may have acted on them.
+    """Compare version, method and name in the headers with the body, because a proxy may have routed by them.
 
-    Raises HeaderMismatch (2026-07-28, Streamable HTTP, standard headers).
+    Raises:
+        HeaderMismatch: they differ (2026-07-28, Streamable HTTP, standard headers).
     """
     version = headers.get(VERSION)
     if version != _WIRE[request.caller.rules.name] and (version or b"").strip() != _WIRE[request.caller.rules.name]:
@@ -334,7 +334,7 @@ def check_header_params(headers: Headers, request: _Opened) -> None:
     if row is not None and row.name_param:
         name: str = getattr(request.params, row.name_param)
         value = headers.get(NAME)
-        # An encoded value is never equal to its text, and a text that looks encoded must be encoded.
+        # An encoded value differs from its text, and a text that looks encoded must be encoded.
         if value is None or value != name.encode() or value.startswith(b"=?"):
             _compare_name(value, name)
 
@@ -353,8 +353,8 @@ def _compare_name(header: bytes | None, name: str) -> None:
         raise HeaderMismatch("The Mcp-Name header and the name or URI of the body differ.")
 
 
-def rank(headers: Headers, message: Message, error: ProtocolError) -> ProtocolError:
-    """The error to tell when `open_request` failed: it sees the body alone, but headers that differ come first."""
+def prefer_header_error(headers: Headers, message: Message, error: ProtocolError) -> ProtocolError:
+    """Return the error to send if `open_request` failed: headers that differ from the body take precedence."""
     if isinstance(error, UnsupportedVersion):
         if headers.get(VERSION, b"").strip() != error.data["requested"].encode("utf-8", "replace"):
             return HeaderMismatch("The MCP-Protocol-Version header and the version in params._meta differ.")

@@ -25,7 +25,7 @@ from wharfinger.protocol.http.rules import (
     check_stream,
     check_version,
     find_era,
-    rank,
+    prefer_header_error,
     read_headers,
     too_large,
 )
@@ -232,7 +232,7 @@ class HttpApp:
             try:
                 request = open_request(message, None, principal)
             except ProtocolError as error:
-                raise rank(headers, message, error) from None
+                raise prefer_header_error(headers, message, error) from None
             handler = self._find_handler(request, headers)
             if self.draining or request.row.long or calls.in_flight > service.limits.in_flight:  # type: ignore[union-attr]
                 self._admit(call, request, headers)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wharfinger.errors import Overloaded
-from wharfinger.protocol.http.rules import TAKES_EVENTS, Refused, check_stream
+from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, Refused, check_stream
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.server_peer import Batch
@@ -59,7 +59,7 @@ class SseSessions:
             raise Overloaded("The server is stopping.")
         calls = self.calls
         calls.keep_time()
-        call = Call(calls, receive, send, TAKES_EVENTS, scope.get("client"), principal)
+        call = Call(calls, receive, send, ACCEPTS_EVENTS, scope.get("client"), principal)
         calls.admit_stream(call)
         id = secrets.token_urlsafe(24)
         server = _Connection(self.service, principal, call, headers, self.requests)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from wharfinger.errors import Overloaded
-from wharfinger.protocol.http.rules import TAKES_EVENTS, HttpLimits, Pairs, Refused
+from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpLimits, Pairs, Refused
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.request import ChunkedMessage, Request
@@ -81,7 +81,7 @@ class Call:
 
     def send(self, request: Request, message: bytes) -> bool:
         """`Channel`: the first notification turns the answer into an event stream; False where it was dropped."""
-        if self.over or not self.accepted & TAKES_EVENTS:
+        if self.over or not self.accepted & ACCEPTS_EVENTS:
             return False
         stream = self.stream
         if stream is None:

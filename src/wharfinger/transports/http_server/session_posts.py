@@ -9,7 +9,7 @@ from typing import Any
 
 from wharfinger.errors import InternalError
 from wharfinger.protocol.handshake import Session
-from wharfinger.protocol.http.rules import TAKES_EVENTS, Refused
+from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, Refused
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_error
 from wharfinger.protocol.request import ChunkedMessage, Request
@@ -130,7 +130,7 @@ class Post:
 
     def _open(self, request: Request) -> Track | None:
         call = self.call
-        if self.done.done() or not call.accepted & TAKES_EVENTS:
+        if self.done.done() or not call.accepted & ACCEPTS_EVENTS:
             return None
         track = self.track = self.session.open_track()
         call.calls.open_stream(call)

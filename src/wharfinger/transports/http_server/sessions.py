@@ -8,9 +8,9 @@ from typing import Any
 from wharfinger.errors import Overloaded
 from wharfinger.protocol.events import Cancellation, Notification, Reply, Response
 from wharfinger.protocol.http.rules import (
+    ACCEPTS_EVENTS,
     LAST_EVENT,
     SESSION,
-    TAKES_EVENTS,
     HttpLimits,
     Refused,
     check_session_version,
@@ -71,7 +71,7 @@ class HttpSessions:
         """
         if opening:
             session = self._open(call, principal)
-            call.accepted &= ~TAKES_EVENTS  # the session's id goes with the answer's head
+            call.accepted &= ~ACCEPTS_EVENTS  # the session's id goes with the answer's head
         else:
             session = self._find(headers, principal)
             check_session_version(headers)
@@ -247,7 +247,7 @@ class HttpSessions:
             raise Overloaded("The server is stopping.")
         calls = self.calls
         calls.keep_time()
-        call = Call(calls, receive, send, TAKES_EVENTS, scope.get("client"), principal)
+        call = Call(calls, receive, send, ACCEPTS_EVENTS, scope.get("client"), principal)
         calls.admit_stream(call)
         call.in_session = track is not session.own
         call.stream = EventStream(send, self.service.limits.backlog, calls.now, calls.flushes)
