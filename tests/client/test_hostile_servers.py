@@ -31,7 +31,7 @@ from wharfinger.protocol.events import NotAMessage, Reply
 from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.protocol.sse import EventDecoder
-from wharfinger.transports.http_client.http_link import REPLIES
+from wharfinger.transports.http_client.http_link import MAX_REPLIES
 
 MIB = 1024 * 1024
 
@@ -283,10 +283,10 @@ def test_a_flood_of_questions_over_http_is_no_flood_of_posts(handled: bool) -> N
 
             link.events.answer = roots if handled else None
             await ask_link(link)
-            assert len(link._posts) <= 2 * REPLIES
+            assert len(link._posts) <= 2 * MAX_REPLIES
 
     run(test())
-    assert posted <= 10 * REPLIES
+    assert posted <= 10 * MAX_REPLIES
 
 
 # HTTP.

@@ -25,7 +25,7 @@ from wharfinger import types as t
 from wharfinger.errors import RemoteError
 from wharfinger.protocol.request import Base64, ChunkedMessage
 from wharfinger.source import Source
-from wharfinger.transports.http_server.asgi_response import STOPS, ClientGone, send_json
+from wharfinger.transports.http_server.asgi_response import ABORTABLE, ClientGone, send_json
 
 MIB = 1 << 20
 PATTERN = bytes(range(256)) * 4096  # a MiB
@@ -224,7 +224,7 @@ def test_a_client_that_vanishes_midway_ends_the_reading() -> None:
             return super().read(offset, length)
 
     async def send(message: Any) -> None:
-        if len(read) == 3 and STOPS in message:
+        if len(read) == 3 and ABORTABLE in message:
             raise ClientGone
 
     asyncio.run(send_json(send, 200, ChunkedMessage((b'{"blob":"', Base64(t.Stored(Watched(64 * MIB))), b'"}'))))

@@ -13,7 +13,7 @@ from tests.transports.http_server.test_legacy_sse import Pair
 from tests.transports.http_support import INITIALIZE, META, Harbour, Quay, Wire, find_app, find_server
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.http_server.replay import Ring, Rings
+from wharfinger.transports.http_server.replay import ReplayBuffer, ReplayBuffers
 from wharfinger.transports.http_server.runner import most_sockets
 
 OTHER = "127.0.0.2"
@@ -291,14 +291,14 @@ def test_refused_connections_leave_descriptors_to_others() -> None:
 
 
 def test_what_is_kept_of_whoever_has_most_gives_way() -> None:
-    rings = Rings(HttpLimits(replay_total=10_000, replay_size=10_000, replay_events=100))
-    modest, greedy, also = Ring(rings, "modest"), Ring(rings, "greedy"), Ring(rings, "greedy")
+    buffers = ReplayBuffers(HttpLimits(replay_total=10_000, replay_size=10_000, replay_events=100))
+    modest, greedy, also = (ReplayBuffer(buffers, owner) for owner in ("modest", "greedy", "greedy"))
     modest.keep(0, 1, b"x" * 1000)
     for number in range(100):
         (greedy, also)[number % 2].keep(0, number, b"x" * 1000)
     assert len(modest) == 1
     assert len(greedy) + len(also) == 7
-    assert rings.held.total <= 10_000
-    for ring in (modest, greedy, also):
-        ring.clear()
-    assert (rings.held.total, rings.rings) == (0, {})
+    assert buffers.held.total <= 10_000
+    for buffer in (modest, greedy, also):
+        buffer.clear()
+    assert (buffers.held.total, buffers.buffers) == (0, {})

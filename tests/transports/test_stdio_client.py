@@ -480,7 +480,7 @@ def test_stderr_is_read_always_and_kept_in_bounds() -> None:
         async with child(code) as link:
             await ask(link)
         assert link.stderr.endswith("last words")
-        assert len(link.stderr) <= stdio_client.STDERR_LINES * (stdio_client.STDERR_LINE + 1)
+        assert len(link.stderr) <= stdio_client.STDERR_LINES * (stdio_client.MAX_STDERR_LINE + 1)
 
     run(test())
 
@@ -504,7 +504,7 @@ os.write(2, b'o\\r\\n' + b'x' * 9999 + b'\\nend')
         await link.open()
         await ask(link)
         await link.close()
-        assert lines == ["one", "two", "x" * stdio_client.LONGEST_LINE, "end"]
+        assert lines == ["one", "two", "x" * stdio_client.MAX_FORWARDED_LINE, "end"]
 
     run(test())
 

@@ -337,7 +337,7 @@ class _Opening:
                 await link.open()
         except TimeoutError:
             await link.close()
-            raise ConnectionFailed(f"{link.name} named no place to POST to in time.") from None
+            raise ConnectionFailed(f"{link.name} did not say in time where to POST.") from None
         return link
 
     async def _replace_link(self, link: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What the server asks of its client (handshake era): a task per question, bounded; knows no method."""
+"""The requests of a server to its client (handshake era): a bounded number of tasks, one for each."""
 
 from __future__ import annotations
 
@@ -12,80 +12,78 @@ from msgspec import UNSET, Raw
 from wharfinger.errors import InternalError, MethodNotFound, Overloaded, ProtocolError
 from wharfinger.protocol.jsonrpc import Id, Message, encode_error, encode_result
 
-__all__ = ["AT_ONCE", "Answers"]
+__all__ = ["MAX_REQUESTS", "RequestResponder"]
 
 logger = logging.getLogger("wharfinger.transports.inbound_requests")
 
-AT_ONCE = 32
-"""Questions of one server that are being answered at once; those beyond it are refused."""
+MAX_REQUESTS = 32
+"""Requests of one server that are answered at once; more are refused."""
 
-Answerer = Callable[[Message], Awaitable[Any]]
-"""Answers one request: a result (a struct, a mapping or raw JSON), or it raises or returns a ProtocolError."""
+Answer = Callable[[Message], Awaitable[Any]]
+"""Answers one request: returns a result (a struct, a mapping or raw JSON), or returns or raises a ProtocolError."""
 
 
-class Answers:
-    """The questions of one connection that are being answered."""
+class RequestResponder:
+    """Answers the requests of the server at the other end of one connection."""
 
-    __slots__ = ("_loop", "_name", "_open", "_room")
+    __slots__ = ("_loop", "_name", "_tasks", "_wait_writable")
 
-    def __init__(self, name: str, room: Callable[[], Awaitable[None]] | None = None) -> None:
-        """`room` returns once the server reads what was sent before: answers made by work of ours are not dropped."""
+    def __init__(self, name: str, wait_writable: Callable[[], Awaitable[None]] | None = None) -> None:
+        """`wait_writable` returns when the server has read enough of what was sent before: no response is dropped after
+        it was worked out."""
         self._name = name
-        self._room = room
+        self._wait_writable = wait_writable
         self._loop = asyncio.get_running_loop()
-        self._open: dict[Id, asyncio.Task[None]] = {}
+        self._tasks: dict[Id, asyncio.Task[None]] = {}
 
-    def take(
+    def respond(
         self,
-        question: Message,
-        answerer: Answerer | None,
+        request: Message,
+        answer: Answer | None,
         send: Callable[[bytes], None],
         refuse: Callable[[bytes], None] | None = None,
     ) -> None:
-        """Answer a question in a task of its own; `send` takes the bytes of the answer.
+        """Answer a request in its own task, and `send` the response.
 
-        `refuse` takes those of a refusal, if a flood of them must not be sent as answers are.
+        `refuse` sends refusals, if a flood of them must be limited in another way than responses.
         """
         refuse = refuse or send
-        id = question.id
+        id = request.id
         if id is UNSET:
             return
-        if answerer is None:
+        if answer is None:
             refuse(encode_error(id, MethodNotFound("This client declares no capability for that method.")))
-        elif id in self._open:  # the first one keeps its answer
+        elif id in self._tasks:  # the first request with this id gets its response
             logger.debug("%s uses the id %r a second time", self._name, id)
-        elif len(self._open) >= AT_ONCE:
-            refuse(encode_error(id, Overloaded(f"This client answers {AT_ONCE} questions at once: ask again later.")))
+        elif len(self._tasks) >= MAX_REQUESTS:
+            busy = f"This client answers {MAX_REQUESTS} questions at once: ask again later."
+            refuse(encode_error(id, Overloaded(busy)))
         else:
-            task = self._open[id] = self._loop.create_task(self._answer(id, question, answerer, send))
-            task.add_done_callback(lambda _: self._open.pop(id, None))
+            task = self._tasks[id] = self._loop.create_task(self._respond(id, request, answer, send))
+            task.add_done_callback(lambda _: self._tasks.pop(id, None))
 
-    def withdraw(self, id: Id) -> None:
-        """The server no longer wants an answer: none is sent (utilities, cancellation)."""
-        task = self._open.get(id)
+    def cancel(self, id: Id) -> None:
+        """Stop answering a request that the server has cancelled; no response is sent (utilities, cancellation)."""
+        task = self._tasks.get(id)
         if task is not None:
             task.cancel()
 
     def stop(self) -> None:
-        """Nobody can be answered any more."""
-        for task in self._open.values():
+        """Stop answering: the connection is gone."""
+        for task in self._tasks.values():
             task.cancel()
 
-    async def _answer(self, id: Id, question: Message, answerer: Answerer, send: Callable[[bytes], None]) -> None:
+    async def _respond(self, id: Id, request: Message, answer: Answer, send: Callable[[bytes], None]) -> None:
         try:
-            result = await answerer(question)
-            data = _encoded(id, result)
+            result = await answer(request)
+            if isinstance(result, ProtocolError):
+                raise result
+            data = encode_result(id, Raw(result) if isinstance(result, bytes) else result)
         except ProtocolError as error:
             data = encode_error(id, error)
         except Exception:
-            logger.exception("a question of %s could not be answered: %s", self._name, question.method)
+            logger.exception("a request of %s could not be answered: %s", self._name, request.method)
             data = encode_error(id, InternalError("This client failed to answer."))
-        if self._room is not None:
-            await self._room()
+        if self._wait_writable is not None:
+            await self._wait_writable()
         send(data)
-
-
-def _encoded(id: Id, result: Any) -> bytes:
-    if isinstance(result, ProtocolError):
-        return encode_error(id, result)
-    return encode_result(id, Raw(result) if isinstance(result, bytes) else result)

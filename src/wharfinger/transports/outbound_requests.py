@@ -1,5 +1,4 @@
-"""The server's requests to its client (handshake era), which wait for a response while their caller's clock is
-paused."""
+"""The server's requests to its client (handshake era), which wait for a response while their caller's clock stops."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from wharfinger.content.redaction import HIDDEN, redacted_command, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
 from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.stream_client import BLOCKED, StreamLink, shown_bytes
+from wharfinger.transports.stream_client import BLOCKED, StreamLink, show_bytes
 
 __all__ = ["StdioLink", "inherited"]
 
@@ -45,19 +45,19 @@ _WINDOWS_NAMES = (
 INHERITED = frozenset(_POSIX_NAMES + _WINDOWS_NAMES)
 """What a program needs in order to run at all. Everything else may be a secret of the host's (security: C21)."""
 
-READ = 64 * 1024
+READ_SIZE = 64 * 1024
 """Bytes read at once: what a pipe holds. With asyncio's 256 KiB the C library may give memory back to the system after
 each read, and take it again for the next one: 20 µs a request, by the luck of what lies beside it (measured)."""
-COMMAND = 120
+SHOWN_COMMAND = 120
 """Characters of a command in error messages."""
-SHORTEST_SECRET = 4
+MIN_SECRET = 4
 """Characters from which on a secret is searched for in what a child says: shorter ones are parts of words."""
 STDERR_LINES = 20
-STDERR_LINE = 500
+MAX_STDERR_LINE = 500
 """What is kept of the child's standard error: lines, and bytes of each."""
-LONGEST_LINE = 4096
+MAX_FORWARDED_LINE = 4096
 """Bytes of one line of it that are passed on."""
-LAST_WORDS = 0.3
+OUTPUT_GRACE = 0.3
 """Seconds in which the exit code and the ends of both outputs may follow the first of them."""
 GRACE = 2.0
 """Seconds after closing the child's input, and again after SIGTERM, before the next step."""
@@ -88,7 +88,7 @@ class StdioLink(StreamLink):
         stderr_line: Callable[[str], object] | None = None,
         events: LinkEvents | None = None,
     ) -> None:
-        super().__init__(_on_one_line(command), limits, events)
+        super().__init__(_shorten_command(command), limits, events)
         self.stderr_line = stderr_line
         """Takes each line that the child writes on its standard error."""
         self._command = list(command)
@@ -143,10 +143,10 @@ class StdioLink(StreamLink):
     def why_lost(self) -> WharfingerError:
         """What to tell callers when the child has ended, or has closed its output."""
         code = self._child.exit_code
-        ended = "closed its output" if code is None else f"ended with {_told_code(code)}"
+        ended = "closed its output" if code is None else f"ended with {_describe_exit(code)}"
         if self.garbage and self.rules is None:
             return NotMCP(
-                f"{self.name} {ended} and is not MCP: the first bytes were {shown_bytes(self.garbage)}."
+                f"{self.name} {ended} and is not MCP: the first bytes were {show_bytes(self.garbage)}."
                 + (f"\n{self.stderr}" if self.stderr else "")
             )
         return ConnectionLost(f"{self.name} {ended}.", stderr=self.stderr)
@@ -176,7 +176,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     @property
     def stderr(self) -> str:
-        lines = [*self._tail, self._rest[:STDERR_LINE]] if self._rest else self._tail
+        lines = [*self._tail, self._rest[:MAX_STDERR_LINE]] if self._rest else self._tail
         return b"\n".join(lines).decode("utf-8", "backslashreplace")
 
     # What asyncio calls.
@@ -187,7 +187,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.stdin.set_write_buffer_limits(high=BLOCKED)
         pipe: Any = self._transport.get_pipe_transport(1)
         if hasattr(pipe, "max_size"):
-            pipe.max_size = READ
+            pipe.max_size = READ_SIZE
         before = pipe.get_protocol()
         if before is not None:  # else the child has closed its output already
             pipe.set_protocol(_Output(self._link.feed, before))
@@ -209,7 +209,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._rest = b""
         if not self._open_pipes and not self._outputs_ended.done():
             self._outputs_ended.set_result(None)
-        self._maybe_over(after=LAST_WORDS if fd == 1 else None)
+        self._maybe_over(after=OUTPUT_GRACE if fd == 1 else None)
 
     def process_exited(self) -> None:
         assert self._transport is not None
@@ -217,7 +217,7 @@ class _Child(asyncio.SubprocessProtocol):
         if not self._exited.done():
             self._exited.set_result(None)
         # A grandchild may hold the pipes open for ever: what was written before the end is read, no more.
-        self._maybe_over(after=LAST_WORDS)
+        self._maybe_over(after=OUTPUT_GRACE)
 
     def pause_writing(self) -> None:
         self._link.pause_writing()
@@ -246,20 +246,20 @@ class _Child(asyncio.SubprocessProtocol):
     def _keep(self, data: bytes) -> None:
         """Keep the last lines of standard error; linear and bounded, whatever is written there."""
         *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[:LONGEST_LINE]
+        self._rest = rest[:MAX_FORWARDED_LINE]
         for line in lines:
             self._take_line(line)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
-                "%s: %s", self._link.name, redacted_text(data[:STDERR_LINE].decode("utf-8", "backslashreplace"))
+                "%s: %s", self._link.name, redacted_text(data[:MAX_STDERR_LINE].decode("utf-8", "backslashreplace"))
             )
 
     def _take_line(self, line: bytes) -> None:
         line = line.rstrip(b"\r")
-        self._tail.append(line[:STDERR_LINE])
+        self._tail.append(line[:MAX_STDERR_LINE])
         if self._link.stderr_line is not None:
             try:
-                self._link.stderr_line(line[:LONGEST_LINE].decode("utf-8", "backslashreplace"))
+                self._link.stderr_line(line[:MAX_FORWARDED_LINE].decode("utf-8", "backslashreplace"))
             except Exception:
                 logger.exception("What takes the lines of stderr failed")
 
@@ -276,7 +276,7 @@ class _Child(asyncio.SubprocessProtocol):
                     await self._gone()
             await self._without_group()
             # What it wrote last may still be in the pipes; a grandchild in a group of its own may hold them open.
-            await asyncio.wait((self._outputs_ended,), timeout=min(GRACE, LAST_WORDS))
+            await asyncio.wait((self._outputs_ended,), timeout=min(GRACE, OUTPUT_GRACE))
         except asyncio.CancelledError:
             if self.exit_code is None:
                 await (self._end_group() if _POSIX else self._kill())
@@ -346,21 +346,21 @@ class _Output(asyncio.Protocol):
         self.connection_lost = before.connection_lost  # type: ignore[method-assign]
 
 
-def _on_one_line(command: Sequence[str]) -> str:
+def _shorten_command(command: Sequence[str]) -> str:
     """The beginning of a command for messages, without its passwords and tokens."""
-    text = " ".join(redacted_command(command[:COMMAND]).split())
-    return text if len(text) <= COMMAND else f"{text[: COMMAND - 1]}…"
+    text = " ".join(redacted_command(command[:SHOWN_COMMAND]).split())
+    return text if len(text) <= SHOWN_COMMAND else f"{text[: SHOWN_COMMAND - 1]}…"
 
 
 def _secrets(command: Sequence[str]) -> list[str]:
     """What is left out of a command when it is shown, longest first: its last words may repeat it."""
-    shown = redacted_command(command[:COMMAND])
-    hidden = [word for word in command[:COMMAND] if word not in shown and shlex.quote(word) not in shown]
+    shown = redacted_command(command[:SHOWN_COMMAND])
+    hidden = [word for word in command[:SHOWN_COMMAND] if word not in shown and shlex.quote(word) not in shown]
     found = {part for word in hidden for part in (word, word.partition("=")[2], word.partition(": ")[2])}
-    return sorted((part for part in found if len(part) >= SHORTEST_SECRET), key=len, reverse=True)
+    return sorted((part for part in found if len(part) >= MIN_SECRET), key=len, reverse=True)
 
 
-def _told_code(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

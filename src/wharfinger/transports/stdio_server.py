@@ -18,7 +18,7 @@ from wharfinger.transports.stream_server import StreamServer
 
 __all__ = ["serve_stdio"]
 
-READ = 64 * 1024
+READ_SIZE = 64 * 1024
 """Bytes read at a time: what a pipe holds. From 128 KiB on, each read would map and unmap memory, which takes 10 µs."""
 ORPHAN_CHECK = 1.0
 """Seconds between two looks at whether the parent process is still there."""
@@ -116,13 +116,13 @@ def _one_socket(reader: int, writer: int) -> bool:
 async def _connect_reader(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
     if _is_pipe(descriptor):
         transport: Any
-        transport, _ = await loop.connect_read_pipe(lambda: _Reading(stream), os.fdopen(descriptor, "rb", 0))
-        transport.max_size = READ  # asyncio's own name for it, on the loops that read in Python; ignored elsewhere
+        transport, _ = await loop.connect_read_pipe(lambda: _InputProtocol(stream), os.fdopen(descriptor, "rb", 0))
+        transport.max_size = READ_SIZE  # asyncio's own name for it, on the loops that read in Python; ignored elsewhere
     else:  # a file, a terminal, a null device: nothing the loop can wait for
         threading.Thread(target=_read, args=(loop, stream, descriptor), name="wharfinger-stdin", daemon=True).start()
 
 
-class _Reading(asyncio.Protocol):
+class _InputProtocol(asyncio.Protocol):
     """The read side of a stream whose write side is another descriptor."""
 
     def __init__(self, stream: StreamServer) -> None:
@@ -147,20 +147,20 @@ def _read(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int
 
 def _read_some(descriptor: int) -> bytes:
     try:
-        return os.read(descriptor, READ)
+        return os.read(descriptor, READ_SIZE)
     except OSError:  # a terminal that went away
         return b""
 
 
 async def _connect_writer(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
     if _is_pipe(descriptor):
-        transport, _ = await loop.connect_write_pipe(lambda: _Writing(stream), os.fdopen(descriptor, "wb", 0))
+        transport, _ = await loop.connect_write_pipe(lambda: _OutputProtocol(stream), os.fdopen(descriptor, "wb", 0))
         stream.transport = transport
     else:
         stream.transport = _BlockingWriter(loop, stream, descriptor)
 
 
-class _Writing(asyncio.BaseProtocol):
+class _OutputProtocol(asyncio.BaseProtocol):
     """The write side of a stream whose read side is another descriptor."""
 
     def __init__(self, stream: StreamServer) -> None:

@@ -30,9 +30,9 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.lines import OVERLONG, LineBuffer, Overlong
 from wharfinger.protocol.negotiation import read_error
 from wharfinger.protocol.revisions import Revision
-from wharfinger.transports.inbound_requests import Answers
+from wharfinger.transports.inbound_requests import RequestResponder
 
-__all__ = ["StreamLink", "not_sent", "shown_bytes"]
+__all__ = ["StreamLink", "not_sent", "show_bytes"]
 
 logger = logging.getLogger("wharfinger.transports.stream_client")
 
@@ -57,12 +57,12 @@ def not_sent(error: WharfingerError) -> WharfingerError:
     return error
 
 
-def shown_bytes(data: bytes) -> str:
+def show_bytes(data: bytes) -> str:
     """The beginning of what is no message, for an error message."""
     return redacted_text(repr(bytes(data[:SHOWN])))
 
 
-class _Call(msgspec.Struct, eq=False):
+class _PendingCall(msgspec.Struct, eq=False):
     """One request that waits for its answer."""
 
     method: str
@@ -94,9 +94,9 @@ class StreamLink:
         self.garbage = b""
         """The beginning of the first line that was no message."""
         self._loop = asyncio.get_running_loop()
-        self._peer: ClientPeer[_Call] = ClientPeer(limits)
+        self._peer: ClientPeer[_PendingCall] = ClientPeer(limits)
         self._peer.answers = True
-        self._answers = Answers(name, self._unblocked)
+        self._responder = RequestResponder(name, self._unblocked)
         self._lines = LineBuffer(limits.message)
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -136,7 +136,7 @@ class StreamLink:
             await self._room(method, timeout)
         if self._end is not None:
             raise not_sent(self._end())
-        call = _Call(method, self._loop.create_future(), notified)
+        call = _PendingCall(method, self._loop.create_future(), notified)
         progress = notified is not None and method != "subscriptions/listen"
         call.id, data = self._peer.request(method, params, call, progress=progress)
         if timeout is not None:
@@ -201,7 +201,7 @@ class StreamLink:
         if self._timer is not None:
             self._timer.cancel()
         self.resume_writing()
-        self._answers.stop()
+        self._responder.stop()
         for call in self._peer.close():
             self._fail(call, end())
         self.events.lost(self, end())
@@ -224,7 +224,7 @@ class StreamLink:
 
     # Inside.
 
-    def _happen(self, event: Event[_Call]) -> None:
+    def _happen(self, event: Event[_PendingCall]) -> None:
         if type(event) is Response:
             if not event.waiter.future.done():
                 event.waiter.future.set_result(event.message)
@@ -238,9 +238,9 @@ class StreamLink:
         elif type(event) is Reply:
             self._reply(event.data)
         elif type(event) is ServerRequest:
-            self._answers.take(event.message, self.events.answer, self._reply)
+            self._responder.respond(event.message, self.events.answer, self._reply)
         elif type(event) is Cancellation:
-            self._answers.withdraw(event.request)
+            self._responder.cancel(event.request)
         elif type(event) is Malformed:
             reason = f"{self.name} answered {event.waiter.method} with what cannot be read: {event.reason}"
             self._fail(event.waiter, InvalidResponse(reason))
@@ -256,7 +256,7 @@ class StreamLink:
             self._peer.sent_otherwise()
             self._send(data)
 
-    def _wait_for_suspect(self, event: UnattributedError[_Call]) -> None:
+    def _wait_for_suspect(self, event: UnattributedError[_PendingCall]) -> None:
         """An error without an id fails no call at once: the answer may be on its way, and then it counts."""
         call, error = event.suspect, read_error(event.message)
         # Once: a flood must not fill the log. While opening it is normal: old servers refuse the first question so.
@@ -312,12 +312,12 @@ class StreamLink:
             if not blocked.done():
                 raise RequestTimeout(f"{method}: {self.name} has not read what was sent before, for {timeout:g} s.")
 
-    def _cancel(self, call: _Call, reason: str) -> None:
+    def _cancel(self, call: _PendingCall, reason: str) -> None:
         notice = self._peer.cancel(call.id, reason)
         if notice is not None:
             self._send(notice)
 
-    def _fail(self, call: _Call, error: WharfingerError) -> None:
+    def _fail(self, call: _PendingCall, error: WharfingerError) -> None:
         if not call.future.done():
             call.future.set_exception(error)
 

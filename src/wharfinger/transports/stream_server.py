@@ -235,7 +235,7 @@ class StreamServer(asyncio.Protocol):
             self.parked.append(data + b"\n")
             self.parked_small += len(data)
         else:
-            self.parked.extend((_cut((data,) if isinstance(data, bytes) else data), b"\n"))
+            self.parked.extend((_split((data,) if isinstance(data, bytes) else data), b"\n"))
         if not self.blocked:
             self.pump()
         self.count_unread()
@@ -343,7 +343,7 @@ class StreamServer(asyncio.Protocol):
             self.finish()
 
 
-def _cut(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+def _split(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     """The same in pieces of bounded size: what a transport has taken, it keeps and counts as sent."""
     for piece in pieces:
         for at in range(0, len(piece), LARGE):

@@ -9,7 +9,7 @@ from typing import Any, cast
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP, WharfingerError
 from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.stream_client import BLOCKED, StreamLink, shown_bytes
+from wharfinger.transports.stream_client import BLOCKED, StreamLink, show_bytes
 
 __all__ = ["UnixLink"]
 
@@ -28,7 +28,7 @@ class UnixLink(StreamLink):
     def __init__(self, path: str | os.PathLike[str], limits: Limits, events: LinkEvents | None = None) -> None:
         self._path = os.fspath(path)
         super().__init__(f"unix:{self._path}", limits, events)
-        self._connection = _Connection(self)
+        self._connection = _SocketProtocol(self)
         self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -57,11 +57,11 @@ class UnixLink(StreamLink):
     def why_lost(self) -> WharfingerError:
         """What to tell callers when the server has ended the connection."""
         if self.garbage and self.rules is None:
-            return NotMCP(f"{self.name} is not MCP: the first bytes were {shown_bytes(self.garbage)}.")
+            return NotMCP(f"{self.name} is not MCP: the first bytes were {show_bytes(self.garbage)}.")
         return ConnectionLost(f"{self.name} ended the connection.")
 
 
-class _Connection(asyncio.Protocol):
+class _SocketProtocol(asyncio.Protocol):
     """The socket."""
 
     END = 2.0

@@ -81,7 +81,7 @@ class UnixServer:
         self._service = service
         self._mode = mode
         self._most = connections
-        self._open: set[_Served] = set()
+        self._open: set[_ClientConnection] = set()
         self._unread = Shares()
         self._server: asyncio.AbstractServer | None = None
         self._exhaustion: Exhaustion | None = None
@@ -129,8 +129,8 @@ class UnixServer:
     def _connected(self) -> asyncio.Protocol:
         if len(self._open) >= self._most:
             log.warning("%s has %d clients: one more is let go.", self.path, self._most)
-            return _Refused()
-        return _Served(self._service, self._open, self._unread)
+            return _RefusedConnection()
+        return _ClientConnection(self._service, self._open, self._unread)
 
     def _remove(self) -> None:
         """Remove the file, if it is still ours: another server may have taken its place."""
@@ -141,10 +141,10 @@ class UnixServer:
         self._made = None
 
 
-class _Served(StreamServer):
+class _ClientConnection(StreamServer):
     """One client's connection; `gone` is done when it is closed."""
 
-    def __init__(self, service: Service, others: set[_Served], unread: Shares) -> None:
+    def __init__(self, service: Service, others: set[_ClientConnection], unread: Shares) -> None:
         super().__init__(service, unread=unread, owner=f"connection {id(self)}")
         self._others = others
         self.gone: asyncio.Future[None] = self.loop.create_future()
@@ -168,7 +168,7 @@ class _Served(StreamServer):
         (self._socket.abort if abort else self._socket.close)()
 
 
-class _Refused(asyncio.Protocol):
+class _RefusedConnection(asyncio.Protocol):
     """One client too many."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

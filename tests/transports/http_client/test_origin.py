@@ -289,7 +289,7 @@ def test_name_is_judged_by_the_addresses_that_it_has_when_it_is_connected_to(mon
 
 
 async def one_request(url: str) -> None:
-    link = HttpLink(url, LIMITS, reaches=internet_only)
+    link = HttpLink(url, LIMITS, allow_address=internet_only)
     try:
         await ask(link)
     finally:

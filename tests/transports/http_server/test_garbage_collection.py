@@ -16,7 +16,7 @@ from wharfinger import Server
 from wharfinger.transports.http_server.asgi_response import EventStream
 from wharfinger.transports.http_server.garbage_collection import STEP, THRESHOLDS, Collector
 from wharfinger.transports.http_server.http_connection import Exchange, HttpConnection
-from wharfinger.transports.http_server.open_calls import Call
+from wharfinger.transports.http_server.open_calls import HttpCall
 from wharfinger.transports.http_server.runner import HttpServer
 
 FOUND = (701, 11, 12)
@@ -211,7 +211,7 @@ def test_a_connection_that_ends_is_freed_without_the_collector(begin: Callable[[
     import socket
     import struct
 
-    kinds = (HttpConnection, Exchange, Call, EventStream)
+    kinds = (HttpConnection, Exchange, HttpCall, EventStream)
     with Quay() as quay:
         gc.disable()
         try:

@@ -12,7 +12,7 @@ from tests.transports.http_support import INITIALIZE, Harbour, Quay, Wire, find_
 from wharfinger.auth import static_token
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.http_server.replay import Ring, Rings, Track
+from wharfinger.transports.http_server.replay import ReplayBuffer, ReplayBuffers, ReplayStream
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_an_answer_that_is_too_large_is_not_kept_and_that_is_told() -> None:
         assert quay.service.arrived.acquire(timeout=5)
         app = find_app(quay)
         (ours,) = app.sessions._table.values()
-        while next(iter(ours.tracks.values())).reader is not None:
+        while next(iter(ours.streams.values())).reader is not None:
             pass
         quay.open_gates()
         assert read_on(wire, session, last) == 200
@@ -221,45 +221,45 @@ def test_an_answer_that_is_too_large_is_not_kept_and_that_is_told() -> None:
 
 
 def test_nothing_is_kept_of_answers_in_json_and_of_sessions_that_end(quay: Quay) -> None:
-    rings = find_app(quay).sessions.rings
+    buffers = find_app(quay).sessions.replay_buffers
     with quay.wire() as wire:
         session = wire.initialize()
-        before = rings.held.total
+        before = buffers.held.total
         assert wire.read_in_session(session, "a").status == 200
-        assert rings.held.total == before
+        assert buffers.held.total == before
         assert len(wire.read_in_session(session, "progress").events) == 4
-        assert rings.held.total > before
+        assert buffers.held.total > before
         assert wire.ask("DELETE", mcp_session_id=session).status == 204
-        assert rings.held.total == before
+        assert buffers.held.total == before
 
 
-def test_rings_are_bounded_each_and_together() -> None:
-    rings = Rings(HttpLimits(replay_events=10, replay_size=5000, replay_total=8000))
-    one, other = Ring(rings, ""), Ring(rings, "")
+def test_replay_buffers_are_bounded_each_and_together() -> None:
+    buffers = ReplayBuffers(HttpLimits(replay_events=10, replay_size=5000, replay_total=8000))
+    one, other = ReplayBuffer(buffers, ""), ReplayBuffer(buffers, "")
     for number in range(100):
         assert one.keep(1, number, b"x")
-    assert [n for n, _ in one.after(1, 0)] == list(range(90, 100))
+    assert [n for n, _ in one.events_after(1, 0)] == list(range(90, 100))
     assert not one.keep(1, 100, b"x" * 5000)
     for number in range(100):
         assert other.keep(1, number, b"y" * 2000)
-        assert rings.held.total <= 8000
-    assert len(one.after(1, 0)) == 10
-    three = Ring(rings, "")
+        assert buffers.held.total <= 8000
+    assert len(one.events_after(1, 0)) == 10
+    three = ReplayBuffer(buffers, "")
     assert three.keep(1, 1, b"z" * 4000)
-    assert rings.held.total <= 8000
-    assert not one.after(1, 0), "the one that was written to least recently gives way"
-    for ring in (one, other, three):
-        ring.clear()
-    assert (rings.held.total, rings.rings) == (0, {})
+    assert buffers.held.total <= 8000
+    assert not one.events_after(1, 0), "the one that was written to least recently gives way"
+    for buffer in (one, other, three):
+        buffer.clear()
+    assert (buffers.held.total, buffers.buffers) == (0, {})
 
 
 def test_notifications_for_nobody_are_bounded_and_hints_not_doubled() -> None:
-    track = Track(Ring(Rings(HttpLimits()), ""), "t", 1)
+    stream = ReplayStream(ReplayBuffer(ReplayBuffers(HttpLimits()), ""), "t", 1)
     hint = b'{"method":"notifications/resources/list_changed"}'
-    assert [track.push(hint, 0.0) for _ in range(100)] == [True] * 100
-    assert [track.push(b"same", 0.0) for _ in range(100)].count(True) == 63
-    assert track.push(b"must", 0.0, must=True)
-    assert len(track.ring) == 65
+    assert [stream.push(hint, 0.0) for _ in range(100)] == [True] * 100
+    assert [stream.push(b"same", 0.0) for _ in range(100)].count(True) == 63
+    assert stream.push(b"must", 0.0, must=True)
+    assert len(stream.buffer) == 65
 
 
 def test_stateless_streams_have_no_ids(wire: Wire) -> None:
@@ -293,13 +293,13 @@ def test_clients_that_vanish_in_every_phase_leave_nothing() -> None:
             if not (app.sessions.running or app.calls.streams):
                 break
             assert wire.ask("GET", "/healthz").status == 200
-        assert (len(app.sessions), app.sessions.running, app.sessions.rings.held.total) == (0, {}, 0)
+        assert (len(app.sessions), app.sessions.running, app.sessions.replay_buffers.held.total) == (0, {}, 0)
         assert not (
             app.calls.streams
             or app.calls.slow
             or app.calls._streams.total
             or app.calls._in_flight
-            or app.sessions.rings.rings
+            or app.sessions.replay_buffers.buffers
         )
 
 
@@ -312,10 +312,10 @@ def test_a_slow_reader_of_a_call_s_stream_costs_bounded_memory() -> None:
         assert quay.service.arrived.acquire(timeout=5)
         assert other.in_session(session, "ping", id=2).status == 200
         (ours,) = find_app(quay).sessions._table.values()
-        assert ours.ring._size <= 1024 * 1024
-        (track,) = ours.tracks.values()
-        assert track.reader is not None and track.reader.stream is not None
-        assert track.reader.stream._size < 1024 * 1024
+        assert ours.buffer._size <= 1024 * 1024
+        (stream,) = ours.streams.values()
+        assert stream.reader is not None and stream.reader.stream is not None
+        assert stream.reader.stream._size < 1024 * 1024
         quay.open_gates()
         seen = 0
         while "result" not in (event := wire.event()):

@@ -21,7 +21,7 @@ INSTALLED_WITH = {
 """Where the programs come from that often start a server."""
 USUAL_PROGRAMS = ("python", "python3", "node", "npx", "uv", "uvx", "docker", "wharfinger")
 USUAL_PATHS = ("/mcp", "/sse")
-TLS_MESSAGES = ("broke the connection off", "HTTPS port", "HTTP request to an HTTPS")
+TLS_MESSAGES = ("closed the connection before", "HTTPS port", "HTTP request to an HTTPS")
 
 
 def connection_hint(target: Target, message: str) -> str:

@@ -1,4 +1,4 @@
-"""The server behind a URL as HTTP sees it: one pool, its credentials, redirects, proxies, errors; knows no message."""
+"""HTTP requests to one server: its connection pool, credentials, redirects, proxy and errors."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ __all__ = ["ACCEPT", "EVENTS", "NoMessage", "Origin", "content_type", "excerpt"]
 ACCEPT = "application/json, text/event-stream"
 EVENTS = "text/event-stream"
 KEEP_ALIVE = 4.0
-"""Seconds that an idle connection is kept: less than the 5 s after which many servers close theirs under a request."""
-POOL = 256
-"""Connections at once; each open listen stream takes one."""
-REDIRECTS = 3
-LONGEST_TYPE = 100
-"""Characters of a media type; error messages repeat it."""
-BUFFER = 512 * 1024
-"""Bytes read ahead of who takes them."""
-REFUSAL = 64 * 1024
-"""Bytes of a refusal that are read."""
-NOT_REACHED = "it is in a private network or on this machine, where it may not lead"
+"""Seconds that an idle connection is kept: many servers close theirs after 5 s, perhaps just as a request arrives."""
+MAX_CONNECTIONS = 256
+"""Connections at once; each open listen stream uses one."""
+MAX_REDIRECTS = 3
+MAX_TYPE = 100
+"""Characters of a media type, which error messages repeat."""
+READ_BUFFER = 512 * 1024
+"""Bytes that are read ahead of what is used."""
+MAX_REFUSAL = 64 * 1024
+"""Bytes of a refusal's body that are read."""
+FORBIDDEN = "it is in a private network or on this machine, where it may not lead"
 
 
 class NoMessage(ConnectionFailed):
-    """An HTTP answer without a JSON-RPC message in it; `status` decides how an opening goes on."""
+    """An HTTP answer without a JSON-RPC message; `status` decides how negotiation continues."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class NoMessage(ConnectionFailed):
 
 
 class Origin:
-    """Where a client sends its requests, and from whom it takes answers: nobody else (security: C25)."""
+    """The server that a client sends its requests to, and accepts answers from; no other (security: C25)."""
 
     def __init__(
         self,
@@ -58,15 +58,15 @@ class Origin:
         limits: Limits,
         headers: Mapping[str, str] | None = None,
         auth: Authorize | None = None,
-        reaches: Callable[[str], bool] | None = None,
+        allow_address: Callable[[str], bool] | None = None,
     ) -> None:
-        """`headers` go with each request; `auth` adds its own, and is asked what to do when they are refused.
+        """`headers` are sent with each request. `auth` adds its own, and may get others when they are refused.
 
-        `reaches` says of an IP address whether it may be connected to; a proxy is the user's own choice, and looks
-        names up itself.
+        `allow_address` says whether an IP address may be connected to. It is not asked for a proxy, which the user
+        chose, and which resolves names itself.
 
         Raises:
-            ConnectionFailed: it is no URL of a server.
+            ConnectionFailed: it is not a URL of a server.
         """
         import aiohttp  # imported on use: 60 ms and 10 MiB
         from yarl import URL
@@ -77,9 +77,9 @@ class Origin:
             self.name = str(self.url.with_user(None).with_query(None).with_fragment(None))
         except ValueError as error:
             reason = "" if "@" in url else f": {error}"  # which may repeat the user and the password
-            raise ConnectionFailed(f"{redacted(url)!r} is no URL{reason}.") from None
+            raise ConnectionFailed(f"{redacted(url)!r} is not a URL{reason}.") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
-            raise ConnectionFailed(f"{redacted(url)!r} is no URL of a server: it should look like https://host/mcp.")
+            raise ConnectionFailed(f"{redacted(url)!r} is not a URL of a server: it should be like https://host/mcp.")
         self.limits = limits
         self.headers = {
             "Accept": ACCEPT,
@@ -89,9 +89,9 @@ class Origin:
         }
         self.proxy = proxy_for(self.url.scheme, self.url.host)
         self._auth = auth
-        self._reaches = reaches
-        if reaches is not None and is_address(self.url.host) and not reaches(self.url.host):
-            raise ConnectionFailed(f"{self.name} is not connected to: {NOT_REACHED}.")
+        self._allow_address = allow_address
+        if allow_address is not None and is_address(self.url.host) and not allow_address(self.url.host):
+            raise ConnectionFailed(f"{self.name} is not connected to: {FORBIDDEN}.")
         self._session: ClientSession | None = None
 
     async def send(
@@ -103,10 +103,10 @@ class Origin:
         url: URL | None = None,
         timeout: PausableTimeout | None = None,
     ) -> ClientResponse:
-        """One exchange, up to the head of the answer, which the caller must release or close.
+        """Send a request and return the answer as soon as its headers are there. The caller must release or close it.
 
-        Where the credentials are refused (401, 403), `auth` may get others, and the request is sent again; `deadline`
-        stands still meanwhile, since a person may be asked.
+        If the credentials are refused (401, 403), `auth` may get others, and the request is sent again. `timeout` is
+        paused meanwhile, since `auth` may ask a person.
         """
         auth, place = self._auth, url or self.url
         if auth is None:
@@ -117,10 +117,10 @@ class Origin:
             response = await self._follow(verb, {**headers, **given}, data, place)
             if response.status not in (401, 403):
                 return response
-            told = join_headers(response.headers.items())
+            answered = join_headers(response.headers.items())
             try:
                 with paused(timeout):
-                    again = await auth.refused(str(self.url), response.status, told, given)
+                    again = await auth.refused(str(self.url), response.status, answered, given)
             except BaseException:
                 response.close()
                 raise
@@ -130,9 +130,9 @@ class Origin:
         return await self._follow(verb, {**headers, **await auth.headers(str(self.url))}, data, place)
 
     async def _follow(self, verb: str, headers: dict[str, str], data: bytes | None, place: URL) -> ClientResponse:
-        """Redirects are followed within the origin only, and only those that keep the method and the body."""
+        """Send a request, and follow redirects within the origin that keep the method and the body."""
         session, url = self._session or self._open(), place
-        for _ in range(REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             response = await session.request(verb, url, data=data, headers=headers, allow_redirects=False)
             status = response.status
             if status not in (301, 302, 307, 308):
@@ -141,23 +141,23 @@ class Origin:
                 return response
             location = response.headers.get("Location", "")
             response.close()
-            url = self.within(location, url, "redirects to")
+            url = self.resolve(location, url, "redirects to")
             if status < 303:
                 raise ConnectionFailed(
                     f"{self.name} has moved ({status}): use {url.with_user(None).with_query(None)} instead."
                 )
-        raise ConnectionFailed(f"{self.name} redirects more than {REDIRECTS} times.")
+        raise ConnectionFailed(f"{self.name} redirects more than {MAX_REDIRECTS} times.")
 
-    def within(self, location: str, base: URL, does: str) -> URL:
-        """A place that the server names, absolute or relative to `base`.
+    def resolve(self, location: str, base: URL, does: str) -> URL:
+        """Return the URL of a location that the server names, absolute or relative to `base`.
 
         Raises:
-            ConnectionFailed: it is not of this origin.
+            ConnectionFailed: it is not of this origin; the message says that the server `does` another server.
         """
         from yarl import URL
 
         try:
-            # As it is written, where it may be sent so: a session's id is not to be written otherwise.
+            # Not normalised if possible: a session id in it must stay as it is.
             target = base.join(URL(location, encoded=location.isascii() and " " not in location))
             same = bool(location) and target.origin() == self.url.origin()
         except ValueError:
@@ -166,30 +166,30 @@ class Origin:
             raise ConnectionFailed(
                 f"{self.name} {does} another server, which is not followed: {redacted(location[:200])!r}."
             )
-        # What the URL was given with, and the server does not repeat.
+        # The server does not repeat the user and password that the URL was given with.
         return target.with_user(self.url.user).with_password(self.url.password) if self.url.user else target
 
     def _open(self) -> ClientSession:
-        http, allow = self.http, self._reaches
-        # Only addresses that may be connected to are resolved, so that no name leads to others, not even later.
+        http, allow = self.http, self._allow_address
+        # The resolver checks every address, so that no name leads to a forbidden one, not even later.
         resolver = None
         if allow is not None and self.proxy is None:
-            resolver = make_resolver(lambda _, address: allow(address), NOT_REACHED)
+            resolver = make_resolver(lambda _, address: allow(address), FORBIDDEN)
         self._session = http.ClientSession(
-            connector=http.TCPConnector(limit=POOL, keepalive_timeout=KEEP_ALIVE, resolver=resolver),
+            connector=http.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_ALIVE, resolver=resolver),
             timeout=http.ClientTimeout(total=None, sock_connect=None, sock_read=None),
-            # Nothing compressed was asked for, and unpacking it would be work without a bound.
+            # Nothing compressed was accepted, and decompressing would be work without a bound.
             auto_decompress=False,
-            read_bufsize=BUFFER,
+            read_bufsize=READ_BUFFER,
             proxy=self.proxy,
         )
         return self._session
 
     async def body(self, response: ClientResponse) -> bytes:
-        """The whole body, within the bound, joined once.
+        """Return the whole body.
 
         Raises:
-            InvalidResponse: it is larger.
+            InvalidResponse: it is larger than `Limits.message`.
         """
         limit = self.limits.message
         announced = response.content_length or 0
@@ -199,14 +199,14 @@ class Origin:
         return body
 
     async def refusal(self, response: ClientResponse) -> str:
-        """What the server said when it refused: its status and the beginning of its body."""
+        """Return what the server answered when it refused: the status and the beginning of the body."""
         body = b""
         with suppress(self.http.ClientError, OSError):
-            body = await response.content.read(REFUSAL)
+            body = await response.content.read(MAX_REFUSAL)
         return f"{self.name} answered {response.status} {response.reason or ''}{excerpt(body)}"
 
-    def told(self, error: BaseException) -> WharfingerError:
-        """One of our errors for one of the HTTP library's."""
+    def translate(self, error: BaseException) -> WharfingerError:
+        """Return a WharfingerError for an error of the HTTP library."""
         if isinstance(error, WharfingerError):
             return error
         http = self.http
@@ -225,9 +225,9 @@ class Origin:
         if isinstance(error, http.ClientResponseError):
             return NotMCP(f"{self.name} is not MCP over HTTP: {error.message}.")
         if isinstance(error, http.InvalidURL):
-            return ConnectionFailed(f"{self.name} is no URL that can be reached.")
+            return ConnectionFailed(f"{self.name} is not a URL that can be reached.")
         reason = redacted_text(str(error)) or type(error).__name__
-        return ConnectionLost(f"{self.name} broke the connection off before its answer: {reason}.")
+        return ConnectionLost(f"{self.name} closed the connection before its answer: {reason}.")
 
     async def close(self) -> None:
         """Close every connection."""
@@ -236,8 +236,8 @@ class Origin:
 
 
 def content_type(response: ClientResponse) -> str:
-    """The media type of an answer, without its parameters: aiohttp's takes time quadratic in the header's length."""
-    return response.headers.get("Content-Type", "").partition(";")[0].strip()[:LONGEST_TYPE].lower()
+    """Return the media type without parameters; aiohttp's own takes time quadratic in the header's length."""
+    return response.headers.get("Content-Type", "").partition(";")[0].strip()[:MAX_TYPE].lower()
 
 
 def _without_password(proxy: str | None) -> str:
@@ -248,13 +248,13 @@ def _without_password(proxy: str | None) -> str:
 
 
 def _tls_reason(error: Any) -> str:
-    """The one line that says what is wrong with the certificate, without the library's own wrapping."""
+    """Return the one line that says what is wrong with the certificate."""
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     return str(getattr(inner, "verify_message", "") or getattr(inner, "reason", "") or inner)
 
 
 def excerpt(body: bytes) -> str:
-    """What a refusal says: the message of an error object, else the beginning of a short text."""
+    """Return what the body of a refusal says: the message of an error object, else the beginning of a text."""
     text = body[:200].decode("utf-8", "replace").strip()
     if body[:1] == b"{":
         with suppress(msgspec.MsgspecError):

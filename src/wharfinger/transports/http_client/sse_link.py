@@ -1,6 +1,6 @@
-"""HTTP+SSE of 2024-11-05 from the client's side: GET for all that the server says, POST for each message of ours.
+"""A client's connection over HTTP+SSE of 2024-11-05: one GET for all messages of the server, a POST for each of ours.
 
-Deprecated since 2025-03-26, and here for servers that know nothing else.
+Deprecated since 2025-03-26; for servers that support nothing newer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.sse import EventDecoder, EventTooLarge
 from wharfinger.transports.background import BackgroundTasks
 from wharfinger.transports.http_client.origin import EVENTS, NoMessage, Origin, content_type, excerpt
-from wharfinger.transports.stream_client import StreamLink, shown_bytes
+from wharfinger.transports.stream_client import StreamLink, show_bytes
 from wharfinger.transports.timeouts import PausableTimeout
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ __all__ = ["SseLink"]
 
 logger = logging.getLogger("wharfinger.transports.http_client.sse_link")
 
-POSTS = 64
-"""Messages of ours that are on their way at once; above it new requests wait."""
+MAX_POSTS = 64
+"""Messages that are sent at once; beyond it new requests wait."""
 POST_TIME = 30.0
-"""Seconds that the server may take to say that it has a message. Some say so only with the answer: it is no failure."""
+"""Seconds for the server to acknowledge a message. Some do so only with the response, so that it is no failure."""
 
 
 class _Numbered(msgspec.Struct):
-    """What tells whether a message of ours is a request."""
+    """The members that distinguish a request from a notification."""
 
     id: Id | UnsetType = UNSET
     method: str | UnsetType = UNSET
@@ -57,7 +57,7 @@ _decode_numbered = msgspec.json.Decoder(_Numbered).decode
 
 
 class SseLink(StreamLink):
-    """A `Link` to a URL of HTTP+SSE; the session is the stream, and ends with it."""
+    """A `Link` to a URL of HTTP+SSE. The session is the stream, and ends with it."""
 
     transport = "http+sse"
 
@@ -67,10 +67,10 @@ class SseLink(StreamLink):
         limits: Limits,
         headers: Mapping[str, str] | None = None,
         auth: Authorize | None = None,
-        reaches: Callable[[str], bool] | None = None,
+        allow_address: Callable[[str], bool] | None = None,
         events: LinkEvents | None = None,
     ) -> None:
-        self._origin = Origin(url, limits, headers, auth, reaches)
+        self._origin = Origin(url, limits, headers, auth, allow_address)
         super().__init__(self._origin.name, limits, events)
         self._posts = BackgroundTasks()
         self._before: asyncio.Task[None] | None = None
@@ -78,11 +78,11 @@ class SseLink(StreamLink):
         self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the stream, and learn from its first event where to POST (2024-11-05, HTTP with SSE).
+        """Open the stream; its first event says where to POST (2024-11-05, HTTP with SSE).
 
         Raises:
-            ConnectionFailed: no such stream, or it ended, or named a place on another server.
-            NotAuthorized: the server wants credentials.
+            ConnectionFailed: there is no such stream, or it ended, or named a URL of another server.
+            NotAuthorized: the server requires credentials.
         """
         origin = self._origin
         try:
@@ -90,7 +90,7 @@ class SseLink(StreamLink):
             try:
                 await self._check(response)
                 decoder = EventDecoder(self.limits.message)
-                place = await self._first(response, decoder)
+                endpoint = await self._find_endpoint(response, decoder)
             except BaseException:
                 response.close()
                 raise
@@ -99,13 +99,13 @@ class SseLink(StreamLink):
             if isinstance(error, EventTooLarge):
                 raise self._too_large() from None
             if isinstance(error, origin.http.ClientError | OSError):
-                raise origin.told(error) from None
+                raise origin.translate(error) from None
             raise
-        self._place = place
+        self._endpoint = endpoint
         self.write = self._put
 
     async def close(self) -> None:
-        """End the stream, and with it the session; what waits fails with ConnectionLost."""
+        """End the stream, and with it the session. Requests that wait fail with ConnectionLost."""
         if self._closing is None:
             self._flush()
             if self._before is not None:
@@ -125,27 +125,27 @@ class SseLink(StreamLink):
         if content_type(response) != EVENTS:
             first = await response.content.read(80)
             raise NotMCP(
-                f"{name} is not MCP: GET brings {content_type(response)}; the first bytes were {shown_bytes(first)}."
+                f"{name} is not MCP: GET brings {content_type(response)}; the first bytes were {show_bytes(first)}."
             )
 
-    async def _first(self, response: ClientResponse, decoder: EventDecoder) -> URL:
-        """The place to POST to; what came behind it in the same chunk is read later, by the reader it is given to."""
+    async def _find_endpoint(self, response: ClientResponse, decoder: EventDecoder) -> URL:
+        """Read up to the event that says where to POST, and start a task that reads on from there."""
         chunks = response.content.iter_any()
         async for chunk in chunks:
             events = decoder.feed(chunk)
             for number, event in enumerate(events):
                 if event.event == "endpoint":
-                    place = self._origin.within(event.data.decode("utf-8", "replace"), self._origin.url, "names")
-                    early = [late.data for late in events[number + 1 :] if late.event == "message"]
-                    self._reading = self._loop.create_task(self._read(response, decoder, early))
-                    return place
-        raise ConnectionFailed(f"{self.name} ended its stream before it had named a place to POST to.")
+                    endpoint = self._origin.resolve(event.data.decode("utf-8", "replace"), self._origin.url, "names")
+                    messages = [later.data for later in events[number + 1 :] if later.event == "message"]
+                    self._reading = self._loop.create_task(self._read(response, decoder, messages))
+                    return endpoint
+        raise ConnectionFailed(f"{self.name} ended its stream before it said where to POST.")
 
-    async def _read(self, response: ClientResponse, decoder: EventDecoder, early: list[bytes]) -> None:
-        origin, end = self._origin, ConnectionLost(f"{self.name} ended the stream.")
-        failure: WharfingerError = end
+    async def _read(self, response: ClientResponse, decoder: EventDecoder, messages: list[bytes]) -> None:
+        origin = self._origin
+        failure: WharfingerError = ConnectionLost(f"{self.name} ended the stream.")
         try:
-            for message in early:
+            for message in messages:
                 self.take(message)
             async for chunk in response.content.iter_any():
                 for event in decoder.feed(chunk):
@@ -157,7 +157,8 @@ class SseLink(StreamLink):
             failure = ConnectionLost(f"{self.name} broke the stream off: {str(error) or type(error).__name__}.")
         finally:
             response.close()
-        self.lose(_maker(failure))
+        kind, text = type(failure), str(failure)
+        self.lose(lambda: kind(text))
 
     def _too_large(self) -> InvalidResponse:
         return InvalidResponse(f"{self.name} sent an event over the limit of {self.limits.message} bytes.")
@@ -168,16 +169,16 @@ class SseLink(StreamLink):
         for message in data.rstrip(b"\n").split(b"\n"):
             numbered = _decode_numbered(message)
             task = self._posts.start(self._post(message, numbered.id, self._before))
-            if isinstance(numbered.id, UnsetType):  # what follows a notification must not overtake it
+            if isinstance(numbered.id, UnsetType):  # the messages after a notification must not overtake it
                 self._before = task
             task.add_done_callback(self._posted)
-        if len(self._posts) >= POSTS:
+        if len(self._posts) >= MAX_POSTS:
             self.pause_writing()
 
     def _posted(self, task: asyncio.Task[None]) -> None:
         if self._before is task:
             self._before = None
-        if len(self._posts) < POSTS:
+        if len(self._posts) < MAX_POSTS:
             self.resume_writing()
 
     async def _post(self, message: bytes, id: Id | UnsetType, before: asyncio.Task[None] | None) -> None:
@@ -186,7 +187,7 @@ class SseLink(StreamLink):
             await asyncio.wait((before,))
         try:
             async with PausableTimeout(POST_TIME) as clock:
-                response = await origin.send("POST", self._headers(), message, url=self._place, timeout=clock)
+                response = await origin.send("POST", self._headers(), message, url=self._endpoint, timeout=clock)
                 try:
                     if response.status in (401, 403):
                         raise NotAuthorized(await origin.refusal(response))
@@ -197,16 +198,13 @@ class SseLink(StreamLink):
                 finally:
                     response.release()
         except TimeoutError:
-            logger.debug("%s has not said whether it took a message", self.name)
+            logger.debug("%s has not acknowledged a message", self.name)
         except (origin.http.ClientError, OSError, WharfingerError) as error:
-            self._refused(id, origin.told(error))
-
-    def _refused(self, id: Id | UnsetType, error: WharfingerError) -> None:
-        call = None if isinstance(id, UnsetType) else self._peer.awaited.pop(id, None)
-        if call is None:
-            logger.debug("a message did not reach %s: %s", self.name, error)
-        else:
-            self._fail(call, error)
+            call = None if isinstance(id, UnsetType) else self._peer.awaited.pop(id, None)
+            if call is None:
+                logger.debug("a message did not reach %s: %s", self.name, error)
+            else:
+                self._fail(call, origin.translate(error))
 
     def _headers(self, accept: str = "") -> dict[str, str]:
         headers = dict(self._origin.headers)
@@ -223,8 +221,3 @@ class SseLink(StreamLink):
             await asyncio.wait((self._reading,))
         await self._posts.cancel()
         await self._origin.close()
-
-
-def _maker(failure: WharfingerError) -> Callable[[], WharfingerError]:
-    text = str(failure)
-    return lambda: type(failure)(text)

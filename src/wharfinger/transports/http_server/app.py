@@ -50,7 +50,7 @@ from wharfinger.transports.http_server.asgi_response import (
     send_json,
 )
 from wharfinger.transports.http_server.legacy_sse import MESSAGES, SSE, SseSessions
-from wharfinger.transports.http_server.open_calls import Call, Calls
+from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
 from wharfinger.transports.http_server.sessions import HttpSessions
 from wharfinger.transports.serving import LARGE, CancelReason, answer_exception, report
 
@@ -148,7 +148,7 @@ class HttpApp:
         self.mirrors: Mapping[str, tuple[HeaderParam, ...]] = getattr(service, "mirrors", {})
         self.pages = {"/": self._default_page, **(pages or {})}
         self.contents = contents if verify is None else None
-        self.calls = Calls(service, self.limits)
+        self.calls = OpenCalls(service, self.limits)
         self.sessions = HttpSessions(service, self.limits, self.calls)
         self.calls.sweep_also = self.sessions.sweep
         self.sse = SseSessions(service, self.calls, self.sessions.requests) if sse else None
@@ -256,7 +256,7 @@ class HttpApp:
             calls.end(call)
         await self._send_answer(call, request, data, status)
 
-    async def _read_body(self, call: Call, event: Any) -> bytes:
+    async def _read_body(self, call: HttpCall, event: Any) -> bytes:
         """Return the whole body, whose first part is `event`.
 
         Raises:
@@ -283,7 +283,7 @@ class HttpApp:
         finally:
             self._unfinished.add(call.owner, -call.size)
 
-    async def _post_batch(self, call: Call, headers: dict[bytes, bytes], principal: str, body: bytes) -> bool:
+    async def _post_batch(self, call: HttpCall, headers: dict[bytes, bytes], principal: str, body: bytes) -> bool:
         """Serve a body that is not one message as a batch. Returns False if it cannot be one."""
         if SESSION not in headers or headers.get(VERSION) in STATELESS_VERSIONS:
             return False
@@ -305,7 +305,7 @@ class HttpApp:
             check_arguments(self.mirrors.get(request.params.name, ()), headers, request.params.arguments)
         return handler
 
-    def _admit(self, call: Call, request: Request, headers: Mapping[bytes, bytes]) -> None:
+    def _admit(self, call: HttpCall, request: Request, headers: Mapping[bytes, bytes]) -> None:
         """Check the bounds that most requests never come near.
 
         Raises:
@@ -321,7 +321,7 @@ class HttpApp:
         self.calls.watch(call)
 
     def _answer_exception(
-        self, call: Call, request: Request | None, message: Message | None, error: BaseException
+        self, call: HttpCall, request: Request | None, message: Message | None, error: BaseException
     ) -> tuple[bytes | ChunkedMessage, int] | None:
         """Return the answer to what failed and its status; None if nobody is there to take it.
 
@@ -348,7 +348,7 @@ class HttpApp:
         return data, failure.http_status
 
     async def _send_answer(
-        self, call: Call, request: Request | None, data: bytes | ChunkedMessage, status: int
+        self, call: HttpCall, request: Request | None, data: bytes | ChunkedMessage, status: int
     ) -> None:
         """Send an answer in JSON, or as the last event of the stream if there is one."""
         try:

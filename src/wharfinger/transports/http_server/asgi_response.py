@@ -1,4 +1,4 @@
-"""One answer to one HTTP call, as JSON or as an event stream over ASGI; knows bytes and bounds, no method."""
+"""The response to one ASGI call: a JSON body, or a stream of events that never waits for a slow reader."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
 from wharfinger.transports.serving import LARGE
 
 __all__ = [
+    "ABORTABLE",
     "JSON_TYPE",
-    "STOPS",
     "STREAM_HEADERS",
     "ClientGone",
     "EventStream",
-    "Flushes",
-    "is_hint",
+    "FlushQueue",
+    "is_change_notice",
     "send_body",
     "send_empty",
     "send_json",
@@ -34,26 +34,26 @@ STREAM_HEADERS: tuple[Pair, ...] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # nginx would hold events back
 )
-STOPS = "wharfinger.stops"
-"""In a part of a body: whoever sends it wants to know that the client is gone."""
+ABORTABLE = "wharfinger.stops"
+"""In an ASGI event with a part of a body: `send` is to raise `ClientGone` if nobody takes it any more."""
 _JOINED = 64 * 1024
-SLICE = 200
-"""Streams that are written in one turn of the loop: some 3 ms."""
+STREAMS_PER_FLUSH = 200
+"""Streams that are written in one turn of the loop, which takes about 3 ms."""
 
 
-def cut(message: bytes) -> ChunkedMessage:
-    """A large message in parts, which are views of it."""
+def split_message(message: bytes) -> ChunkedMessage:
+    """Return a large message in parts, which are views of it."""
     view = memoryview(message)
     return ChunkedMessage(tuple(view[start : start + LARGE] for start in range(0, len(view), LARGE)))
 
 
 async def send_json(send: Send, status: int, body: bytes | ChunkedMessage, headers: Iterable[Pair] = ()) -> None:
-    """Answer with one JSON body; a large one goes piece by piece, as fast as the connection takes it."""
+    """Send a JSON body; a large one is sent in parts, as fast as the connection takes them."""
     await send_body(send, status, body, (JSON_TYPE, *headers))
 
 
 async def send_body(send: Send, status: int, body: bytes | ChunkedMessage, headers: tuple[Pair, ...]) -> None:
-    """Answer with one body of these headers."""
+    """Send one body with these headers."""
     if len(body) <= LARGE and not isinstance(body, bytes):  # one write is cheaper than three
         body = b"".join([bytes(piece) async for piece in body])
     await send(
@@ -65,35 +65,35 @@ async def send_body(send: Send, status: int, body: bytes | ChunkedMessage, heade
     )
     if not isinstance(body, bytes) or len(body) > LARGE:
         try:
-            async for piece in cut(body) if isinstance(body, bytes) else body:
+            async for piece in split_message(body) if isinstance(body, bytes) else body:
                 for start in range(0, len(piece), LARGE):
                     part = bytes(piece[start : start + LARGE])
-                    await send({"type": "http.response.body", "body": part, "more_body": True, STOPS: True})
-        except ClientGone:  # so that nothing more is read for it
+                    await send({"type": "http.response.body", "body": part, "more_body": True, ABORTABLE: True})
+        except ClientGone:  # a lazy blob is not read any further
             return
         body = b""
     await send({"type": "http.response.body", "body": body})
 
 
 async def send_empty(send: Send, status: int, headers: Iterable[Pair] = ()) -> None:
-    """Answer without a body."""
+    """Send a response without a body."""
     length = () if status == 204 else ((b"content-length", b"0"),)
     await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
     await send({"type": "http.response.body", "body": b""})
 
 
-def is_hint(message: bytes) -> bool:
-    """Whether it only says that something changed, so that one of it is as good as two."""
+def is_change_notice(message: bytes) -> bool:
+    """Whether a message is a notification of a change, so that it need not be sent twice."""
     head = message[:100]
     return b"/updated" in head or b"list_changed" in head
 
 
 class ClientGone(OSError):
-    """Raised by `send` for a part that says `STOPS`: nobody is there to take it."""
+    """Raised by `send` for an event that has `ABORTABLE`: the client is gone."""
 
 
-class Flushes:
-    """Streams that have something to write. They are written in the next turn of the loop, `SLICE` of them at most."""
+class FlushQueue:
+    """The streams that have something to write. Each turn of the loop writes at most `STREAMS_PER_FLUSH` of them."""
 
     __slots__ = ("_streams",)
 
@@ -101,14 +101,14 @@ class Flushes:
         self._streams: deque[EventStream] = deque()
 
     def add(self, stream: EventStream) -> None:
-        """Write this stream soon: one callback for all, since one for each would cost as much as the event."""
+        """Write this stream soon. All streams share a callback: one for each would cost as much as an event."""
         if not self._streams:
             asyncio.get_running_loop().call_soon(self._flush)
         self._streams.append(stream)
 
     def _flush(self) -> None:
         streams = self._streams
-        some = [streams.popleft() for _ in range(min(SLICE, len(streams)))]
+        some = [streams.popleft() for _ in range(min(STREAMS_PER_FLUSH, len(streams)))]
         if streams:
             asyncio.get_running_loop().call_soon(self._flush)
         for stream in some:
@@ -116,10 +116,11 @@ class Flushes:
 
 
 class EventStream:
-    """Events on their way to one client. Pushing never waits: a slow reader costs `limit` bytes, then they are dropped.
+    """A stream of events to one client. `push` never waits: if the reader is slow, up to `limit` bytes are queued, and
+    more are dropped.
 
-    What is pushed in one turn of the loop is written once, in the next. There is a task only while the connection takes
-    nothing, or where its server cannot write without one; an idle stream costs none.
+    The events of one turn of the loop are written together in the next one. A task is needed only while the connection
+    accepts nothing, or if the ASGI server cannot write without one; an idle stream has none.
     """
 
     __slots__ = (
@@ -138,21 +139,21 @@ class EventStream:
         "quiet_since",
     )
 
-    def __init__(self, send: Send, limit: int, now: float, flushes: Flushes, headers: Iterable[Pair] = ()) -> None:
+    def __init__(self, send: Send, limit: int, now: float, flushes: FlushQueue, headers: Iterable[Pair] = ()) -> None:
         self._send = send
         self._write_at_once: Callable[[bytes], bool] | None = getattr(send, "write_at_once", None)
-        """What our own connections have beside ASGI's `send`: a task for each notice would double its cost."""
+        """Offered by our own HTTP server beside ASGI's `send`: a task for each notification would double its cost."""
         self._flushes = flushes
         self._flushing = False
         self._limit = limit
         self._headers = (*STREAM_HEADERS, *headers)
         self._queue: list[bytes] = []
         self._hints: set[bytes] = set()
-        self._size = 0  # bytes that the connection has not taken yet
+        self._size = 0  # bytes that the connection has not accepted yet
         self._started = False
         self._writer: asyncio.Task[None] | None = None
         self.closed = False
-        """Nothing more is taken: the stream is finished, or its reader gone."""
+        """Whether the stream is finished, or its reader is gone: nothing more is accepted."""
         self.quiet_since = now
 
     def open(self) -> None:
@@ -160,21 +161,22 @@ class EventStream:
         self._wake()
 
     def push(self, message: bytes, now: float, *, id: str = "", must: bool = False) -> bool:
-        """Send one message as an event; False where it was dropped. A change notice that still waits is not doubled.
+        """Send one message as an event. Returns False if it was dropped.
 
-        What `must` be sent is not dropped for a slow reader.
+        A message that `must` be sent is not dropped when the reader is slow. A notification of a change that is still
+        queued is not queued again.
         """
         if self.closed or (self._size > self._limit and not must):
             return False
         if message in self._hints:
             return True
-        if is_hint(message):
+        if is_change_notice(message):
             self._hints.add(message)
         self._put(encode_event(message, id=id), now)
         return True
 
     def prime(self, id: str, now: float, *, retry: int | None = None) -> None:
-        """Send an event without data: the `id` to go on after, and the milliseconds to wait before (2025-11-25)."""
+        """Send an event without data: the id from which the stream can be resumed, and `retry` ms to wait before."""
         if not self.closed:
             self._put(encode_event(b"", id=id, retry=retry), now)
 
@@ -199,7 +201,7 @@ class EventStream:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     def flush(self) -> None:
-        """Write what waits, or begin to wait until the connection takes it."""
+        """Write the queued events now, or in a task if the connection does not accept them at once."""
         self._flushing = False
         if self._writer is not None or not self._queue:
             return
@@ -222,13 +224,13 @@ class EventStream:
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
                 self._size -= len(data)
                 self._sent()
-        except OSError:  # how servers other than uvicorn say that the client is gone
+        except OSError:  # raised by servers other than uvicorn when the client is gone
             self.closed = True
         finally:
             self._writer = None
 
     def _sent(self) -> None:
-        """The connection has taken what was queued; for a stream that somebody paces."""
+        """Called when the connection has accepted what was queued; for subclasses that pace a writer."""
 
     async def _start(self) -> None:
         if not self._started:
@@ -236,7 +238,7 @@ class EventStream:
             await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
 
     async def finish(self, message: bytes | ChunkedMessage | None, *, id: str = "") -> None:
-        """Send what waits, then the final message, if there is one, and end the stream."""
+        """Send the queued events, then the final message if there is one, and end the stream."""
         self.closed = True
         if self._flushing:
             self.flush()
@@ -245,7 +247,7 @@ class EventStream:
         await self._start()
         held: list[bytes] = []
         if isinstance(message, bytes) and len(message) > LARGE:
-            message = cut(message)
+            message = split_message(message)
         if isinstance(message, bytes):
             held.append(encode_event(message, id=id))
         elif message is not None:

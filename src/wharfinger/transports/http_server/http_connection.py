@@ -29,7 +29,7 @@ from wharfinger.errors import InvalidRequest, Overloaded, ProtocolError
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.jsonrpc import encode_error
 from wharfinger.protocol.shares import Crowd, name_owner
-from wharfinger.transports.http_server.asgi_response import STOPS, ClientGone
+from wharfinger.transports.http_server.asgi_response import ABORTABLE, ClientGone
 
 __all__ = ["PIPELINED", "Connections", "Exchange", "HttpConnection"]
 
@@ -487,7 +487,7 @@ class Exchange:
         connection = self.connection
         if connection.drained is not None and not self.disconnected:
             await connection.drained.wait()
-        if self.disconnected and STOPS in message:
+        if self.disconnected and ABORTABLE in message:
             raise ClientGone
         if self.disconnected or self.complete:
             return

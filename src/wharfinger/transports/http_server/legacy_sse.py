@@ -18,7 +18,7 @@ from wharfinger.protocol.server_peer import Batch
 from wharfinger.protocol.shares import Shares
 from wharfinger.protocol.sse import encode_event
 from wharfinger.transports.http_server.asgi_response import EventStream, Receive, Send
-from wharfinger.transports.http_server.open_calls import Call, Calls
+from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
 from wharfinger.transports.serving import CancelReason
 from wharfinger.transports.stream_server import StreamServer
 
@@ -36,13 +36,13 @@ class SseSessions:
     A session is its stream: it ends with it, and is bounded by what bounds streams.
     """
 
-    def __init__(self, service: Service, calls: Calls, requests: Shares) -> None:
+    def __init__(self, service: Service, calls: OpenCalls, requests: Shares) -> None:
         self.service = service
         self.requests = requests
         """Requests being served in all sessions, by owner."""
         self.calls = calls
         self.draining = False
-        self._table: dict[tuple[str, str], _Connection] = {}
+        self._table: dict[tuple[str, str], _SseSession] = {}
 
     def __len__(self) -> int:
         return len(self._table)
@@ -59,10 +59,10 @@ class SseSessions:
             raise Overloaded("The server is stopping.")
         calls = self.calls
         calls.keep_time()
-        call = Call(calls, receive, send, ACCEPTS_EVENTS, scope.get("client"), principal)
+        call = HttpCall(calls, receive, send, ACCEPTS_EVENTS, scope.get("client"), principal)
         calls.admit_stream(call)
         id = secrets.token_urlsafe(24)
-        server = _Connection(self.service, principal, call, headers, self.requests)
+        server = _SseSession(self.service, principal, call, headers, self.requests)
         self._table[principal, id] = server
         # Relative to where it came from: below whatever prefix a proxy or a mount puts before it.
         server.down.put(encode_event(f"{MESSAGES[1:]}?session_id={id}".encode(), event="endpoint"))
@@ -99,17 +99,17 @@ class SseSessions:
             server.drain()
 
 
-class _Connection(StreamServer):
+class _SseSession(StreamServer):
     """One session: messages come one by one, each in its own POST, and go out as events."""
 
     def __init__(
-        self, service: Service, principal: str, call: Call, headers: Mapping[bytes, bytes], requests: Shares
+        self, service: Service, principal: str, call: HttpCall, headers: Mapping[bytes, bytes], requests: Shares
     ) -> None:
         super().__init__(service, principal=principal, unread=call.calls.unread, owner=call.owner)
         self.call = call
         self.requests = requests
         self.headers = headers
-        self.down = call.stream = _Down(call, self)
+        self.down = call.stream = _SseTransport(call, self)
         self.connection_made(self.down)
         self.ended.add_done_callback(lambda _: call.cancel(CancelReason.STREAM_ENDED))
 
@@ -133,12 +133,12 @@ class _Connection(StreamServer):
         self.requests.add(self.call.owner, -1)
 
 
-class _Down(EventStream):
+class _SseTransport(EventStream):
     """Lines of a `StreamServer` as events: what that takes for its transport."""
 
     __slots__ = ("_behind", "_call", "_server", "_whole")
 
-    def __init__(self, call: Call, server: StreamServer) -> None:
+    def __init__(self, call: HttpCall, server: StreamServer) -> None:
         super().__init__(call.reply, 0, call.calls.now, call.calls.flushes)
         self._call = call
         self._server = server

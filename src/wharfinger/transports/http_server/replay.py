@@ -1,124 +1,143 @@
-"""The streams of a session, which outlive the connections that carry them, and what is kept to be read again."""
+"""Streams that outlive their connections: numbered events, some of which are kept to be sent again.
+
+A session of the handshake era has several streams: its own, which GET reads, and one for each POST whose answer became
+a stream. A stream may lose its connection, and its client comes back for the rest: GET with the `Last-Event-ID` that it
+saw last (2025-11-25, resumability).
+
+    ReplayStream   numbers the events of one stream. They go to `reader`, the connection that reads it now; if there
+                   is none, they are only kept.
+    ReplayBuffer   keeps the last events of one session, of all its streams, oldest first. An event is kept even if it
+                   was written: nobody knows what the client has received.
+    ReplayBuffers  bounds what all sessions keep together; the owner who keeps most loses the oldest events.
+
+An event's id is `<name of the session>-<number of the stream>-<number of the event>`, so that an id alone says what to
+resume, and an id of another session means nothing here. Change notifications that wait for a reader are limited to
+`MAX_WAITING` per stream, and never doubled; answers and requests are dropped only if they are larger than the buffer.
+"""
 
 from __future__ import annotations
 
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.request import ChunkedMessage
 from wharfinger.protocol.shares import Shares
-from wharfinger.transports.http_server.asgi_response import is_hint
-from wharfinger.transports.http_server.open_calls import Call
+from wharfinger.transports.http_server.asgi_response import is_change_notice
+from wharfinger.transports.http_server.open_calls import HttpCall
 from wharfinger.transports.serving import CancelReason
 
-__all__ = ["Ring", "Rings", "Track"]
+__all__ = ["ReplayBuffer", "ReplayBuffers", "ReplayStream"]
 
-_COST = 200
-"""Bytes that an event takes beside its text."""
-UNREAD = 64
-"""Notifications that wait for a stream's next connection; answers and questions always do."""
+_EVENT_OVERHEAD = 200
+"""Bytes of memory that an event takes beside its text."""
+MAX_WAITING = 64
+"""Notifications that wait for a stream's next connection; answers and requests always do."""
 
 
-class Rings:
-    """What the rings of all sessions hold together; the largest owner's oldest rings give way first."""
+class ReplayBuffers:
+    """The buffers of all sessions, and the bytes that they hold together."""
 
-    __slots__ = ("held", "largest", "limits", "rings")
+    __slots__ = ("buffers", "held", "limits", "max_message")
 
     def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
-        self.largest = min(limits.replay_size, limits.replay_total) - _COST if limits.replay_events else -1
-        """Bytes of the largest message that may be kept."""
+        self.max_message = (
+            min(limits.replay_size, limits.replay_total) - _EVENT_OVERHEAD if limits.replay_events else -1
+        )
+        """Bytes of the largest message that can be kept."""
         self.held = Shares()
         """Bytes by owner."""
-        self.rings: dict[str, dict[Ring, None]] = {}
-        """Those of each owner that hold something, the one written to least recently first."""
+        self.buffers: dict[str, dict[ReplayBuffer, None]] = {}
+        """The buffers of each owner that hold something; the one that was written to least recently comes first."""
 
     def make_room(self) -> None:
-        """Drop the oldest events until all fit."""
+        """Drop the oldest events of the largest owner until the rest fits."""
         while self.held.total > self.limits.replay_total:
-            next(iter(self.rings[self.held.find_largest()])).drop_oldest()
+            next(iter(self.buffers[self.held.find_largest()])).drop_oldest()
 
 
-class Ring:
-    """The last events of one session, of all its streams, oldest first. Its session alone has a way to it."""
+class ReplayBuffer:
+    """The last events of one session, of all its streams, oldest first."""
 
-    __slots__ = ("_events", "_owner", "_rings", "_size")
+    __slots__ = ("_buffers", "_events", "_owner", "_size")
 
-    def __init__(self, rings: Rings, owner: str) -> None:
-        self._rings = rings
+    def __init__(self, buffers: ReplayBuffers, owner: str) -> None:
+        self._buffers = buffers
         self._owner = owner
         self._events: dict[tuple[int, int], bytes] = {}
         self._size = 0
 
     @property
-    def largest(self) -> int:
-        """Bytes of the largest message that may be kept."""
-        return self._rings.largest
+    def max_message(self) -> int:
+        """Bytes of the largest message that can be kept."""
+        return self._buffers.max_message
 
     def __len__(self) -> int:
         return len(self._events)
 
     def keep(self, stream: int, number: int, message: bytes) -> bool:
-        """Keep one event; False where it is larger than all that may be kept."""
-        rings, events = self._rings, self._events
-        if len(message) > rings.largest:
+        """Keep one event. Returns False if it is too large."""
+        buffers, events = self._buffers, self._events
+        if len(message) > buffers.max_message:
             return False
-        cost = len(message) + _COST
-        while events and (len(events) >= rings.limits.replay_events or self._size + cost > rings.limits.replay_size):
+        limits = buffers.limits
+        cost = len(message) + _EVENT_OVERHEAD
+        while events and (len(events) >= limits.replay_events or self._size + cost > limits.replay_size):
             self.drop_oldest()
         events[stream, number] = message
         self._size += cost
-        rings.held.add(self._owner, cost)
-        own = rings.rings.setdefault(self._owner, {})
+        buffers.held.add(self._owner, cost)
+        own = buffers.buffers.setdefault(self._owner, {})
         own.pop(self, None)
         own[self] = None
-        if rings.held.total > rings.limits.replay_total:
-            rings.make_room()
+        if buffers.held.total > limits.replay_total:
+            buffers.make_room()
         return True
 
     def drop_oldest(self) -> None:
-        """Forget the first event."""
-        cost = len(self._events.pop(next(iter(self._events)))) + _COST
+        """Drop the oldest event."""
+        cost = len(self._events.pop(next(iter(self._events)))) + _EVENT_OVERHEAD
         self._size -= cost
-        self._rings.held.add(self._owner, -cost)
+        self._buffers.held.add(self._owner, -cost)
         if not self._events:
-            own = self._rings.rings[self._owner]
+            own = self._buffers.buffers[self._owner]
             del own[self]
             if not own:
-                del self._rings.rings[self._owner]
+                del self._buffers.buffers[self._owner]
 
-    def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
-        """What is kept of one stream behind its event of this number."""
+    def events_after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
+        """Return the kept events of one stream after the one with this number: pairs of number and message."""
         return [(n, message) for (s, n), message in self._events.items() if s == stream and n > number]
 
     def clear(self) -> None:
-        """Forget everything: the session has ended."""
+        """Drop everything: the session has ended."""
         while self._events:
             self.drop_oldest()
 
 
-class Track:
-    """One stream of a session: its events have numbers, and one connection at most reads it at a time."""
+class ReplayStream:
+    """One stream of a session. At most one connection reads it at a time."""
 
-    __slots__ = ("_delivered", "_last", "_name", "over", "reader", "ring", "stream")
+    __slots__ = ("_delivered", "_last", "_name", "buffer", "number", "over", "reader")
 
-    def __init__(self, ring: Ring, name: str, stream: int) -> None:
-        self.ring = ring
-        self.stream = stream
-        """Its number within the session; 0 is the session's own, for what belongs to no request."""
+    def __init__(self, buffer: ReplayBuffer, name: str, number: int) -> None:
+        self.buffer = buffer
+        self.number = number
+        """Its number within the session; 0 is the session's own, for messages that belong to no request."""
         self._name = name
         self._last = 0
         self._delivered = 0
-        self.reader: Call | None = None
+        """The number of the last event that was written to a connection."""
+        self.reader: HttpCall | None = None
         """The connection that reads it now."""
         self.over = False
-        """Nothing more will come."""
+        """Whether the last event has been sent or kept."""
 
     def _id(self, number: int) -> str:
-        return f"{self._name}-{self.stream}-{number}"
+        return f"{self._name}-{self.number}-{number}"
 
     def push(self, message: bytes, now: float, *, must: bool = False) -> bool:
-        """Send one message, or keep it for the next connection; False where it was dropped.
+        """Send one message, or keep it for the next connection. Returns False if it was dropped.
 
-        What `must` be sent is dropped only where it can neither be sent nor kept.
+        A message that `must` be sent is dropped only if it can neither be sent nor kept.
         """
         number, reader = self._last + 1, self.reader
         if self.over:
@@ -127,65 +146,69 @@ class Track:
             if not reader.stream.push(message, now, id=self._id(number), must=must):
                 return False
             self._last = self._delivered = number
-            self.ring.keep(self.stream, number, message)
+            self.buffer.keep(self.number, number, message)
             return True
         if not must:
-            waiting = self.ring.after(self.stream, self._delivered)
-            if is_hint(message) and any(message == other for _, other in waiting):
+            waiting = self.buffer.events_after(self.number, self._delivered)
+            if is_change_notice(message) and any(message == other for _, other in waiting):
                 return True
-            if len(waiting) >= UNREAD:
+            if len(waiting) >= MAX_WAITING:
                 return False
-        if not self.ring.keep(self.stream, number, message):
+        if not self.buffer.keep(self.number, number, message):
             return False
         self._last = number
         return True
 
     def finish(self, answer: bytes | ChunkedMessage | None, too_large: bytes = b"") -> None:
-        """Send the answer as the last event, or keep it for a client that was cut off, and `too_large` in its place."""
+        """Send the answer as the last event, or keep it for a client that was cut off.
+
+        If the answer is too large to be kept, `too_large` is kept in its place.
+        """
         reader, self.reader = self.reader, None
         number = self._last = self._last + 1
         self.over = True
-        kept = answer is None or self._keep_answer(number, answer)
+        kept = answer is None
+        if answer is not None and len(answer) <= self.buffer.max_message:
+            kept = self.buffer.keep(self.number, number, answer if isinstance(answer, bytes) else b"".join(answer))
         if reader is not None and reader.stream is not None and not reader.stream.closed:
             reader.final = answer
             reader.final_id = self._id(number)
             reader.cancel(CancelReason.STREAM_ENDED)
         elif not kept:
-            self.ring.keep(self.stream, number, too_large)
-
-    def _keep_answer(self, number: int, answer: bytes | ChunkedMessage) -> bool:
-        if len(answer) > self.ring.largest:
-            return False
-        return self.ring.keep(self.stream, number, answer if isinstance(answer, bytes) else b"".join(answer))
+            self.buffer.keep(self.number, number, too_large)
 
     def prime(self, now: float) -> None:
-        """Tell the reader an id to go on after, before there is any event."""
+        """Send the reader an id from which it can resume, before there is any event."""
         if self.reader is not None and self.reader.stream is not None:
             self.reader.stream.prime(self._id(self._last), now)
 
-    def release(self, retry: int, now: float) -> bool:
-        """End the connection but not the stream: its client comes back for the rest after `retry` milliseconds."""
+    def detach(self, retry_ms: int, now: float) -> bool:
+        """End the connection but not the stream: the client comes back for the rest after `retry_ms`.
+
+        Returns False if nobody reads the stream.
+        """
         reader, self.reader = self.reader, None
         if reader is None or reader.stream is None or reader.stream.closed:
             return False
-        reader.stream.prime(self._id(self._last), now, retry=retry)
+        reader.stream.prime(self._id(self._last), now, retry=retry_ms)
         reader.cancel(CancelReason.STREAM_ENDED)
         return True
 
-    def leave(self, call: Call) -> None:
-        """This connection is over; the stream is not, unless another end has ended it."""
+    def leave(self, call: HttpCall) -> None:
+        """Forget a connection that is over, unless another one reads the stream by now."""
         if self.reader is call:
             self.reader = None
 
-    def read_on(self, call: Call, after: int | None, now: float) -> None:
-        """Read from now on over this call, whose stream is open: first what came behind event `after`, if it is kept.
+    def resume(self, call: HttpCall, after: int | None, now: float) -> None:
+        """Let an open connection read the stream: first the kept events after number `after`, then what comes.
 
-        A connection that still reads it, as far as we know, is ended: its client has said that it is not there.
+        Without `after` it gets what no connection got. A connection that still reads the stream is ended: its client
+        has come back, and so does not use it any more.
         """
         if self.reader is not None:
             self.reader.cancel(CancelReason.STREAM_ENDED)
         self.reader = call
         assert call.stream is not None
-        for number, message in self.ring.after(self.stream, self._delivered if after is None else after):
+        for number, message in self.buffer.events_after(self.number, self._delivered if after is None else after):
             call.stream.push(message, now, id=self._id(number), must=True)
         self._delivered = self._last

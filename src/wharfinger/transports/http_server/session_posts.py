@@ -1,4 +1,4 @@
-"""One session of the handshake era over HTTP, and one POST within it: where answers, notices and questions go."""
+"""One session of the handshake era over HTTP, and the channel of one POST in it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.jsonrpc import Message, encode_error
 from wharfinger.protocol.request import ChunkedMessage, Request
 from wharfinger.protocol.server_peer import Batch, ServerPeer
-from wharfinger.transports.http_server.open_calls import Call, Calls
-from wharfinger.transports.http_server.replay import Ring, Rings, Track
+from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
+from wharfinger.transports.http_server.replay import ReplayBuffer, ReplayBuffers, ReplayStream
 from wharfinger.transports.outbound_requests import PendingRequests
 from wharfinger.transports.serving import report
 
-__all__ = ["HttpSession", "Post", "Sealed"]
+__all__ = ["HttpSession", "PostAnswer", "PostChannel"]
 
-Sealed = tuple[bytes | ChunkedMessage | None, int, bool]
-"""An answer, or None where there is none; its HTTP status; whether it is a result."""
+PostAnswer = tuple[bytes | ChunkedMessage | None, int, bool]
+"""An answer, or None for no answer; its HTTP status; whether it is a result."""
 
-_EXPIRED = "What came behind this event is not kept any more, or has been read: send the request again."
+_EXPIRED = "The events after this one are no longer kept, or have been read: send the request again."
 _TOO_LARGE = "The answer was too large to be kept while its client was away (HttpLimits.replay_size)."
 
 
 class HttpSession:
-    """One session: its peer, its questions, and its streams with what is kept of them."""
+    """One session: its peer, the requests to its client that wait, and its streams with the events that are kept."""
 
-    __slots__ = ("calls", "key", "name", "opened", "own", "owner", "peer", "pending", "ring", "tracks", "used")
+    __slots__ = ("buffer", "calls", "key", "name", "opened", "own", "owner", "peer", "pending", "streams", "used")
 
-    def __init__(self, service: Service, principal: str, owner: str, calls: Calls, rings: Rings) -> None:
-        # 192 random bits; nothing in it tells what is behind it (2025-11-25, session management).
+    def __init__(self, service: Service, principal: str, owner: str, calls: OpenCalls, buffers: ReplayBuffers) -> None:
+        # 192 random bits, which reveal nothing about the session (2025-11-25, session management).
         self.key = (principal, secrets.token_urlsafe(24).encode())
         self.owner = owner
         """Whose share it uses: its principal's, or that of the address that opened it."""
@@ -43,121 +43,126 @@ class HttpSession:
         self.pending = PendingRequests(self.peer, lambda: calls.now)
         self.used = calls.now
         self.name = secrets.token_hex(6)
-        """What its event ids begin with: an id of another session names nothing here."""
-        self.ring = Ring(rings, owner)
-        self.own = Track(self.ring, self.name, 0)
-        """The stream of what belongs to no request, which GET reads."""
+        """The beginning of its event ids, so that an id of another session means nothing here."""
+        self.buffer = ReplayBuffer(buffers, owner)
+        self.own = ReplayStream(self.buffer, self.name, 0)
+        """The stream for messages that belong to no request, which GET reads."""
         self.opened = 0
-        self.tracks: dict[int, Track] = {}
+        self.streams: dict[int, ReplayStream] = {}
         """The streams of requests that still run."""
 
     def push(self, message: bytes) -> bool:
-        """`SendNotification`: to the session's own stream, or kept for its next connection as far as that goes."""
+        """`SendNotification`: send it on the session's own stream, or keep it for the next connection."""
         return self.own.push(message, self.calls.now)
 
-    def open_track(self) -> Track:
-        """A new stream, for the answer to a POST."""
+    def open_stream(self) -> ReplayStream:
+        """Return a new stream for the answer to a POST."""
         self.opened += 1
-        track = self.tracks[self.opened] = Track(self.ring, self.name, self.opened)
-        return track
+        stream = self.streams[self.opened] = ReplayStream(self.buffer, self.name, self.opened)
+        return stream
 
-    def find_track(self, last: bytes) -> tuple[Track, int | None]:
-        """The stream that a Last-Event-ID names, and the number of that event; an id that is none means the own one.
+    def find_stream(self, last_event_id: bytes) -> tuple[ReplayStream, int | None]:
+        """Return the stream that a Last-Event-ID names, and the number of that event.
 
-        Raises Refused: 400 where nothing of the stream is left.
+        For an id that is not one of this session: its own stream, and None.
+
+        Raises:
+            Refused: nothing of the stream is left (400).
         """
-        name, _, place = last.partition(b"-")
-        stream, _, number = place.partition(b"-")
-        if name != self.name.encode() or len(place) > 30 or not (stream.isdigit() and number.isdigit()):
+        name, _, place = last_event_id.partition(b"-")
+        stream_number, _, event_number = place.partition(b"-")
+        digits = stream_number.isdigit() and event_number.isdigit()
+        if name != self.name.encode() or len(place) > 30 or not digits:
             return self.own, None
-        if not int(stream):
-            return self.own, int(number)
-        track = self.tracks.get(int(stream))
-        if track is None:
-            if not self.ring.after(int(stream), int(number)):
+        number, after = int(stream_number), int(event_number)
+        if not number:
+            return self.own, after
+        stream = self.streams.get(number)
+        if stream is None:
+            if not self.buffer.events_after(number, after):
                 raise Refused(400, _EXPIRED)
-            track = Track(self.ring, self.name, int(stream))
-            track.over = True
-        return track, int(number)
+            stream = ReplayStream(self.buffer, self.name, number)
+            stream.over = True
+        return stream, after
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs in it, or any stream of it is open."""
+        """Whether a request runs in it, or its own stream is open."""
         return self.own.reader is not None or bool(self.peer.in_flight)
 
 
-class Post:
-    """One POST with requests: their `Channel`. Answered in JSON unless a handler emits something first."""
+class PostChannel:
+    """The `Channel` of the requests of one POST. The answer is JSON unless a handler sends something before it."""
 
-    __slots__ = ("batch", "call", "done", "session", "track")
+    __slots__ = ("batch", "call", "done", "session", "stream")
     multiplexed = False
 
-    def __init__(self, session: HttpSession, call: Call, batch: Batch | None = None) -> None:
+    def __init__(self, session: HttpSession, call: HttpCall, batch: Batch | None = None) -> None:
         self.session = session
         self.call = call
         self.batch = batch
-        self.track: Track | None = None
-        """Its stream, once there is one."""
-        self.done: asyncio.Future[Sealed | None] = asyncio.get_running_loop().create_future()
+        self.stream: ReplayStream | None = None
+        """The answer's stream, once there is one."""
+        self.done: asyncio.Future[PostAnswer | None] = asyncio.get_running_loop().create_future()
         """The answer, or None once it is a stream."""
 
     def send(self, request: Request, message: bytes) -> bool:
-        """`Channel`: the first notification turns the answer into an event stream; False where it was dropped."""
+        """Send a notification; the first one makes the answer an event stream. Returns False if it was dropped."""
         if self.session.peer.in_flight.get(request.id) is not request:
             return False
-        track = self.track or self._open(request)
-        return track is not None and track.push(message, self.call.calls.now)
+        stream = self.stream or self._open(request)
+        return stream is not None and stream.push(message, self.call.calls.now)
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
-        """`Channel`: a question on the POST's own stream; answers come with other POSTs of the session."""
+        """Send a request to the client on the POST's own stream; the response comes with another POST."""
 
-        def put(message: bytes) -> bool:
-            track = self.track or self._open(request)
-            if track is None or track.over:  # no stream of its own: the session's, if anybody reads it
-                track = self.session.own
-                if track.reader is None:
+        def write(message: bytes) -> bool:
+            stream = self.stream or self._open(request)
+            if stream is None or stream.over:  # no stream of its own: the session's, if anybody reads it
+                stream = self.session.own
+                if stream.reader is None:
                     return False
-            return track.push(message, self.call.calls.now, must=True)
+            return stream.push(message, self.call.calls.now, must=True)
 
-        return self.session.pending.send(request, method, params, put)
+        return self.session.pending.send(request, method, params, write)
 
     def detach(self, request: Request, retry_ms: int) -> bool:
-        """`Channel`: end the connection, and keep what comes until the client reads on over another one."""
+        """End the connection, and keep what is sent until the client resumes the stream over another one."""
         if not request.caller.rules.polled_streams or self.session.peer.in_flight.get(request.id) is not request:
             return False
-        track = self.track or self._open(request)
-        return track is not None and track.release(retry_ms, self.call.calls.now)
+        stream = self.stream or self._open(request)
+        return stream is not None and stream.detach(retry_ms, self.call.calls.now)
 
-    def _open(self, request: Request) -> Track | None:
+    def _open(self, request: Request) -> ReplayStream | None:
         call = self.call
         if self.done.done() or not call.accepted & ACCEPTS_EVENTS:
             return None
-        track = self.track = self.session.open_track()
+        stream = self.stream = self.session.open_stream()
         call.calls.open_stream(call)
-        track.reader = call
+        stream.reader = call
         if request.caller.rules.polled_streams:
-            track.prime(call.calls.now)
+            stream.prime(call.calls.now)
         self.done.set_result(None)
-        return track
+        return stream
 
-    def answered(self, request: Request, data: bytes | ChunkedMessage | None, status: int, served: bool) -> None:
-        """The request is over, without an answer where it was cancelled; `served` where that is a result."""
-        batch, track = self.batch, self.track
-        lost = b"" if data is None or track is None else encode_error(request.id, InternalError(_TOO_LARGE))
+    def finish(self, request: Request, data: bytes | ChunkedMessage | None, status: int, is_result: bool) -> None:
+        """Take the answer to one request, or None if it was cancelled, and send what is complete."""
+        batch, stream = self.batch, self.stream
+        too_large = b"" if data is None or stream is None else encode_error(request.id, InternalError(_TOO_LARGE))
         if batch is not None:
             array = batch.answered(data)
-            if track is not None:  # one event for each, as soon as it is there
+            if stream is not None:  # each answer is an event, as soon as it is there
                 now = self.call.calls.now
                 for answer in batch.answers:
                     body = answer if isinstance(answer, bytes) else b"".join(answer)
-                    if not track.push(body, now, must=True) and answer is data:
-                        track.push(lost, now, must=True)
+                    if not stream.push(body, now, must=True) and answer is data:
+                        stream.push(too_large, now, must=True)
                 batch.answers.clear()
             if batch.left:
                 return
-            data = None if track is not None else array
-        if track is not None:
-            del self.session.tracks[track.stream]
-            track.finish(data, lost)
+            data = None if stream is not None else array
+        if stream is not None:
+            del self.session.streams[stream.number]
+            stream.finish(data, too_large)
         elif not self.done.done():
-            self.done.set_result((data, status, served))
+            self.done.set_result((data, status, is_result))

@@ -1,4 +1,18 @@
-"""Sessions of the handshake era over HTTP: whose they are, and what runs in them."""
+"""The sessions of the handshake era over HTTP.
+
+`initialize` opens a session, whose id every later request repeats. A request runs in a task of its session, not of the
+HTTP call that brought it, so that a client may lose its connection and come back for the answer. The parts:
+
+    HttpSessions     this module: finds or opens the session of a call, starts handlers, waits for answers, and ends
+                     sessions that nobody uses, that DELETE ends, or that make room for another owner's.
+    HttpSession      one session: a `ServerPeer`, and its streams (`replay`).
+    PostChannel      one POST: the handler's way back. The answer is JSON unless the handler sends something first;
+                     then `done` is set to None, and the answer is the last event of a stream.
+    HttpCall         the ASGI call, which waits in `_wait` while the session works. It ends when there is an answer,
+                     when the client disconnects, or when the session cancels it (`CancelReason.STREAM_ENDED`).
+
+Every request is counted by the owner of its session (`requests`), since one that asks its client may wait for long.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +41,9 @@ from wharfinger.protocol.request import (
 from wharfinger.protocol.server_peer import Event
 from wharfinger.protocol.shares import Crowd, Shares
 from wharfinger.transports.http_server.asgi_response import EventStream, Receive, Send, send_empty, send_json
-from wharfinger.transports.http_server.open_calls import Call, Calls
-from wharfinger.transports.http_server.replay import Rings
-from wharfinger.transports.http_server.session_posts import HttpSession, Post, Sealed
+from wharfinger.transports.http_server.open_calls import HttpCall, OpenCalls
+from wharfinger.transports.http_server.replay import ReplayBuffers
+from wharfinger.transports.http_server.session_posts import HttpSession, PostAnswer, PostChannel
 from wharfinger.transports.outbound_requests import deliver
 from wharfinger.transports.serving import LARGE, CancelReason, answer_exception
 
@@ -39,23 +53,20 @@ _UNKNOWN = "There is no such session, or it has ended: send initialize without M
 
 
 class HttpSessions:
-    """All sessions of one application, by (principal, id): an id alone opens nothing.
+    """The sessions of one application, by principal and id: an id alone opens nothing."""
 
-    A handler's task belongs to its session: the end of the HTTP call that brought the request cancels nothing.
-    """
-
-    def __init__(self, service: Service, limits: HttpLimits, calls: Calls) -> None:
+    def __init__(self, service: Service, limits: HttpLimits, calls: OpenCalls) -> None:
         self.service = service
         self.limits = limits
         self.calls = calls
-        self.running: dict[Request, Post] = {}
-        """Requests being served, and where their answers go."""
-        self.rings = Rings(limits)
+        self.running: dict[Request, PostChannel] = {}
+        """The requests that run, and the channels of their answers."""
+        self.replay_buffers = ReplayBuffers(limits)
         self.draining = False
         self._table: dict[tuple[str, bytes], HttpSession] = {}
         self._crowd: Crowd[HttpSession] = Crowd()
         self.requests = Shares()
-        """Requests being served, by the owners of their sessions."""
+        """The number of requests that run, by the owners of their sessions."""
 
     def __len__(self) -> int:
         return len(self._table)
@@ -63,15 +74,16 @@ class HttpSessions:
     # -- POST
 
     async def post(
-        self, call: Call, headers: dict[bytes, bytes], principal: str, message: Message, *, opening: bool
+        self, call: HttpCall, headers: dict[bytes, bytes], principal: str, message: Message, *, opening: bool
     ) -> None:
         """Serve one message of a session, or the `initialize` that opens one.
 
-        Raises Refused (400, 404) or Overloaded where the message cannot be taken.
+        Raises:
+            Refused, Overloaded: the message cannot be accepted (400, 404, 503).
         """
         if opening:
             session = self._open(call, principal)
-            call.accepted &= ~ACCEPTS_EVENTS  # the session's id goes with the answer's head
+            call.accepted &= ~ACCEPTS_EVENTS  # the session id is a header, so that no event may come before the result
         else:
             session = self._find(headers, principal)
             check_session_version(headers)
@@ -85,14 +97,15 @@ class HttpSessions:
         except Overloaded as error:
             session.peer.fail(event, error)
             raise
-        post = Post(session, call)
+        post = PostChannel(session, call)
         self._begin(post, event, headers)
         await self._answer(post, opening=opening)
 
-    async def post_batch(self, call: Call, headers: dict[bytes, bytes], principal: str, body: bytes) -> bool:
-        """Serve an array of messages; False where it is none, or the session's revision has no such.
+    async def post_batch(self, call: HttpCall, headers: dict[bytes, bytes], principal: str, body: bytes) -> bool:
+        """Serve an array of messages. Returns False if it is not one, or if the session's revision has no batches.
 
-        Raises Refused (400, 404) or Overloaded where it cannot be taken.
+        Raises:
+            Refused, Overloaded: it cannot be accepted (400, 404, 503).
         """
         session = self._find(headers, principal)
         check_session_version(headers)
@@ -103,7 +116,7 @@ class HttpSessions:
         if isinstance(batch, Reply):
             await send_json(call.reply, batch.status, batch.data)
             return True
-        post = Post(session, call, batch)
+        post = PostChannel(session, call, batch)
         for event in batch.events:
             if isinstance(event, Request):
                 self._begin(post, event, headers)
@@ -118,13 +131,13 @@ class HttpSessions:
         return True
 
     def _check_room(self, session: HttpSession) -> None:
-        """Raise Overloaded where no further request may be served: one that asks can wait for long, and for nobody."""
+        """Raise Overloaded if no further request may run: one that asks its client may wait for long."""
         if self.draining:
             raise Overloaded("The server is stopping.")
         if not self.requests.has_room(session.owner, self.limits.session_requests):
             raise Overloaded("Too many requests are in flight: try again later.")
 
-    def _begin(self, post: Post, request: Request, headers: dict[bytes, bytes]) -> None:
+    def _begin(self, post: PostChannel, request: Request, headers: dict[bytes, bytes]) -> None:
         request.channel = post
         request.accepts_lazy_blobs = post.batch is None  # the answers of a batch are joined
         request.headers = headers
@@ -135,33 +148,33 @@ class HttpSessions:
         post.call.in_session = True
         request.task = asyncio.get_running_loop().create_task(self._serve(request, post))
 
-    async def _answer(self, post: Post, *, opening: bool = False) -> None:
-        """Wait for the answer and send it; a stream is sent by whoever emits."""
+    async def _answer(self, post: PostChannel, *, opening: bool = False) -> None:
+        """Wait for the answer and send it, unless it has become a stream."""
         call, session = post.call, post.session
         try:
-            sealed = await self._hold(call, post)
+            answer = await self._wait(call, post)
         finally:
-            if post.track is not None:
-                post.track.leave(call)
-        if sealed is None:
+            if post.stream is not None:
+                post.stream.leave(call)
+        if answer is None:
             return
-        data, status, served = sealed
-        told: tuple[tuple[bytes, bytes], ...] = ()
-        if opening and served:
+        data, status, is_result = answer
+        headers: tuple[tuple[bytes, bytes], ...] = ()
+        if opening and is_result:
             self._table[session.key] = session
             self._crowd.add(session.owner, session)
             self.calls.keep_time()
-            told = ((SESSION, session.key[1]),)
+            headers = ((SESSION, session.key[1]),)
         if data is None:
-            await send_empty(call.reply, 202)  # cancelled: nothing may be said for this request any more
+            await send_empty(call.reply, 202)  # cancelled: no answer may be sent for this request
         else:
-            await send_json(call.reply, status, data, told)
+            await send_json(call.reply, status, data, headers)
 
-    async def _hold(self, call: Call, post: Post | None = None) -> Sealed | None:
-        """The answer of a POST; or, where it becomes a stream, None when one end has ended that."""
+    async def _wait(self, call: HttpCall, post: PostChannel | None = None) -> PostAnswer | None:
+        """Return the answer to a POST; or, if it is a stream, None when one side has ended that."""
         try:
-            if post is not None and (sealed := await post.done) is not None:
-                return sealed
+            if post is not None and (answer := await post.done) is not None:
+                return answer
             while (await call.receive())["type"] != "http.disconnect":
                 pass
         except asyncio.CancelledError:
@@ -176,19 +189,19 @@ class HttpSessions:
                 call.stream.closed = True
         return None
 
-    async def _serve(self, request: Request, post: Post) -> None:
+    async def _serve(self, request: Request, post: PostChannel) -> None:
         """Run the handler in the request's own task, and give its answer to the POST that brought the request."""
         peer = post.session.peer
         data: bytes | ChunkedMessage | None
-        status, served = 200, False
+        status, is_result = 200, False
         try:
             handler = None if request.row is None else self.service.handlers.get(request.method)
             if handler is None:
                 raise no_such_method(request)
             data = peer.respond(request, await handler(request))
-            if data is not None and (len(data) > LARGE or post.batch is not None):  # small ones join to a large one
+            if data is not None and (len(data) > LARGE or post.batch is not None):  # a batch joins small ones
                 data, status = self._check_unread(post, request, data)
-            served = status == 200
+            is_result = status == 200
         except BaseException as error:
             data, cancelled = None, isinstance(error, asyncio.CancelledError)
             if not cancelled or peer.in_flight.get(request.id) is request:
@@ -199,13 +212,13 @@ class HttpSessions:
                     status = 503
         del self.running[request]
         self.requests.add(post.session.owner, -1)
-        post.answered(request, data, status, served)
+        post.finish(request, data, status, is_result)
 
     def _check_unread(
-        self, post: Post, request: Request, data: bytes | ChunkedMessage
+        self, post: PostChannel, request: Request, data: bytes | ChunkedMessage
     ) -> tuple[bytes | ChunkedMessage, int]:
-        """Count a large answer for the connection that it goes out on; an error in its place if there is no room."""
-        call = post.call if post.track is None else post.track.reader
+        """Count a large answer for the connection that sends it. Returns it, or an error if there is no room."""
+        call = post.call if post.stream is None else post.stream.reader
         if call is not None:
             try:
                 self.calls.check_unread(call, data)
@@ -214,11 +227,11 @@ class HttpSessions:
         return data, 200
 
     def _stop(self, request: Request, *reason: CancelReason) -> None:
-        # In the next turn of the loop: a task that is cancelled before its first step never runs, nor says so.
+        # In the next turn of the loop: a task that is cancelled before its first step never runs its `except`.
         asyncio.get_running_loop().call_soon(request.task.cancel, *reason)
 
     def _settle(self, session: HttpSession, event: Event) -> tuple[int, bytes] | None:
-        """Do what an event other than a request asks for; the status and body where it is refused."""
+        """Handle an event that is not a request. Returns the status and body of the answer if it is refused."""
         match event:
             case Reply(data, status):
                 return 200 if status == 404 else status, data
@@ -233,44 +246,45 @@ class HttpSessions:
     # -- GET and DELETE
 
     async def get(self, scope: Any, headers: dict[bytes, bytes], principal: str, receive: Receive, send: Send) -> None:
-        """Open the session's own stream, or go on with the one that Last-Event-ID names, until one end ends it.
+        """Serve the session's own stream, or the rest of the one that Last-Event-ID names, until one side ends it.
 
-        Raises Refused (400, 404, 406, 409, 429) or Overloaded.
+        Raises:
+            Refused, Overloaded: 400, 404, 406, 409, 429, 503.
         """
         session = self._find(headers, principal)
         check_session_version(headers)
         check_stream(headers)
-        track, after = session.find_track(headers.get(LAST_EVENT, b""))
-        if track.reader is not None and after is None:
+        stream, after = session.find_stream(headers.get(LAST_EVENT, b""))
+        if stream.reader is not None and after is None:
             raise Refused(409, "This session has a stream open already.")
-        if self.draining and track is session.own:
+        if self.draining and stream is session.own:
             raise Overloaded("The server is stopping.")
         calls = self.calls
         calls.keep_time()
-        call = Call(calls, receive, send, ACCEPTS_EVENTS, scope.get("client"), principal)
+        call = HttpCall(calls, receive, send, ACCEPTS_EVENTS, scope.get("client"), principal)
         calls.admit_stream(call)
-        call.in_session = track is not session.own
+        call.in_session = stream is not session.own
         call.stream = EventStream(send, self.service.limits.backlog, calls.now, calls.flushes)
         call.stream.open()
         try:
-            track.read_on(call, after, calls.now)
-            if track.over:
+            stream.resume(call, after, calls.now)
+            if stream.over:
                 await call.stream.finish(None)
             else:
-                await self._hold(call)
+                await self._wait(call)
         finally:
             session.used = calls.now
-            track.leave(call)
+            stream.leave(call)
             calls.end(call)
 
     async def delete(self, headers: dict[bytes, bytes], principal: str, send: Send) -> None:
-        """End a session. Raises Refused: 404."""
+        """End a session. Raises Refused if there is none (404)."""
         self._end(self._find(headers, principal))
         await send_empty(send, 204)
 
     # -- the table
 
-    def _open(self, call: Call, principal: str) -> HttpSession:
+    def _open(self, call: HttpCall, principal: str) -> HttpSession:
         if self.draining:
             raise Overloaded("The server is stopping.")
         while len(self._table) >= self.limits.sessions:
@@ -278,7 +292,7 @@ class HttpSessions:
             if victim is None:
                 raise Overloaded("Too many sessions are open: try again later.")
             self._end(victim)
-        return HttpSession(self.service, principal, call.owner, self.calls, self.rings)
+        return HttpSession(self.service, principal, call.owner, self.calls, self.replay_buffers)
 
     def _find(self, headers: dict[bytes, bytes], principal: str) -> HttpSession:
         key = (principal, headers[SESSION])
@@ -290,17 +304,20 @@ class HttpSessions:
         return session
 
     def _end(self, session: HttpSession) -> None:
-        """Cancel what runs, close the stream, and let everybody drop what they keep for this session."""
+        """Cancel the requests of a session, close its stream, and drop everything that is kept for it."""
         self._table.pop(session.key, None)
         self._crowd.discard(session.owner, session)
         for request in session.peer.close():
             self._stop(request)
         asyncio.get_running_loop().call_soon(session.pending.close)
-        session.ring.clear()
+        session.buffer.clear()
         session.own.finish(None)
 
     def sweep(self, now: float) -> bool:
-        """End the sessions that nobody uses, and the requests that are over their time; false where there are none."""
+        """End the sessions that nobody uses, and cancel the requests whose time is up.
+
+        Returns whether there is anything left to look at later.
+        """
         oldest = now - self.limits.session_time
         for session in self._crowd.unused(lambda session: session.used <= oldest):
             if session.busy:
@@ -315,14 +332,14 @@ class HttpSessions:
         return bool(self._table or self.running)
 
     def drain(self) -> None:
-        """End every open stream, and take no new session."""
+        """End every open stream, and accept no new session."""
         self.draining = True
         for session in self._table.values():
             if session.own.reader is not None:
                 session.own.reader.cancel(CancelReason.DRAIN)
 
     def close(self) -> None:
-        """Cancel what still runs and end every session."""
+        """Cancel every request that runs, and end every session."""
         for request in list(self.running):
             self._stop(request, CancelReason.DRAIN)
         for session in list(self._table.values()):

@@ -1,0 +1,132 @@
+"""The response to one POST: a JSON body, or a stream of events that may go on over another connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wharfinger.errors import InvalidResponse, NotMCP, WharfingerError
+from wharfinger.protocol.client_peer import ClientPeer, Event
+from wharfinger.protocol.jsonrpc import Message
+from wharfinger.protocol.sse import EventDecoder, Pulse
+from wharfinger.transports.http_client.origin import EVENTS, NoMessage, Origin, content_type, excerpt
+from wharfinger.transports.stream_client import show_bytes
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+__all__ = [
+    "MAX_RECONNECTS",
+    "EventHandler",
+    "PendingPost",
+    "is_event_stream",
+    "read_body",
+    "read_events",
+    "reconnect_delay",
+    "resumed_decoder",
+]
+
+RECONNECT_DELAY = 1.0
+MIN_RECONNECT_DELAY = 0.01
+MAX_RECONNECT_DELAY = 30.0
+"""Seconds to wait before a stream is resumed: if the server names none, and the bounds of what it may name."""
+MAX_RECONNECTS = 3
+"""Attempts in a row that bring nothing new."""
+
+
+class PendingPost:
+    """A POST that waits for the response to its request."""
+
+    __slots__ = ("error", "nameless", "notified", "response")
+
+    def __init__(self, notified: Callable[[Message], None] | None) -> None:
+        self.notified = notified
+        self.response: Message | None = None
+        self.error: WharfingerError | None = None
+        self.nameless: Message | None = None
+        """An error without an id: the response if it is the whole body, but not if it is one event of several."""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a response, or there will be none."""
+        return self.response is not None or self.error is not None
+
+
+EventHandler = Callable[[Event[PendingPost], PendingPost | None], None]
+"""Handles what one message means; takes the POST on whose stream it came as well."""
+
+
+def is_event_stream(response: ClientResponse, origin: Origin) -> bool:
+    """Whether the response is a stream of events rather than one body.
+
+    Raises:
+        InvalidResponse: it is compressed, which was not accepted: decompressing would be work without a bound.
+    """
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise InvalidResponse(f"{origin.name} compressed its answer although that was not accepted.")
+    return content_type(response) == EVENTS and response.status == 200
+
+
+async def read_events(
+    response: ClientResponse,
+    decoder: EventDecoder,
+    peer: ClientPeer[PendingPost],
+    post: PendingPost | None,
+    handle: EventHandler,
+) -> None:
+    """Read messages until the stream ends, or `post` is done.
+
+    Raises:
+        TimeoutError: the server, which used to send something regularly, is silent: the connection is broken.
+    """
+    pulse, now = Pulse(), asyncio.get_running_loop().time
+    async with asyncio.timeout(None) as silence:
+        async for chunk in response.content.iter_any():
+            silence.reschedule(pulse.beat(now(), chunk))
+            for event in decoder.feed(chunk):
+                if not event.data or event.event != "message":  # the first event may only name an id
+                    continue
+                for meaning in peer.receive(event.data):
+                    handle(meaning, post)
+                if post is not None and post.done:
+                    return
+
+
+async def read_body(
+    response: ClientResponse, peer: ClientPeer[PendingPost], post: PendingPost, handle: EventHandler, origin: Origin
+) -> None:
+    """Read the one message of a body.
+
+    Raises:
+        NoMessage: there is none, and the status is an error.
+        NotMCP: there is none although the status is a success.
+    """
+    body = await origin.body(response)
+    if content_type(response) == "application/json":
+        for meaning in peer.receive(body):
+            handle(meaning, post)
+        post.response = post.response or post.nameless
+        if post.response is not None or (post.error is not None and response.status < 400):
+            return
+    post.error = None
+    reason = f"{response.status} {response.reason or ''}".strip()
+    if response.status >= 400:
+        raise NoMessage(f"{origin.name} answered {reason}{excerpt(body)}", response.status)
+    kind = content_type(response)
+    first = show_bytes(body)
+    raise NotMCP(f"{origin.name} is not MCP: it answered {reason} with {kind}; the first bytes were {first}.")
+
+
+def resumed_decoder(decoder: EventDecoder, limit: int) -> EventDecoder:
+    """Return the decoder for the rest of a stream that broke off."""
+    resumed = EventDecoder(limit)
+    resumed.last_id, resumed.retry = decoder.last_id, decoder.retry
+    return resumed
+
+
+def reconnect_delay(decoder: EventDecoder) -> float:
+    """Seconds to wait before the stream is resumed: what the server asked for, within bounds (2025-11-25: MUST)."""
+    if decoder.retry is None:
+        return RECONNECT_DELAY
+    return min(max(decoder.retry / 1000, MIN_RECONNECT_DELAY), MAX_RECONNECT_DELAY)
