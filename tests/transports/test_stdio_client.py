@@ -289,7 +289,7 @@ def test_end_of_the_server_fails_every_call_at_once(code: str, reason: str, monk
     """Security C07, C08: the error names the command and what it said last."""
     monkeypatch.setattr(stdio_client, "GRACE", 0.1)
     if reason == "closed its output":  # nothing follows it
-        monkeypatch.setattr(stdio_client, "LAST_WORDS", 0.05)
+        monkeypatch.setattr(stdio_client, "OUTPUT_GRACE", 0.05)
 
     async def test() -> None:
         async with child(code) as link:
@@ -319,7 +319,7 @@ def test_end_of_the_server_is_told_once() -> None:
 
 def test_grandchild_that_holds_the_pipes_does_not_hold_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Security C07, C10: the server is gone although its output is still open."""
-    monkeypatch.setattr(stdio_client, "LAST_WORDS", 0.05)
+    monkeypatch.setattr(stdio_client, "OUTPUT_GRACE", 0.05)
     monkeypatch.setattr(stdio_client, "GRACE", 0.1)
 
     async def test() -> None:

@@ -421,7 +421,7 @@ async def test_a_lost_connection_cancels_everything_and_drops_what_waits_for_its
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert (held.ended, wire.answers, wire.stream.parked_bytes) == (["cancelled"], {}, 0)
-    assert wire.stream.send_apart(b"{}") is False
+    assert wire.stream.notify(b"{}") is False
 
 
 async def wire_parked(wire: Wire) -> None:

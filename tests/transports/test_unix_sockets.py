@@ -19,8 +19,9 @@ import pytest
 from wharfinger import Client, Context, Server
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP
 from wharfinger.protocol.limits import Limits
+from wharfinger.transports.accepting import AddressInUse
 from wharfinger.transports.unix_client import UnixLink
-from wharfinger.transports.unix_server import AddressInUse, UnixServer, serve_unix
+from wharfinger.transports.unix_server import UnixServer, serve_unix
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no Unix sockets for asyncio")
 
@@ -129,7 +130,7 @@ def test_place_that_is_taken_is_told(path: Path) -> None:
             async with Client(f"unix:{path}") as client:  # the first one serves on
                 await client.ping()
         path.write_text("precious")
-        with pytest.raises(AddressInUse, match="is no socket"):
+        with pytest.raises(AddressInUse, match="is not a socket"):
             await UnixServer(harbour(), path).start()
         assert path.read_text() == "precious"
         with pytest.raises(OSError, match=r"Cannot listen on .*no/such"):

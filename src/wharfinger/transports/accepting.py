@@ -1,4 +1,4 @@
-"""Logs that no file descriptor is left for new connections, once a minute, with what to change."""
+"""Listening for connections: the errors of an address that cannot be used, and running out of file descriptors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,25 @@ import os
 import time
 from typing import Any
 
-__all__ = ["Exhaustion"]
+from wharfinger.errors import WharfingerError
+
+__all__ = ["AddressInUse", "CannotListen", "Exhaustion"]
 
 log = logging.getLogger("wharfinger.transports.accepting")
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _AGAIN = 60.0
 """Seconds between two such lines of the log."""
+
+
+class CannotListen(WharfingerError, OSError):
+    """A server cannot listen on an address; the message names it and the reason."""
+
+    exit_code = 3
+
+
+class AddressInUse(CannotListen):
+    """Another server listens on the address, or the path of a socket is a file of another kind."""
 
 
 class Exhaustion:
@@ -32,7 +44,7 @@ class Exhaustion:
         loop.set_exception_handler(self._handle)
 
     def stop(self) -> None:
-        """Give the loop its exception handler back."""
+        """Restore the loop's exception handler."""
         if self._loop.get_exception_handler() == self._handle:
             self._loop.set_exception_handler(self._before)
 

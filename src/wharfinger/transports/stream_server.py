@@ -1,4 +1,19 @@
-"""A server's peer on a byte stream: reads lines, runs one task per request, writes once per turn of the loop."""
+"""The server's end of a byte stream: reads lines, runs one task per request, writes once per turn of the event loop.
+
+The path of one request:
+
+    data_received    splits the bytes into lines; `ServerPeer.receive` makes a `Request` of a line
+    serve            the request's task: runs the handler, encodes the result, and calls `write`
+    write, flush     collect small messages, and write them together in the next turn of the loop
+
+Two things make it longer. If the reader is slow (`pause_writing`) or a message is large, messages are queued (`park`)
+and written in parts as the reader accepts them (`pump`). The queue is bounded in steps: above `Limits.backlog`
+notifications are dropped, above `Limits.unread` requests are refused, and a client that keeps sending requests without
+reading even the refusals is disconnected. Large answers of all connections are counted together in `unread`.
+
+The end has steps as well: `drain` accepts no further requests and lets those that run finish; `finish` cancels the rest
+after `Limits.drain` seconds; `ended` is set when everything is written, or the reader does not read.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +47,13 @@ __all__ = ["StreamServer"]
 log = logging.getLogger("wharfinger.transports.stream_server")
 
 TICK = 1.0
-"""Seconds between two looks at deadlines: one sweeper per connection, since a timer per request costs 1.8 µs."""
+"""Seconds between two checks of deadlines: one timer per connection, since a timer per request costs 1.8 µs."""
 EAGER: bool = sys.version_info >= (3, 12)
-"""Whether a task begins at once, so that what never waits costs no turn of the loop."""
+"""Whether a task starts at once, so that a handler that never waits needs no turn of the loop."""
 new_task: Any = partial(asyncio.Task, name="request", **{"eager_start": True} if EAGER else {})  # type: ignore[arg-type]
-"""Starts the one task of a request."""
+"""Starts the task of a request."""
 FLUSH = 16
-"""Small messages that are written together at most: the reader works on them while we go on with the rest."""
+"""Small messages that are written together: the reader works on them while we go on with the rest."""
 EXPIRED = -1
 """`Request.started_at` of a request whose deadline has passed."""
 
@@ -46,8 +61,8 @@ EXPIRED = -1
 class StreamServer(asyncio.Protocol):
     """Serves one connection of newline-delimited messages: stdio, a pipe, a socket.
 
-    `unread` counts what waits for readers of all connections of one server, by owner.
-    `ended` is done when the connection is over and everything that was read is answered, or cancelled.
+    `unread` counts the bytes that wait for the readers of all connections of one server, by owner.
+    `ended` is done when the connection is over, and every request that was read is answered or cancelled.
     """
 
     multiplexed = True
@@ -56,21 +71,21 @@ class StreamServer(asyncio.Protocol):
         self.service = service
         self.unread = Shares() if unread is None else unread
         self.owner = owner
-        self.peer = ServerPeer(Session(principal, self.send_apart), service.stamps, service.limits, report)
+        self.peer = ServerPeer(Session(principal, self.notify), service.stamps, service.limits, report)
         self.pending = PendingRequests(self.peer, lambda: self.tick)
         self.lines = LineBuffer(service.limits.message)
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self.loop.create_future()
         self.transport: Any = None
         self.out: list[bytes] = []
-        """Small messages of this turn of the loop; one write takes them all."""
+        """The small messages of this turn of the loop, which are written together."""
         self.parked: deque[bytes | Iterator[bytes | memoryview]] = deque()
-        """What waits for the reader, behind a large message or above the high-water mark."""
+        """Messages that wait for the reader, or for a large message before them."""
         self.parked_bytes = 0
         self.counted_bytes = 0
-        """Those of them that are in `unread`."""
+        """The part of `parked_bytes` that is counted in `unread`."""
         self.parked_small = 0
-        """Those of them in small messages: where these grow on and on, they are refusals to who reads nothing."""
+        """The part of `parked_bytes` in small messages: if it keeps growing, these are refusals that nobody reads."""
         self.blocked = False
         self.tick = 0
         self.draining = False
@@ -79,8 +94,8 @@ class StreamServer(asyncio.Protocol):
     # -- reading
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; each request starts one task."""
-        # A chunk of whole lines, which nearly every one is, needs no buffer.
+        """Read bytes; each request starts a task."""
+        # Nearly every chunk consists of whole lines, and needs no buffer.
         whole = not self.lines.unfinished and data.endswith(b"\n")
         for line in data.split(b"\n") if whole else self.lines.feed(data):
             if not line:
@@ -91,10 +106,10 @@ class StreamServer(asyncio.Protocol):
                 event.started_at = self.tick
                 event.task = new_task(self.serve(event), loop=self.loop)
             elif event is not None:
-                self.settle(event)
+                self.dispatch(event)
 
-    def settle(self, event: Event) -> None:
-        """Do what an event other than a request asks for."""
+    def dispatch(self, event: Event) -> None:
+        """Handle an event that is not a request."""
         match event:
             case Reply(data):
                 self.write(data)
@@ -104,26 +119,26 @@ class StreamServer(asyncio.Protocol):
             case Notification() | Response():
                 deliver(self.service, self.peer.session, event)
             case Batch():
-                self.take_batch(event)
+                self.serve_batch(event)
 
-    def take_batch(self, batch: Batch) -> None:
-        """Serve the requests of a batch, whose answers are written together."""
+    def serve_batch(self, batch: Batch) -> None:
+        """Serve the requests of a batch. Their answers are written together."""
         if not batch.left and (data := batch.array()) is not None:
             self.write(data)
         for event in batch.events:
             if isinstance(event, Request):
                 self.begin(event, batch)
             else:
-                self.settle(event)
+                self.dispatch(event)
 
     def begin(self, request: Request, batch: Batch | None = None) -> None:
-        """Serve a request that did not come in a line of its own."""
+        """Serve a request of a batch, or one that came in another way than as a line."""
         request.channel = self
         request.started_at = self.tick
         request.task = new_task(self.serve(request, batch), loop=self.loop)
 
     def eof_received(self) -> bool:
-        """The client sends no more: what was read is answered, then `ended` is set; the write side stays open."""
+        """The client sends nothing more: answer what was read, then end. The write side stays open."""
         self.pending.close()
         self.drain()
         return True
@@ -131,8 +146,8 @@ class StreamServer(asyncio.Protocol):
     # -- serving
 
     async def serve(self, request: Request, batch: Batch | None = None) -> None:
-        """Run the handler; the only place where its exception becomes an error on the wire."""
-        if EAGER:  # it can be cancelled before its maker knows it, by a client in the same process
+        """Run the handler, and write the answer."""
+        if EAGER:  # a client in the same process may cancel the request before its task is known
             request.task = asyncio.current_task()
         try:
             handler = self.service.handlers.get(request.method) if request.row is not None else None
@@ -140,7 +155,7 @@ class StreamServer(asyncio.Protocol):
                 raise no_such_method(request)
             result = await handler(request)
             if self.peer.refusing:
-                raise Overloaded("The answers before this one are not read yet: ask again when they are.")
+                raise Overloaded("The answers before this one have not been read: try again when they are.")
             data = self.peer.respond(request, result)
             if type(data) is not bytes or len(data) > LARGE:
                 data = self.check_unread(request, data)
@@ -170,7 +185,7 @@ class StreamServer(asyncio.Protocol):
         return data
 
     def sweep(self) -> None:
-        """Cancel what is over its deadline."""
+        """Cancel the requests whose time is up."""
         self.tick += 1
         oldest = self.tick - self.service.limits.handler_time / TICK
         for request in self.peer.in_flight.values():
@@ -182,35 +197,35 @@ class StreamServer(asyncio.Protocol):
     # -- writing
 
     def send(self, request: Request, message: bytes) -> bool:
-        """`Channel`: a notification on the request's stream; dropped when the request is over, or the reader slow."""
-        return self.peer.in_flight.get(request.id) is request and self.send_apart(message)
+        """Send a notification for a request; it is dropped if the request is over or the reader slow."""
+        return self.peer.in_flight.get(request.id) is request and self.notify(message)
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
-        """`Channel`: a question in the handshake era; it is never dropped, since a handler waits for its answer."""
+        """Send a request to the client (handshake era). It is never dropped, since a handler waits for the response."""
         if request.session is None:
             return None
-        return self.pending.send(request, method, params, self.put)
+        return self.pending.send(request, method, params, self.write_required)
 
     def detach(self, request: Request, retry_ms: int) -> bool:
-        """`Channel`: the stream is the connection."""
+        """Return False: the stream cannot outlive its connection."""
         return False
 
-    def put(self, message: bytes) -> bool:
-        """Send what must not be dropped; False where nobody reads any more."""
+    def write_required(self, message: bytes) -> bool:
+        """Write a message that must not be dropped. Returns False if nobody reads any more."""
         if self.ended.done() or self.peer.refusing:
             return False
         self.write(message)
         return True
 
-    def send_apart(self, message: bytes) -> bool:
-        """`SendNotification`: a notification that belongs to no request; dropped when the reader is too slow."""
+    def notify(self, message: bytes) -> bool:
+        """`SendNotification`: send one that belongs to no request. Returns False if the reader is too slow."""
         if self.parked_bytes > self.service.limits.backlog or self.ended.done():
             return False
         self.write(message)
         return True
 
     def write(self, data: bytes | ChunkedMessage) -> None:
-        """Send one message, after those before it; small ones are collected and written once per turn of the loop."""
+        """Write one message in its order; small ones are collected, and written once per turn of the loop."""
         if self.blocked or self.parked or type(data) is not bytes or len(data) > LARGE:
             self.park(data)
             return
@@ -221,14 +236,14 @@ class StreamServer(asyncio.Protocol):
             self.flush()
 
     def flush(self) -> None:
-        """Write what this turn of the loop collected."""
+        """Write what was collected in this turn of the loop."""
         if self.out and self.transport is not None:
             self.out.append(b"")
             self.transport.write(b"\n".join(self.out))
         self.out.clear()
 
     def park(self, data: bytes | ChunkedMessage) -> None:
-        """Keep the order: a large message is written piece by piece, as fast as the reader takes it."""
+        """Queue a message, so that it is written in its order, and in parts if it is large."""
         self.flush()
         self.parked_bytes += len(data)
         if type(data) is bytes and len(data) <= LARGE:
@@ -242,12 +257,12 @@ class StreamServer(asyncio.Protocol):
         unread = self.service.limits.unread
         self.peer.refusing = self.parked_bytes > unread
         if self.parked_small > 2 * unread and self.transport is not None:
-            log.warning("A client reads none of its answers: the connection is ended.")
+            log.warning("A client does not read its answers: the connection is closed.")
             self.transport.abort()
             self.connection_lost(None)
 
     def pump(self) -> None:
-        """Write what is parked until the reader is behind."""
+        """Write queued messages until the reader is slow."""
         while self.parked and not self.blocked and self.transport is not None:
             head = self.parked[0]
             chunk: Any = head if isinstance(head, bytes) else next(head, None)
@@ -267,7 +282,7 @@ class StreamServer(asyncio.Protocol):
                 self.finish()
 
     def count_unread(self) -> None:
-        """Count what waits for the reader of this connection among what waits for all."""
+        """Update the count of what waits for all readers by what waits for this one."""
         if self.parked_bytes != self.counted_bytes:
             self.unread.add(self.owner, self.parked_bytes - self.counted_bytes)
             self.counted_bytes = self.parked_bytes
@@ -283,22 +298,22 @@ class StreamServer(asyncio.Protocol):
         return data
 
     def pause_writing(self) -> None:
-        """The reader is behind."""
+        """Called by the transport when the reader is slow."""
         self.blocked = True
 
     def resume_writing(self) -> None:
-        """The reader has caught up."""
+        """Called by the transport when the reader has caught up."""
         self.blocked = False
         self.pump()
 
     # -- beginning and end
 
     def connection_made(self, transport: Any) -> None:
-        """Both directions of a socket; for two pipes `transport` is set by hand."""
+        """Called with the transport of a socket. For two pipes `transport` is set directly."""
         self.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody reads any more: everything in flight is cancelled, and what waits for the reader is thrown away."""
+        """Cancel every request, and drop what waits for the reader: nobody reads any more."""
         self.out.clear()
         self.parked.clear()
         self.parked_bytes = self.parked_small = 0
@@ -307,7 +322,7 @@ class StreamServer(asyncio.Protocol):
         self.finish()
 
     def drain(self) -> None:
-        """No new request comes: answer what was read, within `Limits.drain` seconds, then end."""
+        """Accept no further request, answer what was read within `Limits.drain` seconds, then end."""
         if self.draining:
             return
         self.draining = True
@@ -322,7 +337,7 @@ class StreamServer(asyncio.Protocol):
             self.finish()
 
     def finish(self) -> None:
-        """Cancel what is left, write what is collected, and set `ended`."""
+        """Cancel what still runs, write what is collected, and set `ended`."""
         self.sweeper.cancel()
         for request in self.peer.close():
             request.task.cancel()
@@ -336,7 +351,7 @@ class StreamServer(asyncio.Protocol):
             self.ended.set_result(None)
 
     def give_up(self, before: int) -> None:
-        """End although something is parked, unless the reader has taken some of it meanwhile."""
+        """End although messages are queued, unless the reader has accepted some of them meanwhile."""
         if self.parked and self.parked_bytes == before:
             self.connection_lost(None)
         elif not self.ended.done():
@@ -344,7 +359,7 @@ class StreamServer(asyncio.Protocol):
 
 
 def _split(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """The same in pieces of bounded size: what a transport has taken, it keeps and counts as sent."""
+    """Split pieces to at most `LARGE` bytes: a transport keeps in memory whatever it has accepted."""
     for piece in pieces:
         for at in range(0, len(piece), LARGE):
             yield piece if len(piece) <= LARGE else memoryview(piece)[at : at + LARGE]

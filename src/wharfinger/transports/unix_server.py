@@ -1,4 +1,4 @@
-"""A server's Unix socket: who may open it, how many at once, and how it ends; the lines are those of stdio."""
+"""A server on a Unix socket, for every client that may open it; the messages are lines, as on stdio."""
 
 from __future__ import annotations
 
@@ -14,22 +14,18 @@ from typing import Any
 
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.shares import Shares
-from wharfinger.transports.accepting import Exhaustion
+from wharfinger.transports.accepting import AddressInUse, CannotListen, Exhaustion
 from wharfinger.transports.stream_server import StreamServer
 
-__all__ = ["CONNECTIONS", "AddressInUse", "UnixServer", "serve_unix"]
+__all__ = ["CONNECTIONS", "UnixServer", "serve_unix"]
 
 log = logging.getLogger("wharfinger.transports.unix_server")
 
 CONNECTIONS = 256
-"""Clients at once; one more is let go at once."""
+"""Clients at once; further connections are closed."""
 MODE = 0o600
-"""Who may connect: this user."""
+"""Permissions of the socket: only this user may connect."""
 BACKLOG = 128
-
-
-class AddressInUse(OSError):
-    """The path of a socket is taken: by a server that answers, or by a file that is no socket."""
 
 
 def serve_unix(
@@ -40,18 +36,19 @@ def serve_unix(
     connections: int = CONNECTIONS,
     on_ready: Callable[[], None] | None = None,
 ) -> bool:
-    """Serve until Ctrl-C or SIGTERM; True where it was Ctrl-C.
+    """Serve until Ctrl-C or SIGTERM. Returns whether it was Ctrl-C.
 
-    `mode` is that of the socket's file: who may write to it may connect. `on_ready` is called once clients can connect.
+    `mode` is the mode of the socket's file: whoever may write to it may connect. `on_ready` is called when clients can
+    connect.
 
     Raises:
-        AddressInUse: another server listens there, or the file is no socket.
-        OSError: the socket cannot be made there.
+        AddressInUse: another server listens there, or the file is not a socket.
+        CannotListen: the socket cannot be made there.
     """
     try:
         with asyncio.Runner() as runner:
             runner.run(_serve(UnixServer(service, path, mode=mode, connections=connections), on_ready))
-    except KeyboardInterrupt:  # one is a way to end, and no traceback
+    except KeyboardInterrupt:  # the usual way to end: no traceback
         return True
     return False
 
@@ -72,7 +69,7 @@ async def _serve(server: UnixServer, on_ready: Callable[[], None] | None) -> Non
 
 
 class UnixServer:
-    """A service at a path of the file system, for every client that may open it."""
+    """Serves a service at a path of the file system."""
 
     def __init__(
         self, service: Service, path: str | os.PathLike[str], *, mode: int = MODE, connections: int = CONNECTIONS
@@ -80,21 +77,21 @@ class UnixServer:
         self.path = os.fspath(path)
         self._service = service
         self._mode = mode
-        self._most = connections
+        self._max_connections = connections
         self._open: set[_ClientConnection] = set()
         self._unread = Shares()
         self._server: asyncio.AbstractServer | None = None
         self._exhaustion: Exhaustion | None = None
         self._made: tuple[int, int] | None = None
-        """Device and inode of the file that is ours to remove."""
+        """Device and inode of the file that this server made, and removes."""
 
     async def start(self) -> None:
         """Start the service, and listen.
 
         Raises:
-            AddressInUse, OSError: as `serve_unix`; the service is not running then.
+            AddressInUse, CannotListen: as for `serve_unix`; the service is not started then.
         """
-        listener = _bound(self.path, self._mode)
+        listener = _bind(self.path, self._mode)
         status = os.stat(self.path)
         self._made = (status.st_dev, status.st_ino)
         try:
@@ -108,14 +105,14 @@ class UnixServer:
             raise
 
     async def close(self) -> None:
-        """Take no more clients; what was asked is answered within `Limits.drain` seconds, then all ends."""
+        """Accept no more clients, answer what was asked within `Limits.drain` seconds, and close every connection."""
         self._remove()
         if self._server is not None:
             self._server.close()
         if self._exhaustion is not None:
             self._exhaustion.stop()
         self._service.drain()
-        await asyncio.sleep(0)  # what draining says goes out before the connections drain
+        await asyncio.sleep(0)  # the final results of long requests are sent before the connections drain
         streams = list(self._open)
         for stream in streams:
             stream.drain()
@@ -127,13 +124,13 @@ class UnixServer:
         await self._service.close()
 
     def _connected(self) -> asyncio.Protocol:
-        if len(self._open) >= self._most:
-            log.warning("%s has %d clients: one more is let go.", self.path, self._most)
+        if len(self._open) >= self._max_connections:
+            log.warning("%s has %d clients: another connection was closed.", self.path, self._max_connections)
             return _RefusedConnection()
         return _ClientConnection(self._service, self._open, self._unread)
 
     def _remove(self) -> None:
-        """Remove the file, if it is still ours: another server may have taken its place."""
+        """Remove the file, unless another server has replaced it."""
         with suppress(OSError):
             status = os.stat(self.path)
             if self._made == (status.st_dev, status.st_ino):
@@ -142,7 +139,7 @@ class UnixServer:
 
 
 class _ClientConnection(StreamServer):
-    """One client's connection; `gone` is done when it is closed."""
+    """The connection of one client; `gone` is done when it is closed."""
 
     def __init__(self, service: Service, others: set[_ClientConnection], unread: Shares) -> None:
         super().__init__(service, unread=unread, owner=f"connection {id(self)}")
@@ -151,34 +148,37 @@ class _ClientConnection(StreamServer):
         self.ended.add_done_callback(lambda _: self.leave())
 
     def connection_made(self, transport: Any) -> None:
-        """A client is there."""
+        """Called when the client has connected."""
         super().connection_made(transport)
         self._socket = transport
         self._others.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Called when the client is gone."""
         self._others.discard(self)
         super().connection_lost(exc)
         if not self.gone.done():
             self.gone.set_result(None)
 
     def leave(self, abort: bool = False) -> None:
-        """Close the connection, behind what was written unless `abort`."""
+        """Close the connection after everything is written, or at once with `abort`."""
         (self._socket.abort if abort else self._socket.close)()
 
 
 class _RefusedConnection(asyncio.Protocol):
-    """One client too many."""
+    """Closes the connection of one client too many."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
-def _bound(path: str, mode: int) -> socket.socket:
-    """A socket at `path`, in place of one that nobody listens on any more; nobody else can ever open it in between."""
+def _bind(path: str, mode: int) -> socket.socket:
+    """Return a socket that listens at `path`; it replaces one that no server listens on.
+
+    The mode is set by the umask, so that nobody else can open the socket in between.
+    """
     if sys.platform == "win32" or not hasattr(socket, "AF_UNIX"):  # not run there
-        raise OSError("This platform has no Unix sockets for asyncio.")
+        raise CannotListen("This platform has no Unix sockets for asyncio.")
     _clear(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.setblocking(False)
@@ -187,7 +187,7 @@ def _bound(path: str, mode: int) -> socket.socket:
         listener.bind(path)
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, f"Cannot listen on {path}: {error.strerror or error}") from None
+        raise CannotListen(f"Cannot listen on {path}: {error.strerror or error}.") from None
     finally:
         os.umask(before)
     return listener
@@ -199,7 +199,7 @@ def _clear(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(kind):
-        raise AddressInUse(f"{path} is there and is no socket: it is left alone; choose another path.")
+        raise AddressInUse(f"{path} exists and is not a socket: choose another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -209,5 +209,5 @@ def _clear(path: str) -> None:
                 os.unlink(path)
             return
         except OSError:
-            pass  # full, or not ours: somebody listens
-    raise AddressInUse(f"A server listens on {path} already.")
+            pass  # its queue is full, or it is another user's: a server listens
+    raise AddressInUse(f"Another server listens on {path} already.")

@@ -20,8 +20,9 @@ from tests.conftest import absent
 from tests.transports.http_support import Harbour, Quay, Wire
 from wharfinger.auth import static_token
 from wharfinger.protocol.http.rules import HttpLimits
+from wharfinger.transports.accepting import AddressInUse, CannotListen
 from wharfinger.transports.http_server.app import HttpApp
-from wharfinger.transports.http_server.runner import AddressInUse, CannotListen, UnsafeBind, serve_http
+from wharfinger.transports.http_server.runner import UnsafeBind, serve_http
 
 TOKEN = "0123456789abcdef"
 

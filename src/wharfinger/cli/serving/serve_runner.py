@@ -73,7 +73,8 @@ def serve_http(
     from wharfinger.cli.serving.limits_option import http_limits
     from wharfinger.cli.serving.page_items import PageData
     from wharfinger.cli.stderr_log import log_to_stderr
-    from wharfinger.transports.http_server.runner import AddressInUse, run_http
+    from wharfinger.transports.accepting import AddressInUse
+    from wharfinger.transports.http_server.runner import run_http
 
     log_to_stderr(verbosity, tracebacks=tracebacks)
     server.limits = apply_limits(server.limits, settings.limits)

@@ -1,4 +1,4 @@
-"""Streamable HTTP as one ASGI application: one path for the stateless era and for handshake sessions."""
+"""Streamable HTTP as an ASGI application: one path for stateless requests and for sessions of the handshake era."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ from wharfinger.transports.serving import LARGE, CancelReason, answer_exception,
 __all__ = ["Contents", "HttpApp", "HttpOptions", "Page"]
 
 Page = Callable[[], tuple[str, bytes] | Awaitable[tuple[str, bytes]]]
-"""One page for people: its content type and body, or what they are awaited from, asked for each time."""
+"""Makes a page for people each time it is requested: returns its content type and body, or an awaitable of them."""
 Contents = Callable[[str], Awaitable[tuple[str, bytes]]]
-"""What a resource holds, given its URI, for people: a content type that a browser may show, and bytes.
+"""Reads a resource by its URI for people: returns a content type that a browser may show, and the bytes.
 
-Raises a ProtocolError for what cannot be read.
+Raises ProtocolError if it cannot be read.
 """
 
 _PAGE_HEADERS = (
@@ -76,10 +76,10 @@ _CONTENT_HEADERS = (
     (b"cache-control", b"no-store"),
 )
 _OWN_PAGE = (b"same-origin", b"none")
-"""Values of `Sec-Fetch-Site` for a link on a page of this origin, and for what a person types (Fetch Metadata §2.4)."""
+"""Values of `Sec-Fetch-Site` for a link on a page of this origin, and for a typed address (Fetch Metadata §2.4)."""
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"POST, GET, DELETE"),
-    (b"access-control-allow-headers", b"*, authorization"),  # the star does not cover that one (Fetch §4.9)
+    (b"access-control-allow-headers", b"*, authorization"),  # `*` does not include it (Fetch §4.9)
     (b"access-control-max-age", b"600"),
 )
 _ALLOW = ((b"allow", b"POST, GET, DELETE"),)
@@ -87,7 +87,7 @@ _POST_ONLY = ((b"allow", b"POST"),)
 _GET_ONLY = ((b"allow", b"GET"),)
 _GET_OR_HEAD = ((b"allow", b"GET, HEAD"),)
 _SAFE = ("GET", "HEAD")
-"""Methods of pages (RFC 9110 §9.1 demands both); the HTTP server leaves the body of an answer to HEAD out (§9.3.2)."""
+"""Methods of pages (RFC 9110 §9.1 requires both); the HTTP server omits the body of an answer to HEAD (§9.3.2)."""
 _NO_CHUNKS = (
     "Send the body with Content-Length. A chunked one may end in trailers, which this ASGI server may mix into the "
     "headers; if it keeps them apart, say so: server.asgi(separates_trailers=True)."
@@ -95,7 +95,7 @@ _NO_CHUNKS = (
 
 
 class HttpOptions(TypedDict, total=False):
-    """The options of `HttpApp`, for those who pass them on."""
+    """The options of `HttpApp`, for functions that pass them on."""
 
     bind: str
     allow_hosts: Iterable[str]
@@ -110,19 +110,23 @@ class HttpOptions(TypedDict, total=False):
 
 
 class HttpApp:
-    """Serves one service over HTTP. Starts it at the first request; `await aclose()` ends it.
+    """An ASGI application that serves one service, which it starts at the first request; `await aclose()` ends it.
 
-    `allow_hosts`, `allow_origins` and `public_url` are those of `HostOriginPolicy`, beside loopback names and `bind`.
-    `sse=False` turns off HTTP+SSE (`/sse` and `/messages`), for clients of 2024-11-05.
-    `separates_trailers` says that the ASGI server keeps the fields after a chunked body (RFC 9110 §6.5) out of
-    `scope["headers"]`. Without it chunked bodies are refused with 411, since uvicorn with httptools appends those
-    fields to the headers, where they pass for what a proxy has checked.
-    `pages` are for people: path to page; `/` is also what a browser gets on the endpoint. `/healthz` answers 200.
-    `contents` reads resources for the links of such a page, at `/read?uri=…`; never if there is `verify`, since a link
-    carries no credentials, and only for requests whose browser says that no other site caused them.
+    `allow_hosts`, `allow_origins` and `public_url` are the names that the server is reached by, in addition to the
+    loopback names and `bind` (see `HostOriginPolicy`). `verify` finds the principal of a request in its headers.
+
+    `sse=False` turns off HTTP+SSE (`/sse` and `/messages`), which clients of 2024-11-05 use.
+
+    `separates_trailers` means that the ASGI server keeps the fields after a chunked body (RFC 9110 §6.5) out of
+    `scope["headers"]`. Without it chunked bodies are refused (411), because uvicorn with httptools appends those fields
+    to the headers, as if a proxy had checked them.
+
+    `pages` maps paths to pages for people; `/` is also what a browser gets on the endpoint. `/healthz` answers 200.
+    `contents` reads resources for links on these pages, at `/read?uri=…`. It is not used with `verify`, since a link
+    carries no credentials, and only for requests that, as the browser says, no other site has caused.
 
     Raises:
-        ValueError: a host, origin or URL that cannot be one.
+        ValueError: a host, an origin or a URL is malformed.
     """
 
     def __init__(
@@ -141,7 +145,9 @@ class HttpApp:
         separates_trailers: bool = False,
     ) -> None:
         self.service = service
-        self.doors = HostOriginPolicy(bind, allow_hosts=allow_hosts, allow_origins=allow_origins, public_url=public_url)
+        self.host_policy = HostOriginPolicy(
+            bind, allow_hosts=allow_hosts, allow_origins=allow_origins, public_url=public_url
+        )
         self.verify = verify
         self.limits = limits or HttpLimits()
         self.separates_trailers = separates_trailers
@@ -154,7 +160,7 @@ class HttpApp:
         self.sse = SseSessions(service, self.calls, self.sessions.requests) if sse else None
         self.draining = False
         self._unfinished = Shares()
-        """Bytes of bodies that have not arrived completely."""
+        """Bytes of the bodies that have not arrived completely, by owner."""
         self._ready = False
         self._starting: asyncio.Task[None] | None = None
 
@@ -163,28 +169,28 @@ class HttpApp:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Serve one ASGI call (https://asgi.readthedocs.io, HTTP and lifespan)."""
         if scope["type"] != "http":
-            await self._other(scope, receive, send)
+            await self._serve_lifespan(scope, receive, send)
             return
         try:
-            headers = read_headers(scope["headers"])  # a copy: some servers add to theirs while the body arrives
+            headers = read_headers(scope["headers"])  # a copy: some servers append to theirs while the body arrives
             if not self.separates_trailers and b"transfer-encoding" in headers:
                 raise Refused(411, _NO_CHUNKS, CLOSE)
-            self.doors.check(headers)
-            if b"origin" in headers and (origin := self.doors.shared_with(headers)):
-                send = _shared(send, origin)
+            self.host_policy.check(headers)
+            if b"origin" in headers and (origin := self.host_policy.shared_with(headers)):
+                send = _allow_origin(send, origin)
                 if scope["method"] == "OPTIONS":
                     await send_empty(send, 204, _PREFLIGHT)
                     return
             if scope["path"] not in ENDPOINTS and not _mounted(scope):
                 if self.sse is not None and _path(scope) in (SSE, MESSAGES):
-                    await self._old(self.sse, scope, headers, receive, send)
+                    await self._serve_legacy_sse(self.sse, scope, headers, receive, send)
                 else:
-                    await self._page(scope, headers, send)
+                    await self._serve_page(scope, headers, send)
                 return
             verify = self.verify
             principal = "" if verify is None else verify(headers)
             if scope["method"] != "POST":
-                await self._stream_or_end(scope, headers, principal, receive, send)
+                await self._get_or_delete(scope, headers, principal, receive, send)
                 return
             accepted = check_post(headers, self.service.limits.message)
             if not self._ready:
@@ -371,7 +377,7 @@ class HttpApp:
 
     # -- other methods and paths
 
-    async def _stream_or_end(
+    async def _get_or_delete(
         self, scope: Any, headers: dict[bytes, bytes], principal: str, receive: Receive, send: Send
     ) -> None:
         method = scope["method"]
@@ -389,7 +395,7 @@ class HttpApp:
         else:
             await self.sessions.delete(headers, principal, send)
 
-    async def _old(
+    async def _serve_legacy_sse(
         self, sse: SseSessions, scope: Any, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
         """HTTP+SSE of 2024-11-05."""
@@ -405,7 +411,7 @@ class HttpApp:
         accepted = check_post(headers, self.service.limits.message)
         call = self.calls.start(receive, send, accepted, scope.get("client"), principal)
         try:
-            sse.take(scope["query_string"], principal, await self._read_body(call, await receive()))
+            sse.receive(scope["query_string"], principal, await self._read_body(call, await receive()))
         except asyncio.CancelledError as error:
             if (answer := self._answer_exception(call, None, None, error)) is None:
                 return
@@ -416,7 +422,7 @@ class HttpApp:
             self.calls.end(call)
         await send_empty(send, 202)
 
-    async def _page(self, scope: Any, headers: Mapping[bytes, bytes], send: Send) -> None:
+    async def _serve_page(self, scope: Any, headers: Mapping[bytes, bytes], send: Send) -> None:
         path = _path(scope)
         if path == "/healthz":
             if scope["method"] not in _SAFE:
@@ -435,16 +441,16 @@ class HttpApp:
             await self._send_content(scope["query_string"], headers, send)
 
     async def _send_content(self, query: bytes, headers: Mapping[bytes, bytes], send: Send) -> None:
-        """Answer a link to a resource. Any page can cause a GET without an Origin: the browser must say who did."""
+        """Answer a link to a resource. Any page can cause a GET without Origin: the browser must say which one did."""
         assert self.contents is not None
         if headers.get(b"sec-fetch-site") not in _OWN_PAGE:
             raise Refused(
-                403, "Open this from the page of this server in a browser, or run the command that stands there."
+                403, "Open this from the page of this server in a browser, or run the command that is shown there."
             )
         try:
             (uri,) = parse_qs(query.decode("latin-1"), max_num_fields=1)["uri"]
         except (ValueError, KeyError):
-            raise Refused(400, "Write /read?uri= and one URI, with escapes.") from None
+            raise Refused(400, "Write /read?uri= and one escaped URI.") from None
         kind, body = await self.contents(uri)
         await send_body(send, 200, body, ((b"content-type", kind.encode("latin-1")), *_CONTENT_HEADERS))
 
@@ -462,7 +468,7 @@ class HttpApp:
         )
         return "text/html; charset=utf-8", text.encode()
 
-    async def _other(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def _serve_lifespan(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1000})
@@ -489,7 +495,7 @@ class HttpApp:
             raise _fault(error) from None
 
     async def start(self) -> None:
-        """Start the service once, whoever comes first; raises what that raises, and tries again the next time."""
+        """Start the service, if no other call has done so. Raises what that raises; then the next call tries again."""
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self.service.start())
         starting = self._starting
@@ -502,7 +508,7 @@ class HttpApp:
         self._ready = True
 
     async def drain(self, seconds: float) -> None:
-        """End streams with their final result, refuse what is new, let the rest run for `seconds`, then cancel it."""
+        """End streams with their final result, refuse new requests, and cancel those that still run after `seconds`."""
         self.draining = True
         self.service.drain()
         self.sessions.drain()
@@ -515,7 +521,7 @@ class HttpApp:
         self.sessions.close()
 
     async def aclose(self, seconds: float | None = None) -> None:
-        """End everything and the service itself; does nothing the second time. May be called from any task."""
+        """End all requests and sessions, and close the service. May be called from any task, and more than once."""
         await self.drain(self.limits.drain if seconds is None else seconds)
         self.calls.stop()
         if self._starting is not None:
@@ -526,25 +532,25 @@ class HttpApp:
 
 
 async def refuse(send: Send, error: ProtocolError, id: int | str | None = None) -> None:
-    """Answer with an error that needs no request."""
+    """Send an error for a message that did not become a request."""
     await send_json(send, error.http_status, encode_error(id, error), getattr(error, "headers", ()))
 
 
-def _shared(send: Send, origin: bytes) -> Send:
-    """Let the pages of an allowed origin read the answers (Fetch §3.2)."""
+def _allow_origin(send: Send, origin: bytes) -> Send:
+    """Return a `send` whose answers may be read by the pages of an origin (Fetch §3.2)."""
     headers = (
         (b"access-control-allow-origin", origin),
         (b"access-control-expose-headers", b"mcp-session-id, www-authenticate"),
         (b"vary", b"origin"),
     )
 
-    async def shared(event: Any) -> None:
+    async def send_allowed(event: Any) -> None:
         if event["type"] == "http.response.start":
             event["headers"] = [*event["headers"], *headers]
         await send(event)
 
-    shared.write_at_once = getattr(send, "write_at_once", None)  # type: ignore[attr-defined]
-    return shared
+    send_allowed.write_at_once = getattr(send, "write_at_once", None)  # type: ignore[attr-defined]
+    return send_allowed
 
 
 def _fault(error: Exception) -> ProtocolError:
@@ -580,7 +586,7 @@ def _path(scope: Any) -> str:
 
 
 def _mounted(scope: Any) -> bool:
-    """Inside another application: its mount point is the endpoint too, unless a browser asks there for the page."""
+    """Whether the path is an endpoint because the application is mounted: its mount point is, unless for a page."""
     if not scope.get("root_path"):
         return False
     path = _path(scope)

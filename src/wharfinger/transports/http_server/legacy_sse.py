@@ -1,6 +1,6 @@
-"""HTTP+SSE of 2024-11-05: GET opens a stream of messages, whose first event says where to POST the client's own.
+"""HTTP+SSE of 2024-11-05: GET opens a stream of messages, whose first event says where the client is to POST its own.
 
-Deprecated since 2025-03-26, and here for clients that know nothing else.
+Deprecated since 2025-03-26; for clients that support nothing newer.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ __all__ = ["MESSAGES", "SSE", "SseSessions"]
 
 SSE, MESSAGES = "/sse", "/messages"
 _HIGH, _LOW = 256 * 1024, 64 * 1024
-"""Bytes that wait for the connection when its server is told that the reader is behind, and has caught up."""
+"""Bytes in the stream's queue at which the session stops writing, and at which it goes on."""
 _HEAD = b"event: message\ndata: "
 
 
 class SseSessions:
-    """The open connections of one application, by (principal, id): an id alone opens nothing.
+    """The open sessions of one application, by principal and id: an id alone opens nothing.
 
-    A session is its stream: it ends with it, and is bounded by what bounds streams.
+    A session is its stream: it ends with it, and is counted as one.
     """
 
     def __init__(self, service: Service, calls: OpenCalls, requests: Shares) -> None:
         self.service = service
         self.requests = requests
-        """Requests being served in all sessions, by owner."""
+        """The number of requests that run in all sessions, by owner."""
         self.calls = calls
         self.draining = False
         self._table: dict[tuple[str, str], _SseSession] = {}
@@ -50,9 +50,10 @@ class SseSessions:
     async def get(
         self, scope: Any, headers: Mapping[bytes, bytes], principal: str, receive: Receive, send: Send
     ) -> None:
-        """Open a session and hold its stream until one end ends it.
+        """Open a session, and keep its stream open until one side ends it.
 
-        Raises Refused (406, 429) or Overloaded.
+        Raises:
+            Refused, Overloaded: 406, 429, 503.
         """
         check_stream(headers)
         if self.draining:
@@ -62,10 +63,10 @@ class SseSessions:
         call = HttpCall(calls, receive, send, ACCEPTS_EVENTS, scope.get("client"), principal)
         calls.admit_stream(call)
         id = secrets.token_urlsafe(24)
-        server = _SseSession(self.service, principal, call, headers, self.requests)
-        self._table[principal, id] = server
-        # Relative to where it came from: below whatever prefix a proxy or a mount puts before it.
-        server.down.put(encode_event(f"{MESSAGES[1:]}?session_id={id}".encode(), event="endpoint"))
+        session = _SseSession(self.service, principal, call, headers, self.requests)
+        self._table[principal, id] = session
+        # A relative URL works below any prefix that a proxy or a mount adds.
+        session.down.send_event(encode_event(f"{MESSAGES[1:]}?session_id={id}".encode(), event="endpoint"))
         try:
             while (await receive())["type"] != "http.disconnect":
                 pass
@@ -73,34 +74,39 @@ class SseSessions:
             if call.cancel_reason is None:
                 raise
             call.task.uncancel()  # type: ignore[union-attr]
-            await server.down.finish(None)
+            await session.down.finish(None)
         finally:
-            call.over = server.down.closed = True
+            call.over = session.down.closed = True
             del self._table[principal, id]
-            server.connection_lost(None)
+            session.connection_lost(None)
             calls.end(call)
 
-    def take(self, query: bytes, principal: str, body: bytes) -> None:
-        """Take one message of a session. Raises Refused: 404."""
+    def receive(self, query: bytes, principal: str, body: bytes) -> None:
+        """Receive one message of a session.
+
+        Raises:
+            Refused: there is no such session (404).
+            Overloaded: too many requests run, or the server is stopping.
+        """
         name, _, id = query.partition(b"=")
-        server = self._table.get((principal, id.decode("latin-1"))) if name == b"session_id" else None
-        if server is None:
+        session = self._table.get((principal, id.decode("latin-1"))) if name == b"session_id" else None
+        if session is None:
             raise Refused(404, "There is no such session, or it has ended: open one with GET /sse.")
-        if server.draining:
+        if session.draining:
             raise Overloaded("The server is stopping.")
-        if not self.requests.has_room(server.call.owner, self.calls.limits.session_requests):
+        if not self.requests.has_room(session.call.owner, self.calls.limits.session_requests):
             raise Overloaded("Too many requests are in flight: try again later.")
-        server.take(body)
+        session.receive(body)
 
     def drain(self) -> None:
-        """Let what runs finish, then end every stream."""
+        """Let every request finish, then end every stream."""
         self.draining = True
-        for server in list(self._table.values()):
-            server.drain()
+        for session in list(self._table.values()):
+            session.drain()
 
 
 class _SseSession(StreamServer):
-    """One session: messages come one by one, each in its own POST, and go out as events."""
+    """One session: each message comes in its own POST, and each answer is an event of the stream."""
 
     def __init__(
         self, service: Service, principal: str, call: HttpCall, headers: Mapping[bytes, bytes], requests: Shares
@@ -113,71 +119,68 @@ class _SseSession(StreamServer):
         self.connection_made(self.down)
         self.ended.add_done_callback(lambda _: call.cancel(CancelReason.STREAM_ENDED))
 
-    def take(self, body: bytes) -> None:
-        """Take one message."""
+    def receive(self, body: bytes) -> None:
+        """Receive one message."""
         event = self.peer.receive(body)
         if isinstance(event, Request):
             self.begin(event)
         elif event is not None:
-            self.settle(event)
+            self.dispatch(event)
 
     def begin(self, request: Request, batch: Batch | None = None) -> None:
-        """Serve a request, counted as one of its owner's."""
+        """Serve a request, and count it as one of its owner's."""
         request.headers = self.headers
         request.peer = self.call.address
         super().begin(request, batch)
         self.requests.add(self.call.owner)
-        request.task.add_done_callback(self._uncount)
-
-    def _uncount(self, task: asyncio.Task[None]) -> None:
-        self.requests.add(self.call.owner, -1)
+        request.task.add_done_callback(lambda _: self.requests.add(self.call.owner, -1))
 
 
 class _SseTransport(EventStream):
-    """Lines of a `StreamServer` as events: what that takes for its transport."""
+    """Turns the lines that a `StreamServer` writes into events: its asyncio transport, and a stream that paces it."""
 
-    __slots__ = ("_behind", "_call", "_server", "_whole")
+    __slots__ = ("_call", "_paused", "_server", "_whole")
 
     def __init__(self, call: HttpCall, server: StreamServer) -> None:
         super().__init__(call.reply, 0, call.calls.now, call.calls.flushes)
         self._call = call
         self._server = server
-        self._behind = False
-        self._whole = True  # the last line that came is ended
+        self._paused = False
+        self._whole = True  # whether the last line that was written is complete
 
-    def put(self, event: bytes) -> None:
-        """Send an event that is encoded already."""
+    def send_event(self, event: bytes) -> None:
+        """Send an event that is already encoded."""
         self._put(event, self._call.calls.now)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """As a transport: lines, or a part of one."""
+        """Write lines, or a part of one."""
         lines = bytes(data)
         if self.closed or not lines:
             return
         head = _HEAD if self._whole else b""
         self._whole = lines.endswith(b"\n")
         end = b"\n\n" if self._whole else b""
-        self.put(head + lines.removesuffix(b"\n").replace(b"\n", b"\n\n" + _HEAD) + end)
-        if self._size > _HIGH and not self._behind:
-            self._behind = True
+        self.send_event(head + lines.removesuffix(b"\n").replace(b"\n", b"\n\n" + _HEAD) + end)
+        if self._size > _HIGH and not self._paused:
+            self._paused = True
             self._server.pause_writing()
 
     def comment(self, now: float) -> None:
-        """Show proxies that the stream is alive, between two events."""
+        """Show proxies that the stream is alive, but only between two events."""
         if self._whole:
             super().comment(now)
 
     def _sent(self) -> None:
-        if self._behind and self._size < _LOW:
-            self._behind = False
+        if self._paused and self._size < _LOW:
+            self._paused = False
             self._server.resume_writing()
 
     def is_closing(self) -> bool:
-        """As a transport: whether nothing more is taken."""
+        """Whether nothing more is accepted."""
         return self.closed
 
     def abort(self) -> None:
-        """As a transport: end the connection now."""
+        """End the connection at once."""
         self.closed = True
         self._queue.clear()
         self._call.cancel(CancelReason.STREAM_ENDED)

@@ -19,12 +19,12 @@ from wharfinger.errors import WharfingerError
 from wharfinger.net import is_loopback
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.interfaces import Service, Verify
-from wharfinger.transports.accepting import Exhaustion
+from wharfinger.transports.accepting import AddressInUse, CannotListen, Exhaustion
 from wharfinger.transports.http_server.app import Contents, HttpApp, Page
 from wharfinger.transports.http_server.garbage_collection import Collector
 from wharfinger.transports.http_server.http_connection import Connections, HttpConnection
 
-__all__ = ["AddressInUse", "CannotListen", "UnsafeBind", "run_http", "serve_http"]
+__all__ = ["UnsafeBind", "run_http", "serve_http"]
 
 log = logging.getLogger("wharfinger.transports.http")
 
@@ -34,16 +34,6 @@ _SPARE = 128
 """Descriptors that connections leave to others: files that are read, a database, watches, the search index."""
 GOODBYE = 0.5
 """Seconds at the end in which TLS clients may close their side too; many never do."""
-
-
-class CannotListen(WharfingerError):
-    """The address cannot be bound; the message says which one and why."""
-
-    exit_code = 3
-
-
-class AddressInUse(CannotListen):
-    """Something listens on this port already."""
 
 
 class UnsafeBind(WharfingerError):
