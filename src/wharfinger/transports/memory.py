@@ -1,4 +1,4 @@
-"""A client and a service in one process, joined without a pipe: the same bytes as over stdio, and nothing else."""
+"""A client and a service in one process: the same bytes as over stdio, without a pipe."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["MemoryLink"]
 
 
 class MemoryLink(StreamLink):
-    """A `Link` to a service of this process; starts it if it is not running, and holds it until the link is closed.
+    """A `Link` to a service of this process. It starts the service, and holds it until the link is closed.
 
-    It ends the service only if nothing else holds it: a server that also answers over HTTP goes on.
+    Closing the link ends the service only if nothing else holds it, such as an HTTP server.
     """
 
     transport = "memory"
@@ -29,7 +29,7 @@ class MemoryLink(StreamLink):
         self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Start the service and join it."""
+        """Start the service, and connect to it."""
         try:
             await self._service.start(self)
         except asyncio.CancelledError:
@@ -40,7 +40,7 @@ class MemoryLink(StreamLink):
         self.write = server.data_received
 
     async def close(self) -> None:
-        """Part from the service: what it does for this client is cancelled."""
+        """Disconnect from the service, which cancels the requests of this client."""
         if self._closing is None:
             self._flush()
             await super().close()
@@ -56,7 +56,7 @@ class MemoryLink(StreamLink):
 
 
 class _ToClient(asyncio.WriteTransport):
-    """The server's way to write: straight into the client's link, which never is behind."""
+    """The server's transport: writes into the client's link, which is never slow."""
 
     def __init__(self, link: StreamLink, server: StreamServer) -> None:
         super().__init__()

@@ -1,4 +1,8 @@
-"""A server as a child process: started in a group of its own, told to end politely, then made to; knows no method."""
+"""A client's connection to a server that it starts as a child process, and ends with everything that it started.
+
+The child gets its own process group. `close` closes its standard input, and waits; then it sends SIGTERM to the group,
+and waits; then SIGKILL.
+"""
 
 from __future__ import annotations
 
@@ -43,31 +47,31 @@ _WINDOWS_NAMES = (
     "WINDIR",
 )
 INHERITED = frozenset(_POSIX_NAMES + _WINDOWS_NAMES)
-"""What a program needs in order to run at all. Everything else may be a secret of the host's (security: C21)."""
+"""The environment variables that any program needs. All others may be secrets of the host (security: C21)."""
 
 READ_SIZE = 64 * 1024
-"""Bytes read at once: what a pipe holds. With asyncio's 256 KiB the C library may give memory back to the system after
-each read, and take it again for the next one: 20 µs a request, by the luck of what lies beside it (measured)."""
+"""Bytes read at once: what a pipe holds. With asyncio's 256 KiB the C library may return the memory to the system after
+each read and allocate it anew for the next one, which costs 20 µs a request (measured)."""
 SHOWN_COMMAND = 120
-"""Characters of a command in error messages."""
+"""Words, and characters, of a command in error messages."""
 MIN_SECRET = 4
-"""Characters from which on a secret is searched for in what a child says: shorter ones are parts of words."""
+"""Characters of the shortest secret that is looked for in what a child writes: shorter ones are parts of words."""
 STDERR_LINES = 20
 MAX_STDERR_LINE = 500
-"""What is kept of the child's standard error: lines, and bytes of each."""
+"""The lines that are kept of the child's standard error, and the bytes of each."""
 MAX_FORWARDED_LINE = 4096
-"""Bytes of one line of it that are passed on."""
+"""Bytes of a line that are passed to `stderr_line`."""
 OUTPUT_GRACE = 0.3
-"""Seconds in which the exit code and the ends of both outputs may follow the first of them."""
+"""Seconds to wait for the exit code and the ends of both outputs after the first of them has come."""
 GRACE = 2.0
-"""Seconds after closing the child's input, and again after SIGTERM, before the next step."""
+"""Seconds to wait after the child's input is closed, and again after SIGTERM."""
 
 _POSIX = os.name == "posix"
 _NOWHERE = asyncio.subprocess.DEVNULL
 
 
 def inherited(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a child: what every program needs, and `extra`; nothing else of ours."""
+    """Return the environment of a child: what every program needs, and `extra`."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -77,7 +81,7 @@ def inherited(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 class StdioLink(StreamLink):
-    """A `Link` to a server that this process starts; ends with its whole process group."""
+    """A `Link` to a server that this process starts, and ends with its whole process group."""
 
     transport = "stdio"
 
@@ -90,14 +94,14 @@ class StdioLink(StreamLink):
     ) -> None:
         super().__init__(_shorten_command(command), limits, events)
         self.stderr_line = stderr_line
-        """Takes each line that the child writes on its standard error."""
+        """Called with each line that the child writes to its standard error."""
         self._command = list(command)
         self._child = _Child(self)
         self._closing: asyncio.Task[None] | None = None
 
     @property
     def stderr(self) -> str:
-        """The last lines that the child wrote on its standard error, without passwords and tokens."""
+        """The last lines that the child wrote to its standard error, without passwords and tokens."""
         text = redacted_text(self._child.stderr)
         for secret in _secrets(self._command):
             text = text.replace(secret, HIDDEN)
@@ -105,14 +109,14 @@ class StdioLink(StreamLink):
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, None before it was started."""
+        """The child's process id, or None before it was started."""
         return self._child.pid
 
     async def open(self, env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None) -> None:
         """Start the child with `env` in addition to what every program needs.
 
         Raises:
-            ConnectionFailed: there is no such command, or it may not be run.
+            ConnectionFailed: there is no such command, or it cannot be run.
         """
         flags: dict[str, Any] = {"start_new_session": True} if _POSIX else {"creationflags": _NEW_GROUP}
         try:
@@ -137,11 +141,11 @@ class StdioLink(StreamLink):
             self._flush()
             await super().close()
             self._closing = self._loop.create_task(self._child.end())
-        # The end is the loop's business: a caller that is cancelled meanwhile does not leave a process behind.
+        # Shielded: a caller that is cancelled meanwhile must not leave a process running.
         await asyncio.shield(self._closing)
 
     def why_lost(self) -> WharfingerError:
-        """What to tell callers when the child has ended, or has closed its output."""
+        """Return the error for requests that wait when the child has ended, or has closed its output."""
         code = self._child.exit_code
         ended = "closed its output" if code is None else f"ended with {_describe_exit(code)}"
         if self.garbage and self.rules is None:
@@ -164,7 +168,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._open_pipes = {1, 2}
         self._outputs_ended: asyncio.Future[None] = self._loop.create_future()
-        self._last_words: asyncio.TimerHandle | None = None
+        self._end_timer: asyncio.TimerHandle | None = None
         self._ending_group: asyncio.Task[None] | None = None
         self.pid: int | None = None
         self.exit_code: int | None = None
@@ -200,7 +204,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open_pipes.discard(fd)
-        if fd == 0:  # it reads no more, but may still be answering
+        if fd == 0:  # it reads nothing more, but may still send responses
             self._link.resume_writing()
             self._link.write = _drop
             return
@@ -216,7 +220,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.exit_code = self._transport.get_returncode()
         if not self._exited.done():
             self._exited.set_result(None)
-        # A grandchild may hold the pipes open for ever: what was written before the end is read, no more.
+        # A grandchild may keep the pipes open for ever: only what was written until now is read.
         self._maybe_over(after=OUTPUT_GRACE)
 
     def pause_writing(self) -> None:
@@ -228,23 +232,23 @@ class _Child(asyncio.SubprocessProtocol):
     # Inside.
 
     def _maybe_over(self, after: float | None) -> None:
-        """Tell the callers once everything is known; at the latest in `after` seconds."""
+        """End the link when the exit code and both outputs are known, or after some seconds without them."""
         if self._link.is_lost:
             return
         if self.exit_code is not None and not self._open_pipes:
             self._over()
-        elif after is not None and self._last_words is None:
-            self._last_words = self._loop.call_later(after, self._over)
+        elif after is not None and self._end_timer is None:
+            self._end_timer = self._loop.call_later(after, self._over)
 
     def _over(self) -> None:
-        if self._last_words is not None:
-            self._last_words.cancel()
+        if self._end_timer is not None:
+            self._end_timer.cancel()
         self._link.lose(self._link.why_lost)
-        if self.exit_code is not None:  # at once: later the group's number may be somebody else's
-            self._without_group()
+        if self.exit_code is not None:  # at once: later the number of the group may be reused
+            self._start_ending_group()
 
     def _keep(self, data: bytes) -> None:
-        """Keep the last lines of standard error; linear and bounded, whatever is written there."""
+        """Keep the last lines of standard error, in bounded memory and linear time."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:MAX_FORWARDED_LINE]
         for line in lines:
@@ -261,21 +265,21 @@ class _Child(asyncio.SubprocessProtocol):
             try:
                 self._link.stderr_line(line[:MAX_FORWARDED_LINE].decode("utf-8", "backslashreplace"))
             except Exception:
-                logger.exception("What takes the lines of stderr failed")
+                logger.exception("The function that takes lines of stderr failed")
 
     async def end(self) -> None:
-        """End the child and every process of its group; if this task is cancelled, as when the loop ends, at once."""
+        """End the child and every process of its group; at once if this task is cancelled because the loop ends."""
         if self._transport is None:
             return
         self.stdin.close()
         try:
-            if not await self._gone():
+            if not await self._wait_exited():
                 self._signal("SIGTERM")
-                if not await self._gone():
+                if not await self._wait_exited():
                     await self._kill()
-                    await self._gone()
-            await self._without_group()
-            # What it wrote last may still be in the pipes; a grandchild in a group of its own may hold them open.
+                    await self._wait_exited()
+            await self._start_ending_group()
+            # Its last output may still be in the pipes; a grandchild in another group may keep them open.
             await asyncio.wait((self._outputs_ended,), timeout=min(GRACE, OUTPUT_GRACE))
         except asyncio.CancelledError:
             if self.exit_code is None:
@@ -284,21 +288,21 @@ class _Child(asyncio.SubprocessProtocol):
         finally:
             self._transport.close()
 
-    async def _gone(self) -> bool:
+    async def _wait_exited(self) -> bool:
         done, _ = await asyncio.wait((self._exited,), timeout=GRACE)
         return bool(done)
 
-    def _without_group(self) -> asyncio.Task[None]:
+    def _start_ending_group(self) -> asyncio.Task[None]:
         if self._ending_group is None:
             self._ending_group = self._loop.create_task(self._end_group())
         return self._ending_group
 
     async def _kill(self) -> None:
-        """End at once what does not end politely, with all that it has started."""
+        """Kill the child and everything that it has started."""
         if _POSIX:
             self._signal("SIGKILL")
             return
-        # Windows has no signal for a tree of processes. Not run there.
+        # Windows has no signal for a tree of processes. This is not tested there.
         try:  # pragma: no cover
             killer = await asyncio.create_subprocess_exec(
                 "taskkill", "/F", "/T", "/PID", str(self.pid), stdout=_NOWHERE, stderr=_NOWHERE
@@ -308,7 +312,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._signal("SIGKILL")
 
     async def _end_group(self) -> None:
-        """The child is gone; what it started is not to outlive it (security: C10)."""
+        """End what the child has started and left running (security: C10)."""
         if not _POSIX or not self._signal("SIGTERM"):
             return
         for _ in range(10):
@@ -318,11 +322,11 @@ class _Child(asyncio.SubprocessProtocol):
         self._signal("SIGKILL")
 
     def _signal(self, name: str) -> bool:
-        """Signal the whole group; False where there is nobody left in it."""
+        """Signal the whole group. Returns False if no process of it is left."""
         assert self._transport is not None
-        if not _POSIX:  # pragma: no cover  # Windows; not run there
+        if not _POSIX:  # pragma: no cover  # not tested on Windows
             with contextlib.suppress(ProcessLookupError, OSError):
-                if name == "SIGTERM":  # the nearest there is, and only for a group of its own
+                if name == "SIGTERM":  # the nearest equivalent; works because the child has its own group
                     self._transport.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
                 else:
                     self._transport.kill()
@@ -347,13 +351,13 @@ class _Output(asyncio.Protocol):
 
 
 def _shorten_command(command: Sequence[str]) -> str:
-    """The beginning of a command for messages, without its passwords and tokens."""
+    """Return the beginning of a command for messages, in one line, without passwords and tokens."""
     text = " ".join(redacted_command(command[:SHOWN_COMMAND]).split())
     return text if len(text) <= SHOWN_COMMAND else f"{text[: SHOWN_COMMAND - 1]}…"
 
 
 def _secrets(command: Sequence[str]) -> list[str]:
-    """What is left out of a command when it is shown, longest first: its last words may repeat it."""
+    """Return what `_shorten_command` hides, longest first: the child's output may repeat it."""
     shown = redacted_command(command[:SHOWN_COMMAND])
     hidden = [word for word in command[:SHOWN_COMMAND] if word not in shown and shlex.quote(word) not in shown]
     found = {part for word in hidden for part in (word, word.partition("=")[2], word.partition(": ")[2])}
@@ -369,7 +373,7 @@ def _describe_exit(code: int) -> str:
 
 
 def _drop(data: bytes) -> None:
-    """The child reads no more; whoever waits learns of it when its output ends."""
+    """Discard what the child does not read. The requests fail when its output ends."""
 
 
 _NEW_GROUP = 0x00000200 if sys.platform == "win32" else 0

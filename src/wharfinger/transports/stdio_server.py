@@ -1,4 +1,4 @@
-"""The server's end of stdio: takes the two descriptors away from everyone else and serves one connection on them."""
+"""A server on stdio: takes the two descriptors away from everything else in the process, and serves one client."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from wharfinger.transports.stream_server import StreamServer
 __all__ = ["serve_stdio"]
 
 READ_SIZE = 64 * 1024
-"""Bytes read at a time: what a pipe holds. From 128 KiB on, each read would map and unmap memory, which takes 10 µs."""
+"""Bytes read at once: what a pipe holds. From 128 KiB on each read would map and unmap memory, which takes 10 µs."""
 ORPHAN_CHECK = 1.0
-"""Seconds between two looks at whether the parent process is still there."""
+"""Seconds between two checks whether the parent process is alive."""
 
 
 def serve_stdio(service: Service) -> bool:
-    """Serve until the end of input, Ctrl-C, SIGTERM, or the parent's death; True where it was Ctrl-C.
+    """Serve until the end of input, Ctrl-C, SIGTERM, or the death of the parent process. Returns whether it was Ctrl-C.
 
-    From here on `print` and child processes write to stderr, and nobody but the server reads stdin: what they would
-    write or take is the protocol's (stdio: nothing but messages on stdout).
+    From here on `print` and child processes write to stderr, and only the server reads stdin: stdout is for messages
+    only (stdio transport).
     """
     reader, writer = _take(0, os.O_RDONLY), _take(1, os.O_WRONLY)
     try:
         with asyncio.Runner() as runner:
             runner.run(_serve(service, reader, writer))
-    except KeyboardInterrupt:  # one is a way to end, and no traceback
+    except KeyboardInterrupt:  # the usual way to end: no traceback
         return True
     else:
         return False
     finally:
-        # A thread may sit in read() or in a user's blocking function for ever: they are daemons, but flushing
-        # stdio buffers at exit must not wait for them either.
+        # A thread may be in read() or in a blocking handler for ever. These are daemon threads, but flushing the
+        # buffers of stdio at exit must not wait for them either.
         sys.stderr.flush()
 
 
 def _take(descriptor: int, mode: int) -> int:
-    """Move a standard descriptor out of reach, and put in its place what harms nobody."""
+    """Return a private copy of a standard descriptor, which is then replaced by the null device or by stderr."""
     taken = os.dup(descriptor)
     os.set_inheritable(taken, False)
     if mode == os.O_RDONLY:
@@ -56,7 +56,7 @@ def _take(descriptor: int, mode: int) -> int:
         sys.stdout.flush()
         os.dup2(2, descriptor)
         if isinstance(sys.stdout, io.TextIOWrapper):
-            # What is printed appears when it is printed, among what the log says, and not all of it at the end.
+            # Printed lines appear at once, in the right order among the lines of the log.
             sys.stdout.reconfigure(line_buffering=True)
     return taken
 
@@ -81,14 +81,14 @@ async def _serve(service: Service, reader: int, writer: int) -> None:
 
 
 async def _parent_gone() -> None:
-    """Return when the parent process has died: some clients are killed without closing the pipe (security: S10)."""
+    """Return when the parent process has died: a client may be killed without closing the pipe (security: S10)."""
     parent = os.getppid()
-    while parent == os.getppid() or parent == 1:  # noqa: ASYNC110  # nothing tells of it on every platform
+    while parent == os.getppid() or parent == 1:  # noqa: ASYNC110  # no event reports it on every platform
         await asyncio.sleep(ORPHAN_CHECK)
 
 
 def _end_on_signals(loop: asyncio.AbstractEventLoop, service: Service, stream: StreamServer) -> None:
-    """SIGTERM ends as the end of input does: long requests get their result, others a moment to finish."""
+    """Let SIGTERM end as the end of input does: long requests get their result, others a moment to finish."""
     import signal
 
     def end() -> None:
@@ -101,7 +101,7 @@ def _end_on_signals(loop: asyncio.AbstractEventLoop, service: Service, stream: S
 
 async def _connect(loop: asyncio.AbstractEventLoop, stream: StreamServer, reader: int, writer: int) -> None:
     if _one_socket(reader, writer):
-        # One socket both ways: a write pipe would take its client's messages for the end.
+        # One socket for both directions: asyncio's write pipe would take incoming data for its end.
         os.close(writer)
         await loop.connect_accepted_socket(lambda: stream, socket.socket(fileno=reader))
     else:
@@ -118,15 +118,15 @@ async def _connect_reader(loop: asyncio.AbstractEventLoop, stream: StreamServer,
         transport: Any
         transport, _ = await loop.connect_read_pipe(lambda: _InputProtocol(stream), os.fdopen(descriptor, "rb", 0))
         transport.max_size = READ_SIZE  # asyncio's own name for it, on the loops that read in Python; ignored elsewhere
-    else:  # a file, a terminal, a null device: nothing the loop can wait for
+    else:  # a file, a terminal, a null device: the loop cannot wait for these
         threading.Thread(target=_read, args=(loop, stream, descriptor), name="wharfinger-stdin", daemon=True).start()
 
 
 class _InputProtocol(asyncio.Protocol):
-    """The read side of a stream whose write side is another descriptor."""
+    """Reads for a stream whose output is another descriptor."""
 
     def __init__(self, stream: StreamServer) -> None:
-        self.data_received = stream.data_received  # type: ignore[method-assign]  # no call in between
+        self.data_received = stream.data_received  # type: ignore[method-assign]  # saves a call
         self.stream = stream
 
     def eof_received(self) -> None:
@@ -141,7 +141,7 @@ def _read(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int
         while data := _read_some(descriptor):
             loop.call_soon_threadsafe(stream.data_received, data)
         loop.call_soon_threadsafe(stream.eof_received)
-    except RuntimeError:  # the loop has ended first
+    except RuntimeError:  # the loop has ended
         pass
 
 
@@ -161,7 +161,7 @@ async def _connect_writer(loop: asyncio.AbstractEventLoop, stream: StreamServer,
 
 
 class _OutputProtocol(asyncio.BaseProtocol):
-    """The write side of a stream whose read side is another descriptor."""
+    """Writes for a stream whose input is another descriptor."""
 
     def __init__(self, stream: StreamServer) -> None:
         self.pause_writing = stream.pause_writing  # type: ignore[method-assign]
@@ -173,7 +173,7 @@ class _OutputProtocol(asyncio.BaseProtocol):
 
 
 class _BlockingWriter(asyncio.WriteTransport):
-    """Writes from a thread, in order, to something that the loop cannot wait for."""
+    """Writes from a thread to a descriptor that the loop cannot wait for."""
 
     HIGH = 1024 * 1024
 
@@ -198,15 +198,12 @@ class _BlockingWriter(asyncio.WriteTransport):
         return self._size
 
     def abort(self) -> None:
-        """Drop what waits, and let the thread end.
-
-        What the thread is writing cannot be taken back; being a daemon, it holds up nothing.
-        """
+        """Drop what waits, and let the thread end when it has written the current message; nobody waits for it."""
         self._waiting.clear()
         self._wake.release()
 
     def _work(self) -> None:
-        # A thread that never ended would keep the whole server until the interpreter is gone: DuckDB reports that.
+        # The thread must end: it would keep the whole server alive until the interpreter exits, which DuckDB reports.
         while self._wake.acquire():
             try:
                 data = self._waiting.popleft()
@@ -235,7 +232,7 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 async def _written(stream: StreamServer) -> None:
-    """Wait until the transport has handed over what it was given, for as long as somebody reads."""
+    """Wait until the transport has written everything, for at most 2 seconds."""
     transport: Any = stream.transport
     for _ in range(200):
         if transport is None or transport.get_write_buffer_size() == 0:

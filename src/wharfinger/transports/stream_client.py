@@ -1,4 +1,16 @@
-"""A client peer on a stream of lines: a future per request, one timer for all deadlines; knows no process."""
+"""The client's end of a byte stream: a future per request, and one timer for all deadlines.
+
+The path of one request:
+
+    request        encodes it, and waits for the future of its `_PendingCall`; messages of one turn of the loop are
+                   written together (`_send`, `_flush`)
+    feed           splits the bytes of the server into lines; `ClientPeer.receive` makes events of them
+    _dispatch      handles an event: a response sets its future, the others are passed to `LinkEvents` or answered
+
+If the server does not read (`pause_writing`), new requests wait, and responses to its own requests too. A timer per
+deadline would cost more than a request, so that one timer (`_arm_timer`) is set to the earliest of them. An error
+without an id fails no request at once: the response may still be on its way (`_suspect`).
+"""
 
 from __future__ import annotations
 
@@ -39,31 +51,31 @@ logger = logging.getLogger("wharfinger.transports.stream_client")
 Notified = Callable[[Message], None]
 
 SHOWN = 80
-"""Bytes of what is no message that an error message repeats."""
+"""Bytes that error messages repeat of what is not a message."""
 GARBAGE_KEPT = 200
-"""Bytes of the first line that is no message, for an error message."""
+"""Bytes that are kept of the first line that is not a message."""
 UNREAD_TIME = 2.0
-"""Seconds that a request gets for its answer after the server seems to have said that it could not read it."""
+"""Seconds in which a response may follow an error without an id that seems to be about its request."""
 MAX_COALESCED = 16
-"""Messages of one write: with more the server would be idle while this end works, and the other way round."""
+"""Messages that are written together: with more, each side would be idle while the other one works."""
 BLOCKED = 1024 * 1024
-"""Unsent bytes above which new requests wait; the server is not reading."""
+"""Unsent bytes above which new requests wait, because the server does not read."""
 
 
 def not_sent(error: WharfingerError) -> WharfingerError:
-    """The same, for a request that was never sent: it may be sent again elsewhere, whatever it does."""
+    """Mark the error of a request that was never sent: it may safely be sent again over another connection."""
     if isinstance(error, ConnectionLost):
         error.unsent = True
     return error
 
 
 def show_bytes(data: bytes) -> str:
-    """The beginning of what is no message, for an error message."""
+    """Return the beginning of what is not a message, for an error message."""
     return redacted_text(repr(bytes(data[:SHOWN])))
 
 
 class _PendingCall(msgspec.Struct, eq=False):
-    """One request that waits for its answer."""
+    """A request that waits for its response."""
 
     method: str
     future: asyncio.Future[Message]
@@ -71,32 +83,32 @@ class _PendingCall(msgspec.Struct, eq=False):
     id: int = 0
     timeout: float = 0.0
     deadline: float = 0.0
-    """The loop's time at which it fails; 0 for never."""
+    """The loop's time at which it fails, or 0 for never."""
     unread: tuple[float, Message] | None = None
-    """The loop's time at which an error without an id becomes the answer, and that error."""
+    """The loop's time at which an error without an id becomes the response, and that error."""
 
 
 class StreamLink:
-    """A `Link` over one stream, which belongs to the loop and to no task: it may be used and closed from any.
+    """A `Link` over one stream, which any task of the event loop may use and close.
 
-    A transport sets `write` once it can send, calls `feed` with what comes and `lose` at the end.
+    A transport sets `write` when it can send, calls `feed` with the bytes that it receives, and `lose` at the end.
     """
 
     def __init__(self, name: str, limits: Limits, events: LinkEvents | None = None) -> None:
         self.name = name
-        """What is at the other end, for error messages."""
+        """What the link connects to, for error messages."""
         self.limits = limits
         self.events = LinkEvents() if events is None else events
-        """What to call with what happens; a stream never misses a notification."""
+        """Called with events; a stream never misses a notification."""
         self.mirrors: dict[str, tuple[HeaderParam, ...]] | None = None
-        """Which arguments of tools are repeated in headers: a stream has none."""
+        """None: a stream has no headers that repeat arguments of tools."""
         self.write: Callable[[bytes], None] = self._not_open
         self.garbage = b""
-        """The beginning of the first line that was no message."""
+        """The beginning of the first line that was not a message."""
         self._loop = asyncio.get_running_loop()
         self._peer: ClientPeer[_PendingCall] = ClientPeer(limits)
         self._peer.answers = True
-        self._responder = RequestResponder(name, self._unblocked)
+        self._responder = RequestResponder(name, self._wait_unblocked)
         self._lines = LineBuffer(limits.message)
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -104,11 +116,11 @@ class StreamLink:
         self._blocked: asyncio.Future[None] | None = None
         self._end: Callable[[], WharfingerError] | None = None
         self._reported = False
-        """An error without an id was logged as a warning: later ones are not, or a server could fill the log."""
+        """Whether an error without an id was logged as a warning: only the first one is, so that none fills the log."""
 
     @property
     def rules(self) -> Revision | None:
-        """What the two ends have agreed on; None before that."""
+        """The negotiated revision; None before that."""
         return self._peer.rules
 
     @rules.setter
@@ -123,17 +135,17 @@ class StreamLink:
         timeout: float | None,
         notified: Callable[[Message], None] | None = None,
     ) -> Message:
-        """Send a request and wait for its answer; cancelling the waiting task cancels the request at the server, too.
+        """Send a request and return the response; cancelling the waiting task cancels the request at the server.
 
-        `notified` takes what the server sends for this request before its answer. `timeout` is in seconds.
+        `notified` is called with each notification for this request. `timeout` is in seconds.
 
         Raises:
             ConnectionLost: the connection ended first.
-            InvalidResponse: the answer breaks the protocol.
-            RequestTimeout: no answer in time.
+            InvalidResponse: the response breaks the protocol.
+            RequestTimeout: no response in time.
         """
         if self._blocked is not None:
-            await self._room(method, timeout)
+            await self._wait_writable(method, timeout)
         if self._end is not None:
             raise not_sent(self._end())
         call = _PendingCall(method, self._loop.create_future(), notified)
@@ -143,39 +155,39 @@ class StreamLink:
             call.timeout = timeout
             call.deadline = deadline = self._loop.time() + timeout
             if deadline < self._timer_at:
-                self._wind(deadline)
+                self._arm_timer(deadline)
         if self._out or len(self._peer.awaited) > 1:
             self._send(data)
-        else:  # nothing else is under way that this could share a write with
+        else:  # there is no other message to share a write with
             self.write(data + b"\n")
         try:
             return await call.future
         except asyncio.CancelledError:
             self._cancel(call, "The caller no longer wants the answer.")
             if call.future.done() and not call.future.cancelled():
-                call.future.exception()  # both came at once: the failure is seen, and the cancellation wins
+                call.future.exception()  # retrieved: it failed and was cancelled at once, and the cancellation wins
             raise
 
     def notify(self, method: str, params: Any) -> None:
-        """Send a notification; does nothing once the connection is gone."""
+        """Send a notification; does nothing when the connection is gone."""
         if self._end is None:
             self._peer.sent_otherwise()
             self._send(encode_notification(method, params))
 
     async def close(self) -> None:
-        """End the connection; what waits fails with ConnectionLost."""
+        """End the connection. Requests that wait fail with ConnectionLost."""
         self.lose(lambda: ConnectionLost(f"The connection to {self.name} was closed by this client."))
 
     async def listen_in(self, timeout: float | None) -> None:
-        """Be ready for notifications that belong to no request: a stream always is."""
+        """Prepare for notifications that belong to no request: a stream needs nothing."""
 
     # What the transport calls.
 
     def feed(self, data: bytes) -> None:
-        """Take bytes as they come from the server."""
+        """Receive bytes from the server."""
         lines: Iterable[bytes | Literal[Overlong.LINE]]
         if not self._lines.unfinished and len(data) <= self.limits.message and data.endswith(b"\n"):
-            lines = data.split(b"\n")  # whole lines, as nearly every time, need no buffer
+            lines = data.split(b"\n")  # nearly every chunk consists of whole lines, and needs no buffer
         else:
             lines = self._lines.feed(data)
         for line in lines:
@@ -184,17 +196,17 @@ class StreamLink:
             elif line:
                 for event in self._peer.receive(line):
                     if type(event) is not Response:
-                        self._happen(event)
+                        self._dispatch(event)
                     elif not event.waiter.future.done():
                         event.waiter.future.set_result(event.message)
 
-    def take(self, message: bytes) -> None:
-        """Take one whole message, from a transport that brings them one by one."""
+    def receive(self, message: bytes) -> None:
+        """Receive one whole message, from a transport that has no lines."""
         for event in self._peer.receive(message):
-            self._happen(event)
+            self._dispatch(event)
 
     def lose(self, end: Callable[[], WharfingerError]) -> None:
-        """The connection is gone: fail what waits, and all that comes later, with what `end` makes."""
+        """End the link because the connection is gone; `end` makes the error of all requests, also of later ones."""
         if self._end is not None:
             return
         self._end = end
@@ -212,19 +224,19 @@ class StreamLink:
         return self._end is not None
 
     def pause_writing(self) -> None:
-        """The server does not read: new requests wait."""
+        """Called by the transport when the server does not read: new requests wait."""
         if self._blocked is None:
             self._blocked = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """The server reads again."""
+        """Called by the transport when the server reads again."""
         if self._blocked is not None:
             self._blocked.set_result(None)
             self._blocked = None
 
     # Inside.
 
-    def _happen(self, event: Event[_PendingCall]) -> None:
+    def _dispatch(self, event: Event[_PendingCall]) -> None:
         if type(event) is Response:
             if not event.waiter.future.done():
                 event.waiter.future.set_result(event.message)
@@ -245,21 +257,21 @@ class StreamLink:
             reason = f"{self.name} answered {event.waiter.method} with what cannot be read: {event.reason}"
             self._fail(event.waiter, InvalidResponse(reason))
         elif type(event) is UnattributedError:
-            self._wait_for_suspect(event)
+            self._suspect(event)
         elif type(event) is NotAMessage:
             if not self.garbage:
                 self.garbage = bytes(event.data[:GARBAGE_KEPT])
             logger.debug("skipped a line from %s that is no message: %.100r", self.name, event.data)
 
     def _reply(self, data: bytes) -> None:
-        if self._blocked is None and self._end is None:  # a server that asks and does not read must not fill our memory
+        if self._blocked is None and self._end is None:  # a server that does not read must not fill our memory
             self._peer.sent_otherwise()
             self._send(data)
 
-    def _wait_for_suspect(self, event: UnattributedError[_PendingCall]) -> None:
-        """An error without an id fails no call at once: the answer may be on its way, and then it counts."""
+    def _suspect(self, event: UnattributedError[_PendingCall]) -> None:
+        """Fail the request that an error without an id seems to be about, unless its response comes in time."""
         call, error = event.suspect, read_error(event.message)
-        # Once: a flood must not fill the log. While opening it is normal: old servers refuse the first question so.
+        # A warning only once, or a flood would fill the log. Older servers refuse the first request of an opening so.
         loud = self.rules is not None and not self._reported
         self._reported = self._reported or loud
         logger.log(
@@ -271,20 +283,20 @@ class StreamLink:
         )
         if call is None or call.unread is not None:
             return
-        # A question of the opening costs nothing if it is taken for unread: another one follows.
+        # The opening can do without this response: it tries another request.
         grace = UNREAD_TIME if call.method != "server/discover" or self.rules is not None else 0.0
         call.unread = self._loop.time() + grace, event.message
         if call.unread[0] < self._timer_at:
-            self._wind(call.unread[0])
+            self._arm_timer(call.unread[0])
 
     def _overlong(self) -> None:
-        """Nobody can tell whose answer it was: whoever waits gets to know, and late answers are ignored."""
+        """Fail every request that waits: the message may have been its response. Later ones are ignored."""
         for call in self._peer.close():
             reason = f"{self.name} sent a message over the limit of {self.limits.message} bytes; set a larger limit."
             self._fail(call, InvalidResponse(reason))
 
     def _send(self, data: bytes) -> None:
-        """Collect what is sent in this turn of the loop, so that one write takes several messages."""
+        """Collect the messages of this turn of the loop, which are written together."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)
@@ -298,13 +310,13 @@ class StreamLink:
             self.write(b"\n".join(out))
 
     def _not_open(self, data: bytes) -> None:
-        raise RuntimeError("The transport has not been opened.")  # a fault of ours: never reached by callers
+        raise RuntimeError("The transport has not been opened.")  # a bug: callers cannot cause it
 
-    async def _unblocked(self) -> None:
+    async def _wait_unblocked(self) -> None:
         while self._blocked is not None:
             await asyncio.wait((self._blocked,))
 
-    async def _room(self, method: str, timeout: float | None) -> None:
+    async def _wait_writable(self, method: str, timeout: float | None) -> None:
         end = None if timeout is None else self._loop.time() + timeout
         while self._blocked is not None:
             blocked = self._blocked
@@ -321,8 +333,8 @@ class StreamLink:
         if not call.future.done():
             call.future.set_exception(error)
 
-    def _wind(self, when: float) -> None:
-        """One timer serves every deadline of the connection: a timer for each costs more than the request."""
+    def _arm_timer(self, when: float) -> None:
+        """Set the one timer of the connection to the earliest deadline."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at = self._loop.call_at(when, self._sweep), when
@@ -332,7 +344,7 @@ class StreamLink:
         now = self._loop.time()
         for call in list(self._peer.awaited.values()):
             if call.unread is not None and call.unread[0] <= now:
-                self._peer.cancel(call.id, "")  # nothing to tell: the server has not read it
+                self._peer.cancel(call.id, "")  # no need to report it: the server has not read the request
                 if not call.future.done():
                     call.future.set_result(call.unread[1])
             elif call.deadline and call.deadline <= now:
@@ -346,4 +358,4 @@ class StreamLink:
             if end
         ]
         if ends:
-            self._wind(min(ends))
+            self._arm_timer(min(ends))

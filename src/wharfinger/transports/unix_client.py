@@ -1,4 +1,4 @@
-"""A server behind a Unix socket: the lines of stdio both ways over one connection; knows no method."""
+"""A client's connection to a server on a Unix socket; the messages are lines, as on stdio."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["UnixLink"]
 
 _REASONS = {
     "FileNotFoundError": "there is no such socket",
-    "ConnectionRefusedError": "nobody listens there: the server has ended, or the file is no socket",
+    "ConnectionRefusedError": "nobody listens there: the server has ended, or the file is not a socket",
     "PermissionError": "this user may not connect to it",
 }
 
@@ -35,10 +35,10 @@ class UnixLink(StreamLink):
         """Connect.
 
         Raises:
-            ConnectionFailed: nobody listens there, or this user may not connect; Windows has no such sockets.
+            ConnectionFailed: nobody listens there, this user may not connect, or the platform has no Unix sockets.
         """
         connect = getattr(self._loop, "create_unix_connection", None)
-        if connect is None:  # pragma: no cover  # Windows; not run there
+        if connect is None:  # pragma: no cover  # Windows
             raise ConnectionFailed(f"Cannot connect to {self.name}: this platform has no Unix sockets.")
         try:
             await connect(lambda: self._connection, self._path)
@@ -47,7 +47,7 @@ class UnixLink(StreamLink):
             raise ConnectionFailed(f"Cannot connect to {self.name}: {reason}.") from None
 
     async def close(self) -> None:
-        """End the connection; what waits fails with ConnectionLost."""
+        """End the connection. Requests that wait fail with ConnectionLost."""
         if self._closing is None:
             self._flush()
             await super().close()
@@ -55,17 +55,17 @@ class UnixLink(StreamLink):
         await asyncio.shield(self._closing)
 
     def why_lost(self) -> WharfingerError:
-        """What to tell callers when the server has ended the connection."""
+        """Return the error for requests that wait when the server has ended the connection."""
         if self.garbage and self.rules is None:
             return NotMCP(f"{self.name} is not MCP: the first bytes were {show_bytes(self.garbage)}.")
         return ConnectionLost(f"{self.name} ended the connection.")
 
 
 class _SocketProtocol(asyncio.Protocol):
-    """The socket."""
+    """The asyncio protocol of the socket."""
 
-    END = 2.0
-    """Seconds in which what was written last may still leave."""
+    CLOSE_TIME = 2.0
+    """Seconds for the last messages to be sent."""
 
     def __init__(self, link: UnixLink) -> None:
         self._link = link
@@ -73,7 +73,7 @@ class _SocketProtocol(asyncio.Protocol):
         self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.pause_writing = link.pause_writing  # type: ignore[method-assign]
         self.resume_writing = link.resume_writing  # type: ignore[method-assign]
-        self.data_received = link.feed  # type: ignore[method-assign]  # no call in between
+        self.data_received = link.feed  # type: ignore[method-assign]  # saves a call
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = made = cast("asyncio.Transport", transport)
@@ -92,6 +92,6 @@ class _SocketProtocol(asyncio.Protocol):
         if self._transport is None:
             return
         self._transport.close()
-        done, _ = await asyncio.wait((self._gone,), timeout=self.END)
+        done, _ = await asyncio.wait((self._gone,), timeout=self.CLOSE_TIME)
         if not done:
             self._transport.abort()

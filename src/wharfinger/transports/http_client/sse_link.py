@@ -146,11 +146,11 @@ class SseLink(StreamLink):
         failure: WharfingerError = ConnectionLost(f"{self.name} ended the stream.")
         try:
             for message in messages:
-                self.take(message)
+                self.receive(message)
             async for chunk in response.content.iter_any():
                 for event in decoder.feed(chunk):
                     if event.data and event.event == "message":
-                        self.take(event.data)
+                        self.receive(event.data)
         except EventTooLarge:
             failure = self._too_large()
         except (origin.http.ClientError, OSError) as error:
