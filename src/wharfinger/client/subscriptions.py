@@ -121,12 +121,14 @@ class _Subscription:
 
     def miss(self) -> None:
         """Everything that is watched may have changed unheard."""
-        changes: list[tuple[Kind, str]] = [("resource", uri) for uri in self.uris]
-        if self.lists:
-            changes += [(kind, "") for kind in _LIST_CHANGES.values()]
-        for kind, uri in changes:
-            self._changed(kind, uri)
-            self.put(kind, uri, True)
+        for uri in self.uris:
+            self._miss("resource", uri)
+        for kind in _LIST_CHANGES.values() if self.lists else ():
+            self._miss(kind, "")
+
+    def _miss(self, kind: Kind, uri: str) -> None:
+        self._changed(kind, uri)
+        self.put(kind, uri, True)
 
     def acknowledged(self) -> None:
         """The server has acknowledged it. The first time its opener goes on; later this is the end of a gap."""

@@ -126,7 +126,7 @@ def _rows() -> tuple[Method, ...]:
         Method("sampling/createMessage", "server", t.CreateMessageRequestParams, t.CreateMessageResult, capability="sampling", **handshake),
         Method("elicitation/create", "server", t.ElicitRequestParams, t.ElicitResult, capability="elicitation", first="2025-06-18", last=_LAST_HANDSHAKE),
         Method("notifications/elicitation/complete", "server", t.ElicitationCompleteNotificationParams, **r4),
-        # The extension io.modelcontextprotocol/tasks; those of 2025-11-25 are in `client.task_calls`.
+        # The extension io.modelcontextprotocol/tasks; those of 2025-11-25 are in `client.task_polling`.
         Method("tasks/get", "client", tasks.TaskParams, tasks.TaskState, name_param="task_id", **stateless),
         Method("tasks/update", "client", tasks.TaskUpdateParams, t.EmptyResult, name_param="task_id", **stateless),
         Method("tasks/cancel", "client", tasks.TaskParams, t.EmptyResult, name_param="task_id", **stateless),
