@@ -14,8 +14,9 @@ import pytest
 from tests.client.example_server import example_server
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
-from wharfinger.client.calls import Call, Next
+from wharfinger.client.calls import Call, Next, compose
 from wharfinger.errors import ConnectionLost, InvalidResponse, RequestTimeout, ResourceNotFound, WharfingerError
+from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.revisions import SUPPORTED
 from wharfinger.server import Content
 
@@ -70,6 +71,64 @@ class Works:
             await ctx.info("hello")
             await ctx.debug("whisper")
             return "said"
+
+
+# A call and its steps.
+
+
+def test_time_of_a_call_runs_from_the_first_question_on_but_not_while_a_person_answers() -> None:
+    call = Call(METHODS["tools/call"], None, 10, 30)
+    assert (call.left(100), call.left(104)) == (10, 6)
+    call.put_off(3)
+    assert call.left(104) == 9
+    assert call.left(112.5) == 0.5
+    with pytest.raises(RequestTimeout, match="within 10 s"):
+        call.left(113)
+    call.put_off(100)
+    assert call.left(129) == 1
+    with pytest.raises(RequestTimeout):
+        call.left(130)
+
+
+def test_maximum_of_a_call_bounds_its_time_and_none_is_endless() -> None:
+    assert Call(METHODS["tools/call"], None, 40, 30).left(0) == 30
+    endless = Call(METHODS["tools/call"], None, math.inf, math.inf)
+    endless.put_off(5)
+    assert (endless.left(0), endless.left(1e9)) == (None, None)
+
+
+def test_request_that_follows_gets_what_is_left_of_its_call() -> None:
+    async def test() -> None:
+        now = asyncio.get_running_loop().time()
+        call = Call(METHODS["tools/call"], None, 10, 30)
+        call.left(now - 4)
+        assert call.follow_up(METHODS["ping"], None, 2).timeout == 2
+        assert 5.9 < call.follow_up(METHODS["ping"], None, 60).timeout <= 6
+        endless = Call(METHODS["tools/call"], None, math.inf, math.inf)
+        assert endless.follow_up(METHODS["ping"], None, 60).timeout == 60
+        call.restart()
+        assert 9.9 < call.follow_up(METHODS["ping"], None, 60).timeout <= 10
+
+    run(test())
+
+
+def test_steps_are_composed_with_the_first_one_outermost() -> None:
+    def step(name: str) -> Any:
+        async def around(call: Call, next: Next) -> Any:
+            return f"{name}({await next(call)})"
+
+        return around
+
+    async def last(call: Call) -> str:
+        return call.method
+
+    async def test() -> None:
+        call = Call(METHODS["tools/call"], None, 1, 1)
+        assert await compose([step("a"), step("b")], last)(call) == "a(b(tools/call))"
+        assert await compose([], last)(call) == "tools/call"
+        assert repr(call) == "<Call tools/call>"
+
+    run(test())
 
 
 # Progress.
