@@ -259,7 +259,7 @@ class CacheStep:
         hear_lists: Callable[[], Authoritative | None] = lambda: None,
     ) -> None:
         self._cache = cache
-        self._server: Hashable = _identity(target)
+        self._server: Hashable = _server_key(target)
         self._headers = frozenset((name.lower(), value) for name, value in headers.items())
         self._credentials: Hashable = (self._headers, None)
         """Who asks: the headers, and the credentials that the sign-in gave last."""
@@ -454,7 +454,7 @@ class _ById:
         return isinstance(other, _ById) and other._target is self._target
 
 
-def _identity(target: Any) -> Hashable:
+def _server_key(target: Any) -> Hashable:
     """Which server it is, for all who share a cache. Each client of a command has a process of its own."""
     if isinstance(target, str):
         return target

@@ -249,7 +249,7 @@ class _Opening:
         self.settings = settings
         self._events = events
         self._revisions = revisions
-        self._key = _identity(target, settings) if revisions is not None else None
+        self._key = _revision_key(target, settings) if revisions is not None else None
         self._known: Found | None = revisions.get(self._key) if revisions is not None else None
         self.timeouts = [timeout]
         """What stands still while a person signs in."""
@@ -593,7 +593,7 @@ def _info_in(meta: Any) -> t.Implementation | None:
         return None
 
 
-def _identity(target: Checked, settings: Settings) -> Hashable:
+def _revision_key(target: Checked, settings: Settings) -> Hashable:
     """What the server's era is remembered by: a URL without its query, or a command in its folder."""
     if isinstance(target, str):
         return target.partition("#")[0].partition("?")[0]

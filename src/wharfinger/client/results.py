@@ -204,7 +204,9 @@ class ReadResult(msgspec.Struct, eq=False):
         content = self._only()
         data = content.text if isinstance(content.text, str) else self.bytes
         try:
-            return convert(msgspec.json.decode(data), type) if hasattr(type, "model_validate") else _decode(data, type)
+            if hasattr(type, "model_validate"):
+                return type.model_validate(msgspec.json.decode(data))
+            return msgspec.json.decode(data, type=type)
         except msgspec.MsgspecError as error:
             raise ValueError(f"{self.uri} is not the JSON that was asked for: {error}") from None
 
@@ -321,7 +323,3 @@ def convert(value: Any, wanted: Any) -> Any:
     if hasattr(wanted, "model_validate"):
         return wanted.model_validate(value)
     return msgspec.convert(value, wanted)
-
-
-def _decode(data: str | bytes, wanted: Any) -> Any:
-    return msgspec.json.decode(data, type=wanted)

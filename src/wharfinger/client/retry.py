@@ -127,7 +127,11 @@ class RetryStep:
         if not connections.is_open:
             return False
         if isinstance(error, RemoteError):
-            return await self._refuses_revision(error)
+            supported, agreed = supported_in(error), connections.agreed
+            if supported is None or agreed is None or not retry.attempts:
+                return False
+            # A server may refuse a revision that it lists as its own: the question is worth a second try (spec: §2.4).
+            return agreed.rules.name in supported or await connections.renegotiate()
         if isinstance(error, ConnectionFailed) and error.status in MAY_BE_OTHER_ERA:
             return await connections.renegotiate()
         if not is_transient(error) or not retry.attempts:
@@ -139,11 +143,3 @@ class RetryStep:
         if call.method == "tools/call":
             return call.params.name in self._harmless
         return retry.retry_reads and call.method in READS
-
-    async def _refuses_revision(self, error: RemoteError) -> bool:
-        """Whether the server does not speak the agreed revision any more, and another attempt is due (spec: §2.4)."""
-        supported = supported_in(error)
-        agreed = self._connections.agreed
-        if supported is None or agreed is None or not self._settings.retry.attempts:
-            return False
-        return agreed.rules.name in supported or await self._connections.renegotiate()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -76,13 +75,10 @@ def _check_frontmatter(skill: Skill, data: bytes) -> None:
         found = read_frontmatter(data)
     except BadFrontmatter as error:
         raise NotVerified(f"{skill.uri} cannot be compared with its entry: {error}.") from None
-    differing = [key for key in {**skill.frontmatter, **found} if not _same(skill.frontmatter, found, key)]
+    stated, missing = skill.frontmatter, object()
+    differing = [key for key in {**stated, **found} if not _equal(stated.get(key, missing), found.get(key, missing))]
     if differing:
         raise NotVerified(f"{skill.uri} differs from its entry in: {', '.join(sorted(differing))[:200]}.")
-
-
-def _same(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:
-    return key in one and key in other and _equal(one[key], other[key])
 
 
 def _equal(one: Any, other: Any) -> bool:
