@@ -1,7 +1,7 @@
 """`Client`, and what its calls take and return. A transport is imported when it is used."""
 
 from wharfinger.client.cache import Cache
-from wharfinger.client.calls import Call, Middleware, Next
+from wharfinger.client.calls import Call, CallOptions, Middleware, Next, ReadManyOptions
 from wharfinger.client.client import Client
 from wharfinger.client.results import Listing, ReadResult, ToolResult
 from wharfinger.client.retry import NEVER, Retry
@@ -12,11 +12,13 @@ __all__ = [
     "NEVER",
     "Cache",
     "Call",
+    "CallOptions",
     "Change",
     "Client",
     "Listing",
     "Middleware",
     "Next",
+    "ReadManyOptions",
     "ReadResult",
     "Retry",
     "Template",

@@ -68,7 +68,7 @@ MAX_NAME = 8192
 OVERHEAD = 512
 """Bytes that an entry takes in addition to its result, about."""
 
-Authoritative = Callable[[], bool]
+IsValid = Callable[[], bool]
 """Whether every change since a result came was heard, so that it is still true."""
 
 
@@ -89,7 +89,7 @@ class _Entry(NamedTuple):
     data: bytes
     expires: float
     """By the cache's clock."""
-    valid: Authoritative | None
+    valid: IsValid | None
     """Whether every change since then was heard; None if time alone decides."""
 
 
@@ -190,7 +190,7 @@ class Cache:
         return None
 
     def put(
-        self, key: Key, data: Raw | bytes, seconds: float, *, public: bool, valid: Authoritative | None = None
+        self, key: Key, data: Raw | bytes, seconds: float, *, public: bool, valid: IsValid | None = None
     ) -> None:
         """Keep a result for so long, instead of any older one; with `valid` only while that returns True."""
         size = len(memoryview(data)) + _weight(key)
@@ -256,7 +256,7 @@ class CacheStep:
         target: Any,
         headers: Mapping[str, str],
         capabilities: t.ClientCapabilities,
-        hear_lists: Callable[[], Authoritative | None] = lambda: None,
+        hear_lists: Callable[[], IsValid | None] = lambda: None,
     ) -> None:
         self._cache = cache
         self._server: Hashable = _server_key(target)
@@ -323,7 +323,7 @@ class CacheStep:
         key, valid = self.find_key(call.row.name, call.params)
         return next(call) if key is None else self._answer(call, next, key, valid)
 
-    def find_key(self, method: str, params: Any) -> tuple[Key | None, Authoritative | None]:
+    def find_key(self, method: str, params: Any) -> tuple[Key | None, IsValid | None]:
         """What a result is kept under, None if it cannot be kept; and how long it is true, None if for its time."""
         rules, valid = self._rules, None
         if rules is None:
@@ -340,7 +340,7 @@ class CacheStep:
             return None, None  # what comes of answers is not for keeping (2026-07-28, caching)
         return Key(self._server, method, None if name is UNSET else name, partition, self._vary), valid
 
-    async def _answer(self, call: Call, next: Next, key: Key, valid: Authoritative | None) -> Any:
+    async def _answer(self, call: Call, next: Next, key: Key, valid: IsValid | None) -> Any:
         cache, place = self._cache, (asyncio.get_running_loop(), key)
         alone = call.bypass_cache
         while not alone:
@@ -386,7 +386,7 @@ class CacheStep:
             self._cache.mark_uncacheable(key, False)
         return result
 
-    def _keep(self, call: Call, key: Key, request: InFlight, result: Any, valid: Authoritative | None) -> None:
+    def _keep(self, call: Call, key: Key, request: InFlight, result: Any, valid: IsValid | None) -> None:
         seconds = _time_to_live(result) if valid is None else float("inf") if valid() else 0.0
         request.uncacheable = seconds <= 0
         if valid is None:

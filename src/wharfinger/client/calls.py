@@ -53,8 +53,11 @@ class ReadManyOptions(TypedDict, total=False):
     """Options of `Client.read_many`."""
 
     concurrency: int
+    """Reads at a time (32)."""
     timeout: float | None
+    """Seconds for each read."""
     bypass_cache: bool
+    """Whether the server is asked even if its answers are cached."""
 
 
 class CallOptions(TypedDict, total=False):
