@@ -28,7 +28,7 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "client": {"wharfinger.client": ALL},
     "server": {
         "wharfinger.server": ALL,
-        "wharfinger.server.middleware.chain": ("Call", "Hook", "Next", "Result"),
+        "wharfinger.server.middleware.chain": ("Call", "Middleware", "Next", "Result"),
         "wharfinger.server.middleware.guards": ("Timing", "limit_rate", "limit_size", "log_calls"),
         "wharfinger.server.apps": ("shows_apps",),
         "wharfinger.content.mime": ("DIRECTORY",),
