@@ -1,6 +1,6 @@
 """A folder of skills as resources: each folder with a SKILL.md, with a manifest of its files, live.
 
-What stands in the folder but in no skill is not published. Refuses to know who asks, in which revision, or over what.
+What is in the folder but in no skill is not published.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.content.frontmatter import MAX_FRONTMATTER_BYTES, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.errors import ResourceNotFound
-from wharfinger.source import Document
+from wharfinger.source import Changed, Document, Source
 from wharfinger.sources.directories import CHILDREN
-from wharfinger.sources.folder.file_content import content_of
+from wharfinger.sources.folder.counts import count
 from wharfinger.sources.folder.file_uri import quote
+from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed, holds, open_file, stat_entry
-from wharfinger.sources.folder.source import Folder, UnusableFolder
-from wharfinger.sources.folder.tree import SETTLED, SETTLED_COARSE, Parts, TreeEntry, TreePosition, write_key
-from wharfinger.sources.labels import resolve_root
+from wharfinger.sources.folder.tree import SETTLED, SETTLED_COARSE, FileTree, Parts, TreeEntry, TreePosition, write_key
+from wharfinger.sources.folder.tree_resources import TreeResources
+from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root, usable_label
 from wharfinger.sources.page_keys import read_position
 from wharfinger.sources.text_match import begins_then_holds
-from wharfinger.sources.windows.window import ENCODING, GUESSED, WINDOW, Window, split_query
+from wharfinger.sources.windows.window import split_query
 from wharfinger.types.skills import Skill, SkillResource
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ PAGE_FILES = 2_048  # in the skills of one page, so that its answer stays small
 PAGE_BYTES = 128 * MIB  # in the skills of one page, so that the first reading of it ends soon
 KEPT_DIGESTS = 32_768
 KEPT_MANUALS = 4_096
+COUNTING_SECONDS = 0.4
+"""How long `describe` may count."""
 
 _NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
@@ -101,11 +104,12 @@ def skills(
     )
 
 
-class Skills(Folder):
+class Skills(Source):
     """The source that `skills()` makes. Its methods may be called from several threads at once."""
 
     def __init__(self, root: str, *, prefix: str, choice: PublishChoice, poll: float | None) -> None:
-        super().__init__(root, label=None, choice=choice, absolute_uris=False, max_size=MOST_BYTES, poll=poll)
+        self.root = self.location = root
+        self.label = self.name = usable_label(default_label(root), UnusableFolder)
         self.single = os.path.isfile(os.path.join(root, SKILL_FILE))
         self._own_name = os.path.basename(root)
         if self.single and not _NAME.fullmatch(self._own_name):
@@ -115,8 +119,19 @@ class Skills(Folder):
             raise ValueError(f"{prefix!r} is no path: write one like acme/billing.")
         path = "/".join(quote(part) for part in (*above, *([self._own_name] if self.single else [])))
         self.uri = f"skill://{path}"
-        self._inside = f"{self.uri}/" if path else self.uri
-        self.template = f"{self._inside}{{+path}}"
+        # No versions: files of skills have digests, and their `_meta` belongs to the extension (SEP-2640).
+        # Other encodings stay bytes: a text that was decoded would not have the bytes that its digest is of.
+        self.files = TreeResources(
+            FileTree(root, choice),
+            self.uri,
+            self.label,
+            inside=f"{self.uri}/" if path else self.uri,
+            max_size=MOST_BYTES,
+            adjust=self._as_skill,
+            versioned=False,
+            utf8_only=True,
+        )
+        self.template = self.files.template
         self.templates = [
             t.ResourceTemplate(
                 uri_template=self.template,
@@ -125,6 +140,7 @@ class Skills(Folder):
                 description="Path of a file of a skill, such as its SKILL.md.",
             )
         ]
+        self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self.files.window_digest)
         self._manuals: dict[Parts, _Manual] = {}
         self._digests: dict[Parts, _Digest] = {}
         self._told: set[tuple[Parts, str]] = set()
@@ -144,25 +160,25 @@ class Skills(Folder):
 
         others = [source for source in server.resources.sources if isinstance(source, Skills)]
         for other in others:
-            if other._inside == self._inside:
+            if other.files.inside == self.files.inside:
                 raise ValueError(f"{self!r} and {other!r} have the same URIs: give one of them another prefix=.")
         for other in others:
-            wider, narrower = (other, self) if other.matches(self._inside) else (self, other)
-            if wider.matches(narrower._inside):
+            wider, narrower = (other, self) if other.matches(self.files.inside) else (self, other)
+            if wider.matches(narrower.files.inside):
                 wider._apart.append(narrower)
         serve_skills(server)
         server.add_source(self)
 
     def matches(self, uri: str) -> bool:
         """Whether this URI is of these skills, existing or not, and not of others below the same prefix."""
-        return super().matches(uri) and not any(other.matches(uri) for other in self._apart)
+        return self.files.matches(uri) and not any(other.matches(uri) for other in self._apart)
 
     # What is a skill
 
     def _manual(self, parts: Parts) -> _Manual | None:
         """The SKILL.md of a directory; None where there is none."""
         try:
-            with self.tree.file((*parts, SKILL_FILE)) as descriptor, holds():
+            with self.files.tree.file((*parts, SKILL_FILE)) as descriptor, holds():
                 status = os.fstat(descriptor)
                 known = self._manuals.get(parts)
                 if known is not None and known.identity == _identity(status):
@@ -195,7 +211,7 @@ class Skills(Folder):
             log.warning("%s is not published as a skill: %s", "/".join((self.root, *parts, SKILL_FILE)), problem)
 
     def _is_skill(self, parts: Parts) -> bool:
-        known = (parts or self.single) and (not self._apart or self.matches(self.uri_of(parts)))
+        known = (parts or self.single) and (not self._apart or self.matches(self.files.uri_of(parts)))
         manual = self._manual(parts) if known else None
         return manual is not None and not manual.problem
 
@@ -206,7 +222,7 @@ class Skills(Folder):
     def _places(self) -> list[Parts]:
         """The directories of all skills, in order."""
         found: list[Parts] = []
-        entries = self.tree.walk_directories()
+        entries = self.files.tree.walk_directories()
         try:
             for number, entry in enumerate(entries):
                 if number >= MOST_DIRECTORIES:
@@ -244,8 +260,8 @@ class Skills(Folder):
         Raises:
             ResourceNotFound: there is none.
         """
-        parts, _ = self._locate(uri)
-        if parts[-1:] != (SKILL_FILE,) or self.uri_of(parts) != uri or not self._is_skill(parts[:-1]):
+        parts, _ = self.files.locate(uri)
+        if parts[-1:] != (SKILL_FILE,) or self.files.uri_of(parts) != uri or not self._is_skill(parts[:-1]):
             raise ResourceNotFound(uri)
         try:
             return self._skill(parts[:-1])
@@ -262,7 +278,7 @@ class Skills(Folder):
         manual = self._manual(parts)
         files: list[SkillResource] = []
         octets = 0
-        entries = self.tree.walk(TreePosition(True, parts)) if parts else self.tree.walk()
+        entries = self.files.tree.walk(TreePosition(True, parts)) if parts else self.files.tree.walk()
         try:
             for entry in entries:
                 if entry.parts[: len(parts)] != parts:
@@ -276,10 +292,10 @@ class Skills(Folder):
                 except NotServed:
                     continue
                 octets += found.size
-                files.append(SkillResource(uri=self.uri_of(entry.parts), digest=found.digest, size=found.size))
+                files.append(SkillResource(uri=self.files.uri_of(entry.parts), digest=found.digest, size=found.size))
         finally:
             entries.close()
-        uri = self.uri_of((*parts, SKILL_FILE))
+        uri = self.files.uri_of((*parts, SKILL_FILE))
         if manual is None or manual.problem or not any(file.uri == uri for file in files):
             raise _Unlisted("it changed while it was read")
         return Skill(uri=uri, frontmatter=manual.frontmatter, resources=files)
@@ -310,12 +326,12 @@ class Skills(Folder):
         """Each skill's SKILL.md; its other files are in its manifest, and in its directories."""
         shown: list[t.Resource] = []
         places = self._places()
-        self._watch.asked = time.monotonic()
+        self.files.tree.listed_at = time.monotonic()
         for at in range(_behind(places, after), len(places)):
             if len(shown) >= limit:
                 return shown, write_key(TreePosition(True, places[at - 1]))
             try:
-                shown.append(super().stat(self.uri_of((*places[at], SKILL_FILE))))
+                shown.append(self.files.stat(self.files.uri_of((*places[at], SKILL_FILE))))
             except ResourceNotFound:
                 continue
         return shown, None
@@ -327,7 +343,7 @@ class Skills(Folder):
             ResourceNotFound: missing or of no skill, which look the same.
         """
         self._check(uri)
-        return super().stat(uri)
+        return self.files.stat(uri)
 
     def read(self, uri: str) -> t.ReadResourceResult:
         """A file of a skill, or the listing of a directory in it.
@@ -336,36 +352,14 @@ class Skills(Folder):
             ResourceNotFound: missing or of no skill, which look the same.
         """
         self._check(uri)
-        return super().read(uri)
+        return t.ReadResourceResult(contents=self.files.read(uri).contents)
 
     def _check(self, uri: str) -> None:
-        if not self._is_inside(self._locate(split_query(uri)[0])[0]):
+        if not self._is_inside(self.files.locate(split_query(uri)[0])[0]):
             raise ResourceNotFound(uri)
 
-    def _contents(
-        self, uri: str, base: str, parts: Parts, descriptor: int, window: Window | None, most: int
-    ) -> tuple[list[t.ResourceContents], float]:
-        contents, modified = super()._contents(uri, base, parts, descriptor, window, most)
-        first = contents[0]
-        meta = dict(first.meta or {})
-        meta.pop(GUESSED, None)
-        if meta.pop(ENCODING, None) is not None:
-            # Text that was not UTF-8 would not have the bytes that its digest is of.
-            window_of: Any = meta.get(WINDOW, {"begin": 0, "end": most})
-            begin, end = window_of["begin"], window_of["end"]
-            data = content_of(descriptor, os.fstat(descriptor).st_size, most).read(begin, end - begin)
-            contents[0] = t.ResourceContents(uri=uri, mime_type=first.mime_type, blob=data, meta=meta or msgspec.UNSET)
-        return contents, modified
-
-    def _meta(self, version: str) -> dict[str, object]:
-        """Nothing: a skill's files are told apart by digests, and their `_meta` is the extension's own (SEP-2640)."""
-        return {}
-
-    def _result(self, contents: list[t.ResourceContents], modified: float) -> t.ReadResourceResult:
-        return t.ReadResourceResult(contents=contents)
-
-    def _describe(self, parts: Parts, kind: str, status: os.stat_result, uri: str = "") -> t.Resource:
-        resource = super()._describe(parts, kind, status, uri)
+    def _as_skill(self, resource: t.Resource, parts: Parts) -> t.Resource:
+        """The SKILL.md of a skill is called like the skill."""
         manual = self._manual(parts[:-1]) if parts[-1:] == (SKILL_FILE,) and self._is_skill(parts[:-1]) else None
         if manual is None:
             return resource
@@ -380,16 +374,16 @@ class Skills(Folder):
         Raises:
             ResourceNotFound: there is no such directory.
         """
-        parts, _ = self._locate(uri)
+        parts, _ = self.files.locate(uri)
         if self._is_inside(parts):
-            return super().children(uri, after, limit)
+            return self.files.children(uri, after, limit)
         names = sorted({place[len(parts)] for place in self._places() if place[: len(parts)] == parts})
         if not names and parts:
             raise ResourceNotFound(uri)
         first = 0 if after is None else bisect_right(names, "/".join(read_position(after).parts[-1:]))
-        shown = [super(Skills, self).stat(self.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
+        shown = [self.files.stat(self.files.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
         for resource, name in zip(shown, names[first:], strict=False):
-            resource.uri = self.uri_of((*parts, name))
+            resource.uri = self.files.uri_of((*parts, name))
         more = first + limit < len(names)
         return shown, write_key(TreePosition(True, (names[first + limit - 1],))) if more else None
 
@@ -397,14 +391,14 @@ class Skills(Folder):
         """The paths of skills that begin with `value`, then those that hold it."""
         if argument != "path":
             return []
-        start = len(self._inside)
-        paths = [self.uri_of((*parts, SKILL_FILE))[start:] for parts in self._places()]
+        start = len(self.files.inside)
+        paths = [self.files.uri_of((*parts, SKILL_FILE))[start:] for parts in self._places()]
         return begins_then_holds(paths, value)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """The files of skills in pages."""
-        found, key = super().documents(after, limit)
-        return [document for document in found if self._is_inside(self._locate(document.uri)[0])], key
+        found, key = self.files.documents(after, limit)
+        return [document for document in found if self._is_inside(self.files.locate(document.uri)[0])], key
 
     def text(self, uri: str) -> Iterator[str]:
         """The text of a file of a skill in pieces.
@@ -413,7 +407,25 @@ class Skills(Folder):
             ResourceNotFound: missing or of no skill, which look the same.
         """
         self._check(uri)
-        return super().text(uri)
+        return self.files.text(uri)
+
+    # Watching
+
+    def describe(self) -> str:
+        """How much is published, what is left out, and how changes are noticed."""
+        return f"{count(self.files.tree, COUNTING_SECONDS)}, watched by {self._watch.means}"
+
+    def watch(self, uri: str | None, changed: Changed) -> None:
+        """Report changes of this URI's content, or of the list."""
+        self._watch.watch(uri, changed)
+
+    def unwatch(self, uri: str | None) -> None:
+        """Stop reporting."""
+        self._watch.unwatch(uri)
+
+    async def close(self) -> None:
+        """Stop watching."""
+        self._watch.close()
 
 
 _BAD_NAME = (

@@ -40,7 +40,7 @@ def listed(source: Folder) -> dict[str, t.Resource]:
 
 
 def index_of(source: Folder, name: str) -> LineIndex:
-    known = source._lines._indexes.get((name,))
+    known = source.files._lines._indexes.get((name,))
     assert known is not None
     return known[2]
 

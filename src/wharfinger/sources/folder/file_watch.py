@@ -104,8 +104,6 @@ class TreeWatch:
         self._wake: _Wake | None = None
         self._thread: threading.Thread | None = None
         self.means = _polling(poll) if poll else _system()
-        self.asked = 0.0
-        """When somebody last asked for a page, by the monotonic clock: the walk of the tree gives way to who pages."""
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Tell `changed`, from a thread, when this URI or (None) the list changes from now on."""
@@ -231,7 +229,7 @@ class _Eye:
         for number, entry in enumerate(self.tree.walk_directories()):
             if number % 4 == 3 and self.wake.stopped.wait(0.001):  # lets go of the interpreter, for who serves
                 return self.directories
-            while patience > 0 and time.monotonic() - self.watch.asked < GIVE_WAY:
+            while patience > 0 and time.monotonic() - self.tree.listed_at < GIVE_WAY:
                 patience -= STEP / 1000
                 if self.wake.stopped.wait(STEP / 1000):
                     return self.directories

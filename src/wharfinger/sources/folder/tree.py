@@ -205,12 +205,17 @@ class _Frame:
 
 
 class FileTree:
-    """What is published of a folder. Safe to use from several threads at once."""
+    """What is published of a folder, without regard to .gitignore if `gitignore` is false. Safe in several threads."""
 
-    def __init__(self, root: str, choice: PublishChoice, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, root: str, choice: PublishChoice, *, gitignore: bool = True, cache_bytes: int = CACHE_BYTES
+    ) -> None:
         self.root = root
         self.choice = choice
+        self.gitignore = gitignore
         self.cache_bytes = cache_bytes
+        self.listed_at = 0.0
+        """When a page was last listed, by the monotonic clock: the walk of a watcher gives way to it."""
         self._lock = threading.Lock()
         self._scans = tuple(threading.Lock() for _ in range(16))  # a large directory is listed once, however many ask
         self._kept: dict[str, _Kept] = {}  # by the way to the directory; least recently used first
@@ -417,6 +422,8 @@ class FileTree:
 
     def _with_ignore_file(self, handle: Handle, rules: Rules) -> Rules:
         """The rules with this directory's .gitignore, which is compiled once as long as it stays the same."""
+        if not self.gitignore:
+            return rules
         try:
             status = stat_entry(handle, IGNORE_FILE)
             descriptor = open_file(handle, IGNORE_FILE)

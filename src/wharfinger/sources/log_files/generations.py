@@ -17,11 +17,10 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import IO, NamedTuple
 
-from wharfinger.sources.folder.ignore import Rules
 from wharfinger.sources.folder.safe_open import Handle, NotServed, holds, open_file, stat_entry
 from wharfinger.sources.folder.tree import FileTree, Parts
 
-__all__ = ["INFLATED", "Chain", "Generation", "Inflated", "LogContent", "LogMoved", "LogTree", "open_chain"]
+__all__ = ["INFLATED", "Chain", "Generation", "Inflated", "LogContent", "LogMoved", "open_chain"]
 
 INFLATED = 64 << 20
 """Bytes of a compressed log that are read; what is behind them is left out, and said to be."""
@@ -210,13 +209,6 @@ class Chain:
                 return min(int.from_bytes(file.read(4), "little"), self._inflated.most)
         except NotServed:
             raise LogMoved from None
-
-
-class LogTree(FileTree):
-    """A tree in which `.gitignore` does not matter: what it names first is logs."""
-
-    def _with_ignore_file(self, handle: Handle, rules: Rules) -> Rules:
-        return rules
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from wharfinger.sources.log_files.generations import (
     Inflated,
     LogContent,
     LogMoved,
-    LogTree,
     open_chain,
 )
 from wharfinger.sources.log_files.positions import LogPlace, LogPosition, locate, position_of, still_holds
@@ -186,7 +185,7 @@ class Follower:
         self, path: str | os.PathLike[str], position: LogPosition | None = None, *, beginning: bool = False
     ) -> None:
         directory, name = os.path.split(os.path.abspath(path))
-        self._tree = LogTree(directory, PublishChoice(include=("/" + name,), hidden=True))
+        self._tree = FileTree(directory, PublishChoice(include=("/" + name,), hidden=True), gitignore=False)
         self._parts: Parts = (name,)
         self._inflated = Inflated()
         self._bounds = FollowBounds(1 << 20, 1 << 20)

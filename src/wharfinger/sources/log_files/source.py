@@ -18,14 +18,17 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.source import VERSION, Document, UnusableSource, version_of
+from wharfinger.source import VERSION, Changed, Document, Source, UnusableSource, version_of
+from wharfinger.sources.directories import CHILDREN
+from wharfinger.sources.folder.counts import count
 from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.safe_open import NotServed
-from wharfinger.sources.folder.source import Folder
-from wharfinger.sources.folder.tree import Parts, TreeEntry, TreePosition, write_key
-from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogMoved, LogTree, open_chain
+from wharfinger.sources.folder.tree import FileTree, Parts, TreeEntry, TreePosition, write_key
+from wharfinger.sources.folder.tree_resources import TreeResources
+from wharfinger.sources.labels import UnusableFolder, default_label, usable_label
+from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogMoved, open_chain
 from wharfinger.sources.log_files.log_follower import Piece, tries
 from wharfinger.sources.log_files.log_links import VALUES, is_open, links_of, templates_of
 from wharfinger.sources.log_files.log_query import LogQuery, read_query
@@ -34,6 +37,7 @@ from wharfinger.sources.log_files.log_windows import LogReader, Selection, versi
 from wharfinger.sources.log_files.pattern import Pattern, read_pattern
 from wharfinger.sources.log_files.positions import LogPosition
 from wharfinger.sources.page_keys import bad_cursor, read_position
+from wharfinger.sources.path_completion import complete_path
 from wharfinger.sources.ttl import LONGEST, ttl_ms
 from wharfinger.sources.windows import window
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, WINDOW_BYTES, going_on, remark, split_query
@@ -41,7 +45,8 @@ from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, WINDOW_BYT
 __all__ = ["Logs", "logs"]
 
 TTL = 1_000  # ms at most for what may grow at any time
-COUNTING = 0.4  # seconds in which what is published is counted to be told
+COUNTING_SECONDS = 0.4
+"""How long `describe` may count."""
 CHUNKS = 1_024
 """Windows of one log that are searched, the newest ones: 256 MiB."""
 SMALL = WINDOW_BYTES // 4
@@ -93,43 +98,49 @@ def _zone(name: str | None) -> tzinfo | None:
         ) from None
 
 
-class Logs(Folder):
+class Logs(Source):
     """The source that `logs()` makes. Its methods may be called from several threads at once."""
 
     def __init__(
         self, pattern: Pattern, *, label: str | None, redact: bool, zone: tzinfo | None, poll: float | None
     ) -> None:
-        super().__init__(
-            pattern.root, label=label, choice=pattern.choice, absolute_uris=False, max_size=window.WHOLE, poll=poll
-        )
+        label = usable_label(default_label(pattern.root) if label is None else label, UnusableFolder)
+        self.label = self.name = label
         self.location = os.path.join(pattern.root, pattern.rest)
+        self.uri = f"log://{quote(label)}"
+        self.files = TreeResources(
+            FileTree(pattern.root, pattern.choice, gitignore=False), self.uri, label, adjust=_as_log
+        )
+        self.template = self.files.template
+        self._filtered = f"{self.template}{{?tail,since,until,level,text}}"
+        self.templates = templates_of(label, self.template, self._filtered)
         self.redact = redact
         self.zone = zone
-        self.uri = f"log://{quote(self.label)}"
-        self._inside = self.uri + "/"
-        self.tree = LogTree(pattern.root, pattern.choice)
-        self.template = f"{self._inside}{{+path}}"
-        self._filtered = f"{self.template}{{?tail,since,until,level,text}}"
-        self.templates = templates_of(self.label, self.template, self._filtered)
         self._reader = LogReader(zone, redact)
         self._inflated = Inflated()
         self._sieves: dict[str | None, tuple[LogPosition | None, int]] = {}
-        self._watch = TreeWatch(self.tree, lambda uri: self._locate(split_query(uri)[0]), poll, self._shown_by)
+        self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self._shown_by)
 
     def __repr__(self) -> str:
         return f"logs({self.location!r}, label={self.label!r})"
 
     def matches(self, uri: str) -> bool:
         """Whether this URI is of these logs, existing or not."""
-        return super().matches(uri) or uri.startswith(self.uri + "?")
+        return self.files.matches(uri) or uri.startswith(self.uri + "?")
 
-    def _describe(self, parts: Parts, kind: str, status: os.stat_result, uri: str = "") -> t.Resource:
-        found = super()._describe(parts, kind, status, uri)
-        if kind != mime.DIRECTORY:
-            found.mime_type = mime.TEXT
-            if parts[-1].endswith(".gz"):
-                found.size = UNSET
-        return found
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """At most `limit` logs and directories after the key, and the key of the next page."""
+        return self.files.page(after, limit)
+
+    def children(
+        self, uri: str, after: str | None = None, limit: int = CHILDREN
+    ) -> tuple[list[t.Resource], str | None]:
+        """The entries of a directory in pages: sub-directories by name, then logs by name.
+
+        Raises:
+            ResourceNotFound: there is no such directory.
+        """
+        return self.files.children(uri, after, limit)
 
     # One log
 
@@ -137,7 +148,7 @@ class Logs(Folder):
         """Use the files of a log; once more where they changed meanwhile."""
         for _ in tries():
             try:
-                with open_chain(self.tree, parts, self._inflated) as chain:
+                with open_chain(self.files.tree, parts, self._inflated) as chain:
                     return use(chain)
             except NotServed:
                 raise ResourceNotFound(uri) from None
@@ -147,9 +158,9 @@ class Logs(Folder):
 
     def _query(self, uri: str) -> tuple[str, Parts, bool, LogQuery]:
         base, written = split_query(uri)
-        parts, directory = self._locate(base)
+        parts, directory = self.files.locate(base)
         if not directory:
-            with suppress(NotServed), self.tree.directory(parts):
+            with suppress(NotServed), self.files.tree.directory(parts):
                 directory = True
         if directory:
             window.need_no_window(window.parse(written))
@@ -164,9 +175,9 @@ class Logs(Folder):
         """
         base, parts, directory, query = self._query(uri)
         if directory or query.plain:
-            return super().stat(uri)
+            return self.files.stat(uri)
         if query.after is None and query.before is None:
-            found = super().stat(base)
+            found = self.files.stat(base)
         else:
             found = t.Resource(uri=uri, name=parts[-1], mime_type=mime.TEXT)
         found.uri, found.size = uri, UNSET
@@ -183,7 +194,7 @@ class Logs(Folder):
         """
         base, parts, directory, query = self._query(uri)
         if directory:
-            return super().read(uri)
+            return self.files.read(uri, cache_scope=self.cache_scope)
         return self._chained(uri, parts, lambda chain: self._read_log(uri, base, chain, query))
 
     def _read_log(self, uri: str, base: str, chain: Chain, query: LogQuery) -> t.ReadResourceResult:
@@ -239,9 +250,9 @@ class Logs(Folder):
         known = VALUES.get(argument, ())
         if known and template == self._filtered:
             return [one for one in known if one.startswith(value.lower())]
-        return (
-            super().complete(template, argument, value, context) if template in (self.template, self._filtered) else []
-        )
+        if argument != "path" or template not in (self.template, self._filtered):
+            return []
+        return complete_path(self.files.tree, value)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Logs in pages: a small one as such, a larger one in windows of 256 KiB, so that only the last one changes.
@@ -252,7 +263,7 @@ class Logs(Folder):
         """
         number, position = _document_key(after)
         found: list[Document] = []
-        entries = self.tree.walk(None)
+        entries = self.files.tree.walk(None)
         try:
             for entry in entries:
                 if entry.directory or (position and not _is_behind(entry, position)):
@@ -267,10 +278,10 @@ class Logs(Folder):
         return found, None
 
     def _chunks(self, entry: TreeEntry, first: int | None) -> Iterator[tuple[int, Document]]:
-        uri = self.uri_of(entry.parts)
+        uri = self.files.uri_of(entry.parts)
         title = "/".join(entry.parts)
         try:
-            with open_chain(self.tree, entry.parts, self._inflated) as chain:
+            with open_chain(self.files.tree, entry.parts, self._inflated) as chain:
                 content = None if entry.name.endswith(".gz") else chain.content(0)
                 if content is None or content.size <= SMALL:
                     if not first:
@@ -324,9 +335,14 @@ class Logs(Folder):
 
     def describe(self) -> str:
         """How many logs there are, and how changes are noticed."""
-        return f"{self.count(COUNTING)._replace(withheld={})}, watched by {self.watched_by}"
+        counted = count(self.files.tree, COUNTING_SECONDS)._replace(withheld={})
+        return f"{counted}, watched by {self._watch.means}"
 
     # Watching
+
+    def watch(self, uri: str | None, changed: Changed) -> None:
+        """Report changes of this URI's content, or of the list; of a window, changes of what it shows."""
+        self._watch.watch(uri, changed)
 
     def _shown_by(self, uri: str, watched: int) -> bytes | None:
         """What a window shows, in short: a version, or where a window that slides with the time ends."""
@@ -361,14 +377,23 @@ class Logs(Folder):
         return str(number).encode()
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop telling."""
-        super().unwatch(uri)
+        """Stop reporting."""
+        self._watch.unwatch(uri)
         self._sieves.pop(uri, None)
 
     async def close(self) -> None:
         """Stop watching."""
-        await super().close()
+        self._watch.close()
         self._inflated.close()
+
+
+def _as_log(resource: t.Resource, parts: Parts) -> t.Resource:
+    """A log is text, and a packed one has no size that a reader sees."""
+    if resource.mime_type != mime.DIRECTORY:
+        resource.mime_type = mime.TEXT
+        if parts[-1].endswith(".gz"):
+            resource.size = UNSET
+    return resource
 
 
 _LAST = window.Window("tail", 1)

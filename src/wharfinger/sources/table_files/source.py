@@ -1,32 +1,28 @@
-"""Files with tables as live resources: an overview, a schema and a sample of each, and windows over its rows.
-
-Refuses to know how a format is read.
-"""
+"""Files with tables as live resources: an overview, a schema and a sample of each, and windows over its rows."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.content.text import dated, many, shown, size_text
+from wharfinger.content.text import many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Source
 from wharfinger.sources.bounded_cache import BoundedCache
-from wharfinger.sources.directories import CHILDREN, described, listing_text, summaries
-from wharfinger.sources.etag import digest
+from wharfinger.sources.directories import CHILDREN, described
 from wharfinger.sources.folder.file_content import FileContent, version_of_file
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
-from wharfinger.sources.folder.safe_open import NotServed, holds, stat_entry
-from wharfinger.sources.folder.tree import FileTree, Parts, TreePosition, write_key
-from wharfinger.sources.page_keys import read_position
+from wharfinger.sources.folder.safe_open import NotServed
+from wharfinger.sources.folder.tree import FileTree, Parts
+from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
 from wharfinger.sources.table_files.formats import CELL, FORMATS, OpenFile, TableFile, format_of
 from wharfinger.sources.table_files.table_query import (
@@ -42,7 +38,6 @@ from wharfinger.sources.table_files.table_query import (
 from wharfinger.sources.text_match import COMPLETIONS
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
-from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on
 
 __all__ = ["WINDOW_CHARACTERS", "Tables"]
@@ -79,10 +74,11 @@ class Tables(Source):
         self.name = label
         self.location = place
         self.uri = f"table://{quote(label)}"
-        self._inside = self.uri + "/"
-        self.tree = FileTree(root, choice)
-        self.template = f"{self._inside}{{+path}}"
-        self.rows_template = f"{self._inside}{{+path}}{{?rows,columns}}"
+        self.files = TreeResources(
+            FileTree(root, choice), self.uri, label, adjust=_as_table, noun="table", say=described
+        )
+        self.template = self.files.template
+        self.rows_template = f"{self.template}{{?rows,columns}}"
         self.templates = (
             t.ResourceTemplate(
                 uri_template=self.template,
@@ -101,18 +97,14 @@ class Tables(Source):
         self._engine = DuckDBEngine(root)
         self._lines = LineIndexes()
         self._forms: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(KEPT)
-        self._watch = TreeWatch(self.tree, self._watched)
+        self._watch = TreeWatch(self.files.tree, self._watched)
 
     def __repr__(self) -> str:
         return f"tables({self.location!r}, label={self.name!r})"
 
     def matches(self, uri: str) -> bool:
         """Whether this URI is of these tables, existing or not."""
-        return uri.startswith(self._inside) or uri == self.uri
-
-    def uri_of(self, parts: Parts) -> str:
-        """The URI of a path below the folder."""
-        return self._inside + join_parts(parts) if parts else self.uri
+        return self.files.matches(uri)
 
     def _locate(self, uri: str) -> TableQuery:
         """What a URI means.
@@ -138,7 +130,7 @@ class Tables(Source):
         """
         for _ in range(TRIES):
             try:
-                with self.tree.file(parts) as descriptor:
+                with self.files.tree.file(parts) as descriptor:
                     status = os.fstat(descriptor)
                     try:
                         found = use(self._opened(parts, descriptor, status))
@@ -156,7 +148,7 @@ class Tables(Source):
         version = version_of_file(status)
         content = FileContent(descriptor, status.st_size)
         index = self._lines.of(parts, version, content)
-        path = path_of(descriptor, os.path.join(self.tree.root, *parts))
+        path = path_of(descriptor, os.path.join(self.files.tree.root, *parts))
         file = OpenFile("/".join(map(shown, parts)), path, content, index)
         known = self._forms.get(parts)
         if known is None or known[0] != version:
@@ -166,21 +158,8 @@ class Tables(Source):
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """At most `limit` tables and folders behind the key, and the key of the next page."""
-        position = None if after is None else read_position(after)
-        found: list[t.Resource] = []
-        entries = self.tree.walk(position)
-        try:
-            for entry in entries:
-                if len(found) == limit and position is not None:
-                    return found, write_key(position)
-                resource = self._listed(entry.handle, entry.parts, entry.directory, entry.directory)
-                if resource is not None:
-                    found.append(resource)
-                    position = TreePosition(entry.directory, entry.parts)
-        finally:
-            entries.close()
-        return found, None
+        """At most `limit` tables and folders after the key, and the key of the next page."""
+        return self.files.page(after, limit)
 
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
@@ -190,57 +169,7 @@ class Tables(Source):
         Raises:
             ResourceNotFound: there is no such folder.
         """
-        try:
-            asked = self._locate(uri)
-        except InvalidArgument:
-            raise ResourceNotFound(uri) from None
-        if asked.view != "directory":
-            raise ResourceNotFound(uri)
-        behind = _after(after)
-        try:
-            with self.tree.directory(asked.parts) as place:
-                listing = self.tree.listing(place)
-                names = [(True, name) for name in listing.directories] + [(False, name) for name in listing.files]
-                found: list[t.Resource] = []
-                last: TreePosition | None = None
-                for directory, name in names:
-                    if (not directory, name) <= behind:
-                        continue
-                    if len(found) == limit and last is not None:
-                        return found, write_key(last)
-                    resource = self._listed(place.handle, (*asked.parts, name), directory, False)
-                    if resource is not None:
-                        found.append(resource)
-                        last = TreePosition(directory, (name,))
-                return found, None
-        except NotServed:
-            raise ResourceNotFound(uri) from None
-
-    def _listed(self, handle: Any, parts: Parts, directory: bool, itself: bool) -> t.Resource | None:
-        if not directory and not format_of(parts[-1]):
-            return None
-        try:
-            with holds():
-                status = os.stat(handle) if itself else stat_entry(handle, parts[-1])
-        except NotServed:
-            return None
-        return self._describe(self.uri_of(parts), parts, "directory" if directory else "", status)
-
-    def _describe(self, uri: str, parts: Parts, view: str, status: os.stat_result) -> t.Resource:
-        name = shown(parts[-1] if parts else self.name)
-        title = "/".join(map(shown, parts)) or name
-        kinds = {"directory": mime.DIRECTORY, "": MARKDOWN, "rows": JSON_LINES, **VIEWS}
-        return t.Resource(
-            uri=uri,
-            name=name,
-            title=f"{title} ({view})" if view in VIEWS or view == "rows" else title,
-            description=UNSET
-            if view == "directory"
-            else f"{FORMATS[format_of(parts[-1])][0]}, {size_text(status.st_size)}",
-            mime_type=kinds[view],
-            annotations=dated(status.st_mtime),
-            meta=UNSET if view == "directory" else {VERSION: version_of_file(status)},
-        )
+        return self.files.children(uri, after, limit)
 
     def stat(self, uri: str) -> t.Resource:
         """What is known of a URI without reading it.
@@ -250,16 +179,14 @@ class Tables(Source):
             InvalidArgument: its query cannot be.
         """
         asked = self._locate(uri)
-        try:
-            if asked.view == "directory":
-                with self.tree.directory(asked.parts) as place, holds():
-                    found = self._describe(uri, asked.parts, asked.view, os.stat(place.handle))
-                found.meta = {VERSION: digest(self._listing(uri, asked.parts)[0])}
-                return found
-            with self.tree.file(asked.parts) as descriptor:
-                return self._describe(uri, asked.parts, asked.view, os.fstat(descriptor))
-        except NotServed:
-            raise ResourceNotFound(uri) from None
+        if asked.view == "directory":
+            return self.files.stat(uri)
+        resource = self.files.stat(self.files.uri_of(asked.parts))
+        resource.uri = uri
+        if asked.view:
+            resource.mime_type = JSON_LINES if asked.view == "rows" else VIEWS[asked.view]
+            resource.title = f"{resource.title} ({asked.view})"
+        return resource
 
     # Reading
 
@@ -272,7 +199,7 @@ class Tables(Source):
         """
         asked = self._locate(uri)
         if asked.view == "directory":
-            return self._read_directory(uri, asked.parts)
+            return msgspec.structs.replace(self.files.read(uri, cache_scope=self.cache_scope), ttl_ms=0)
         return self._use(uri, asked.parts, lambda file: self._result(file, _READ[asked.view](self, uri, asked, file)))
 
     def _result(self, file: _File, contents: list[t.ResourceContents]) -> t.ReadResourceResult:
@@ -282,7 +209,7 @@ class Tables(Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _overview(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
-        base = self.uri_of(file.parts)
+        base = self.files.uri_of(file.parts)
         count = file.table.count(self._engine, file.open)
         rows = "not counted" if count is None else many(count, "row")
         names = [column.name for column in file.table.columns]
@@ -327,7 +254,7 @@ class Tables(Source):
             raise InvalidArgument(f"{file.open.name} has no row {first:,}: begin before, as in ?rows=1-{ROWS}.")
         end = first + len(lines)
         said: dict[str, object] = {WINDOW: {"firstRow": first, "lastRow": end - 1}}
-        base = self.uri_of(file.parts)
+        base = self.files.uri_of(file.parts)
         if more:
             short = bool(last) and end <= last
             said[NEXT] = rows_uri(base, end, last if short else end + wanted - 1 if last else 0, asked.columns)
@@ -351,23 +278,6 @@ class Tables(Source):
             length += len(line)
         return lines, False
 
-    def _read_directory(self, uri: str, parts: Parts) -> t.ReadResourceResult:
-        text, children = self._listing(uri, parts)
-        meta: dict[str, object] = {VERSION: digest(text)}
-        contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=meta)]
-        contents += summaries(children, say=described)
-        return t.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope=self.cache_scope)
-
-    def _listing(self, uri: str, parts: Parts) -> tuple[str, list[t.Resource]]:
-        """What is in a folder, in words, and its first entries."""
-        children, more = self.children(uri)
-        folders = sum(child.mime_type == mime.DIRECTORY for child in children)
-        counted = f"{many(folders, 'folder')} and {many(len(children) - folders, 'table')}"
-        where = "".join([f"{shown(part)}/" for part in (self.name, *parts)])
-        template = self.template if more else ""
-        counted = f"more than {counted}" if more else counted
-        return listing_text(where, counted, children, template, say=described), children
-
     # Finding
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
@@ -381,17 +291,17 @@ class Tables(Source):
         head, _, typed = value.rpartition("/")
         try:
             parts = split_path(head)[0] if head else ()
-            children, _ = self.children(self.uri_of(parts))
+            children, _ = self.children(self.files.uri_of(parts))
         except (UnreadableUri, ResourceNotFound):
             return []
         begin = f"{join_parts(parts)}/{typed}" if parts else typed
-        found = [(child.uri[len(self._inside) :], child.mime_type == mime.DIRECTORY) for child in children]
+        found = [(child.uri[len(self.files.inside) :], child.mime_type == mime.DIRECTORY) for child in children]
         return [path + "/" * directory for path, directory in found if path.startswith(begin)][:COMPLETIONS]
 
     def _complete_columns(self, path: str, value: str) -> list[str]:
         before, comma, typed = value.rpartition(",")
         try:
-            asked = self._locate(self._inside + path)
+            asked = self._locate(self.files.inside + path)
             names = self._use(path, asked.parts, lambda file: [column.name for column in file.table.columns])
         except (ResourceNotFound, InvalidArgument, InternalError):
             return []
@@ -405,11 +315,7 @@ class Tables(Source):
         if format_of(asked.parts[-1]) == "parquet":
             yield from self._text_of_rows(uri, asked.parts)
             return
-        try:
-            with self.tree.file(asked.parts) as descriptor:
-                yield from text_pieces(FileContent(descriptor, min(os.fstat(descriptor).st_size, TEXT)))
-        except NotServed:
-            raise ResourceNotFound(uri) from None
+        yield from self.files.text(self.files.uri_of(asked.parts), TEXT)
 
     def _text_of_rows(self, uri: str, parts: Parts) -> Iterator[str]:
         first, size, more = 1, 0, True
@@ -436,11 +342,11 @@ class Tables(Source):
         return f"{'more than ' if more else ''}{many(number, 'table')}, watched by {self._watch.means}"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Tell `changed` when this URI's file changes, or the list."""
+        """Report changes of this URI's file, or of the list."""
         self._watch.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop telling."""
+        """Stop reporting."""
         self._watch.unwatch(uri)
 
     async def close(self) -> None:
@@ -464,12 +370,15 @@ def _chosen(file: _File, columns: tuple[str, ...]) -> list[str]:
     return [name for name in names if name in columns] if columns else names
 
 
-def _after(key: str | None) -> tuple[bool, str]:
-    """Behind which entry of a folder a page begins, in the order of its entries."""
-    if key is None:
-        return False, ""
-    behind = read_position(key)
-    return not behind.directory, "/".join(behind.parts[-1:])
+def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:
+    """A file as its overview, whose size is not that of the file; nothing if it is not a table by its name."""
+    if resource.mime_type != mime.DIRECTORY:
+        kind = format_of(parts[-1])
+        if not kind:
+            return None
+        resource.description = f"{FORMATS[kind][0]}, {size_text(int(resource.size or 0))}"
+        resource.mime_type, resource.size = MARKDOWN, UNSET
+    return resource
 
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:

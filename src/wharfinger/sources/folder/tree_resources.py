@@ -1,0 +1,395 @@
+"""The directories and files of a tree as resources below one URI.
+
+A source over files is made of three parts: this, which finds, lists, describes and reads; a `TreeWatch`, which reports
+changes; and what is its own, such as the windows of a log or the rows of a table.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import dated, many, shown
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.source import VERSION, Document
+from wharfinger.sources.directories import CHILDREN, Say, listing_text, modified_at, summaries
+from wharfinger.sources.etag import digest
+from wharfinger.sources.folder.file_content import Kept, content_of, listed_type, type_of, version_of_file
+from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path
+from wharfinger.sources.folder.safe_open import Handle, NotServed, holds, stat_entry
+from wharfinger.sources.folder.tree import (
+    DirectoryListing,
+    FileTree,
+    OpenDirectory,
+    Parts,
+    TreeEntry,
+    TreePosition,
+    write_key,
+)
+from wharfinger.sources.page_keys import read_position
+from wharfinger.sources.ttl import ttl_ms
+from wharfinger.sources.windows.line_index import LineIndexes
+from wharfinger.sources.windows.text_pieces import text_pieces
+from wharfinger.sources.windows.window import (
+    ENCODING,
+    GUESSED,
+    WHOLE,
+    WINDOW,
+    Window,
+    digest_of,
+    need_no_window,
+    parse,
+    read_content,
+    split_query,
+)
+
+__all__ = ["TreeResources", "found"]
+
+COMPARED_BYTES = 1 << 20
+"""Bytes of a watched window that are read to find out whether it changed."""
+COMPARED_WINDOWS = 64
+"""Watched windows that are compared so; with more, each change of the file counts as a change of the window."""
+
+Adjust = Callable[[t.Resource, Parts], t.Resource | None]
+"""Changes the resource of a file or directory before it is shown; None leaves it out."""
+
+
+@contextmanager
+def found(uri: str) -> Generator[None]:
+    """Raise ResourceNotFound for what is not served."""
+    try:
+        yield
+    except NotServed:
+        raise ResourceNotFound(uri) from None
+
+
+class TreeResources:
+    """What a tree publishes, as resources.
+
+    Args:
+        tree: The directories and files.
+        uri: The URI of the top directory.
+        label: The name of the top directory.
+        inside: What URIs below the top begin with; by default `uri` and a slash.
+        max_size: Bytes that are read at once; of a larger file, the first window.
+        adjust: Changes each resource before it is shown.
+        versioned: Whether resources and contents have their version in `_meta`.
+        utf8_only: Whether a file in another encoding is read as bytes.
+        noun: What a file is called in the listing of a directory.
+        say: What a listing says about a file.
+    """
+
+    def __init__(
+        self,
+        tree: FileTree,
+        uri: str,
+        label: str,
+        *,
+        inside: str = "",
+        max_size: int = WHOLE,
+        adjust: Adjust | None = None,
+        versioned: bool = True,
+        utf8_only: bool = False,
+        noun: str = "file",
+        say: Say | None = None,
+    ) -> None:
+        self.tree = tree
+        self.uri = uri
+        self.label = label
+        self.inside = inside or (uri if uri.endswith("/") else uri + "/")
+        self.template = f"{self.inside}{{+path}}"
+        self.max_size = max_size
+        self._adjust = adjust
+        self._versioned = versioned
+        self._utf8_only = utf8_only
+        self._noun = noun
+        self._say = say
+        self._lines = LineIndexes()
+
+    # URIs
+
+    def matches(self, uri: str) -> bool:
+        """Whether this URI is the top or below it, existing or not."""
+        return uri.startswith(self.inside) or uri == self.uri
+
+    def uri_of(self, parts: Parts) -> str:
+        """The URI of a path below the top."""
+        return self.inside + join_parts(parts) if parts else self.uri
+
+    def locate(self, uri: str) -> tuple[Parts, bool]:
+        """The path that a URI without a query means, and whether it can only be a directory.
+
+        Raises:
+            ResourceNotFound: it cannot mean any.
+        """
+        if uri == self.uri:
+            return (), True
+        if not uri.startswith(self.inside):
+            raise ResourceNotFound(uri)
+        try:
+            parts, slashed = split_path(uri[len(self.inside) :])
+        except UnreadableUri:
+            raise ResourceNotFound(uri) from None
+        return parts, slashed or not parts
+
+    def locate_base(self, uri: str) -> tuple[Parts, bool]:
+        """`locate` of a URI whose query does not matter."""
+        return self.locate(split_query(uri)[0])
+
+    @contextmanager
+    def _open(self, uri: str, base: str) -> Generator[tuple[Parts, int | OpenDirectory]]:
+        """A path, and the file there as a descriptor, or the directory."""
+        parts, only_directory = self.locate(base)
+        with found(uri), ExitStack() as stack:
+            opened: int | OpenDirectory | None = None
+            if not only_directory:
+                with suppress(NotServed):
+                    opened = stack.enter_context(self.tree.file(parts))
+            yield parts, stack.enter_context(self.tree.directory(parts)) if opened is None else opened
+
+    # Lists
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """At most `limit` resources after the key, and the key of the next page."""
+        resources: list[t.Resource] = []
+        position = None if after is None else read_position(after)
+        self.tree.listed_at = time.monotonic()
+        entries = self.tree.walk(position)
+        try:
+            for entry in entries:
+                if len(resources) == limit and position is not None:
+                    return resources, write_key(position)
+                resource = self._entry(entry)
+                if resource is not None:
+                    resources.append(resource)
+                    position = TreePosition(entry.directory, entry.parts)
+        finally:
+            entries.close()
+            self.tree.listed_at = time.monotonic()
+        return resources, None
+
+    def children(
+        self, uri: str, after: str | None = None, limit: int = CHILDREN
+    ) -> tuple[list[t.Resource], str | None]:
+        """The entries of a directory in pages: sub-directories by name, then files by name.
+
+        Raises:
+            ResourceNotFound: there is no such directory.
+        """
+        parts, _ = self.locate(uri)
+        with found(uri), self.tree.directory(parts) as place:
+            return self._children(place, parts, after, limit)
+
+    def _children(
+        self, place: OpenDirectory, parts: Parts, after: str | None, limit: int
+    ) -> tuple[list[t.Resource], str | None]:
+        listing = self.tree.listing(place)
+        resources: list[t.Resource] = []
+        last: TreePosition | None = None
+        for directory, name in _names(listing, after):
+            if len(resources) == limit and last is not None:
+                return resources, write_key(last)
+            resource = self._child(place.handle, (*parts, name), directory)
+            if resource is not None:
+                resources.append(resource)
+                last = TreePosition(directory, (name,))
+        return resources, None
+
+    def _entry(self, entry: TreeEntry) -> t.Resource | None:
+        if not entry.directory:
+            return self._child(entry.handle, entry.parts, False)
+        try:
+            with holds():
+                status = os.stat(entry.handle)
+        except NotServed:
+            return None
+        return self._resource(entry.parts, mime.DIRECTORY, status)
+
+    def _child(self, handle: Handle, parts: Parts, directory: bool) -> t.Resource | None:
+        name = parts[-1]
+        try:
+            with holds():
+                status = stat_entry(handle, name)
+        except NotServed:
+            return None
+        return self._resource(parts, mime.DIRECTORY if directory else listed_type(handle, name), status)
+
+    def _resource(self, parts: Parts, kind: str, status: os.stat_result, uri: str = "") -> t.Resource | None:
+        directory = kind == mime.DIRECTORY
+        name = shown(parts[-1] if parts else self.label)
+        resource = t.Resource(
+            uri=uri or self.uri_of(parts),
+            name=name,
+            title="/".join([shown(part) for part in parts]) if len(parts) > 1 else name,
+            mime_type=kind,
+            size=UNSET if directory else status.st_size,
+            annotations=dated(status.st_mtime),
+            meta=UNSET if directory else self._meta(version_of_file(status)) or UNSET,
+        )
+        return resource if self._adjust is None else self._adjust(resource, parts)
+
+    def _meta(self, version: str) -> dict[str, object]:
+        return {VERSION: version} if self._versioned else {}
+
+    # Reading
+
+    def stat(self, uri: str) -> t.Resource:
+        """The resource of a URI that can be read, without reading it; of a window, that of its file.
+
+        Raises:
+            ResourceNotFound: missing or not published, which look the same.
+            InvalidArgument: the URI asks for an impossible window.
+        """
+        base, query = split_query(uri)
+        window = parse(query)
+        with self._open(uri, base) as (parts, opened):
+            if isinstance(opened, int):
+                resource = self._resource(parts, type_of(parts[-1], opened), os.fstat(opened), uri)
+                if resource is not None and window is not None:
+                    resource.size = UNSET
+            else:
+                need_no_window(window)
+                with holds():
+                    resource = self._resource(parts, mime.DIRECTORY, os.stat(opened.handle), uri)
+                if resource is not None:
+                    children, _ = self._children(opened, parts, None, CHILDREN)
+                    resource.meta = self._meta(digest(self._listing_text(parts, opened, children))) or UNSET
+        if resource is None:
+            raise ResourceNotFound(uri)
+        return resource
+
+    def read(self, uri: str, most: int | None = None, cache_scope: t.CacheScope = "public") -> t.ReadResourceResult:
+        """The content of a file, or a window of it; or a directory's listing with one more content for each child.
+
+        Raises:
+            ResourceNotFound: missing or not published, which look the same.
+            InvalidArgument: the URI asks for an impossible window.
+        """
+        base, query = split_query(uri)
+        window = parse(query)
+        with self._open(uri, base) as (parts, opened):
+            if isinstance(opened, int):
+                contents, modified = self._read_file(uri, base, parts, opened, window, most or self.max_size)
+            else:
+                need_no_window(window)
+                contents, modified = self._read_directory(uri, parts, opened)
+        return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(modified), cache_scope=cache_scope)
+
+    def _read_file(
+        self, uri: str, base: str, parts: Parts, descriptor: int, window: Window | None, most: int
+    ) -> tuple[list[t.ResourceContents], float]:
+        with holds():  # a file system may say only now that it does not want to (EACCES, ESTALE)
+            status = os.fstat(descriptor)
+            version = version_of_file(status)
+            content = content_of(descriptor, status.st_size, most)
+            contents = read_content(
+                uri,
+                base,
+                parts[-1],
+                content,
+                window,
+                whole=most,
+                meta=self._meta(version),
+                lines=self._lines.of(parts, version, content, (status.st_dev, status.st_ino)) if window else None,
+                keep=lambda: Kept(descriptor, status.st_size),
+            )
+            meta = dict(contents[0].meta or {})
+            if self._utf8_only and ENCODING in meta:
+                del meta[ENCODING]
+                meta.pop(GUESSED, None)
+                begin, end = 0, most
+                if isinstance(shown_part := meta.get(WINDOW), dict):
+                    begin, end = shown_part["begin"], shown_part["end"]
+                data = content.read(begin, end - begin)
+                contents[0] = t.ResourceContents(
+                    uri=uri, mime_type=contents[0].mime_type, blob=data, meta=meta or UNSET
+                )
+        return contents, status.st_mtime
+
+    def _read_directory(self, uri: str, parts: Parts, place: OpenDirectory) -> tuple[list[t.ResourceContents], float]:
+        children, _ = self._children(place, parts, None, CHILDREN)
+        text = self._listing_text(parts, place, children)
+        contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=self._meta(digest(text)) or UNSET)]
+        contents += summaries(children, say=self._say)
+        with holds():
+            modified = os.stat(place.handle).st_mtime
+        return contents, max([modified, *map(modified_at, children)])
+
+    def _listing_text(self, parts: Parts, place: OpenDirectory, children: list[t.Resource]) -> str:
+        listing = self.tree.listing(place)
+        folders, others = len(listing.directories), len(listing.files)
+        where = "".join([f"{shown(part)}/" for part in (self.label, *parts)])
+        counted = f"{many(folders, 'folder')} and {many(others, self._noun)}"
+        more = self.template if folders + others > CHILDREN else ""
+        return listing_text(where, counted, children, more, say=self._say)
+
+    def window_digest(self, uri: str, watched: int) -> bytes | None:
+        """A digest of what a window shows; None if it is not a window, or would be much to read.
+
+        Args:
+            uri: The URI of the window.
+            watched: How many URIs are watched.
+        """
+        try:
+            window = parse(split_query(uri)[1])
+            if window is None or window.kind == "tail" or watched > COMPARED_WINDOWS:
+                return None
+            contents = self.read(uri, COMPARED_BYTES).contents
+        except (ResourceNotFound, InvalidArgument, OSError) as error:
+            return type(error).__name__.encode()
+        return None if window.last is not None and len(contents) > 1 else digest_of(contents[0])
+
+    # Finding
+
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """Files in pages, pictures too, whose names are searched. None is opened."""
+        documents: list[Document] = []
+        entries = self.tree.walk(None if after is None else read_position(after))
+        position: TreePosition | None = None
+        try:
+            for entry in entries:
+                if len(documents) == limit and position is not None:
+                    return documents, write_key(position)
+                if entry.directory:
+                    continue
+                try:
+                    with holds():
+                        version = version_of_file(stat_entry(entry.handle, entry.name))
+                except NotServed:
+                    continue
+                title = "/".join([shown(part) for part in entry.parts])
+                kind = mime.by_name(entry.name)
+                documents.append(Document(uri=self.uri_of(entry.parts), title=title, version=version, mime_type=kind))
+                position = TreePosition(False, entry.parts)
+        finally:
+            entries.close()
+        return documents, None
+
+    def text(self, uri: str, most: int | None = None) -> Iterator[str]:
+        """The text of a file in pieces, read as they are asked for; nothing if it does not begin like text.
+
+        Raises:
+            ResourceNotFound: missing or not published, which look the same.
+        """
+        parts, _ = self.locate(uri)
+        with found(uri), self.tree.file(parts) as descriptor, holds():
+            size = os.fstat(descriptor).st_size
+            yield from text_pieces(content_of(descriptor, min(size, most or size), self.max_size))
+
+
+def _names(listing: DirectoryListing, after: str | None) -> Iterable[tuple[bool, str]]:
+    """The entries of a directory after a key: sub-directories, then files."""
+    behind = TreePosition(True, ("",)) if after is None else read_position(after)
+    last = behind.parts[-1] if behind.parts else ""
+    if behind.directory:
+        for at in range(listing.directories.behind(last), len(listing.directories)):
+            yield True, listing.directories[at]
+        last = ""
+    for at in range(listing.files.behind(last), len(listing.files)):
+        yield False, listing.files[at]
