@@ -1,4 +1,4 @@
-"""Take passwords and tokens out of URLs, command lines and messages before somebody sees them; opens nothing.
+"""Take passwords and tokens out of URLs, command lines and messages before somebody sees them.
 
 Every function takes time linear in its text: peers write parts of what is redacted.
 """
@@ -9,6 +9,8 @@ import re
 import shlex
 from collections.abc import Sequence
 from itertools import pairwise
+
+from wharfinger.content.secret_forms import ALONE, SECRET_NAMES, TOKEN_FORMS
 
 __all__ = ["HIDDEN", "has_password", "redacted", "redacted_command", "redacted_text"]
 
@@ -21,17 +23,11 @@ _DATABASE = re.compile(
 _AUTHORITY_END = re.compile(r"[/?#\s]").search
 _URL_END = re.compile(r"[\s\"'<>]").search
 _SECRET_NAME = re.compile(
-    r"(?:password|passwd|passphrase|pwd|secret|token|apikey|accesskey|accesskeyid|secretkey|privatekey|credentials?"
-    r"|accountkey|authorization|cookie|signature)\Z|\A(?:x?auth|key|pass|pat|sig|bearer)\Z"
+    rf"(?:{'|'.join(name.replace('_', '') for name in SECRET_NAMES)}|cookie)\Z"
+    r"|\A(?:x?auth|key|pass|pat|sig|bearer)\Z"
 ).search
 _SHORT_NAME = re.compile(r"[-_.](?:pass|pat|pw)\Z", re.IGNORECASE).search
-_TOKEN = re.compile(
-    r"(?<![A-Za-z0-9_-])(?:sk-[A-Za-z0-9_-]{16,}+|gh[a-z]_[A-Za-z0-9]{16,}+|github_pat_[A-Za-z0-9_]{16,}+"
-    r"|glpat-[A-Za-z0-9_-]{16,}+|hf_[A-Za-z0-9]{16,}+|npm_[A-Za-z0-9]{30,}+|pypi-AgE[A-Za-z0-9_-]{16,}+"
-    r"|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}+|ya29\.[A-Za-z0-9_-]{16,}+|SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+"
-    r"|xox[a-z]-[A-Za-z0-9-]{8,}+|A[KS]IA[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{35}"
-    r"|eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+)?)"
-)
+_TOKEN = re.compile(f"{ALONE}(?:{'|'.join(form.pattern for form in TOKEN_FORMS)})")
 _ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]++)([\"']?+\s{0,4}+=(?!=)\s{0,4}+|[\"']\s{0,4}+:\s{0,4}+)"
     r"((?:bearer|basic|token)\s{1,4}+[^\s\"',;&}]++|\"[^\"]*+\"|'[^']*+'|[^\s\"',;&}]++)",

@@ -1,7 +1,7 @@
-"""Where secrets stand in the bytes of a log, by a table of words and patterns; knows no files.
+"""Where secrets are in the bytes of a log, by a table of words and patterns.
 
-A pattern is tried only where one of its words stands, goes over a run of characters once (`++`, never back), and the
-next try is behind what it found: the time is linear in the text, whatever is in it.
+A pattern is tried only where one of its words occurs, passes over a run of characters once (`++`, never back), and the
+next try begins after what it found: the time is linear in the text, whatever is in it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from wharfinger.content.secret_forms import ALONE, SECRET_NAMES, TOKEN_FORMS
+
 __all__ = ["CONTEXT", "KINDS", "REDACTED", "SecretKind", "secret_spans"]
 
 REDACTED = "[redacted]"
 CONTEXT = 16_384
-"""Bytes before and behind a window that are looked at, so that a secret is known by what it begins with."""
+"""Bytes before and after a window that are examined too, so that a secret is recognised by what is before it."""
 
 
 class SecretKind(NamedTuple):
-    """One kind of secret: what it is called, the words at which it is looked for in lower case, and the pattern, of
-    which the last group that matched is what nobody may see."""
+    """One kind of secret: its name, the words (in lower case) at which to try the pattern, and the pattern.
+
+    The last group of the pattern that matched is the secret.
+    """
 
     name: str
     words: tuple[bytes, ...]
@@ -32,17 +36,8 @@ _VALUE = (
     rb"(?:\"((?:[^\"\\\n]|\\.)++)|'((?:[^'\\\n]|\\.)++)"
     rb"|((?:(?i:bearer|basic|digest|token|negotiate) )?[^\s\"'&,;)}\]]++))"
 )
-_ALONE = rb"(?<![A-Za-z0-9_-])"
-_TOKENS = (
-    "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- xoxa- xoxb- xoxe- xoxp- xoxr- xoxs- sk- sk_live_ sk_test_ rk_live_ "
-    "npm_ pypi- hf_"
-)
-_NAMES = (
-    "password passwd passphrase pwd secret secret_key secret-key secretkey api_key api-key apikey access_key "
-    "access-key accesskey accesskeyid access_key_id token credential credentials private_key privatekey private-key "
-    "client_secret sessionid session_id session-id authorization signature"
-)
-_BY_LENGTH = tuple(sorted((word.encode() for word in _NAMES.split()), key=len, reverse=True))
+_WORDS = {spelled for name in SECRET_NAMES for spelled in (name, name.replace("_", "-"), name.replace("_", ""))}
+_BY_LENGTH = tuple(sorted((word.encode() for word in _WORDS), key=lambda word: (-len(word), word)))
 
 KINDS = (
     SecretKind(
@@ -58,17 +53,13 @@ KINDS = (
     SecretKind("bearer tokens", (b"bearer ",), re.compile(rb".{7}([A-Za-z0-9._~+/=-]{8,}+)")),
     SecretKind("cookies", (b"cookie",), re.compile(rb".{6}" + _IS + rb"[\"']?([^\r\n\"]++)")),
     SecretKind("passwords in URLs", (b"://",), re.compile(rb"://[^\s/:@\"']{0,256}+:([^\s/@\"']++)@")),
-    SecretKind("AWS key ids", (b"akia", b"asia"), re.compile(_ALONE + rb"(A[KS]IA[A-Z0-9]{16})(?![A-Za-z0-9])")),
-    SecretKind(
-        "tokens of GitHub, GitLab, Slack, Stripe, OpenAI, npm, PyPI, Hugging Face",
-        tuple(word.encode() for word in _TOKENS.split()),
-        re.compile(_ALONE + rb"([A-Za-z_]{2,11}[_-][A-Za-z0-9_-]{16,}+)"),
-    ),
-    SecretKind("Google API keys", (b"aiza",), re.compile(_ALONE + rb"(AIza[A-Za-z0-9_-]{35})")),
-    SecretKind(
-        "JSON Web Tokens",
-        (b"eyj",),
-        re.compile(_ALONE + rb"(eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+)?)"),
+    *(
+        SecretKind(
+            form.name,
+            tuple(beginning.lower().encode() for beginning in form.beginnings),
+            re.compile(f"{ALONE}({form.pattern})".encode()),
+        )
+        for form in TOKEN_FORMS
     ),
 )
 
