@@ -1,14 +1,10 @@
-"""Names, sizes, numbers and times as words for people. Opens nothing."""
+"""Names, sizes, numbers and times as text for people."""
 
 from __future__ import annotations
 
 import time
 
-from msgspec import UNSET, UnsetType
-
-from wharfinger import types as t
-
-__all__ = ["dated", "iso", "many", "shown", "size_text"]
+__all__ = ["iso", "many", "printable", "shown", "size_text"]
 
 
 def size_text(octets: int) -> str:
@@ -23,13 +19,13 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def many(number: int, noun: str) -> str:
-    """So many of something: `1 file`, `2,000 files`, `3 branches`, `4 entries`."""
+    """A number with its noun: `1 file`, `2,000 files`, `3 branches`, `4 entries`."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
     return f"{number:,} {noun if number == 1 else plural}"
 
 
 def shown(name: str) -> str:
-    """A file name as text for people and JSON: what cannot be shown is written as an escape."""
+    """A name as text for people and JSON, with all of it: what cannot be printed is written as an escape."""
     if name.isprintable():
         return name
     return "".join(
@@ -42,15 +38,15 @@ def shown(name: str) -> str:
     )
 
 
+def printable(text: str, limit: int = 64) -> str:
+    """A stranger's text as the beginning of one line: what cannot be printed becomes `?`."""
+    short = text if len(text) <= limit else text[:limit] + "…"
+    return short if short.isprintable() else "".join(char if char.isprintable() else "?" for char in short)
+
+
 def iso(seconds: float) -> str:
-    """A time as ISO 8601 in UTC; empty where it is none."""
+    """A Unix time as ISO 8601 in UTC; empty if it is out of range."""
     try:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if seconds > -62135596800 else ""
     except (OverflowError, ValueError, OSError):
         return ""
-
-
-def dated(seconds: float | None) -> t.Annotations | UnsetType:
-    """When something was last changed, as a resource says it; nothing where that is not known, or no time."""
-    stamp = "" if seconds is None else iso(seconds)
-    return t.Annotations(last_modified=stamp) if stamp else UNSET

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import msgspec
 
+from wharfinger.content.text import printable
 from wharfinger.errors import MissingExtra
 
-__all__ = ["DIALECTS", "CompiledSchema", "InvalidSchema", "path_text", "printable"]
+__all__ = ["DIALECTS", "CompiledSchema", "InvalidSchema", "path_text"]
 
 MAX_DEPTH = 64
 """Schemas inside each other."""
@@ -453,9 +454,3 @@ def path_text(path: Iterable[str | int], start: str = "") -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else ("." if text else "") + printable(str(part))
     return text
-
-
-def printable(text: str, most: int = 64) -> str:
-    """A caller's text, fit for one line of an error."""
-    short = text if len(text) <= most else text[:most] + "…"
-    return "".join(char if char.isprintable() else "?" for char in short)

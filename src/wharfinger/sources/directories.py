@@ -1,7 +1,4 @@
-"""How a directory is read: what it holds in words, and one more content for each child; alike in every source.
-
-Refuses to know what the children are, and where they come from.
-"""
+"""How a directory is read in every source: a text that lists it, and one more content for each child."""
 
 from __future__ import annotations
 
@@ -9,20 +6,20 @@ import time
 from calendar import timegm
 from collections.abc import Callable, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.content.text import size_text
+from wharfinger.content.text import iso, size_text
 from wharfinger.sources.windows.window import SUMMARY
 
-__all__ = ["CHILDREN", "Say", "described", "listing_text", "modified_at", "summaries"]
+__all__ = ["CHILDREN", "Say", "dated", "described", "listing_text", "modified_at", "summaries"]
 
 CHILDREN = 1_000
-"""Entries that the reading of a directory holds at most."""
+"""Entries that a read of a directory returns at most."""
 
 Say = Callable[[t.Resource], str]
-"""What is said of a child that is no directory, in a few words."""
+"""What a listing says about a child that is not a directory, in a few words."""
 
 
 def listing_text(
@@ -34,8 +31,8 @@ def listing_text(
         where: The directory, with a slash at its end.
         counted: How much it holds, such as `1 folder and 2 files`.
         children: The first of them, at most `CHILDREN`.
-        template: What completes to the others, where these are not all.
-        say: What is said of a child; by default its size, type and time of change.
+        template: The template that completes to the others, if these are not all.
+        say: What the text says about a child; by default its size, type and time of change.
     """
     lines = [f"{where} holds {counted}."]
     if template:
@@ -43,12 +40,12 @@ def listing_text(
         lines.append(f"Only the first {len(children):,} entries follow. {others}")
     if children:
         lines.append("")
-    lines += [f"{child.name}{_behind_name(child, say or _facts)}  {child.uri}" for child in children]
+    lines += [f"{child.name}{_after_name(child, say or _facts)}  {child.uri}" for child in children]
     return "\n".join(lines) + "\n"
 
 
 def summaries(children: Sequence[t.Resource], *, say: Say | None = None) -> list[t.ResourceContents]:
-    """Children in the reading of their directory.
+    """Children as further contents of their directory.
 
     VS Code takes a child with an empty content for a directory and any other for a file, whatever else it says, so that
     an empty file must not be shown by its content (its mcpResourceFilesystem, `readdir`).
@@ -57,12 +54,18 @@ def summaries(children: Sequence[t.Resource], *, say: Say | None = None) -> list
 
 
 def described(child: t.Resource) -> str:
-    """A child by its description."""
+    """The description of a child."""
     return str(child.description)
 
 
+def dated(seconds: float | None) -> t.Annotations | UnsetType:
+    """When something was last changed (Unix time), as annotations of a resource; UNSET if that is unknown."""
+    stamp = "" if seconds is None else iso(seconds)
+    return t.Annotations(last_modified=stamp) if stamp else UNSET
+
+
 def modified_at(child: t.Resource) -> float:
-    """When a child was changed, to the second; 0 where that is not known."""
+    """When a child was changed (Unix time), to the second; 0 if that is unknown."""
     if child.annotations is UNSET or not child.annotations.last_modified:
         return 0
     return timegm(time.strptime(str(child.annotations.last_modified), "%Y-%m-%dT%H:%M:%SZ"))
@@ -78,7 +81,7 @@ def _summary(child: t.Resource, say: Say) -> t.ResourceContents:
     )
 
 
-def _behind_name(child: t.Resource, say: Say) -> str:
+def _after_name(child: t.Resource, say: Say) -> str:
     return "/" if child.mime_type == mime.DIRECTORY else f"  ({say(child)})"
 
 

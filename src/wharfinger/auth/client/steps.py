@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from wharfinger.content.text import printable
 from wharfinger.errors import NotAuthorized
 from wharfinger.protocol.interfaces import Fetch, Fetched
 
@@ -95,7 +96,6 @@ def refusal(what: str, answer: Fetched) -> tuple[str, NotAuthorized]:
     return said.error, NotAuthorized(f"{what} was refused with {answer.status}{f' ({told})' if told else ''}.")
 
 
-def shown(text: str, most: int = 200) -> str:
+def shown(text: str) -> str:
     """A stranger's text, short and with nothing in it that a terminal would obey."""
-    short = text if len(text) <= most else text[: most - 1] + "…"
-    return "".join(letter if letter.isprintable() else "?" for letter in short)
+    return printable(text, 200)

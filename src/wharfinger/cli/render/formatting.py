@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from wharfinger.content.text import many as count
+from wharfinger.content.text import size_text as size
+
 __all__ = ["columns", "count", "duration", "printable", "size", "slug", "variables_of"]
 
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Marks that change the direction of text: they can make a line read as something else."""
-
-
-def size(octets: int) -> str:
-    """Write a number of bytes: `512 B`, `2.1 KiB`, `38 MiB`."""
-    value, unit = float(octets), 0
-    while value >= 1024 and unit < len(UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.1f} {UNITS[unit]}" if unit and value < 10 else f"{value:.0f} {UNITS[unit]}"
 
 
 def duration(seconds: float) -> str:
@@ -23,11 +17,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     milliseconds = seconds * 1000
     return f"{milliseconds:.1f} ms" if milliseconds < 10 else f"{milliseconds:.0f} ms"
-
-
-def count(number: int, noun: str) -> str:
-    """Write a number with its noun: `1 file`, `1,204 files`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def printable(text: str, keep: str = "") -> str:

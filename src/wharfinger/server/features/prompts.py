@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content.text import printable
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.request import Request
 from wharfinger.server.features.feature_set import Features, Found
@@ -18,7 +19,7 @@ from wharfinger.server.features.media import Media
 from wharfinger.server.features.registration import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.features.result_errors import check_texts, unusable
 from wharfinger.server.features.tool_results import BLOCKS, with_media_read
-from wharfinger.server.signature.arguments import BadArguments, Parameter, Signature, printable
+from wharfinger.server.signature.arguments import BadArguments, Parameter, Signature
 from wharfinger.server.signature.complete import Complete
 
 if TYPE_CHECKING:

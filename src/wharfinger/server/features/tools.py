@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
+from wharfinger.content.text import printable
 from wharfinger.errors import (
     InvalidArgument,
     InvalidParams,
@@ -27,7 +28,7 @@ from wharfinger.server.features.listing import Listing
 from wharfinger.server.features.registration import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unusable
 from wharfinger.server.features.tool_results import Output, with_media_read
-from wharfinger.server.signature.arguments import BadArguments, Signature, printable
+from wharfinger.server.signature.arguments import BadArguments, Signature
 from wharfinger.server.signature.header_params import header_params_of
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
+from wharfinger.content.text import printable
 from wharfinger.errors import InternalError, Overloaded, ProtocolError
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.request import input_needed
@@ -53,7 +54,7 @@ def log_calls(
             outcome = outcome_of(error)
             raise
         finally:
-            seconds, principal = clock() - begun, _line(call.caller.principal)
+            seconds, principal = clock() - begun, printable(call.caller.principal, MAX_SUBJECT_LENGTH)
             log.log(
                 level,
                 "%s %s by %s in %.1f ms: %s",
@@ -209,12 +210,7 @@ def _length(data: Any) -> int:
 def subject_of(call: Call) -> str:
     """What a call is about, fit for one line: the name of a tool or prompt, the URI of a resource; empty for others."""
     name_param = call.row.name_param if call.row is not None else ""
-    return _line(str(getattr(call.params, name_param))) if name_param in ("name", "uri") else ""
-
-
-def _line(text: str) -> str:
-    short = text if len(text) <= MAX_SUBJECT_LENGTH else text[:MAX_SUBJECT_LENGTH] + "…"
-    return "".join(char if char.isprintable() else "?" for char in short)
+    return printable(str(getattr(call.params, name_param)), MAX_SUBJECT_LENGTH) if name_param in ("name", "uri") else ""
 
 
 def outcome_of(answer: Any) -> str:

@@ -9,10 +9,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from wharfinger.protocol.json_schema import path_text, printable
+from wharfinger.content.text import printable
+from wharfinger.protocol.json_schema import path_text
 from wharfinger.server.signature.type_schemas import ModelErrors
 
-__all__ = ["BadArguments", "allowed", "fault_lines", "members", "path_text", "printable"]
+__all__ = ["BadArguments", "allowed", "fault_lines", "members", "path_text"]
 
 
 class BadArguments(ValueError):

@@ -19,10 +19,11 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_orig
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from wharfinger.content.text import printable
 from wharfinger.server.dependencies import Need, depends_of, plan, refuse_default
 from wharfinger.server.features.result_errors import place_of
 from wharfinger.server.signature.annotations import annotations_of, is_context
-from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, members, printable
+from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, members
 from wharfinger.server.signature.complete import Complete
 from wharfinger.server.signature.docstrings import parse_docstring, summary_of
 from wharfinger.server.signature.header_params import KEYWORD, Header
@@ -34,7 +35,6 @@ __all__ = [
     "Signature",
     "completer_of",
     "json_schema",
-    "printable",
     "summary_of",
 ]
 

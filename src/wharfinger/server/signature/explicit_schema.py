@@ -9,10 +9,11 @@ from typing import Any, cast, get_origin
 import msgspec
 from msgspec import Raw, UnsetType
 
+from wharfinger.content.text import printable
 from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
 from wharfinger.server.dependencies import depends_of, needs_of
 from wharfinger.server.signature.annotations import annotations_of, is_context
-from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, printable
+from wharfinger.server.signature.argument_errors import BadArguments, fault_lines
 from wharfinger.server.signature.arguments import Signature, refuse_unbound
 from wharfinger.server.signature.docstrings import summary_of
 

@@ -15,10 +15,10 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.content.text import dated, many, shown
+from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Document
-from wharfinger.sources.directories import CHILDREN, Say, listing_text, modified_at, summaries
+from wharfinger.sources.directories import CHILDREN, Say, dated, listing_text, modified_at, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_content import Kept, content_of, listed_type, type_of, version_of_file
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, split_path

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.content.text import dated
 from wharfinger.source import VERSION
+from wharfinger.sources.directories import dated
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_text import commit_text, subject
 from wharfinger.sources.git_repository.objects import DamagedObject, MissingObject

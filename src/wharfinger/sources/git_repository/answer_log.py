@@ -13,9 +13,10 @@ from urllib.parse import quote as quote_query
 
 from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.content.text import dated, many, shown
+from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
+from wharfinger.sources.directories import dated
 from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_text import log_text

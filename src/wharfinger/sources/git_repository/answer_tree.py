@@ -12,10 +12,10 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.content.text import dated, many, shown
+from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION
-from wharfinger.sources.directories import CHILDREN, listing_text, summaries
+from wharfinger.sources.directories import CHILDREN, dated, listing_text, summaries
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
 from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.objects import MissingObject

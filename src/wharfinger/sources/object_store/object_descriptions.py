@@ -6,8 +6,9 @@ from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.content.text import dated, shown
+from wharfinger.content.text import shown
 from wharfinger.source import VERSION
+from wharfinger.sources.directories import dated
 from wharfinger.sources.object_store.object_store_contract import ObjectInfo
 
 __all__ = ["describe"]

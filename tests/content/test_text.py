@@ -1,0 +1,41 @@
+"""Numbers, names and strangers' texts as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from wharfinger.content.text import iso, many, printable, shown, size_text
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [(1, "file", "1 file"), (0, "file", "0 files"), (1204, "file", "1,204 files"), (3, "branch", "3 branches"),
+     (4, "entry", "4 entries")],
+)  # fmt: skip
+def test_a_number_agrees_with_its_noun(number: int, noun: str, text: str) -> None:
+    assert many(number, noun) == text
+
+
+@pytest.mark.parametrize(
+    ("octets", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (10 << 10, "10 KiB"), (2 << 50, "2048 TiB")],
+)
+def test_a_size_is_short(octets: int, text: str) -> None:
+    assert size_text(octets) == text
+
+
+def test_a_name_is_shown_whole_with_escapes() -> None:
+    assert shown("a\nb\u202e\udcff") == "a\\x0ab\\u202e\\xff"
+
+
+def test_a_strangers_text_is_one_short_line() -> None:
+    assert printable("a\nb\x1b") == "a?b?"
+    assert printable("x" * 64) == "x" * 64
+    assert printable("x" * 65) == "x" * 64 + "…"
+    assert printable("abc", 2) == "ab…"
+
+
+def test_a_time_that_cannot_be_written_is_empty() -> None:
+    assert iso(0) == "1970-01-01T00:00:00Z"
+    assert iso(-62135596800) == ""
+    assert iso(1e30) == ""
