@@ -189,9 +189,7 @@ class Cache:
                     return entry.data
         return None
 
-    def put(
-        self, key: Key, data: Raw | bytes, seconds: float, *, public: bool, valid: IsValid | None = None
-    ) -> None:
+    def put(self, key: Key, data: Raw | bytes, seconds: float, *, public: bool, valid: IsValid | None = None) -> None:
         """Keep a result for so long, instead of any older one; with `valid` only while that returns True."""
         size = len(memoryview(data)) + _weight(key)
         with self._lock:

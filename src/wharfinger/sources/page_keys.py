@@ -1,38 +1,28 @@
-"""The keys of pages, as sources give them out and are given them back: one that is none is refused in the same words.
+"""What sources share about the keys of their pages.
 
-A server seals the keys of its sources, so that a bad one was made by hand, or is of another list.
+A key is a position in one source's list, as text that only the source understands (a name, a path, the key of a row).
+Three modules have to do with pages: the source writes and reads its keys; `server.features.pages` puts the lists of
+sources and catalogues together; `server.cursors` seals what clients get, so that a key that comes back is one that was
+given out. A source refuses other keys all the same, in the same words as every other.
 """
 
 from __future__ import annotations
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.folder.tree import TreePosition, read_key
 
-__all__ = ["bad_cursor", "need_no_cursor", "read_position"]
+__all__ = ["bad_cursor", "need_no_cursor"]
 
 
 def bad_cursor() -> InvalidArgument:
-    """What is raised for a key that is none of this list."""
+    """The error for a key that is not one of this list."""
     return InvalidArgument("This cursor is not valid here: list again without one.")
 
 
 def need_no_cursor(after: str | None) -> None:
-    """Accept no key, of a list of one page.
+    """Refuse any key, for a list of one page.
 
     Raises:
-        InvalidArgument: there is one.
+        InvalidArgument: there is a key.
     """
     if after is not None:
         raise bad_cursor()
-
-
-def read_position(key: str) -> TreePosition:
-    """The place in a tree that a key means (`tree.write_key`).
-
-    Raises:
-        InvalidArgument: it means none.
-    """
-    try:
-        return read_key(key)
-    except ValueError:
-        raise bad_cursor() from None

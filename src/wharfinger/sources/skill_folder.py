@@ -25,10 +25,18 @@ from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed, holds, open_file, stat_entry
-from wharfinger.sources.folder.tree import SETTLED, SETTLED_COARSE, FileTree, Parts, TreeEntry, TreePosition, write_key
+from wharfinger.sources.folder.tree import (
+    SETTLED,
+    SETTLED_COARSE,
+    FileTree,
+    Parts,
+    TreeEntry,
+    TreePosition,
+    read_key,
+    write_key,
+)
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root, usable_label
-from wharfinger.sources.page_keys import read_position
 from wharfinger.sources.text_match import begins_then_holds
 from wharfinger.sources.windows.window import split_query
 from wharfinger.types.skills import Skill, SkillResource
@@ -380,7 +388,7 @@ class Skills(Source):
         names = sorted({place[len(parts)] for place in self._places() if place[: len(parts)] == parts})
         if not names and parts:
             raise ResourceNotFound(uri)
-        first = 0 if after is None else bisect_right(names, "/".join(read_position(after).parts[-1:]))
+        first = 0 if after is None else bisect_right(names, "/".join(read_key(after).parts[-1:]))
         shown = [self.files.stat(self.files.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
         for resource, name in zip(shown, names[first:], strict=False):
             resource.uri = self.files.uri_of((*parts, name))
@@ -475,4 +483,4 @@ def _hashed(descriptor: int, most: int) -> tuple[str, int]:
 
 def _behind(places: list[Parts], after: str | None) -> int:
     """Where in `places` the page behind a key begins."""
-    return 0 if after is None else bisect_right(places, read_position(after).parts)
+    return 0 if after is None else bisect_right(places, read_key(after).parts)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.conftest import CI, examples
 from tests.sources.conftest import many_names
 from wharfinger.content.mime import DIRECTORY
+from wharfinger.errors import InvalidArgument
 from wharfinger.sources.folder import tree as trees
 from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed
@@ -72,7 +73,7 @@ def test_a_key_holds_names_that_are_not_utf8() -> None:
 
 @pytest.mark.parametrize("key", ["", "x", "e:a", "fa"])
 def test_what_is_no_key_is_refused(key: str) -> None:
-    with pytest.raises(ValueError, match="not a position"):
+    with pytest.raises(InvalidArgument, match="list again without one"):
         read_key(key)
 
 

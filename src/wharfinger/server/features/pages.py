@@ -1,7 +1,7 @@
-"""Providers of lists: the pages of sources, of their templates, and of authors' catalogues.
+"""What is listed without being registered, in pages: the resources of sources, and what catalogues yield.
 
-A page is asked for by a key that stays valid while the list changes. That of a source is the source's own; that of a
-catalogue is a URI, or how many were shown and the last few of them.
+A page is asked for by a key that stays valid while the list changes. A source makes its own keys (see
+`sources.page_keys`); the keys of catalogues are made here. `server.cursors` seals both for clients.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ from wharfinger.sources.folder.safe_open import (
     open_root,
     stat_entry,
 )
+from wharfinger.sources.page_keys import bad_cursor
 
 __all__ = [
     "DEEPEST",
@@ -86,10 +87,10 @@ def read_key(key: str) -> TreePosition:
     """Read what `write_key` wrote.
 
     Raises:
-        ValueError: it did not.
+        InvalidArgument: it did not write this.
     """
     if key[:2] not in ("d:", "f:"):
-        raise ValueError("not a position")
+        raise bad_cursor()
     path = _KEY_ESCAPE.sub(_unescape_key, key[2:])
     return TreePosition(key[0] == "d", tuple(path.split("/")) if path else ())
 

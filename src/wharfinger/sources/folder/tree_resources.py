@@ -30,9 +30,9 @@ from wharfinger.sources.folder.tree import (
     Parts,
     TreeEntry,
     TreePosition,
+    read_key,
     write_key,
 )
-from wharfinger.sources.page_keys import read_position
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
 from wharfinger.sources.windows.text_pieces import text_pieces
@@ -158,7 +158,7 @@ class TreeResources:
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """At most `limit` resources after the key, and the key of the next page."""
         resources: list[t.Resource] = []
-        position = None if after is None else read_position(after)
+        position = None if after is None else read_key(after)
         self.tree.listed_at = time.monotonic()
         entries = self.tree.walk(position)
         try:
@@ -350,7 +350,7 @@ class TreeResources:
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Files in pages, pictures too, whose names are searched. None is opened."""
         documents: list[Document] = []
-        entries = self.tree.walk(None if after is None else read_position(after))
+        entries = self.tree.walk(None if after is None else read_key(after))
         position: TreePosition | None = None
         try:
             for entry in entries:
@@ -385,7 +385,7 @@ class TreeResources:
 
 def _names(listing: DirectoryListing, after: str | None) -> Iterable[tuple[bool, str]]:
     """The entries of a directory after a key: sub-directories, then files."""
-    behind = TreePosition(True, ("",)) if after is None else read_position(after)
+    behind = TreePosition(True, ("",)) if after is None else read_key(after)
     last = behind.parts[-1] if behind.parts else ""
     if behind.directory:
         for at in range(listing.directories.behind(last), len(listing.directories)):

@@ -25,7 +25,7 @@ from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.safe_open import NotServed
-from wharfinger.sources.folder.tree import FileTree, Parts, TreeEntry, TreePosition, write_key
+from wharfinger.sources.folder.tree import FileTree, Parts, TreeEntry, TreePosition, read_key, write_key
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, usable_label
 from wharfinger.sources.log_files.generations import INFLATED, Chain, Inflated, LogMoved, open_chain
@@ -36,7 +36,7 @@ from wharfinger.sources.log_files.log_text import render
 from wharfinger.sources.log_files.log_windows import LogReader, Selection, version_of_bytes
 from wharfinger.sources.log_files.pattern import Pattern, read_pattern
 from wharfinger.sources.log_files.positions import LogPosition
-from wharfinger.sources.page_keys import bad_cursor, read_position
+from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.path_completion import complete_path
 from wharfinger.sources.ttl import LONGEST, ttl_ms
 from wharfinger.sources.windows import window
@@ -405,7 +405,7 @@ def _document_key(after: str | None) -> tuple[int, TreePosition | None]:
     number, _, key = after.partition(":")
     if not (number.isascii() and number.isdigit() and len(number) < 10):
         raise bad_cursor()
-    return int(number), read_position(key)
+    return int(number), read_key(key)
 
 
 def _is_behind(entry: TreeEntry, position: TreePosition) -> bool:
