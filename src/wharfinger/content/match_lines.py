@@ -11,14 +11,14 @@ __all__ = ["SNIPPET", "LineMatch", "look"]
 
 SNIPPET = 200
 """Characters of a line that are shown."""
-LOOKED_AT = 50
-"""Places of a word among which the best line is looked for."""
-COUNTED = 1_000
-"""Occurrences of one word that count."""
+MAX_PLACES = 50
+"""Occurrences of a word among which the best line is chosen."""
+MAX_COUNT = 1_000
+"""Occurrences of one word that are counted."""
 
 
 class LineMatch(NamedTuple):
-    """All words occur: how often, and where to see it; `line` begins with 1, `offset` is of characters."""
+    """How often each word occurs, and the best line: `line` counts from 1, `offset` in characters from 0."""
 
     counts: tuple[int, ...]
     snippet: str
@@ -27,7 +27,7 @@ class LineMatch(NamedTuple):
 
 
 def look(pieces: Iterable[str], words: Sequence[str]) -> LineMatch | None:
-    """Look for all of the words, which are folded; None where one of them does not occur."""
+    """Find all of the words, which are folded; None if one of them does not occur."""
     counts = [0] * len(words)
     keep = max(SNIPPET, *(len(word) for word in words))
     best: tuple[int, str, int, int] | None = None
@@ -38,7 +38,7 @@ def look(pieces: Iterable[str], words: Sequence[str]) -> LineMatch | None:
         for number, word in enumerate(words):
             # What ends in the tail was counted with the piece before.
             begin = max(0, len(tail) - len(word) + 1)
-            counts[number] = min(COUNTED, counts[number] + folded.count(word, begin))
+            counts[number] = min(MAX_COUNT, counts[number] + folded.count(word, begin))
         if best is None and (found := _best_line(text, folded, words)) is not None:
             fitting, at = found
             best = (fitting, _snippet(text, at, words), lines + text.count("\n", 0, at) + 1, length + at)
@@ -59,7 +59,7 @@ def _best_line(text: str, folded: str, words: Sequence[str]) -> tuple[int, int] 
     best: tuple[int, int] | None = None
     for word in words:
         at = folded.find(word)
-        for _ in range(LOOKED_AT):
+        for _ in range(MAX_PLACES):
             if at < 0:
                 break
             begin, end = _line_at(folded, at)

@@ -174,7 +174,7 @@ def test_an_index_is_kept_and_only_what_changed_is_read_again(cache: Path, servi
 def test_until_the_index_is_complete_the_source_is_asked_and_that_is_told(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.2)
+    monkeypatch.setattr(module, "WAIT_SECONDS", 0.2)
     shelf = Shelf(one="alpha")
     shelf.gate.clear()
 
@@ -196,7 +196,7 @@ def test_until_the_index_is_complete_the_source_is_asked_and_that_is_told(
 def test_a_client_that_asks_is_told_the_progress(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from wharfinger.sources import resource_tools
 
-    monkeypatch.setattr(module, "PATIENCE", 0.3)
+    monkeypatch.setattr(module, "WAIT_SECONDS", 0.3)
     shelf = Shelf(one="alpha")
     shelf.gate.clear()
     server = Server("told")
@@ -353,7 +353,11 @@ def test_two_servers_keep_an_index_of_their_own(cache: Path, serving: Serving) -
             for searched in (first, second):
                 await searched.complete()
                 assert await searched.uris("alpha") == ["shelf://one"]
-        assert len(list(cache.glob("*.sqlite"))) == 2
+            assert len(list(cache.glob("*.sqlite"))) == 1
+            paths = [searched.index._file.path for searched in (first, second)]
+            (temporary,) = (path for path in paths if path.parent != cache)
+            assert temporary.exists()
+        assert not temporary.exists()
 
     run(main())
 
@@ -498,8 +502,8 @@ def test_an_index_that_is_locked_by_a_stranger_waits(cache: Path, serving: Servi
 
 def test_an_index_of_which_most_is_gone_is_made_anew(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
 
-    monkeypatch.setattr(index_store, "ORPHANS", 2)
-    monkeypatch.setattr(indexing, "EVERY", 0.02)
+    monkeypatch.setattr(index_store, "MAX_ORPHANS", 2)
+    monkeypatch.setattr(indexing, "WALK_SECONDS", 0.02)
     shelf = Shelf(one="text 0")
 
     async def main() -> None:
@@ -520,7 +524,7 @@ def test_documents_without_a_version_are_not_read_again_at_once(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is far away, such as another server, is not asked for all of its texts again and again."""
-    monkeypatch.setattr(indexing, "EVERY", 0.02)
+    monkeypatch.setattr(indexing, "WALK_SECONDS", 0.02)
 
     class Unversioned(Shelf):
         walks = 0
@@ -535,7 +539,7 @@ def test_documents_without_a_version_are_not_read_again_at_once(
         async with serving(shelf) as searched:
             await searched.until(lambda: shelf.walks > 3)
             assert shelf.read_uris == ["shelf://one"]
-            monkeypatch.setattr(indexing, "UNVERSIONED", 0.0)
+            monkeypatch.setattr(indexing, "REREAD_SECONDS", 0.0)
             searched.index._indexing._read_again.clear()
             await searched.until(lambda: len(shelf.read_uris) > 1)
 
@@ -590,7 +594,7 @@ def test_what_is_watched_and_changes_is_found_at_once(
     async def main() -> None:
         async with serving(files(root)) as searched:
             await searched.complete()
-            monkeypatch.setattr(indexing, "EVERY", 3600.0)
+            monkeypatch.setattr(indexing, "WALK_SECONDS", 3600.0)
             await searched.until(lambda: searched.index._indexing._wake.is_set() is False)
             async with Client(searched.server) as client, client.watch("file:///charts/log.txt") as changes:
                 (root / "log.txt").write_text("omega")

@@ -127,14 +127,14 @@ def test_no_text_is_kept(store: IndexStore, tmp_path: Path) -> None:
     assert b"secret" not in (tmp_path / "index.sqlite").read_bytes()
 
 
-def test_an_index_that_is_worn_is_told(store: IndexStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ORPHANS", 3)
+def test_an_index_that_is_stale_is_told(store: IndexStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ORPHANS", 3)
     for number in range(5):
-        assert not store.is_worn(False)
+        assert not store.is_stale(False)
         put(store, "x:1", f"text {number}")
-    assert store.is_worn(False)
+    assert store.is_stale(False)
     store.clear()
-    assert not store.is_worn(True)
+    assert not store.is_stale(True)
     assert uris(store, "text") == []
 
 

@@ -1,4 +1,4 @@
-"""The search index of a server, which `search_index()` makes: its life, and what a search waits for."""
+"""The search index of a server, which `search_index()` makes: its start and end, and what a search waits for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from wharfinger.content.folding import words_of
 from wharfinger.server.document_search import SourceReader
 from wharfinger.source import Hits, Source
-from wharfinger.sources.search.index_cache import IndexFile, cache_folder, hold
+from wharfinger.sources.search.index_cache import IndexFile, cache_folder, open_index_file
 from wharfinger.sources.search.index_search import find
 from wharfinger.sources.search.index_store import Filters, IndexStore
 from wharfinger.sources.search.indexing import Indexing
@@ -28,14 +28,14 @@ __all__ = ["SearchIndex", "search_index"]
 log = logging.getLogger("wharfinger.sources")
 
 MIB = 1 << 20
-PATIENCE = 1.5
-"""Seconds that a search waits for an index that is not complete."""
-QUIET = 0.15
-"""Seconds of it in which nothing is told."""
-LOOK = 0.05
-"""Seconds between two reports of progress."""
-ENDING = 5.0
-"""Seconds that the end of the server waits for the thread."""
+WAIT_SECONDS = 1.5
+"""How long a search waits for an index that is not complete."""
+QUIET_SECONDS = 0.15
+"""How long it waits before it reports progress."""
+REPORT_SECONDS = 0.05
+"""Time between two reports of progress."""
+STOP_SECONDS = 5.0
+"""How long the end of the server waits for the thread."""
 
 
 def search_index(folder: str | os.PathLike[str] | None = None, *, max_size: int = 512 * MIB) -> SearchIndex:
@@ -46,24 +46,24 @@ def search_index(folder: str | os.PathLike[str] | None = None, *, max_size: int 
 
     Args:
         folder: Where it is kept; `wharfinger` in the user's cache folder by default.
-        max_size: Bytes of all indexes in the folder together. What does not fit is found by name only, and a search
-            says so.
+        max_size: Bytes of all indexes in the folder together. Documents that do not fit are found by name only, and a
+            search says so.
     """
     return SearchIndex(Path(folder) if folder is not None else None, max_size)
 
 
 class SearchIndex:
-    """What `search_index()` makes; belongs to one server, and covers the servers that are parts of it."""
+    """What `search_index()` makes. It belongs to one server, and covers the servers that are parts of it."""
 
     def __init__(self, folder: Path | None, max_size: int) -> None:
         self._folder = folder
         self._max_size = max_size
         self._server: Server | None = None
-        self._place: IndexFile | None = None
+        self._file: IndexFile | None = None
         self._store: IndexStore | None = None
         self._indexing: Indexing | None = None
         self._reader: SourceReader | None = None
-        self._nudge = _Nudge(self.look_again)
+        self._observer = _ChangeObserver(self.refresh)
 
     def include_into(self, server: Server) -> None:
         """Search by this index from now on; `server.include(search_index())` calls it.
@@ -75,14 +75,14 @@ class SearchIndex:
             raise ValueError("A server has one search index, and an index has one server.")
         self._server = server
         server.resources.index = self
-        server.watching.observers.append(self._nudge)
+        server.watching.observers.append(self._observer)
         if server.running:
             self._begin(server, asyncio.get_running_loop())
 
-    # -- life
+    # Start and end
 
     async def start(self) -> None:
-        """The server starts: so does the thread that indexes."""
+        """Start the thread that indexes."""
         assert self._server is not None
         self._begin(self._server, asyncio.get_running_loop())
 
@@ -92,65 +92,65 @@ class SearchIndex:
         self._indexing.start()
 
     async def close(self) -> None:
-        """The server ends: the thread does, and the file can be another server's."""
+        """Stop the thread, and let other servers use the file."""
         indexing, self._indexing = self._indexing, None
         if indexing is None or self._server is None:
             return
-        ended = await self._server.pool.run("", indexing.stop, ENDING)
-        place, self._place, self._store = self._place, None, None
-        if place is not None and ended:  # else its thread hangs in a source, and holds it until the process ends
-            place.release()
+        ended = await self._server.pool.run("", indexing.stop, STOP_SECONDS)
+        file, self._file, self._store = self._file, None, None
+        if file is not None and ended:  # else its thread hangs in a source, and uses it until the process ends
+            file.release()
 
     def _open(self, anew: bool) -> IndexStore:
-        """Open the file, which is thrown away where it is no index, or (`anew`) damaged; in the thread."""
-        if self._place is None:
+        """Open the file, in the thread; it is deleted if it is not an index, or (`anew`) damaged."""
+        if self._file is None:
             folder = self._folder or cache_folder()
-            self._place = hold(folder, map(_identity, self._sources().values()), self._max_size)
+            self._file = open_index_file(folder, map(_identity, self._sources().values()), self._max_size)
         if anew:
-            self._place.clear()
+            self._file.clear()
         try:
-            store = IndexStore(self._place.path)
+            store = IndexStore(self._file.path)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as error:
-            log.warning("The search index %s is made anew: %s", self._place.path.name, error)
-            self._place.clear()
-            store = IndexStore(self._place.path)
+            log.warning("The search index %s is made anew: %s", self._file.path.name, error)
+            self._file.clear()
+            store = IndexStore(self._file.path)
         self._store = store
         return store
 
     def _sources(self) -> Mapping[str, Source]:
         return _keys_of(self._server.resources.every_source()) if self._server is not None else {}
 
-    # -- being used
+    # Use
 
     @property
     def pending(self) -> bool:
-        """Whether there is something that it has not yet looked at since the server started."""
+        """Whether there are sources that it has not looked through since the server started."""
         return self._indexing is None or bool(self._indexing.progress.pending)
 
-    def look_again(self, uri: str | None = None) -> None:
-        """Say that a URI changed, or (None) that anything may have; from any thread."""
+    def refresh(self, uri: str | None = None) -> None:
+        """Look soon at a URI that changed, or (None) at everything. May be called from any thread."""
         if self._indexing is not None:
-            self._indexing.nudge(uri)
+            self._indexing.notify(uri)
 
     async def search(
-        self, owner: str, wanted: Wanted, told: Callable[[float, str], object]
+        self, owner: str, wanted: Wanted, report: Callable[[float, str], object]
     ) -> tuple[Hits, list[Source]]:
-        """What is found by the index, and the sources that it does not cover as yet.
+        """What the index finds, and the sources that it does not cover yet.
 
-        `told` is called with how many documents were looked at, and in words, while it waits for the index.
+        While it waits for the index, it calls `report` with how many documents were looked at, and a message.
         """
         indexing, server = self._indexing, self._server
         everything = self._sources()
         if indexing is None or server is None:
             return Hits(), list(everything.values())
-        indexing.nudge()
-        await self._wait(indexing, told)
+        indexing.notify()
+        await self._wait(indexing, report)
         store, reader = self._store, self._reader
         chosen = {key: source for key, source in everything.items() if wanted.takes(source)}
         pending = indexing.progress.pending
-        uncovered = [source for key, source in chosen.items() if key in pending | indexing.progress.bare]
+        uncovered = [source for key, source in chosen.items() if key in pending | indexing.progress.empty]
         words = words_of(wanted.query)
         if store is None or reader is None or not words or wanted.limit < 1:
             return Hits(), uncovered
@@ -167,17 +167,17 @@ class SearchIndex:
         )
         return hits, uncovered
 
-    async def _wait(self, indexing: Indexing, told: Callable[[float, str], object]) -> None:
+    async def _wait(self, indexing: Indexing, report: Callable[[float, str], object]) -> None:
         """Wait for a small set of documents to be indexed, or for a part of a second."""
         began = time.monotonic()
         progress = indexing.progress
-        while not progress.ready.is_set() and (waited := time.monotonic() - began) < PATIENCE:
-            if waited > QUIET:
-                told(progress.seen, f"Indexing: {progress.seen:,} documents so far")
-            await asyncio.sleep(LOOK)
+        while not progress.ready.is_set() and (waited := time.monotonic() - began) < WAIT_SECONDS:
+            if waited > QUIET_SECONDS:
+                report(progress.seen, f"Indexing: {progress.seen:,} documents so far")
+            await asyncio.sleep(REPORT_SECONDS)
 
     async def _missing(self, owner: str, indexing: Indexing, store: IndexStore) -> str:
-        """Why the text of some documents is not indexed; empty where all of it is."""
+        """Why the text of some documents is not indexed; empty if all of it is."""
         assert self._server is not None
         _, partly = await self._server.pool.run(owner, store.count)
         if not partly:
@@ -198,7 +198,7 @@ def _incomplete(indexing: Indexing, pending: bool) -> str:
 
 
 def _identity(source: Source) -> str:
-    """What tells a source from any other, in every run."""
+    """What distinguishes a source from any other, the same in every run."""
     return "\0".join(
         (type(source).__qualname__, source.uri, source.name, source.location or getattr(source, "root", ""))
     )
@@ -214,17 +214,17 @@ def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
     return keys
 
 
-class _Nudge:
-    """An onlooker of changes."""
+class _ChangeObserver:
+    """Passes on changes that the server is notified of."""
 
-    def __init__(self, look: Callable[[str | None], None]) -> None:
-        self._look = look
+    def __init__(self, refresh: Callable[[str | None], None]) -> None:
+        self._refresh = refresh
 
     def updated(self, uri: str) -> None:
         """A watched resource changed."""
-        self._look(uri)
+        self._refresh(uri)
 
     def list_changed(self, name: str) -> None:
         """A list changed."""
         if name == "resources":
-            self._look(None)
+            self._refresh(None)

@@ -1,4 +1,4 @@
-"""Where an index is kept: a file in a cache folder, held by one server at a time; refuses to know what is in it."""
+"""The file of an index in a cache folder: found again at the next start, and locked while a server uses it."""
 
 from __future__ import annotations
 
@@ -12,37 +12,41 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
-__all__ = ["IndexFile", "cache_folder", "hold"]
+__all__ = ["IndexFile", "cache_folder", "open_index_file"]
 
 log = logging.getLogger("wharfinger.sources")
 
-SERVERS = 16
-"""Servers that may keep an index of the same sources at once, each its own."""
 ENDINGS = ("", "-wal", "-shm")
+"""Of the files that SQLite makes of one database."""
 
 
 class IndexFile:
     """A file that no other server uses, until `release`."""
 
-    def __init__(self, path: Path, lock: sqlite3.Connection, folder: tempfile.TemporaryDirectory[str] | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        lock: sqlite3.Connection | None = None,
+        temporary: tempfile.TemporaryDirectory[str] | None = None,
+    ) -> None:
         self.path = path
         self._lock = lock
-        self._temporary = folder
+        self._temporary = temporary
 
     def clear(self) -> None:
-        """Remove what is there."""
-        for ending in ENDINGS:
-            Path(f"{self.path}{ending}").unlink(missing_ok=True)
+        """Delete the index."""
+        _delete(self.path)
 
     def release(self) -> None:
-        """Let others use it; what was written into a folder of the moment is gone."""
-        self._lock.close()
+        """Let other servers use the file; a temporary one is deleted."""
+        if self._lock is not None:
+            self._lock.close()
         if self._temporary is not None:
             self._temporary.cleanup()
 
 
 def cache_folder() -> Path:
-    """`wharfinger` in `XDG_CACHE_HOME`, else where the system keeps caches."""
+    """`wharfinger` in `XDG_CACHE_HOME`, or where the system keeps caches."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(given):
         return Path(given) / "wharfinger"
@@ -51,69 +55,54 @@ def cache_folder() -> Path:
     return Path.home() / ".cache" / "wharfinger"
 
 
-def hold(folder: Path, sources: Iterable[str], max_size: int) -> IndexFile:
-    """A place in the folder for these sources, the same as the last time if it is free.
+def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> IndexFile:
+    """The file in `folder` of the index of these sources, the same as the last time.
 
-    Indexes of other sources are removed, those unused for longest first, until there is room. Where the folder cannot
-    be used, that is logged, and the place is in a temporary one.
+    Indexes of other sources are deleted, the oldest first, until all together have `max_size` bytes. If another server
+    uses the file, or the folder cannot be used, the index is in a temporary folder, and that is logged.
     """
     key = hashlib.blake2b("\0".join(sorted(sources)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    path = folder / f"search-{key}.sqlite"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place = _free(folder, key)
-        _make_room(folder, place.path, max_size)
-    except (OSError, sqlite3.Error) as error:
-        log.warning("The search index is not kept: %s cannot be used (%s)", folder, error)
-        temporary = tempfile.TemporaryDirectory(prefix="wharfinger-", ignore_cleanup_errors=True)
-        return _free(Path(temporary.name), key, temporary)
-    return place
-
-
-def _free(folder: Path, key: str, temporary: tempfile.TemporaryDirectory[str] | None = None) -> IndexFile:
-    """The first place that nobody holds.
-
-    Raises:
-        OSError: all are held.
-        sqlite3.Error: the folder cannot be written.
-    """
-    for number in range(SERVERS):
-        path = folder / f"search-{key}-{number}.sqlite"
         lock = _lock(path)
         if lock is not None:
             with suppress(OSError):
                 os.utime(path)  # used now, whatever is written
-            return IndexFile(path, lock, temporary)
-    raise OSError(f"{SERVERS} servers keep an index of these sources already")
+            _make_room(folder, path, max_size)
+            return IndexFile(path, lock)
+        log.info("Another server uses the search index of these sources: this one keeps its own until it ends")
+    except (OSError, sqlite3.Error) as error:
+        log.warning("The search index is not kept: %s cannot be used (%s)", folder, error)
+    temporary = tempfile.TemporaryDirectory(prefix="wharfinger-", ignore_cleanup_errors=True)
+    return IndexFile(Path(temporary.name) / path.name, temporary=temporary)
 
 
 def _lock(path: Path) -> sqlite3.Connection | None:
-    """Hold a path; None where somebody else does. SQLite's lock ends with its process, and is on every system."""
+    """Lock a path; None if another process has it. SQLite's lock ends with its process, and works on every system."""
     lock = sqlite3.connect(path.with_suffix(".lock"), timeout=0, isolation_level=None, check_same_thread=False)
     try:
         lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
+    except BaseException as error:
         lock.close()
-        if "locked" in str(error):
+        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
             return None
-        raise
-    except BaseException:
-        lock.close()
         raise
     return lock
 
 
-def _make_room(folder: Path, kept: Path, max_size: int) -> None:
-    """Remove indexes that nobody holds, the oldest first, until what is left has `max_size` with this one."""
-    found = sorted(folder.glob("search-*.sqlite"), key=lambda path: path.stat().st_mtime, reverse=True)
-    total = kept.stat().st_size if kept.exists() else 0
-    for path in found:
-        if path == kept:
+def _make_room(folder: Path, used: Path, max_size: int) -> None:
+    """Delete indexes that no server uses, the oldest first, until the others have `max_size` with this one."""
+    total = used.stat().st_size if used.exists() else 0
+    for path in sorted(folder.glob("search-*.sqlite"), key=lambda path: path.stat().st_mtime, reverse=True):
+        if path == used:
             continue
         total += path.stat().st_size
-        if total <= max_size:
-            continue
-        lock = _lock(path)
-        if lock is not None:
+        if total > max_size and (lock := _lock(path)) is not None:
             with closing(lock):
-                for ending in ENDINGS:
-                    Path(f"{path}{ending}").unlink(missing_ok=True)
+                _delete(path)
+
+
+def _delete(path: Path) -> None:
+    for ending in ENDINGS:
+        Path(f"{path}{ending}").unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""From words to hits: what the index takes for possible is looked at as it is now, ranked, and shown by a line.
+"""From words to hits: candidates of the index are read as they are now, ranked, and shown by a line.
 
-Ranking, first things first: documents that have more of the words in their name, those whose name fits better, those
+Ranking, in this order: documents that have more of the words in their name, those whose name fits better, those
 in whose text the words occur more often, those that changed last.
 """
 
@@ -23,11 +23,11 @@ __all__ = ["find"]
 CANDIDATES = 20_000
 """Documents that one search may consider."""
 SECONDS = 2.0
-"""How long one search may look into documents."""
+"""How long one search may read documents."""
 RANKED = 3
-"""Times as many as are wanted are looked at before the best are taken."""
+"""So many times the wanted hits are read before the best are taken."""
 LARGE_LINES, LARGE = 2_000, 1 << 18
-"""Lines and characters behind which a hit is shown by a window of its own."""
+"""A hit after so many lines or characters links to a window around it."""
 BEFORE, AFTER = 20, 180
 """Lines of such a window around the hit."""
 
@@ -37,7 +37,7 @@ class Verified(NamedTuple):
 
     row: IndexRow
     named: int
-    sighting: LineMatch | None
+    match: LineMatch | None
 
 
 def find(
@@ -75,7 +75,7 @@ def find(
             continue
         if fitting is not None:
             verified.append(fitting)
-    verified.sort(key=lambda one: (*name_rank(one.row.name, words), -_score(one.sighting), -one.row.changed))
+    verified.sort(key=lambda one: (*name_rank(one.row.name, words), -_score(one.match), -one.row.changed))
     hits += [_hit(sources[one.row.source], reader, one) for one in verified[:limit]]
     if time.monotonic() > ends:
         left = len(rows) - looked_at
@@ -93,12 +93,12 @@ def _verify(source: Source, reader: SourceReader, row: IndexRow, words: Sequence
     rest = [word for word in words if word not in row.name]
     if not rest:
         return None if reader.document(source, row.uri) is None else Verified(row, len(words), None)
-    sighting = look(_within(reader.text(source, row.uri), ends), rest)
-    return None if sighting is None else Verified(row, len(words) - len(rest), sighting)
+    match = look(_within(reader.text(source, row.uri), ends), rest)
+    return None if match is None else Verified(row, len(words) - len(rest), match)
 
 
 def _within(pieces: Iterable[str], ends: float) -> Iterator[str]:
-    """What of a text may be looked at: as much as is indexed, and not for longer."""
+    """The pieces of a text that may be looked at: as much as is indexed, and until the time is over."""
     left = TEXT
     for piece in pieces:
         yield piece
@@ -107,12 +107,12 @@ def _within(pieces: Iterable[str], ends: float) -> Iterator[str]:
             return
 
 
-def _score(sighting: LineMatch | None) -> float:
-    return 0.0 if sighting is None else sum(math.log2(1 + count) for count in sighting.counts)
+def _score(match: LineMatch | None) -> float:
+    return 0.0 if match is None else sum(math.log2(1 + count) for count in match.counts)
 
 
 def _hit(source: Source, reader: SourceReader, found: Verified) -> Hit:
-    row, seen = found.row, found.sighting
+    row, seen = found.row, found.match
     uri = row.uri
     if seen is not None and (seen.line > LARGE_LINES or seen.offset > LARGE):
         window = f"{uri}?lines={max(1, seen.line - BEFORE)}-{seen.line + AFTER}"

@@ -1,8 +1,10 @@
 """The index itself, in one SQLite file: which documents there are, and which of them may hold a word.
 
-It keeps no text: only which three characters occur together in which part of a document (FTS5, trigrams, no
-positions), which takes an eighth to a half of the text. What it says of a word is so a guess that leaves out nothing;
-the caller looks at the text as it is now. Refuses to know sources, and how a document is read.
+Each document is cut into parts of 256 Ki characters, and each part is one row of an FTS5 table that keeps only which
+trigrams occur in it: no text and no positions, an eighth to a half of the text's size. A query finds every part that
+has all trigrams of a word, so its answer may have too many documents but never misses one; the caller then looks at the
+text as it is now. A part that did not change keeps its row. FTS5 cannot delete rows without their text, so the rows of
+changed parts stay, belong to no document, and are dropped when the index is made anew (`is_stale`).
 """
 
 from __future__ import annotations
@@ -32,19 +34,19 @@ CHUNK = 1 << 18
 TEXT = 64 << 20
 """Characters of one document that are indexed."""
 OVERLAP = 256
-"""Characters that a part has of the next one, so that no word is cut."""
+"""Characters of the next part that a part has too, so that no word is cut."""
 GRAM = 3
-ORPHANS = 20_000
-"""Parts that are no longer of any document, from when on the index is made anew if they are most of it."""
-BATCH = 4 << 20
+MAX_ORPHANS = 20_000
+"""Parts of no document; with more, and if they are most of the index, it is made anew."""
+BATCH_CHARACTERS = 4 << 20
 """Characters that wait to be indexed at most."""
-CHECKED = 1 << 26
-"""Bytes up to which a file is looked through when it is opened; a larger one shows its damage when it is used."""
+CHECK_BYTES = 1 << 26
+"""A file of up to so many bytes is checked when it is opened; a larger one shows damage when it is used."""
 END = "\n" * (GRAM - 1)
-"""Behind every part, so that each character begins a trigram."""
+"""Appended to every part, so that each character begins a trigram."""
 LAST = "\U0010ffff"
 NAME_ONLY, WHOLE, BEGINNING = range(3)
-"""How much of a document's text is indexed: none, since the index was full; all; as much as is taken of one."""
+"""How much of a document's text is indexed: none, since the index was full; all of it; its first TEXT characters."""
 
 _TABLES = f"""
 PRAGMA application_id = {APPLICATION};
@@ -91,7 +93,7 @@ class IndexedVersion(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """A document that may hold what is looked for; `name` is folded."""
+    """A document that may match; `name` is folded."""
 
     source: str
     uri: str
@@ -113,7 +115,7 @@ class IndexStore:
     """One file, written by one thread and read by any.
 
     Raises:
-        sqlite3.DatabaseError: it is no database, or none of this layout.
+        sqlite3.DatabaseError: it is not a database, or has another layout.
     """
 
     def __init__(self, path: Path) -> None:
@@ -142,14 +144,14 @@ class IndexStore:
         application, layout = (write(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         if (application, layout) != (APPLICATION, LAYOUT):
             raise sqlite3.DatabaseError("it is not an index of this version")
-        if self.path.stat().st_size < CHECKED and write("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+        if self.path.stat().st_size < CHECK_BYTES and write("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("it is damaged")
         self._made: int = write("SELECT parts FROM made").fetchone()[0]
         self._size = self._measure()
         self._clock: int = write("SELECT coalesce(max(changed), 0) FROM documents").fetchone()[0]
 
     def close(self) -> None:
-        """Write what is left; the file stays."""
+        """Write what waits. The file stays."""
         with suppress(sqlite3.Error):
             self.commit()
         self._writer.close()
@@ -162,7 +164,7 @@ class IndexStore:
         return {uri: IndexedVersion(id, version, extent, title, kind) for uri, id, version, extent, title, kind in rows}
 
     def put(self, source: str, document: Document, pieces: Iterable[str], most: int) -> int:
-        """Index a document, at most so many characters; its id. Parts that are as before cost no more than reading."""
+        """Index a document, at most so many characters; returns its id. Unchanged parts cost only their reading."""
         self._begin()
         text = _Counted(pieces, most)
         old = self._parts_of(source, document.uri)
@@ -199,16 +201,16 @@ class IndexStore:
         return {number: (id, digest) for number, id, digest in found}
 
     def _add(self, part: str) -> int:
-        """Index one part; its number is used for no other, so that what is left of an old one means nothing."""
+        """Index one part. Its number is never used again, so that rows of old parts match nothing."""
         self._made += 1
         self._waiting.append((self._made, _clean(part) + END))
         self._waiting_length += len(part)
-        if self._waiting_length > BATCH:
+        if self._waiting_length > BATCH_CHARACTERS:
             self._flush()
         return self._made
 
     def _flush(self) -> None:
-        """Index what waits, all at once: each statement in between would have SQLite write a segment of its own."""
+        """Index what waits, all at once: each other statement in between makes FTS5 write a segment."""
         self._writer.executemany("INSERT INTO grams (rowid, text) VALUES (?, ?)", self._waiting)
         self._waiting.clear()
         self._waiting_length = 0
@@ -222,7 +224,7 @@ class IndexStore:
         self._writer.executemany("DELETE FROM documents WHERE id = ?", rows)
 
     def remove_missing(self, source: str, seen: set[int]) -> int:
-        """Forget the documents of a source that were not seen; how many."""
+        """Forget the documents of a source that were not seen; returns how many."""
         ids = self._writer.execute("SELECT id FROM documents WHERE source = ?", (source,))
         gone = [id for (id,) in ids if id not in seen]
         self.remove(gone)
@@ -249,7 +251,7 @@ class IndexStore:
             self._writer.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """Let searches see what was put."""
+        """Let searches see what was indexed."""
         if self._writer.in_transaction:
             self._flush()
             self._writer.execute("UPDATE made SET parts = ?", (self._made,))
@@ -266,16 +268,16 @@ class IndexStore:
         pages, free, each = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         return int((pages - free) * each)
 
-    def is_worn(self, full: bool) -> bool:
-        """Whether most of it is of parts that are gone, or much of it where it is full: better made anew then."""
+    def is_stale(self, full: bool) -> bool:
+        """Whether most of the index, or a third of a full one, belongs to parts that are gone."""
         (live,) = self._writer.execute("SELECT count(*) FROM parts").fetchone()
         gone: int = self._made - live
-        return gone > max(ORPHANS, live) or (full and gone > live // 2)
+        return gone > max(MAX_ORPHANS, live) or (full and gone > live // 2)
 
     # -- reading
 
     def count(self) -> tuple[int, int]:
-        """Documents, and how many of them are there only in part."""
+        """How many documents there are, and how many are indexed only in part."""
         with closing(self._connect()) as reader:
             row = reader.execute("SELECT count(*), coalesce(sum(extent != 1), 0) FROM documents").fetchone()
         return int(row[0]), int(row[1])

@@ -1,6 +1,10 @@
-"""The thread that keeps the index as the sources are: it walks their documents again and again, and gives way.
+"""The thread that keeps the index up to date.
 
-Refuses to know what is searched for.
+It walks the documents of all sources, a page of each in turn, and reads those whose version is not the indexed one.
+Then it waits, and walks again: at least two seconds later, and so that walks take at most a tenth of the time. In
+between it looks at single URIs that somebody reported as changed (`notify`). After every 20 ms of work it sleeps for
+2 ms, so that requests get the interpreter. A first walk that is not complete leaves its source `pending`: searches ask
+that source without the index.
 """
 
 from __future__ import annotations
@@ -20,40 +24,40 @@ __all__ = ["Indexing", "Progress"]
 
 log = logging.getLogger("wharfinger.sources")
 
-WORK, REST = 0.02, 0.002
-"""Seconds of work after which others get their turn, and for how long."""
-COMMIT = 2.0
-"""Seconds after which what was indexed can be found."""
-EVERY = 2.0
-"""Seconds between two walks, at least."""
-RETRY = 10.0
-"""Seconds until an index that failed is tried again."""
+WORK_SECONDS, REST_SECONDS = 0.02, 0.002
+"""How long it works before it gives way, and for how long."""
+COMMIT_SECONDS = 2.0
+"""After which what was indexed can be found."""
+WALK_SECONDS = 2.0
+"""Least time between two walks."""
+RETRY_SECONDS = 10.0
+"""Time until an index that failed is tried again."""
 SHARE = 10
 """All walks but the first take at most one part in so many of the time."""
-UNVERSIONED = 60.0
-"""Seconds after which documents without a version are read again."""
-NUDGES = 1_000
-"""URIs that are waiting to be looked at; with more, everything is."""
+REREAD_SECONDS = 60.0
+"""After which documents without a version are read again."""
+MAX_NOTIFIED = 1_000
+"""URIs that wait to be looked at; with more, everything is."""
 
 
 class Progress:
-    """How far it is. Written by one thread, read by any."""
+    """How far the index is. Written by one thread, read by any."""
 
     def __init__(self) -> None:
         self.seen = 0
         """Documents looked at in this walk."""
         self.pending: frozenset[str] = frozenset()
-        """Keys of sources that were not yet walked to their end."""
-        self.bare: frozenset[str] = frozenset()
-        """Keys of sources that have no documents, and so nothing in the index."""
+        """Keys of sources whose first walk is not complete."""
+        self.empty: frozenset[str] = frozenset()
+        """Keys of sources that have no documents."""
         self.full = False
-        """The index has its size, and takes no more text."""
+        """The index has its full size, and takes no more text."""
         self.ready = threading.Event()
         """Set while nothing is pending."""
 
 
 class Indexing:
-    """Keeps a store as the sources are, from `start` to `stop`."""
+    """Keeps a store up to date with the sources, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -68,12 +72,12 @@ class Indexing:
         self._reader = reader
         self._max_size = max_size
         self._wake = threading.Event()
-        self._nudged: dict[str, None] = {}
+        self._notified: dict[str, None] = {}
         self._all = False
         self._walked: set[str] = set()
         self._failed: set[str] = set()
         self._read_again: dict[str, float] = {}
-        """When documents of a source that have no version are to be read again."""
+        """By key of a source: when its documents without a version are read again."""
         self._rested = self._committed = 0.0
         self._thread = threading.Thread(target=self._run, name="wharfinger-search", daemon=True)
 
@@ -82,19 +86,19 @@ class Indexing:
         self.progress.pending = frozenset(self._sources())
         self._thread.start()
 
-    def stop(self, patience: float) -> bool:
-        """End, and wait for it for so many seconds at most; whether it has ended. Blocks."""
+    def stop(self, seconds: float) -> bool:
+        """Stop the thread and wait for it, so many seconds at most; returns whether it has ended. Blocks."""
         self._reader.stopped.set()
         self._wake.set()
-        self._thread.join(patience)
+        self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def nudge(self, uri: str | None = None) -> None:
-        """Look soon at this URI, or (None) at everything; from any thread."""
-        if uri is None or len(self._nudged) >= NUDGES:
+    def notify(self, uri: str | None = None) -> None:
+        """Look soon at this URI, or (None) at everything. May be called from any thread."""
+        if uri is None or len(self._notified) >= MAX_NOTIFIED:
             self._all = True
         else:
-            self._nudged[uri] = None
+            self._notified[uri] = None
         self._wake.set()
 
     # -- the thread
@@ -121,10 +125,10 @@ class Indexing:
                 log.warning("The search index %s: %s", "is made anew" if anew else "cannot be written", error)
                 self._walked.clear()
                 self.progress.pending = frozenset(self._sources())
-                stopped.wait(RETRY)
+                stopped.wait(RETRY_SECONDS)
 
     def _keep(self, store: IndexStore) -> None:
-        """Walk, and look at what is nudged, until the server ends.
+        """Walk, and look at what was reported as changed, until the server ends.
 
         Raises:
             Stopped: it ends.
@@ -134,18 +138,18 @@ class Indexing:
         while not self._reader.stopped.is_set():
             began = time.monotonic()
             self._walk_all(store)
-            if store.is_worn(self.progress.full):
-                log.info("The search index is made anew: most of it is of what has changed since")
+            if store.is_stale(self.progress.full):
+                log.info("The search index is made anew: most of it is out of date")
                 store.clear()
                 self._walked.clear()
                 continue
             self._wait(store, time.monotonic() - began)
 
     def _wait(self, store: IndexStore, cost: float) -> None:
-        """Wait for the next walk, and look meanwhile at what is nudged."""
+        """Wait for the next walk, and index meanwhile what was reported as changed."""
         now = time.monotonic()
-        next_walk = now + max(EVERY, SHARE * cost)
-        earliest = now + max(EVERY / 2, SHARE / 2 * cost)
+        next_walk = now + max(WALK_SECONDS, SHARE * cost)
+        earliest = now + max(WALK_SECONDS / 2, SHARE / 2 * cost)
         while not self._reader.stopped.is_set():
             now = time.monotonic()
             if now >= next_walk or (self._all and now >= earliest):
@@ -153,15 +157,15 @@ class Indexing:
                 return
             self._wake.wait((earliest if self._all else next_walk) - now)
             self._wake.clear()
-            cost = self._look_at_nudged(store)
-            self._reader.stopped.wait(min(SHARE * cost, EVERY))
+            cost = self._index_notified(store)
+            self._reader.stopped.wait(min(SHARE * cost, WALK_SECONDS))
 
-    def _look_at_nudged(self, store: IndexStore) -> float:
-        """Index what was nudged; how many seconds that took."""
+    def _index_notified(self, store: IndexStore) -> float:
+        """Index what was reported as changed; returns for how many seconds that took."""
         began = time.monotonic()
         sources = self._sources()
-        while self._nudged and not self._reader.stopped.is_set():
-            uri, _ = self._nudged.popitem()
+        while self._notified and not self._reader.stopped.is_set():
+            uri, _ = self._notified.popitem()
             key, source = next(((key, source) for key, source in sources.items() if source.matches(uri)), ("", None))
             document = None if source is None else self._reader.document(source, uri)
             if source is not None and document is not None and uri in store.known(key, [uri]):
@@ -170,7 +174,7 @@ class Indexing:
         return time.monotonic() - began
 
     def _walk_all(self, store: IndexStore) -> None:
-        """Walk all sources at once, a page of each in turn: a slow one holds up no other."""
+        """Walk all sources, a page of each in turn, so that a slow one does not block the others."""
         sources = self._sources()
         self.progress.seen = 0
         self.progress.pending = frozenset(sources) - self._walked
@@ -212,7 +216,7 @@ class Indexing:
             documents, after = self._reader.documents(source, after, PAGE)
             known = store.known(key, [document.uri for document in documents])
             for document in documents:
-                self._breathe(store)
+                self._yield_cpu(store)
                 self.progress.seen += 1
                 before = known.get(document.uri)
                 same = before is not None and self._is_same(before, document, again)
@@ -222,8 +226,8 @@ class Indexing:
             yield
         if again:
             now = time.monotonic()
-            self._read_again[key] = now + max(UNVERSIONED, SHARE * (now - began))
-        self.progress.bare = self.progress.bare - {key} if seen else self.progress.bare | {key}
+            self._read_again[key] = now + max(REREAD_SECONDS, SHARE * (now - began))
+        self.progress.empty = self.progress.empty - {key} if seen else self.progress.empty | {key}
         store.remove_missing(key, seen)
         store.commit()
 
@@ -238,14 +242,14 @@ class Indexing:
         text = self._reader.text(source, document.uri) if has_text(document) else ()
         return store.put(key, document, text, 0 if full else TEXT)
 
-    def _breathe(self, store: IndexStore) -> None:
-        """Let others have their turn, and searches see what there is."""
+    def _yield_cpu(self, store: IndexStore) -> None:
+        """Let other threads run, and let searches see what was indexed."""
         now = time.monotonic()
         if self._reader.stopped.is_set():
             raise Stopped
-        if now - self._committed > COMMIT:
+        if now - self._committed > COMMIT_SECONDS:
             store.commit()
             self._committed = now
-        if now - self._rested > WORK:
-            time.sleep(REST)
+        if now - self._rested > WORK_SECONDS:
+            time.sleep(REST_SECONDS)
             self._rested = time.monotonic()
