@@ -24,7 +24,7 @@ Publish = Callable[..., Folder]
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told does not depend on how long it is waited for."""
-    for name, value in (("DEBOUNCE", 10), ("STEP", 5), ("RETRY", 0.1), ("LIST_DELAY", 0.03)):
+    for name, value in (("DEBOUNCE_MS", 10), ("STEP", 5), ("RETRY", 0.1), ("LIST_DELAY", 0.03)):
         monkeypatch.setattr(file_watch, name, value)
 
 
@@ -211,19 +211,19 @@ def test_only_what_is_on_the_way_to_a_watched_file_is_watched(publish: Publish, 
         (charts / f"d{number}").mkdir()
     seen: list[list[str]] = []
     source = publish(charts)
-    original = file_watch._Eye._absolute
+    original = file_watch._WatchThread._absolute
 
-    def spy(eye: file_watch._Eye, path: str) -> str:
-        seen.append(sorted(eye.directories))
-        return original(eye, path)
+    def spy(thread: file_watch._WatchThread, path: str) -> str:
+        seen.append(sorted(thread.directories))
+        return original(thread, path)
 
-    file_watch._Eye._absolute = spy  # type: ignore[method-assign]
+    file_watch._WatchThread._absolute = spy  # type: ignore[method-assign]
     try:
         source.watch(f"{source.uri}/harbours/hull.ts", told)
         (charts / "harbours" / "hull.ts").write_text("x")
         told.wait_for(f"{source.uri}/harbours/hull.ts")
     finally:
-        file_watch._Eye._absolute = original  # type: ignore[method-assign]
+        file_watch._WatchThread._absolute = original  # type: ignore[method-assign]
     assert seen[-1] == ["", "harbours"]
 
 

@@ -1,7 +1,14 @@
-"""Telling which files, directories and lists of a tree change, by the system's watcher or else by looking again.
+"""Watching which files, directories and lists of a tree change, by the system's watcher or by polling.
 
-What a watcher says is only a hint to look: every change that is told was seen through the tree, so that nothing which
-is not published shows. Refuses to know who is told.
+How it works: one thread per watched tree keeps a snapshot (a hash of names, sizes, times) of each watched URI, and of
+the list. The system's watcher (inotify, FSEvents, ReadDirectoryChangesW) is only a hint to look: the thread takes a new
+snapshot through the tree, compares, and reports a difference. So nothing that is not published shows, and a lost or
+doubled event does no harm. Three cases need care:
+- between `watch` and the first snapshot nothing was seen: there, the time of the last change decides;
+- two changes within one tick of the file system's clock look the same: a hinted file that changed just now is reported
+  whether it looks different or not;
+- directories come and go: then the set of watched directories is planned anew (`_plan`), and all is compared once.
+Where the system cannot watch (limits, network file systems), the thread polls.
 """
 
 from __future__ import annotations
@@ -27,18 +34,18 @@ __all__ = ["TreeWatch"]
 
 log = logging.getLogger("wharfinger.sources")
 
-DEBOUNCE = 50  # ms from a first change until it is told, while more follow
+DEBOUNCE_MS = 50  # from a first change until it is reported, while more follow
 STEP = 25  # ms between looks at what the watcher has gathered; also how soon a stop is noticed
 RETRY = 1.0  # seconds until what the watcher cannot watch (a missing root, odd names) is looked at again
 POLL = 1.0  # seconds between looks, where there is no watcher
 POLL_SHARE = 20  # looking takes at most one part in so many of the time
 BURST = 4_096  # changes at once, with which some may have been lost
-QUICKLY_SEEN = 1_000  # directories that are all seen again at once; with more of them, what can be told is told first
+FEW_DIRECTORIES = 1_000  # planned anew at once; with more, hints are followed first
 LISTED = 1_000  # entries of a directory whose times and sizes are part of its reading
 LIST_DELAY = 0.15  # seconds that a new watch of the list leaves to the first answers, before it walks the tree
 GIVE_WAY = 0.1  # seconds after a listing in which the walk of a tree leaves the interpreter to the next one
-PATIENCE = 3.0  # seconds that it gives way in all, so that an endless lister does not keep it from watching
-CLOCK_TICK = 20_000_000  # ns by which a file system's clock may be behind
+MAX_GIVE_WAY = 3.0  # seconds that it gives way in all, so that endless listing does not keep it from watching
+CLOCK_TICK_NS = 20_000_000  # by which a file system's clock may be late
 
 SYSTEM = {"linux": "inotify", "darwin": "FSEvents", "win32": "ReadDirectoryChangesW"}
 # On Linux a recursive watch would follow links out of the tree, and watch what .gitignore leaves out; elsewhere the
@@ -50,22 +57,22 @@ ADDED, DELETED = 1, 3  # kinds of `watchfiles`; 2 is modified
 Locate = Callable[[str], tuple[Parts, bool]]
 Changed = Callable[[str | None], None]
 Shown = Callable[[str, int], bytes | None]
-"""What a URI shows, in short, given how many are watched; None where that is not known without reading much."""
+"""A digest of what a URI shows, given how many are watched; None if that takes much reading."""
 Identity = tuple[int, int]  # device and inode of a directory
 
 
-class _Sight(NamedTuple):
-    """What something looks like: differs when it changed; `latest` is when it last did, in ns."""
+class _Snapshot(NamedTuple):
+    """How something looks: `mark` differs after a change; `latest` is the time of its last change in ns."""
 
     mark: int
     latest: int
 
 
-_GONE = _Sight(0, 0)
+_MISSING = _Snapshot(0, 0)
 
 
 class _Watched:
-    """One URI, or the list, and how it last looked."""
+    """One URI, or the list, and its last snapshot."""
 
     __slots__ = ("changed", "only_directory", "parts", "seen", "shown", "since")
 
@@ -73,13 +80,13 @@ class _Watched:
         self.changed = changed
         self.parts = parts
         self.only_directory = only_directory
-        self.seen: _Sight | None = None
+        self.seen: _Snapshot | None = None
         self.shown: bytes | None = None
         self.since = time.time_ns()
 
 
 class _Wake:
-    """Ends a wait: to stop, or because what is watched is another now. `is_set` is what the watcher asks for."""
+    """Ends a wait: to stop, or because something else is watched now. The system's watcher polls `is_set`."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
@@ -95,10 +102,10 @@ class TreeWatch:
     def __init__(
         self, tree: FileTree, locate: Locate, poll: float | None = None, shown: Shown = lambda uri, watched: None
     ) -> None:
-        self._tree = tree
-        self._shown = shown
+        self.tree = tree
+        self.shown = shown
+        self.poll = poll
         self._locate = locate
-        self._poll = poll
         self._lock = threading.Lock()
         self._watched: dict[str | None, _Watched] = {}
         self._wake: _Wake | None = None
@@ -106,7 +113,7 @@ class TreeWatch:
         self.means = _polling(poll) if poll else _system()
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Tell `changed`, from a thread, when this URI or (None) the list changes from now on."""
+        """Call `changed` from a thread when this URI or (None) the list changes from now on."""
         try:
             parts, only_directory = ((), True) if uri is None else self._locate(uri)
         except (ResourceNotFound, InvalidArgument):
@@ -119,27 +126,41 @@ class TreeWatch:
                 self._wake.dirty = True
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop telling of this URI, or of the list."""
+        """Stop reporting this URI, or the list."""
         with self._lock:
             self._watched.pop(uri, None)
             if not self._watched:
                 self._end()
 
     def close(self) -> None:
-        """Stop telling of anything."""
+        """Stop reporting anything."""
         with self._lock:
             self._watched.clear()
             self._end()
 
     def join(self, timeout: float = 2.0) -> None:
-        """Wait until the thread of the last `unwatch` or `close` is gone."""
+        """Wait until the thread that the last `unwatch` or `close` ended is gone."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout)
 
+    def watched(self) -> dict[str | None, _Watched]:
+        """What is watched now, by URI; None is the list."""
+        with self._lock:
+            return dict(self._watched)
+
+    def is_watched(self, uri: str | None, item: _Watched) -> bool:
+        """Whether this watch was not ended meanwhile."""
+        return self._watched.get(uri) is item
+
+    @property
+    def number(self) -> int:
+        """How many URIs are watched, the list among them."""
+        return len(self._watched)
+
     def _begin(self) -> None:
         wake = self._wake = _Wake()
-        self._thread = threading.Thread(target=_Eye(self, wake).run, name="wharfinger-watch", daemon=True)
+        self._thread = threading.Thread(target=_WatchThread(self, wake).run, name="wharfinger-watch", daemon=True)
         _RUNNING.add(self)
         self._thread.start()
 
@@ -162,14 +183,14 @@ def _stop_all() -> None:
         watch.join()
 
 
-class _Eye:
-    """One thread's work: to know what is there, to wait for a hint, to look, to tell."""
+class _WatchThread:
+    """The work of one thread: plan what to watch, wait for a hint, compare, report."""
 
     def __init__(self, watch: TreeWatch, wake: _Wake) -> None:
         self.watch = watch
-        self.tree = watch._tree
+        self.tree = watch.tree
         self.wake = wake
-        self.poll = watch._poll
+        self.poll = watch.poll
         self.notifier: RustNotify | None = None
         self.directories: dict[str, Identity] = {}  # those whose entries are watched, by their path
         self.marks: dict[str, int] = {}  # of their listings, where the list is watched
@@ -178,7 +199,7 @@ class _Eye:
     def run(self) -> None:
         """Work until stopped."""
         try:
-            if None in self._snapshot():
+            if None in self.watch.watched():
                 self.wake.stopped.wait(LIST_DELAY)
             while not self.wake.stopped.is_set():
                 self._turn()
@@ -188,10 +209,10 @@ class _Eye:
             self._drop_notifier()
 
     def _turn(self) -> None:
-        """See anew what is to be watched, then follow hints until that is another."""
+        """Plan what to watch, then follow hints until the plan has to change."""
         began = time.monotonic()
         self.wake.dirty = False
-        watched = self._snapshot()
+        watched = self.watch.watched()
         self._plan(watched)
         if not self.poll and not self._watch_directories():
             self._plan(watched)  # once more, for what changed before it was watched
@@ -201,10 +222,6 @@ class _Eye:
         elif self.notifier is not None or not self.directories:
             while not self.wake.is_set() and self._follow():
                 pass
-
-    def _snapshot(self) -> dict[str | None, _Watched]:
-        with self.watch._lock:
-            return dict(self.watch._watched)
 
     # What is to be watched
 
@@ -225,7 +242,7 @@ class _Eye:
         found: dict[str, Identity] = {}
         marks: dict[str, int] = {}
         latest = 0
-        patience = PATIENCE
+        patience = MAX_GIVE_WAY
         for number, entry in enumerate(self.tree.walk_directories()):
             if number % 4 == 3 and self.wake.stopped.wait(0.001):  # lets go of the interpreter, for who serves
                 return self.directories
@@ -239,7 +256,7 @@ class _Eye:
             marks[path] = entry.listing.mark
             latest = max(latest, status.st_mtime_ns, status.st_ctime_ns)
         self.marks = marks
-        self._compare(None, item, _Sight(hash(frozenset(marks.items())), latest))
+        self._compare(None, item, _Snapshot(hash(frozenset(marks.items())), latest))
         return found
 
     def _add_way(self, parts: Parts, found: dict[str, Identity]) -> None:
@@ -258,7 +275,7 @@ class _Eye:
     # The system's watcher
 
     def _watch_directories(self) -> bool:
-        """Have the directories watched; False where they were not until now."""
+        """Have the system watch the directories; False if it did not watch them until now."""
         if self.notifier is not None:
             return True
         paths = [self._absolute(path) for path in ([""] if RECURSIVE else self.directories)]
@@ -279,7 +296,7 @@ class _Eye:
         return False
 
     def _fall_back(self, error: Exception) -> None:
-        """Look again and again instead, and say so."""
+        """Poll instead, and log it."""
         self.poll = POLL
         self.watch.means = f"{_polling(POLL)} ({_reason(error)})"
         log.warning("%s is watched by %s", self.tree.root, self.watch.means)
@@ -293,22 +310,22 @@ class _Eye:
         return os.path.join(self.tree.root, *path.split("/")) if path else self.tree.root
 
     def _follow(self) -> bool:
-        """Wait for a hint and look; False if what is to be watched may be another now."""
+        """Wait for a hint and look; False if the plan may have to change."""
         if self.notifier is None:
             self.wake.stopped.wait(RETRY)
             return False
         try:
-            hints = self.notifier.watch(DEBOUNCE, STEP, int(RETRY * 1000) if self.unwatchable else 0, self.wake)
+            hints = self.notifier.watch(DEBOUNCE_MS, STEP, int(RETRY * 1000) if self.unwatchable else 0, self.wake)
         except Exception as error:  # a name that is not UTF-8 makes it fail, and not say which
             log.debug("The watcher of %s failed: %r", self.tree.root, error)
             self._drop_notifier()
-            self.wake.stopped.wait(DEBOUNCE / 1000)
+            self.wake.stopped.wait(DEBOUNCE_MS / 1000)
             return False
         if isinstance(hints, str):
             return hints == "signal"  # "stop", or "timeout" with something to look at anyway
-        return self._heed(hints)
+        return self._handle(hints)
 
-    def _heed(self, hints: set[tuple[int, str]]) -> bool:
+    def _handle(self, hints: set[tuple[int, str]]) -> bool:
         """Look at what the hints are about; False if directories came or went, or rules changed."""
         base = self.tree.root if self.tree.root.endswith(os.sep) else self.tree.root + os.sep
         touched: set[str] = set()
@@ -326,9 +343,9 @@ class _Eye:
             touched.update((path, parent))
             if kind in (ADDED, DELETED):
                 listed.add(parent)
-        if not same and len(self.directories) < QUICKLY_SEEN:
+        if not same and len(self.directories) < FEW_DIRECTORIES:
             return False
-        watched = self._snapshot()
+        watched = self.watch.watched()
         if None in watched and not self._look_at_lists(watched[None], listed):
             return False
         self._look(watched, touched)
@@ -351,23 +368,23 @@ class _Eye:
                     self.marks[path] = self.tree.listing(place).mark
             except NotServed:
                 return False
-        self._compare(None, item, _Sight(hash(frozenset(self.marks.items())), 0))
+        self._compare(None, item, _Snapshot(hash(frozenset(self.marks.items())), 0))
         return True
 
     # Looking
 
     def _look(self, watched: dict[str | None, _Watched], touched: set[str] | None) -> None:
-        """Compare what is watched, or that of it which was touched, with how it last looked, and tell."""
+        """Compare what is watched, or only what was touched, with its last snapshot, and report."""
         for uri, item in watched.items():
             if uri is None or self.wake.stopped.is_set():
                 continue
             path = "/".join(item.parts)
             if touched is None or path in touched or item.seen is None:
-                if item.seen is None:  # before the look: what changes between the two is seen by its time
-                    item.shown = self.watch._shown(uri, len(watched))
+                if item.seen is None:  # before the look: a change between the two is seen by its time
+                    item.shown = self.watch.shown(uri, len(watched))
                 self._compare(uri, item, self._see(item), hinted=touched is not None)
 
-    def _see(self, item: _Watched) -> _Sight:
+    def _see(self, item: _Watched) -> _Snapshot:
         parts = item.parts
         try:
             if item.only_directory:
@@ -375,12 +392,12 @@ class _Eye:
             with self.tree.directory(parts[:-1]) as place:
                 if not self.tree.kind(place, parts[-1]):
                     with holds():
-                        return _sight(stat_entry(place.handle, parts[-1]))
+                        return _snapshot_of(stat_entry(place.handle, parts[-1]))
             return self._see_directory(parts)
         except (NotServed, OSError):
-            return _GONE
+            return _MISSING
 
-    def _see_directory(self, parts: Parts) -> _Sight:
+    def _see_directory(self, parts: Parts) -> _Snapshot:
         """A directory as its reading shows it: names, and sizes and times of the first of them."""
         with self.tree.directory(parts) as place:
             listing = self.tree.listing(place)
@@ -391,32 +408,32 @@ class _Eye:
                 for name in names[: LISTED + 1 - len(marks)]:
                     try:
                         with holds():
-                            sight = _sight(stat_entry(place.handle, name))
+                            snapshot = _snapshot_of(stat_entry(place.handle, name))
                     except NotServed:
-                        sight = _GONE
-                    marks.append(sight.mark)
-                    latest = max(latest, sight.latest)
-        return _Sight(hash(tuple(marks)), latest)
+                        snapshot = _MISSING
+                    marks.append(snapshot.mark)
+                    latest = max(latest, snapshot.latest)
+        return _Snapshot(hash(tuple(marks)), latest)
 
-    def _compare(self, uri: str | None, item: _Watched, now: _Sight, hinted: bool = False) -> None:
-        """Tell if something looks different, or may have changed twice within one tick of its clock."""
+    def _compare(self, uri: str | None, item: _Watched, now: _Snapshot, hinted: bool = False) -> None:
+        """Report if something looks different, or may have changed twice within one tick of its clock."""
         before, item.seen = item.seen, now
         if before is None:
             # Between `watch` and now nobody looked, so that only times can tell.
-            differs = now is _GONE or now.latest >= item.since - CLOCK_TICK
+            differs = now is _MISSING or now.latest >= item.since - CLOCK_TICK_NS
         else:
             differs = before.mark != now.mark or (hinted and _is_fresh(now.latest))
         if differs and before is not None and uri is not None and item.shown is not None:
-            # After the look: what changes between the two is told now, and is there to be read.
-            known, item.shown = item.shown, self.watch._shown(uri, len(self.watch._watched))
+            # After the look: a change between the two is reported now, and can be read.
+            known, item.shown = item.shown, self.watch.shown(uri, self.watch.number)
             differs = known != item.shown
-        if differs and not self.wake.stopped.is_set() and self.watch._watched.get(uri) is item:
+        if differs and not self.wake.stopped.is_set() and self.watch.is_watched(uri, item):
             item.changed(uri)
 
 
-def _sight(status: os.stat_result) -> _Sight:
+def _snapshot_of(status: os.stat_result) -> _Snapshot:
     mark = hash((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode))
-    return _Sight(mark, max(status.st_mtime_ns, status.st_ctime_ns))
+    return _Snapshot(mark, max(status.st_mtime_ns, status.st_ctime_ns))
 
 
 def _is_fresh(latest: int) -> bool:
