@@ -78,7 +78,7 @@ def test_what_was_raised_on_purpose_has_a_traceback_only_at_the_second_level(
         assert capsys.readouterr().err.startswith("wharfinger: never\nTraceback")
 
 
-def test_a_traceback_is_shown_to_who_asks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_traceback_is_shown_after_v(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         try:
             raise RuntimeError("the reason")

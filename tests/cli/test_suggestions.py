@@ -96,7 +96,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
     ids=lambda value: " ".join(value).replace("/", "|")[-40:] if isinstance(value, list) else "",
 )
-def test_a_mistake_is_told_with_what_was_meant(
+def test_a_mistake_is_reported_with_a_suggestion(
     home: Path, words: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / "harbour2.py").write_text(SERVER.partition("if __name__")[0])
@@ -118,7 +118,7 @@ def test_a_mistake_is_told_with_what_was_meant(
         (["read", "harbour.py", "harbour://tides"], "Did you mean 'harbour://tide'?"),
     ],
 )
-def test_an_unknown_name_is_told_with_the_nearest(
+def test_an_unknown_name_is_reported_with_the_nearest(
     words: list[str], says: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 1
@@ -185,7 +185,7 @@ def pages() -> Iterator[Serve]:
         ("/500", 3, "answered 500 Internal Server Error"),
     ],
 )
-def test_a_web_page_is_told_with_the_usual_path(
+def test_a_web_page_is_reported_with_the_usual_path(
     pages: Serve, path: str, code: int, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port = pages(None)

@@ -191,7 +191,7 @@ def test_a_file_that_does_not_start_says_where(
     assert "Traceback" not in err
 
 
-def test_a_lifespan_that_fails_at_the_end_is_told(start: Start, tmp_path: Path) -> None:
+def test_a_lifespan_that_fails_at_the_end_is_reported(start: Start, tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(LIFESPAN.format("yield", "{}['database']"))
     process = start("inspect", "--no-probe", "server.py")
     out, err = process.communicate(timeout=30)

@@ -109,7 +109,7 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
 def _without_repetition(lines: Sequence[str], message: str) -> list[str]:
     """Leave out exceptions whose text the message already has; lines of code, which are indented, stay."""
     return [
-        line for line in lines if line.startswith(" ") or not (said := line.partition(": ")[2]) or said not in message
+        line for line in lines if line.startswith(" ") or not (text := line.partition(": ")[2]) or text not in message
     ]
 
 

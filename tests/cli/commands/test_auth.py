@@ -112,7 +112,7 @@ def test_another_command_takes_the_token(place: tuple[Guarded, Authority], tmp_p
 
 
 @pytest.mark.parametrize("args", [["explain", "ftp://x"], ["login", "x"], ["logout", "./charts"]])
-def test_what_is_no_url_of_a_server_is_a_usage_error(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_url_is_a_usage_error(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["auth", *args]) == 2
     assert "only servers at http:// and https:// URLs" in capsys.readouterr().err
 

@@ -211,7 +211,7 @@ def test_a_tool_s_error_is_exit_code_1(say: Say, tide_url: str) -> None:
     assert say("call", tide_url, "rise")[0] == 1
 
 
-def test_a_text_that_should_have_been_a_value_is_told_with_what_to_write(say: Say, tide_url: str) -> None:
+def test_a_text_instead_of_a_value_is_reported_with_what_to_write(say: Say, tide_url: str) -> None:
     code, _, err = say("call", tide_url, "rise", "by=3")
     assert code == 1
     assert err.splitlines()[1:] == [

@@ -77,7 +77,7 @@ def sick(tmp_path: Path) -> Path:
     return file
 
 
-def test_problems_are_told_with_what_to_change_and_end_with_1(sick: Path) -> None:
+def test_problems_are_shown_with_what_to_change_and_exit_with_1(sick: Path) -> None:
     done = doctor(str(sick), cwd=sick.parent)
     assert done.returncode == 1, done.stderr
     shown = done.stdout
@@ -157,7 +157,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_server_of_one_revision_whose_list_fails_is_told(tmp_path: Path) -> None:
+def test_a_server_of_one_revision_whose_list_fails_is_reported(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text(ONE_REVISION)
     done = doctor("--", sys.executable, "old.py", cwd=tmp_path)
     assert done.returncode == 1, done.stderr

@@ -12,7 +12,7 @@ from tests.cli.conftest import Say
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_inspect_tells_a_program_everything(say: Say, harbour_url: str, revision: str) -> None:
+def test_inspect_prints_everything_as_json(say: Say, harbour_url: str, revision: str) -> None:
     found = json.loads(say("inspect", "--json", "--revision", revision, harbour_url)[1])
     assert (found["revision"], found["transport"], found["server"]["name"]) == (revision, "streamable http", "harbour")
     assert {kind: one["count"] for kind, one in found["lists"].items()} == {
@@ -26,7 +26,7 @@ def test_inspect_tells_a_program_everything(say: Say, harbour_url: str, revision
     assert len(found["timings"]["roundTripMs"]) == 5
 
 
-def test_inspect_tells_a_person_which_revisions_are_spoken(say: Say, harbour_file: Path) -> None:
+def test_inspect_shows_which_revisions_the_server_speaks(say: Say, harbour_file: Path) -> None:
     code, out, err = say("inspect", str(harbour_file))
     assert (code, err) == (0, "")
     told = re.sub(r"  +", "  ", out)

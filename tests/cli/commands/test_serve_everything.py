@@ -166,7 +166,7 @@ def test_all_of_it_is_searched(connect: Connect, everything: Everything) -> None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "system"])
-def test_a_change_of_any_of_it_is_told(kind: str, connect: Connect, everything: Everything) -> None:
+def test_a_change_of_any_source_reaches_its_watchers(kind: str, connect: Connect, everything: Everything) -> None:
     case = everything.cases[kind]
     assert case.change is not None
     change = case.change

@@ -174,7 +174,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
     assert told.out == ""
 
 
-def test_a_missing_library_is_told_with_the_command(here: Path, start: Start) -> None:
+def test_a_missing_library_is_reported_with_the_command_that_installs_it(here: Path, start: Start) -> None:
     code = (
         "import sys; sys.modules['fsspec'] = None\n"
         "from wharfinger.cli import main; sys.exit(main(['serve', '--stdio', 'memory://x']))"

@@ -282,7 +282,7 @@ def log(name: str) -> str:
 """
 
 
-def test_the_page_shows_the_first_and_counts_the_rest_for_who_has_the_token(
+def test_the_page_shows_the_first_items_and_counts_the_rest_with_the_token(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     (tmp_path / "many.py").write_text(MANY)

@@ -52,7 +52,7 @@ def follow(work: Work, *, name: str = "tester", revision: str | None = None) -> 
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_client_is_told_once_and_each_read_with_its_size(revision: str) -> None:
+def test_a_client_is_logged_once_and_each_read_with_its_size(revision: str) -> None:
     async def work(client: Client) -> None:
         await client.read_resource("tide://now")
         await client.read_resource("tide://now")
@@ -73,11 +73,11 @@ def test_a_client_is_told_once_and_each_read_with_its_size(revision: str) -> Non
         (lambda client: client.call_tool("sink"), "call    sink  tool error  TIME  tester 1.0"),
     ],
 )
-def test_how_it_went_is_told(work: Work, line: str) -> None:
+def test_the_outcome_is_logged(work: Work, line: str) -> None:
     assert follow(work)[-1] == line
 
 
-def test_a_change_is_told_with_its_watchers() -> None:
+def test_a_change_is_logged_with_the_number_of_watchers() -> None:
     async def work(client: Client) -> None:
         async with client.watch("tide://now") as changes:
             await client.call_tool("rise", {"by": 1})

@@ -15,7 +15,7 @@ def test_amounts_are_read(text: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "many", "-1", "inf", "nan", "1TiBs"])
-def test_what_is_no_amount_is_refused(text: str) -> None:
+def test_an_invalid_amount_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         parse_amount(text)
 

@@ -78,7 +78,7 @@ def test_a_file_may_import_its_neighbour() -> None:
         ("", "missing_module.sub:app", "No module or file named 'missing_module.sub'"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(text: str, place: str, says: str) -> None:
+def test_a_missing_list_is_reported_with_the_existing_ones(text: str, place: str, says: str) -> None:
     write(text)
     with pytest.raises(click.UsageError) as caught:
         load_server(place)
@@ -95,7 +95,7 @@ def test_what_is_not_there_is_told_with_what_is(text: str, place: str, says: str
     ],
 )
 @pytest.mark.parametrize("place", ["harbour.py", "harbour"])
-def test_code_that_fails_is_told_with_its_line(text: str, says: str, place: str) -> None:
+def test_code_that_fails_is_reported_with_its_line(text: str, says: str, place: str) -> None:
     write(text)
     with pytest.raises(CommandError) as caught:
         load_server(place)

@@ -96,7 +96,7 @@ def test_claude_code_s_servers_of_this_project_are_found(home: Path) -> None:
     assert [server.name for server in all_servers(None)[0]] == ["it"]
 
 
-def test_what_is_no_server_is_passed_over() -> None:
+def test_an_entry_without_command_and_url_is_skipped() -> None:
     file = write(Path("a.json"), {"mcpServers": {"a": None, "b": {}, "c": [], "d": {"command": ""}, "e": LOCAL}})
     assert [server.name for server in servers_in(file)] == ["e"]
 
@@ -149,7 +149,7 @@ def test_an_env_file_is_read() -> None:
         ({"command": "x", "envFile": "none"}, "envFile"),
     ],
 )
-def test_what_is_missing_is_told_with_its_place(said: dict[str, Any], says: str) -> None:
+def test_a_missing_value_is_reported_with_its_place(said: dict[str, Any], says: str) -> None:
     with pytest.raises(click.UsageError, match=says):
         resolved(said, inputs=[{"id": "key", "description": "API key"}, None, {}])
 
@@ -159,7 +159,7 @@ def test_an_input_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> No
     assert resolved({"command": "x", "args": ["${input:api-key}"]}).command == ("x", "k")
 
 
-def test_one_name_for_two_servers_is_told_with_their_files(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_name_for_two_servers_is_reported_with_their_files(capsys: pytest.CaptureFixture[str]) -> None:
     write(Path(".mcp.json"), {"mcpServers": {"it": LOCAL}})
     write(Path("mcp.json"), {"mcpServers": {"it": LOCAL}})
     assert look_up(context(), "it", None) is not None  # the same twice is no question
@@ -174,7 +174,7 @@ def test_one_name_for_two_servers_is_told_with_their_files(capsys: pytest.Captur
     assert chosen.entry["command"] == "other"
 
 
-def test_a_name_that_is_nowhere_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_is_reported_with_the_existing_ones(capsys: pytest.CaptureFixture[str]) -> None:
     write(Path("mcp.json"), {"mcpServers": {"harbour": LOCAL}})
     write(Path(".mcp.json"), "{")
     assert main(["ls", "habour"]) == 2
@@ -206,7 +206,7 @@ def test_a_server_is_reached_by_its_name(capfd: pytest.CaptureFixture[str], monk
     assert capfd.readouterr().out == "sub a c\n"
 
 
-def test_a_secret_that_was_filled_in_is_not_told(
+def test_a_secret_that_was_filled_in_is_not_printed(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", "s3cret")

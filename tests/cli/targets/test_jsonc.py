@@ -35,7 +35,7 @@ def test_a_file_of_comments_keeps_them() -> None:
     assert remove("// mine\n", "servers", "c") == "// mine\n"
 
 
-def test_what_looks_like_a_comment_in_a_string_is_none() -> None:
+def test_a_string_may_look_like_a_comment() -> None:
     text = '\ufeff{"url": "http://x/*y*/", /* "a": 1, */ "b": ",]", "c": [1, 2,],}'
     assert loads(text) == {"url": "http://x/*y*/", "b": ",]", "c": [1, 2]}
 

@@ -21,14 +21,14 @@ def test_any_revision_can_be_asked_for(say: Say, tide_url: str, revision: str) -
     assert say("read", "--revision", revision, tide_url, "tide://at/x")[0] in (0, expected)
 
 
-def test_who_cannot_be_reached_is_exit_code_3(say: Say) -> None:
+def test_an_unreachable_server_is_exit_code_3(say: Say) -> None:
     code, out, err = say("ls", "http://127.0.0.1:9/mcp")
     assert (code, out) == (3, "")
     assert "http://127.0.0.1:9/mcp" in err
     assert err.count("\n") == 1
 
 
-def test_a_command_that_fails_is_told_with_its_last_words(say: Say) -> None:
+def test_a_command_that_fails_is_reported_with_its_last_output(say: Say) -> None:
     code, _, err = say("ls", "--", sys.executable, "-c", "import sys; sys.exit('no licence')")
     assert code == 3
     assert err.splitlines()[-1] == "  | no licence"

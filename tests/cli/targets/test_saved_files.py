@@ -25,7 +25,7 @@ from wharfinger.cli.targets.saved_files import name_of_uri, new_file
         ("x:///" + "a" * 500, "a" * 100),
     ],
 )
-def test_a_file_s_name_is_the_last_segment_made_harmless(uri: str, name: str) -> None:
+def test_a_file_is_named_after_the_last_segment_without_special_characters(uri: str, name: str) -> None:
     assert name_of_uri(uri) == name
 
 

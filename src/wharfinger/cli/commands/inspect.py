@@ -50,13 +50,13 @@ def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_js
     from wharfinger.cli.tracebacks import ServerStderr, add_location
 
     how = take_connection_options(options)
-    begun = time.perf_counter()
+    started = time.perf_counter()
 
     def connect(revision: str) -> Client:
         return make_client(ctx, target, how._replace(revision=revision, timeout=min(how.timeout, PROBE_SECONDS)))
 
     async def work(client: Client) -> Inspection:
-        connected = time.perf_counter() - begun
+        connected = time.perf_counter() - started
         found = await examine(client, target, connected)
         if no_probe or how.revision is not None:
             return found
@@ -133,23 +133,23 @@ async def count(listing: Callable[[], Any]) -> ListTiming:
 
     from wharfinger.errors import WharfingerError
 
-    begun = time.perf_counter()
+    started = time.perf_counter()
     number = 0
     try:
         async for _ in listing():
             number += 1
     except WharfingerError as error:
-        return ListTiming(number, time.perf_counter() - begun, str(error))
-    return ListTiming(number, time.perf_counter() - begun)
+        return ListTiming(number, time.perf_counter() - started, str(error))
+    return ListTiming(number, time.perf_counter() - started)
 
 
 async def timed(call: Callable[[], Awaitable[object]]) -> float:
     """Return the seconds that one call takes."""
     import time
 
-    begun = time.perf_counter()
+    started = time.perf_counter()
     await call()
-    return time.perf_counter() - begun
+    return time.perf_counter() - started
 
 
 def as_object(found: Inspection) -> dict[str, Any]:

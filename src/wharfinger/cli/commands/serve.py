@@ -110,13 +110,15 @@ def serve(
         if demo:
             words = (copy_demo(ctx, stack, words),)
         given = {option: value for option, value in options.items() if is_given(value)}
-        server, made = make_server(words, given, name=name, tools=not no_tools, search=not no_search, query=allow_query)
+        server, sources = make_server(
+            words, given, name=name, tools=not no_tools, search=not no_search, query=allow_query
+        )
         verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
         if settings is None:
             from wharfinger.cli.serving.serve_runner import serve_lines
 
             return serve_lines(server, rest["unix"], rest["limits"], verbosity)
-        return serve_with_banner(ctx, settings, server, made, verbosity)
+        return serve_with_banner(ctx, settings, server, sources, verbosity)
 
 
 SOURCE_OPTIONS = (
@@ -143,7 +145,7 @@ def copy_demo(ctx: click.Context, stack: ExitStack, words: tuple[str, ...]) -> s
 
 
 def serve_with_banner(
-    ctx: click.Context, settings: HttpSettings, server: Server, made: list[PreparedSource], verbosity: Verbosity
+    ctx: click.Context, settings: HttpSettings, server: Server, sources: list[PreparedSource], verbosity: Verbosity
 ) -> int:
     """Serve over HTTP with the banner."""
     from wharfinger.cli.executable import own_command
@@ -151,10 +153,10 @@ def serve_with_banner(
     from wharfinger.cli.serving.serve_runner import serve_http
     from wharfinger.cli.serving.startup_info import StartupInfo, collect_startup_info, host_arguments, omitted_secrets
 
-    program, target, remark = own_command(), host_arguments(ctx.params, made), omitted_secrets(made)
+    program, target, remark = own_command(), host_arguments(ctx.params, sources), omitted_secrets(sources)
 
     def banner(address: ServerAddress) -> Banner:
-        info = StartupInfo((), "") if verbosity.quiet else collect_startup_info(made)
+        info = StartupInfo((), "") if verbosity.quiet else collect_startup_info(sources)
         return make_banner(server.info.name, info.published, address, program, target, info.live, remark)
 
     return serve_http(server, settings, banner, verbosity)

@@ -72,11 +72,11 @@ def watch(
         watches = [client.watch(*uris)] if uris else []
         if lists or not uris:
             watches.append(client.watch_lists())
-        for begun in watches:
+        for watching in watches:
             if not quiet:
-                begun.interrupted = print_interruption
+                watching.interrupted = print_interruption
             async with suggest_names(uris[0] if uris else "", (client.list_resources, "uri"), list_all=False):
-                await begun.start()
+                await watching.start()
         if not quiet:
             click.echo(f"Watching {', '.join(uris) or 'the lists'}: Ctrl-C stops.", err=True)
         left = count

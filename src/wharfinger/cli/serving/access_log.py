@@ -45,14 +45,14 @@ class AccessLog:
         @transparent
         async def hook(request: Request, next: Next) -> Any:
             self._client(request, again=False)
-            begun = time.perf_counter()
+            started = time.perf_counter()
             what = subject(request.params)  # before a hook of the server changes the params
             try:
                 result = await next(request)
             except BaseException as error:
-                self._line(verb, what, failure(error), elapsed(begun), client(request))
+                self._line(verb, what, failure(error), elapsed(started), client(request))
                 raise
-            self._line(verb, what, outcome(result), elapsed(begun), client(request))
+            self._line(verb, what, outcome(result), elapsed(started), client(request))
             return result
 
         return hook
@@ -117,9 +117,9 @@ def client(request: Request) -> str:
     return f"{info.name} {info.version}".strip() if info is not None else "unnamed client"
 
 
-def elapsed(begun: float) -> str:
-    """Return the time since `begun`."""
-    return duration(time.perf_counter() - begun)
+def elapsed(started: float) -> str:
+    """Return the time since `started`."""
+    return duration(time.perf_counter() - started)
 
 
 def failure(error: BaseException) -> str:

@@ -31,11 +31,11 @@ def make_server(
     from wharfinger.sources.registry import make_sources
     from wharfinger.version import __version__
 
-    made = make_sources(words, options)
-    named = name or slug(*(one.name for one in made))
-    server = Server(named, version=__version__, instructions=instructions(made))
-    for one in made:
-        server.include(one.source)
+    sources = make_sources(words, options)
+    server_name = name or slug(*(prepared.name for prepared in sources))
+    server = Server(server_name, version=__version__, instructions=instructions(sources))
+    for prepared in sources:
+        server.include(prepared.source)
     if search:
         from wharfinger.sources.search import search_index
 
@@ -44,20 +44,22 @@ def make_server(
         from wharfinger.sources import resource_tools
 
         server.include(resource_tools(allow_query=query))
-    return server, made
+    return server, sources
 
 
-def instructions(made: Sequence[PreparedSource]) -> str:
+def instructions(sources: Sequence[PreparedSource]) -> str:
     """Return the instructions for a model: what is published, and how to get at it."""
     from wharfinger.sources.registry import FILES
 
     use = "List the resources, read a directory's URI for what is in it, or search; subscribe to a URI to be told when"
-    if all(one.asked.kind is FILES for one in made):
-        names = ", ".join(f"{one.source.uri}/" for one in made)
+    if all(prepared.asked.kind is FILES for prepared in sources):
+        names = ", ".join(f"{prepared.source.uri}/" for prepared in sources)
         return f"Files below {names}, as they are now. {use} it changes."
-    lines = [f"- {one.source.uri or one.name}: {one.asked.kind.what}" for one in made[:NAMED_SOURCES]]
-    if len(made) > NAMED_SOURCES:
-        lines.append(f"- and {len(made) - NAMED_SOURCES} more")
+    lines = [
+        f"- {prepared.source.uri or prepared.name}: {prepared.asked.kind.what}" for prepared in sources[:NAMED_SOURCES]
+    ]
+    if len(sources) > NAMED_SOURCES:
+        lines.append(f"- and {len(sources) - NAMED_SOURCES} more")
     return "\n".join(["Live data, as it is now:", *lines, f"{use} it changes."])
 
 

@@ -106,14 +106,14 @@ def serve_http(
             raise Overloaded("The server is starting.")
         return "text/html; charset=utf-8", start_page(banners[0], await data.items()).encode("utf-8", "surrogateescape")
 
-    wanted = settings.listen
+    listen = settings.listen
     try:
         verify = bearer(settings.token_env) if settings.token_env else None
-        for port in range(wanted.port, wanted.port + (1 if wanted.chosen else PORTS)):
+        for port in range(listen.port, listen.port + (1 if listen.chosen else PORTS)):
             try:
                 signal = run_http(
                     server,
-                    wanted.host,
+                    listen.host,
                     port,
                     verify=verify,
                     insecure=settings.insecure,
@@ -128,14 +128,14 @@ def serve_http(
                     on_ready=ready,
                 )
             except AddressInUse:
-                if wanted.chosen:
+                if listen.chosen:
                     raise
                 if not verbosity.quiet:
                     click.echo(f"Port {port} is in use: trying {port + 1}.", err=True)
             else:
                 return CTRL_C if signal == SIGINT else 0
         raise click.UsageError(
-            f"The ports from {wanted.port} to {wanted.port + PORTS - 1} are in use: choose one with --http HOST:PORT."
+            f"The ports from {listen.port} to {listen.port + PORTS - 1} are in use: choose one with --http HOST:PORT."
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None

@@ -31,9 +31,9 @@ class StartupInfo(NamedTuple):
     live: str
 
 
-def collect_startup_info(made: Sequence[PreparedSource], within: float = COLLECT_SECONDS) -> StartupInfo:
+def collect_startup_info(sources: Sequence[PreparedSource], within: float = COLLECT_SECONDS) -> StartupInfo:
     """Ask all sources at the same time, and return what they have answered after `within` seconds; blocks."""
-    probes = [_SourceProbe(one) for one in made]
+    probes = [_SourceProbe(one) for one in sources]
     end = time.monotonic() + within
     for one in probes:
         one.thread.join(max(0.0, end - time.monotonic()))
@@ -44,33 +44,33 @@ def collect_startup_info(made: Sequence[PreparedSource], within: float = COLLECT
 class _SourceProbe:
     """Asks one source in a daemon thread, which is abandoned if it takes too long."""
 
-    def __init__(self, made: PreparedSource) -> None:
+    def __init__(self, prepared: PreparedSource) -> None:
         from wharfinger.sources.registry import shown_word
 
-        self.what = made.source.location or shown_word(made.asked)
+        self.what = prepared.source.location or shown_word(prepared.asked)
         self.facts = "not counted yet"
         self.rank: Rank | None = None
-        self._made = made
+        self._prepared = prepared
         self.thread = threading.Thread(target=self._run, name="wharfinger-facts", daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
         from wharfinger.content.redaction import redacted_text
 
-        source = self._made.source
+        source = self._prepared.source
         try:
             self.facts = source.describe()[:FACTS_CHARACTERS]
-            self.rank = _liveliest(self._made)
+            self.rank = _liveliest(self._prepared)
         except Exception as error:  # the others are served anyway
-            said = redacted_text(" ".join(str(error).split())) or type(error).__name__
-            self.facts = f"not available now: {said}"[:FACTS_CHARACTERS]
+            reason = redacted_text(" ".join(str(error).split())) or type(error).__name__
+            self.facts = f"not available now: {reason}"[:FACTS_CHARACTERS]
 
 
-def _liveliest(made: PreparedSource) -> Rank | None:
+def _liveliest(prepared: PreparedSource) -> Rank | None:
     """Return the resource most likely to change: a log, or the text that changed last, or any."""
     from wharfinger.server.threads import is_async
 
-    source, still = made.source, made.asked.kind.still
+    source, still = prepared.source, prepared.asked.kind.still
     page = None if is_async(source.page) else source.page(None, EXAMINED_RESOURCES)
     if not isinstance(page, tuple):
         return None
@@ -89,17 +89,16 @@ HOST_OPTIONS = (
 """Options that change what is published, and so belong into the command for a host."""
 
 
-def host_arguments(params: Mapping[str, Any], made: Sequence[PreparedSource]) -> tuple[str, ...]:
+def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource]) -> tuple[str, ...]:
     """Return the arguments with which `wharfinger add HOST` publishes the same, without passwords."""
     from wharfinger.cli.executable import own_command
     from wharfinger.cli.render.formatting import slug
     from wharfinger.cli.serving.publish import is_given
     from wharfinger.sources.registry import absolute_word, parse_word
 
-    given = (
-        [parse_word(word) for word in params["words"]] if params["demo"] else []
-    )  # the copy of the demo will be gone
-    words = [absolute_word(asked) for asked in given or [one.asked for one in made]]
+    # The copy of a demo will be gone: publish the folder itself.
+    given = [parse_word(word) for word in params["words"]] if params["demo"] else []
+    words = [absolute_word(asked) for asked in given or [one.asked for one in sources]]
     name = ("--name", params["name"]) if params["name"] else ()
     options: list[str] = []
     for choice in HOST_OPTIONS:
@@ -110,7 +109,7 @@ def host_arguments(params: Mapping[str, Any], made: Sequence[PreparedSource]) ->
             options += [word for item in _items(value) for word in (option, item)]
     if not options and not any(word.startswith(("https:", "http:")) for word in words):
         return (*name, *words)
-    label = params["name"] or slug(*(one.name for one in made))
+    label = params["name"] or slug(*(one.name for one in sources))
     return ("--name", label, "--", *own_command(), "serve", "--stdio", *name, *options, *words)
 
 
@@ -121,16 +120,16 @@ def _items(value: Any) -> Sequence[str]:
     return (f"{value:g}" if isinstance(value, float) else str(value),)
 
 
-def omitted_secrets(made: Sequence[PreparedSource]) -> str:
+def omitted_secrets(sources: Sequence[PreparedSource]) -> str:
     """Return how to pass what the banner omits: passwords and environment variables; empty if nothing is omitted."""
     from wharfinger.sources.registry import hides_secret, shown_word
 
     remarks = [
         f"the password of {shown_word(one.asked)} is omitted: pass it by {one.asked.kind.secret or 'its library'}"
-        for one in made
+        for one in sources
         if hides_secret(one.asked)
     ]
-    prefixes = tuple(one.asked.kind.environment for one in made if one.asked.kind.environment)
+    prefixes = tuple(one.asked.kind.environment for one in sources if one.asked.kind.environment)
     needed = sorted(name for name in os.environ if name.startswith(prefixes)) if prefixes else ()
     if needed:
         remarks.append(f"a host may not pass on {', '.join(needed)}: add --env NAME=VALUE for each")

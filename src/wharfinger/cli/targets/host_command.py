@@ -113,7 +113,7 @@ def run(command: Words, advice: str) -> str:
     """Run one command of a host and return the end of what it printed.
 
     Raises:
-        Failed: it could not be started, failed, or took more than a minute; `advice` says what else to do.
+        CommandError: it could not be started, failed, or took more than a minute; `advice` says what else to do.
     """
     with tempfile.TemporaryFile() as output:  # not a pipe, which a process that it leaves behind would hold open
         try:

@@ -22,7 +22,7 @@ class HostFile:
         host: whose file it is.
 
     Raises:
-        Failed: the file is not UTF-8.
+        CommandError: the file is not UTF-8.
     """
 
     def __init__(self, path: Path, host: Host) -> None:
@@ -39,16 +39,16 @@ class HostFile:
         """Return the entry of a server, or None if there is none.
 
         Raises:
-            Failed: the file cannot be read; if an entry is `wanted`, the message shows what to add by hand.
+            CommandError: the file cannot be read; if an entry is `wanted`, the message shows what to add by hand.
         """
         return self._edit(self._format.find, name, wanted)  # type: ignore[no-any-return]
 
     def with_entry(self, name: str, entry: dict[str, Any]) -> str:
-        """Return the text with an entry set; raises Failed as `find` does."""
+        """Return the text with an entry set; raises CommandError as `find` does."""
         return self._edit(lambda *at: self._format.put(*at, entry), name, entry)  # type: ignore[no-any-return]
 
     def without_entry(self, name: str) -> str:
-        """Return the text without an entry; raises Failed as `find` does."""
+        """Return the text without an entry; raises CommandError as `find` does."""
         return self._edit(self._format.remove, name, None)  # type: ignore[no-any-return]
 
     def _edit(self, edit: Callable[[str, str, str], Any], name: str, wanted: dict[str, Any] | None) -> Any:
@@ -92,11 +92,11 @@ class HostFile:
             out.write(new.encode("utf-8"))
             out.flush()
             os.fsync(out.fileno())
-        made = Path(out.name)
+        temporary = Path(out.name)
         try:
-            made.chmod(mode)
-            made.replace(real)
+            temporary.chmod(mode)
+            temporary.replace(real)
         except OSError:
-            made.unlink()
+            temporary.unlink()
             raise
         return backup

@@ -32,7 +32,7 @@ class Host(NamedTuple):
     `user` is the user's file below `base`, `project` the file inside a project (empty if there is none), `table` the
     member that holds the servers, `url` the key of a URL (empty if the file takes stdio only), `typed` whether an
     entry names its transport, `reference` how a value refers to an environment variable (empty if there is a key of
-    its own for that), `then` what to do after a server was added and `gone` after one was removed.
+    its own for that), `after_add` and `after_remove` what to do then.
     """
 
     title: str
@@ -43,8 +43,8 @@ class Host(NamedTuple):
     url: str
     typed: bool
     reference: str
-    then: str
-    gone: str
+    after_add: str
+    after_remove: str
 
 
 HOSTS: dict[str, Host] = {
@@ -57,8 +57,8 @@ HOSTS: dict[str, Host] = {
         url="",
         typed=False,
         reference="",
-        then="Restart Claude Desktop",
-        gone="Restart Claude Desktop",
+        after_add="Restart Claude Desktop",
+        after_remove="Restart Claude Desktop",
     ),
     "claude-code": Host(
         title="Claude Code",
@@ -69,8 +69,8 @@ HOSTS: dict[str, Host] = {
         url="url",
         typed=True,
         reference="${%s}",
-        then="Start a new Claude Code session; /mcp shows it",
-        gone="Claude Code omits it from the next session on",
+        after_add="Start a new Claude Code session; /mcp shows it",
+        after_remove="Claude Code omits it from the next session on",
     ),
     "vscode": Host(
         title="VS Code",
@@ -81,8 +81,8 @@ HOSTS: dict[str, Host] = {
         url="url",
         typed=True,
         reference="${env:%s}",
-        then="In VS Code run `MCP: List Servers` to start it",
-        gone="If VS Code is open, it stops the server by itself",
+        after_add="In VS Code run `MCP: List Servers` to start it",
+        after_remove="If VS Code is open, it stops the server by itself",
     ),
     "cursor": Host(
         title="Cursor",
@@ -93,8 +93,8 @@ HOSTS: dict[str, Host] = {
         url="url",
         typed=False,
         reference="${env:%s}",
-        then="Cursor asks before it starts the server",
-        gone="If Cursor is open, restart it",
+        after_add="Cursor asks before it starts the server",
+        after_remove="If Cursor is open, restart it",
     ),
     "codex": Host(
         title="Codex",
@@ -105,8 +105,8 @@ HOSTS: dict[str, Host] = {
         url="url",
         typed=False,
         reference="",
-        then="Restart codex; /mcp shows it",
-        gone="Codex omits it from its next start on",
+        after_add="Restart codex; /mcp shows it",
+        after_remove="Codex omits it from its next start on",
     ),
     "gemini": Host(
         title="Gemini CLI",
@@ -117,8 +117,8 @@ HOSTS: dict[str, Host] = {
         url="httpUrl",
         typed=False,
         reference="${%s}",
-        then="Restart gemini; /mcp shows it",
-        gone="Gemini omits it from its next start on",
+        after_add="Restart gemini; /mcp shows it",
+        after_remove="Gemini omits it from its next start on",
     ),
 }
 

@@ -94,7 +94,7 @@ def ask_server(ctx: click.Context, word: str, kind: str, incomplete: str) -> lis
 
 def first_line(item: Any) -> str:
     """Return the first line of an item's description or title."""
-    text = next((said for said in (item.description, item.title) if isinstance(said, str)), "")
+    text = next((text for text in (item.description, item.title) if isinstance(text, str)), "")
     return text.strip().partition("\n")[0]
 
 
