@@ -82,7 +82,7 @@ def connection_options(command: F) -> F:
             expose_value=False,
             is_eager=True,
             callback=set_config,
-            help="Configuration file to look up the name of a server in. Default: those of the usual hosts.",
+            help="Look up the name of a server in this file. Default: the files of the usual hosts.",
         ),
         click.option(
             "--env",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ls", "other_lists"]
 
 KINDS = ("resources", "templates", "tools", "prompts")
-BATCH = 500
+BATCH_ROWS = 500
 """Rows that are aligned together, so that a list of any length is printed as it arrives."""
 
 
@@ -222,7 +222,7 @@ async def print_list(client: Client, kind: str, chosen: ListFilter, as_json: boo
             continue
         row = ROWS[kind](item)
         rows.append((first_cell(item), *row) if first_cell else row)
-        if len(rows) >= BATCH:
+        if len(rows) >= BATCH_ROWS:
             print_rows(rows)
             rows.clear()
     print_rows(rows)

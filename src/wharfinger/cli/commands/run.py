@@ -54,10 +54,10 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
         with stdout_to_stderr():
             server = load(place, dev)
         return serve_lines(server, serving["unix"], serving["limits"], verbosity, tracebacks=dev)
-    if reload and not os.environ.get(RELOADED):
+    if reload and not os.environ.get(CHILD_VARIABLE):
         from wharfinger.cli.serving.reloader import keep_running
 
-        return keep_running(place, {RELOADED: "1"})
+        return keep_running(place, {CHILD_VARIABLE: "1"})
     return serve_with_banner(settings, place, load(place, dev), verbosity, dev=dev)
 
 
@@ -73,7 +73,7 @@ def load(place: str, dev: bool) -> Server:
     return server
 
 
-RELOADED = "_WHARFINGER_RELOADED"
+CHILD_VARIABLE = "_WHARFINGER_RELOADED"
 """Set in the environment of the process that `--reload` starts."""
 
 

@@ -57,7 +57,7 @@ Examples:
     "--absolute-uris", is_flag=True, help="Use the absolute paths of files as URIs, for a host on this machine."
 )
 @click.option("--allow-command", is_flag=True, help="Allow running the commands of command: and mcp: words.")
-@click.option("--every", type=float, metavar="SECONDS", help="Interval between runs of a command that is watched.")
+@click.option("--every", type=float, metavar="SECONDS", help="Time between runs of a command that is watched.")
 @click.option(
     "--allow-private", is_flag=True, help="Allow connections to servers on this machine and in private networks."
 )

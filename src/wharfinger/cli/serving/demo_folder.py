@@ -14,8 +14,8 @@ from pathlib import Path
 __all__ = ["LOG", "demo_folder"]
 
 LOG = "tides.log"
-PERIOD = 5.0
-"""Seconds between two lines of the log."""
+PERIOD_SECONDS = 5.0
+"""Between two lines of the log."""
 
 FALLBACK = {
     "README.md": "# Charts\n\nA folder to try wharfinger with: `tides.log` grows by a line every five seconds.\n",
@@ -25,7 +25,7 @@ FALLBACK = {
 
 
 @contextmanager
-def demo_folder(source: str | None, period: float = PERIOD) -> Generator[str]:
+def demo_folder(source: str | None, period: float = PERIOD_SECONDS) -> Generator[str]:
     """Yield a temporary copy of `source` (or a small example folder) whose `tides.log` gets a line every `period` s."""
     with tempfile.TemporaryDirectory(prefix="wharfinger-") as root:
         folder = Path(root) / (Path(source).resolve().name if source else "charts")

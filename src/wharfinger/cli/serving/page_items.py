@@ -20,7 +20,7 @@ COUNTED_ITEMS = 1000
 """Items up to which they are counted."""
 LIST_SECONDS = 2.0
 READ_SECONDS = 30.0
-READS = 2
+CONCURRENT_READS = 2
 """Resources that are read at a time: each may take as much memory as a content may have."""
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What a browser shows as it is. Nothing that can contain a script: SVG and HTML are shown as text, or saved."""
@@ -34,7 +34,7 @@ class PageData:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._lock = asyncio.Lock()
-        self._reading = asyncio.Semaphore(READS)
+        self._reading = asyncio.Semaphore(CONCURRENT_READS)
         self._items = PageItems()
         self._until = float("-inf")
 

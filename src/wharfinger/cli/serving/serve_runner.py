@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["serve_http", "serve_lines"]
 
-PORTS = 100
+TRIED_PORTS = 100
 """How many ports are tried, from the default one on."""
 
 
@@ -109,7 +109,7 @@ def serve_http(
     listen = settings.listen
     try:
         verify = bearer(settings.token_env) if settings.token_env else None
-        for port in range(listen.port, listen.port + (1 if listen.chosen else PORTS)):
+        for port in range(listen.port, listen.port + (1 if listen.chosen else TRIED_PORTS)):
             try:
                 signal = run_http(
                     server,
@@ -134,9 +134,8 @@ def serve_http(
                     click.echo(f"Port {port} is in use: trying {port + 1}.", err=True)
             else:
                 return CTRL_C if signal == SIGINT else 0
-        raise click.UsageError(
-            f"The ports from {listen.port} to {listen.port + PORTS - 1} are in use: choose one with --http HOST:PORT."
-        )
+        last = listen.port + TRIED_PORTS - 1
+        raise click.UsageError(f"The ports {listen.port} to {last} are in use: choose one with --http HOST:PORT.")
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     finally:

@@ -79,7 +79,7 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
         envvar="WHARFINGER_TOKEN_ENV",
         help="Variable that holds the bearer token that every request must have.",
     ),
-    click.option("--insecure", is_flag=True, help="Listen on other addresses than this machine's own without a token."),
+    click.option("--insecure", is_flag=True, help="Allow other machines to connect without a token."),
     click.option(
         "--tls-cert", type=click.Path(), default="", metavar="FILE", help="Certificate chain (PEM), for HTTPS."
     ),

@@ -23,9 +23,9 @@ __all__ = [
     "servers_in",
 ]
 
-TABLES = (("mcpServers",), ("servers",), ("mcp_servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
+SERVER_TABLES = (("mcpServers",), ("servers",), ("mcp_servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
 """Where the servers are in a file: Claude Desktop's and most others, VS Code's, Codex's, VS Code's settings."""
-URLS = ("url", "httpUrl", "serverUrl")
+URL_KEYS = ("url", "httpUrl", "serverUrl")
 FILE_BYTES = 16 * 1024 * 1024
 """The size of a file that is read; Claude Code keeps much else in its own."""
 
@@ -49,7 +49,7 @@ class ConfiguredServer(NamedTuple):
     @property
     def address(self) -> str:
         """The URL as it is in the file; empty for a command."""
-        return next((str(self.entry[key]) for key in URLS if isinstance(self.entry.get(key), str)), "")
+        return next((str(self.entry[key]) for key in URL_KEYS if isinstance(self.entry.get(key), str)), "")
 
 
 class ResolvedServer(NamedTuple):
@@ -100,7 +100,7 @@ def servers_in(file: Path) -> list[ConfiguredServer]:
     config = parse(file, data)
     inputs = inputs_of(config)
     found: dict[str, ConfiguredServer] = {}
-    for path in (*TABLES, ("projects", str(Path.cwd()), "mcpServers")):
+    for path in (*SERVER_TABLES, ("projects", str(Path.cwd()), "mcpServers")):
         for name, entry in at(config, path).items():
             server = ConfiguredServer(
                 name, file, cast("dict[str, Any]", entry if isinstance(entry, dict) else {}), inputs
