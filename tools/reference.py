@@ -28,6 +28,7 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
     "client": {"wharfinger.client": ALL},
     "server": {
         "wharfinger.server": ALL,
+        "wharfinger.server.service": ("FeatureService",),
         "wharfinger.server.middleware.chain": ("Call", "Middleware", "Next", "Result", "transparent"),
         "wharfinger.server.middleware.guards": ("Timing", "limit_rate", "limit_size", "log_calls"),
         "wharfinger.server.apps": ("PageOptions", "shows_apps"),

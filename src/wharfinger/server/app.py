@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload, runtime_checkable
 
 from msgspec import UNSET, UnsetType
 
@@ -46,6 +46,7 @@ AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
 Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
 
+@runtime_checkable
 class Includable(Protocol):
     """What `Server.include` takes beside sources and servers: anything that can add itself."""
 
@@ -196,7 +197,7 @@ class Server(FeatureService):
             include(self, thing, prefix)
         elif prefix:
             raise TypeError("Only a server takes a prefix=: the URIs of anything else are its own.")
-        elif hasattr(thing, "include_into"):
+        elif isinstance(thing, Includable):
             thing.include_into(self)
         elif isinstance(thing, Source):
             self.add_source(thing)

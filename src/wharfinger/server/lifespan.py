@@ -96,7 +96,7 @@ async def explained(name: str, lifespan: Callable[[Any], object], server: object
     """
     try:
         manager: Any = lifespan(server)
-        if not hasattr(type(manager), "__aenter__"):
+        if not hasattr(manager.__class__, "__aenter__"):
             raise TypeError("lifespan= takes an async context manager: put @contextlib.asynccontextmanager before it.")
         async with manager as state:
             yield state

@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from wharfinger.errors import Overloaded
 
@@ -119,12 +119,13 @@ class Pool:
         if is_async(function):
 
             async def adapted(owner: str, *arguments: Any) -> Any:
-                return await function(*arguments)
+                result: Any = await function(*arguments)
+                return result
         else:
 
             async def adapted(owner: str, *arguments: Any) -> Any:
-                found = await self.run(owner, function, *arguments)
-                return await found if isinstance(found, Awaitable) else found
+                found: Any = await self.run(owner, function, *arguments)
+                return await cast("Awaitable[Any]", found) if isinstance(found, Awaitable) else found
 
         return adapted
 

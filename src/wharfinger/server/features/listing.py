@@ -8,7 +8,7 @@ once, and kept until a feature changes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -125,7 +125,9 @@ class Listing(Generic[F]):
         number, key = position
         if number > len(self.providers):
             raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
-        return number, tuple(key) if number == 0 and isinstance(key, list) else key  # the place of a feature
+        if number == 0 and isinstance(key, list):  # the place of a feature of a mounted server
+            return number, tuple(cast("list[int]", key))
+        return number, key
 
     async def build(self, number: int, after: Any, owner: str = "", full: bool = False) -> Any:
         """Fill one page, from the place `after` of provider `number` on; 0 is the registered features."""
