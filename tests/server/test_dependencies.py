@@ -549,7 +549,7 @@ def test_what_nothing_fills_is_told_at_registration() -> None:
         lambda: Complete(completes),
     ]
     for add in adders:
-        with pytest.raises(TypeError, match=r"database\(\) wants 'url', which nothing fills"):
+        with pytest.raises(TypeError, match=r"database\(\) takes 'url', which nothing fills"):
             add()
 
 
@@ -606,7 +606,7 @@ async def test_a_dependency_may_ask_and_all_are_made_anew_when_the_call_runs_aga
 
 
 def test_only_functions_are_dependencies() -> None:
-    with pytest.raises(TypeError, match="wants a function, not str"):
+    with pytest.raises(TypeError, match="takes a function, not str"):
         Depends("database")  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.server.driving import looped
 from wharfinger.errors import Overloaded
-from wharfinger.server.threads import MEMBER, Pool
+from wharfinger.server.threads import MEMBER_SEPARATOR, Pool
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
 
@@ -69,7 +69,7 @@ async def test_a_call_has_its_arguments_and_its_callers_context() -> None:
 @looped
 async def test_one_owner_has_no_more_than_its_share() -> None:
     """security H53, F09: sixty blocked calls of one client, and another's short one."""
-    async with gated(size=4, share=3, patience=20) as (pool, gate):
+    async with gated(size=4, share=3, max_wait=20) as (pool, gate):
         greedy = start(pool, "greedy", gate, 60)
         await gate.hold(3)
         assert await pool.run("modest", lambda: "served") == "served"
@@ -79,7 +79,7 @@ async def test_one_owner_has_no_more_than_its_share() -> None:
 
 @looped
 async def test_owners_that_wait_take_turns() -> None:
-    async with gated(size=1, share=1, patience=20) as (pool, gate):
+    async with gated(size=1, share=1, max_wait=20) as (pool, gate):
         order: list[str] = []
         held = start(pool, "first", gate)
         await gate.hold(1)
@@ -94,7 +94,7 @@ async def test_owners_that_wait_take_turns() -> None:
 @looped
 async def test_more_than_the_queue_holds_is_refused_at_once_and_what_was_given_up_does_not_count() -> None:
     """security L22"""
-    async with gated(size=1, queue=2, patience=20) as (pool, gate):
+    async with gated(size=1, queue=2, max_wait=20) as (pool, gate):
         held = start(pool, "", gate)
         await gate.hold(1)
         waiting = start(pool, "", gate, 2)
@@ -113,7 +113,7 @@ async def test_more_than_the_queue_holds_is_refused_at_once_and_what_was_given_u
 
 @looped
 async def test_a_call_that_waits_too_long_is_refused() -> None:
-    async with gated(size=1, patience=0.01) as (pool, gate):
+    async with gated(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "", gate)
         await gate.hold(1)
         with pytest.raises(Overloaded):
@@ -126,7 +126,7 @@ async def test_a_call_that_waits_too_long_is_refused() -> None:
 @looped
 async def test_a_cancelled_call_is_replaced_at_once_and_counted_back_when_it_returns() -> None:
     """security F10"""
-    async with gated(size=1, patience=20) as (pool, gate):
+    async with gated(size=1, max_wait=20) as (pool, gate):
         (lost,) = start(pool, "", gate)
         await gate.hold(1)
         waits = asyncio.create_task(pool.run("", lambda: "served"))
@@ -142,7 +142,7 @@ async def test_a_cancelled_call_is_replaced_at_once_and_counted_back_when_it_ret
 
 @looped
 async def test_an_owner_may_lose_half_of_the_threads_and_the_others_go_on() -> None:
-    async with gated(size=2, share=2, lost=4, patience=20) as (pool, gate):
+    async with gated(size=2, share=2, max_lost=4, max_wait=20) as (pool, gate):
         for _ in range(2):
             (task,) = start(pool, "bad", gate)
             await gate.hold(1)
@@ -188,7 +188,7 @@ async def test_stop_iteration_is_an_error_like_others() -> None:
 
 @looped
 async def test_closing_refuses_what_waits_and_does_not_wait_for_what_blocks() -> None:
-    async with gated(size=1, patience=20) as (pool, gate):
+    async with gated(size=1, max_wait=20) as (pool, gate):
         (held,) = start(pool, "", gate)
         await gate.hold(1)
         (waiting,) = start(pool, "", gate)
@@ -223,7 +223,7 @@ def test_a_pool_serves_on_another_loop_after_the_first_is_gone() -> None:
 
 @looped
 async def test_two_thousand_short_calls_need_no_more_threads_than_there_are() -> None:
-    async with gated(size=3, share=3, queue=2_000, patience=20) as (pool, _):
+    async with gated(size=3, share=3, queue=2_000, max_wait=20) as (pool, _):
         results = await asyncio.gather(*(pool.run(str(n % 7), lambda n=n: n) for n in range(2_000)))
         assert results == list(range(2_000))
         assert pool._threads <= 3
@@ -235,11 +235,11 @@ async def test_two_thousand_short_calls_need_no_more_threads_than_there_are() ->
 
 @looped
 async def test_one_session_leaves_threads_to_another_of_its_address_and_both_leave_some_to_others() -> None:
-    async with gated(size=8, share=6, each=4, patience=20) as (pool, gate):
-        one = start(pool, f"host{MEMBER}one", gate, 60)
+    async with gated(size=8, share=6, member_share=4, max_wait=20) as (pool, gate):
+        one = start(pool, f"host{MEMBER_SEPARATOR}one", gate, 60)
         await gate.hold(4)
-        assert await pool.run(f"host{MEMBER}two", lambda: "served") == "served"
-        two = start(pool, f"host{MEMBER}two", gate, 60)
+        assert await pool.run(f"host{MEMBER_SEPARATOR}two", lambda: "served") == "served"
+        two = start(pool, f"host{MEMBER_SEPARATOR}two", gate, 60)
         await gate.hold(2)
         await asyncio.sleep(0)
         assert (pool._busy.total, pool._busy.groups["host"]) == (6, 6)
@@ -251,8 +251,8 @@ async def test_one_session_leaves_threads_to_another_of_its_address_and_both_lea
 
 @looped
 async def test_many_sessions_of_one_address_have_no_more_than_its_share() -> None:
-    async with gated(size=8, share=6, each=4, patience=20) as (pool, gate):
-        held = [task for number in range(50) for task in start(pool, f"host{MEMBER}{number}", gate)]
+    async with gated(size=8, share=6, member_share=4, max_wait=20) as (pool, gate):
+        held = [task for number in range(50) for task in start(pool, f"host{MEMBER_SEPARATOR}{number}", gate)]
         await gate.hold(6)
         await asyncio.sleep(0)
         assert pool._busy.total == 6
@@ -263,7 +263,7 @@ async def test_many_sessions_of_one_address_have_no_more_than_its_share() -> Non
 
 @looped
 async def test_members_of_a_group_take_turns_and_groups_too() -> None:
-    async with gated(size=1, share=1, each=1, patience=20) as (pool, gate):
+    async with gated(size=1, share=1, member_share=1, max_wait=20) as (pool, gate):
         order: list[str] = []
         held = start(pool, "first", gate)
         await gate.hold(1)
@@ -277,24 +277,24 @@ async def test_members_of_a_group_take_turns_and_groups_too() -> None:
 
 @looped
 async def test_what_one_session_has_lost_does_not_keep_another_one_out() -> None:
-    async with gated(size=2, share=2, each=2, lost=8, patience=20) as (pool, gate):
+    async with gated(size=2, share=2, member_share=2, max_lost=8, max_wait=20) as (pool, gate):
         for _ in range(4):
-            (task,) = start(pool, f"host{MEMBER}bad", gate)
+            (task,) = start(pool, f"host{MEMBER_SEPARATOR}bad", gate)
             await gate.hold(1)
             task.cancel()
             await asyncio.wait([task])
         with pytest.raises(Overloaded):
-            await pool.run(f"host{MEMBER}bad", lambda: None)
-        assert await pool.run(f"host{MEMBER}good", lambda: "served") == "served"
+            await pool.run(f"host{MEMBER_SEPARATOR}bad", lambda: None)
+        assert await pool.run(f"host{MEMBER_SEPARATOR}good", lambda: "served") == "served"
         gate.open.set()
 
 
 @looped
 async def test_what_has_waited_in_vain_or_was_cancelled_is_forgotten_at_once() -> None:
-    async with gated(size=1, patience=0.01) as (pool, gate):
+    async with gated(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "first", gate)
         await gate.hold(1)
-        waiting = start(pool, f"host{MEMBER}one", gate, 5)
+        waiting = start(pool, f"host{MEMBER_SEPARATOR}one", gate, 5)
         await asyncio.sleep(0)
         assert pool._queued == {"host": 5}
         waiting[0].cancel()
@@ -335,7 +335,7 @@ async def test_a_call_that_was_cancelled_while_it_waited_never_runs() -> None:
 
 @looped
 async def test_as_many_calls_run_at_once_as_there_are_threads() -> None:
-    async with gated(size=3, share=3, each=3, patience=20) as (pool, gate):
+    async with gated(size=3, share=3, member_share=3, max_wait=20) as (pool, gate):
         held = start(pool, "a", gate, 3)
         await gate.hold(3)
         late = start(pool, "b", gate)
@@ -349,8 +349,8 @@ async def test_as_many_calls_run_at_once_as_there_are_threads() -> None:
 @pytest.mark.parametrize(("share", "each", "most"), [(2, 9, 2), (9, 1, 1), (3, 2, 2)])
 @looped
 async def test_a_member_runs_as_many_as_its_own_part_and_its_groups(share: int, each: int, most: int) -> None:
-    async with gated(size=9, share=share, each=each, patience=20) as (pool, gate):
-        calls = start(pool, f"ann{MEMBER}one", gate, most + 1)
+    async with gated(size=9, share=share, member_share=each, max_wait=20) as (pool, gate):
+        calls = start(pool, f"ann{MEMBER_SEPARATOR}one", gate, most + 1)
         await gate.hold(most)
         assert await pool.run("bob", lambda: "served") == "served"
         for _ in range(3):
@@ -362,7 +362,7 @@ async def test_a_member_runs_as_many_as_its_own_part_and_its_groups(share: int, 
 
 @looped
 async def test_who_has_no_members_has_the_share_of_its_group() -> None:
-    async with gated(size=9, share=3, each=1, patience=20) as (pool, gate):
+    async with gated(size=9, share=3, member_share=1, max_wait=20) as (pool, gate):
         calls = start(pool, "ann", gate, 4)
         await gate.hold(3)
         gate.open.set()
@@ -398,19 +398,19 @@ async def refused(pool: Pool, owner: str) -> bool:
 @pytest.mark.parametrize(
     ("lost", "bounded", "free"),
     [
-        ({f"ann{MEMBER}one": 3}, [], [f"ann{MEMBER}one", "bob"]),
-        ({f"ann{MEMBER}one": 4}, [f"ann{MEMBER}one"], [f"ann{MEMBER}two", "bob"]),
-        ({f"ann{MEMBER}one": 3, f"ann{MEMBER}two": 2}, [], [f"ann{MEMBER}three", "bob"]),
-        ({f"ann{MEMBER}one": 3, f"ann{MEMBER}two": 3}, [f"ann{MEMBER}three"], ["bob"]),
-        ({f"ann{MEMBER}one": 3, f"ann{MEMBER}two": 2, "bob": 2}, [], ["eve"]),
-        ({f"ann{MEMBER}one": 3, f"ann{MEMBER}two": 2, "bob": 3}, ["eve", "bob"], []),
+        ({f"ann{MEMBER_SEPARATOR}one": 3}, [], [f"ann{MEMBER_SEPARATOR}one", "bob"]),
+        ({f"ann{MEMBER_SEPARATOR}one": 4}, [f"ann{MEMBER_SEPARATOR}one"], [f"ann{MEMBER_SEPARATOR}two", "bob"]),
+        ({f"ann{MEMBER_SEPARATOR}one": 3, f"ann{MEMBER_SEPARATOR}two": 2}, [], [f"ann{MEMBER_SEPARATOR}three", "bob"]),
+        ({f"ann{MEMBER_SEPARATOR}one": 3, f"ann{MEMBER_SEPARATOR}two": 3}, [f"ann{MEMBER_SEPARATOR}three"], ["bob"]),
+        ({f"ann{MEMBER_SEPARATOR}one": 3, f"ann{MEMBER_SEPARATOR}two": 2, "bob": 2}, [], ["eve"]),
+        ({f"ann{MEMBER_SEPARATOR}one": 3, f"ann{MEMBER_SEPARATOR}two": 2, "bob": 3}, ["eve", "bob"], []),
     ],
 )
 @looped
 async def test_what_may_be_lost_of_all_of_a_group_and_of_one_is_bounded(
     lost: dict[str, int], bounded: list[str], free: list[str]
 ) -> None:
-    async with gated(size=9, share=9, each=9, lost=8, patience=20) as (pool, gate):
+    async with gated(size=9, share=9, member_share=9, max_lost=8, max_wait=20) as (pool, gate):
         for owner, number in lost.items():
             await lose(pool, owner, gate, number)
         assert [await refused(pool, owner) for owner in bounded] == [True] * len(bounded)
@@ -422,13 +422,13 @@ async def test_what_may_be_lost_of_all_of_a_group_and_of_one_is_bounded(
 
 @looped
 async def test_a_queue_of_one_group_is_not_anothers() -> None:
-    async with gated(size=1, queue=1, patience=20) as (pool, gate):
+    async with gated(size=1, queue=1, max_wait=20) as (pool, gate):
         held = start(pool, "ann", gate)
         await gate.hold(1)
         waiting = start(pool, "ann", gate) + start(pool, "bob", gate)
         for _ in range(2):
             await asyncio.sleep(0)
-        for owner in ("ann", "bob", f"ann{MEMBER}other"):
+        for owner in ("ann", "bob", f"ann{MEMBER_SEPARATOR}other"):
             with pytest.raises(Overloaded, match="of this caller are waiting"):
                 await pool.run(owner, gate.wait)
         gate.open.set()
@@ -437,7 +437,7 @@ async def test_a_queue_of_one_group_is_not_anothers() -> None:
 
 @looped
 async def test_a_closed_pool_refuses_what_waits_in_words_and_begins_anew() -> None:
-    async with gated(size=1, patience=0.05) as (pool, gate):
+    async with gated(size=1, max_wait=0.05) as (pool, gate):
         held = start(pool, "ann", gate)
         await gate.hold(1)
         waiting = start(pool, "ann", gate, 2)
@@ -456,7 +456,7 @@ async def test_a_closed_pool_refuses_what_waits_in_words_and_begins_anew() -> No
 
 @looped
 async def test_a_call_that_waited_in_vain_is_told_so() -> None:
-    async with gated(size=1, patience=0.01) as (pool, gate):
+    async with gated(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "", gate)
         await gate.hold(1)
         with pytest.raises(Overloaded, match="No thread became free for this blocking call: try again later"):

@@ -366,7 +366,7 @@ class Server(FeatureService):
         Raises:
             TypeError: nothing fills a parameter of `fake`.
         """
-        return self.overrides.standing_in(function, fake)
+        return self.overrides.replaced(function, fake)
 
     # -- being a service
 

@@ -1,4 +1,7 @@
-"""Dependencies: what functions get from other functions, made for one request, closed after it; knows no protocol."""
+"""Dependencies: parameters that other functions fill, once per request (`Annotated[Db, Depends(database)]`).
+
+`plan` inspects a dependency at registration; `OpenDependencies` calls it for a request and closes it afterwards.
+"""
 
 from __future__ import annotations
 
@@ -26,32 +29,32 @@ __all__ = ["Depends", "Needs", "OpenDependencies", "Overrides", "depends_of", "n
 class Depends:
     """Marks a parameter that another function fills: `db: Annotated[Database, Depends(database)]`.
 
-    `function` may be plain (it runs in a thread of the pool, or on the event loop where it is `inline`, which promises
-    that it never blocks), async, a generator or an async generator that yields once, or either of these as a context
-    manager: what stands behind its `yield` runs after the request, also after an error and a cancellation. It may take
-    the `Context`, and dependencies of its own. It is called once per request, however many ask for it; with
-    `cache=False` for each who asks.
+    `function` may be async or plain; a plain one runs in a thread, or on the event loop if `inline` promises that it
+    never blocks. It may also be a generator or async generator that yields once, or such a context manager: the code
+    after its `yield` runs after the request, also after an error or a cancellation. It may take the `Context` and
+    dependencies of its own. It is called once per request and its value shared; with `cache=False` it is called for
+    each parameter.
     """
 
     __slots__ = ("cache", "function", "inline")
 
     def __init__(self, function: Callable[..., Any], *, cache: bool = True, inline: bool = False) -> None:
         if not callable(function):
-            raise TypeError(f"Depends() wants a function, not {type(function).__name__}: Depends(database)")
+            raise TypeError(f"Depends() takes a function, not {type(function).__name__}: Depends(database)")
         self.function = function
         self.cache = cache
         self.inline = inline
 
 
 class Need(NamedTuple):
-    """One parameter that is to be filled, with everything settled that can be before a request."""
+    """A parameter to be filled, with everything that can be decided before a request."""
 
     depends: Depends
     provider: Provider
 
 
 Needs = Mapping[str, Need]
-"""What fills which parameter."""
+"""What fills each parameter, by its name."""
 
 
 class Provider:
@@ -71,7 +74,7 @@ class Provider:
     def __init__(self, function: Callable[..., Any], path: tuple[Callable[..., Any], ...] = ()) -> None:
         if function in path:
             circle = " → ".join(f"{_name(step)}()" for step in (*path[path.index(function) :], function))
-            raise TypeError(f"Dependencies go round in a circle: {circle}")
+            raise TypeError(f"Dependencies need each other in a circle: {circle}")
         self.function = function
         body = _body(function)
         self.call = function
@@ -88,23 +91,23 @@ class Provider:
 
 
 def plan(depends: Depends) -> Need:
-    """Settle how a dependency is made, and what it needs itself.
+    """Decide how a dependency is called, and what it needs itself.
 
     Raises:
-        TypeError: a parameter of its function has nothing to fill it, or dependencies go round in a circle.
+        TypeError: nothing fills a parameter of its function, or dependencies need each other in a circle.
     """
     return Need(depends, Provider(depends.function))
 
 
 def depends_of(annotation: Any) -> Depends | None:
-    """The marker in an annotation."""
+    """The `Depends` in an annotation, if it has one."""
     if get_origin(annotation) is not Annotated:
         return None
     return next((extra for extra in get_args(annotation)[1:] if isinstance(extra, Depends)), None)
 
 
 def refuse_default(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
-    """Raise TypeError where the marker stands as a default: callers could set what only the server may fill."""
+    """Raise TypeError for a `Depends` as a default: callers could set what only the server may fill."""
     if isinstance(parameter.default, Depends):
         marker = f"Depends({_name(parameter.default.function)})"
         raise TypeError(
@@ -114,12 +117,12 @@ def refuse_default(function: Callable[..., Any], parameter: inspect.Parameter) -
 
 
 def needs_of(function: Callable[..., Any]) -> tuple[str | None, dict[str, Need]]:
-    """The name of the parameter that wants the `Context`, and the parameters that dependencies fill.
+    """The name of the parameter that takes the `Context`, and the parameters that dependencies fill.
 
-    Other parameters are not looked at.
+    Other parameters are ignored.
 
     Raises:
-        TypeError: as `plan`.
+        TypeError: like `plan`.
     """
     return _look_at(function, (), strict=False)
 
@@ -148,7 +151,7 @@ def _look_at(
             )
         elif strict and parameter.default is parameter.empty and parameter.kind not in _ANY:
             raise TypeError(
-                f"The dependency {_name(function)}() wants {parameter.name!r}, which nothing fills: give it a default, "
+                f"The dependency {_name(function)}() takes {parameter.name!r}, which nothing fills: give it a default, "
                 "or annotate it with Context or Annotated[…, Depends(…)]."
             )
     return context, needs
@@ -160,12 +163,12 @@ _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
-    except ValueError:  # some of C tell nothing of themselves
+    except ValueError:  # some functions of C have no signature
         return []
 
 
 def _body(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What runs when it is called: behind partial, and of an object its class's `__call__`."""
+    """The function that runs when it is called: that of a partial, or of an object's `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function) or inspect.isclass(function):
@@ -174,7 +177,7 @@ def _body(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _makes_manager(body: Callable[..., Any]) -> bool:
-    """Whether it is a generator function made a context manager by the standard library's decorators."""
+    """Whether it was made from a generator function by `contextlib.contextmanager` or `asynccontextmanager`."""
     inner = inspect.unwrap(body)
     return inner is not body and (inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner))
 
@@ -184,10 +187,10 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
-    """Functions that stand in for dependencies, for tests; each is looked at as it is put in.
+    """Functions that replace dependencies in tests; each is inspected when it is added.
 
     Raises:
-        TypeError: as `plan`.
+        TypeError: like `plan`.
     """
 
     def __init__(self) -> None:
@@ -209,8 +212,8 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
         return len(self.providers)
 
     @contextlib.contextmanager
-    def standing_in(self, function: Callable[..., Any], fake: Callable[..., Any]) -> Generator[None]:
-        """Have `fake` stand in for `function` for a while; what stood there before comes back."""
+    def replaced(self, function: Callable[..., Any], fake: Callable[..., Any]) -> Generator[None]:
+        """Replace `function` by `fake` for a block."""
         before = self.providers.get(function)
         self[function] = fake
         try:
@@ -223,10 +226,9 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
 
 
 class OpenDependencies:
-    """The dependencies of one request: made in the order of the parameters, closed in reverse.
+    """The dependencies of one request, made in the order of the parameters and closed in reverse.
 
-    A dependency that swallows the error it is closed with has closed, and the error goes on all the same; one that
-    raises another error replaces it.
+    A dependency cannot swallow the error with which it is closed; one that raises another error replaces it.
     """
 
     __slots__ = ("_context", "_made", "_request", "_services", "_stack")
@@ -245,7 +247,7 @@ class OpenDependencies:
         await self._stack.__aexit__(kind, error, trace)
 
     async def fill(self, needs: Needs, arguments: dict[str, Any]) -> None:
-        """Put what is needed beside the other arguments."""
+        """Add the values of dependencies to the other arguments."""
         for name, need in needs.items():
             arguments[name] = await self._get(need)
 
@@ -283,7 +285,10 @@ class OpenDependencies:
 
 
 class _InThreads:
-    """A plain context manager, entered and left in threads. One whose request is gone meanwhile is left at once."""
+    """A plain context manager that is entered and left in threads.
+
+    If its request was cancelled while it was being entered, it is left at once.
+    """
 
     __slots__ = ("_entered", "_gone", "_leaving", "_lock", "_manager", "_owner", "_pool")
 
@@ -320,7 +325,7 @@ class _InThreads:
         except Overloaded:
             if self._leaving:
                 raise
-            return await _in_own_thread(leave)  # what was opened is closed, however busy the pool is
+            return await _in_own_thread(leave)  # it must be closed, however busy the pool is
 
     def _leave(self, *how: Any) -> Any:
         self._leaving = True
@@ -331,7 +336,7 @@ async def _in_own_thread(function: Callable[[], Any]) -> Any:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 
-    def tell(result: Any, error: BaseException | None) -> None:
+    def finish(result: Any, error: BaseException | None) -> None:
         if done.done():
             return
         if error is None:
@@ -346,8 +351,8 @@ async def _in_own_thread(function: Callable[[], Any]) -> Any:
             result = function()
         except BaseException as caught:
             error = caught
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(tell, result, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
+            loop.call_soon_threadsafe(finish, result, error)
 
     threading.Thread(target=run, name="wharfinger-closing", daemon=True).start()
     return await done

@@ -1,4 +1,4 @@
-"""Requests that the server makes of itself on behalf of a caller."""
+"""Requests that a handler makes to its own server on behalf of its caller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["read_request"]
 
 
 def read_request(request: Request, uri: str) -> Request:
-    """A `resources/read` on behalf of another request: the same caller and stream, but no progress of its own."""
+    """A `resources/read` for the caller of another request, on its stream, but without progress of its own."""
     meta = request.params.meta
     params = t.ReadResourceRequestParams(
         uri=uri, meta=meta if meta is UNSET else msgspec.structs.replace(meta, progress_token=UNSET)
@@ -33,7 +33,7 @@ def read_request(request: Request, uri: str) -> Request:
 
 
 class _OuterStream:
-    """The stream of the request that a nested one works for, the `outer` one: a transport knows no other."""
+    """The channel of a nested request: sends everything on the stream of the `outer` request, which the client sent."""
 
     __slots__ = ("outer",)
 

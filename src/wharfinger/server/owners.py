@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.shares import name_owner
-from wharfinger.server.threads import MEMBER
+from wharfinger.server.threads import MEMBER_SEPARATOR
 
 __all__ = ["owner_of", "share_of"]
 
@@ -33,5 +33,5 @@ def owner_of(request: Request) -> str:
     if request.session is not None:
         member = f"session {id(request.session)}"
     else:
-        member = client.name[:64].replace(MEMBER, " ") if client else ""
-    return f"{share}{MEMBER}{member}"
+        member = client.name[:64].replace(MEMBER_SEPARATOR, " ") if client else ""
+    return f"{share}{MEMBER_SEPARATOR}{member}"

@@ -1,4 +1,13 @@
-"""Where blocking functions run: daemon threads with shares for callers, so that none can exhaust another's."""
+"""A pool of daemon threads for blocking functions, shared fairly among callers.
+
+One caller that blocks must not keep others waiting. A call therefore has an owner (a session of a principal, or of an
+address), and the owner belongs to a group (the principal or address). A group can have `share` of the threads, one
+owner in it `member_share`. What cannot start at once waits, for `max_wait` seconds at most. When a thread becomes
+free, groups take turns, and within a group its owners: whoever got a thread goes to the end of the line.
+
+A thread cannot be stopped. If its caller gives up, the thread counts as lost, and another one takes its place, so that
+a few blocked functions do not use up the pool. After `max_lost` of them calls are refused, until some have returned.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +23,15 @@ from typing import Any, TypeVar, cast
 
 from wharfinger.errors import Overloaded
 
-__all__ = ["MEMBER", "Pool", "is_async"]
+__all__ = ["MEMBER_SEPARATOR", "Pool", "is_async"]
 
-MEMBER = "\n"
-"""In the name of an owner: what stands before the last one is the group whose share it uses, a principal or an address;
-what stands after it is a member of that group, such as one session."""
+MEMBER_SEPARATOR = "\n"
+"""Separates the group of an owner from its member, as in "principal ann\\nsession 1"."""
 T = TypeVar("T")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives something to await: a coroutine function, also behind partial or as `__call__`."""
+    """Whether calling it returns a coroutine: for a coroutine function, a partial of one, or an async `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
@@ -38,26 +46,24 @@ class Job:
 
     def __init__(self, owner: str, call: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self.owner = owner
-        self.group = owner.rpartition(MEMBER)[0] or owner
+        self.group = owner.rpartition(MEMBER_SEPARATOR)[0] or owner
         self.call = call
         self.context = contextvars.copy_context()
         self.future = future
         self.threads: SimpleQueue[Job | None] | None = None
-        """Where it was given to the threads; None while it waits."""
+        """The queue from which a thread takes it; None while it waits."""
         self.timer: asyncio.TimerHandle | None = None
-        """Ends its waiting."""
+        """Ends the wait after `max_wait`."""
         self.lost = False
-        """Its caller has given it up, and its thread still runs."""
+        """Whether its caller has given up while its thread still runs."""
 
 
 class Pool:
-    """A bounded pool of daemon threads. Not `concurrent.futures`, whose threads hold up the interpreter's exit.
+    """A bounded pool of daemon threads (`concurrent.futures` has threads that delay the interpreter's exit).
 
-    `size` threads work. One group (a principal, or a peer's address) has at most `share` of them, one member of it (a
-    session) at most `each`, so that an application that blocks leaves threads to another one on the same host. Up to
-    `queue` calls of a group wait, each for at most `patience` seconds; groups take turns, and within them members. A
-    thread whose call was given up is counted lost and replaced; a member may lose half of `lost` threads, a group
-    three quarters, and all together `lost`, from when on calls are refused.
+    `size` threads run at a time, `share` of them for one group and `member_share` for one owner in a group. `queue`
+    calls of a group wait, each for at most `max_wait` seconds. Of `max_lost` threads that were given up, one owner may
+    have half and one group three quarters; beyond that its calls are refused.
     """
 
     def __init__(
@@ -65,26 +71,26 @@ class Pool:
         size: int = 32,
         *,
         share: int = 24,
-        each: int = 16,
+        member_share: int = 16,
         queue: int = 4096,
-        patience: float = 2.0,
-        lost: int = 64,
+        max_wait: float = 2.0,
+        max_lost: int = 64,
     ) -> None:
         self.size = size
         self.share = share
-        self.each = each
+        self.member_share = member_share
         self.queue = queue
-        self.patience = patience
-        self.most_lost = lost
+        self.max_wait = max_wait
+        self.max_lost = max_lost
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads = 0
         self._idle = 0
         self._busy = _Counts()
         self._lost = _Counts()
         self._waiting: dict[str, dict[str, dict[Job, None]]] = {}
-        """By group, and in it by owner; those whose turn is next come first."""
+        """By group, and in it by owner; in the order of their turns."""
         self._queued: Counter[str] = Counter()
-        """How many wait, by group."""
+        """The number of waiting calls, by group."""
 
     async def run(self, owner: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call `function` in a thread, with the caller's context variables.
@@ -105,16 +111,16 @@ class Pool:
             if job.threads is None:
                 self._dequeue(job)
             elif job.threads is self._jobs and job.future.cancelled():
-                job.lost = True  # nothing stops a thread; `_done` counts it back in should it ever return
+                job.lost = True  # `_done` counts it back in if it ever returns
                 self._busy.add(job, -1)
                 self._lost.add(job)
                 self._next()
             raise
 
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        """A function as something to await, `(owner, *arguments)`: an async one as it is, a plain one in a thread.
+        """An async form of a function, called with `(owner, *arguments)`: a plain one runs in a thread.
 
-        If the plain one returns something to await, that is awaited too.
+        If the plain one returns an awaitable, that is awaited too.
         """
         if is_async(function):
 
@@ -134,11 +140,11 @@ class Pool:
         return (
             busy.total < self.size
             and busy.groups[job.group] < self.share
-            and (job.owner == job.group or busy.owners[job.owner] < self.each)
+            and (job.owner == job.group or busy.owners[job.owner] < self.member_share)
         )
 
     def _start(self, job: Job) -> None:
-        lost, most = self._lost, self.most_lost
+        lost, most = self._lost, self.max_lost
         if lost.total >= most or lost.groups[job.group] * 4 >= most * 3 or lost.owners[job.owner] * 2 >= most:
             job.future.set_exception(Overloaded("Too many blocking calls were given up and have not returned."))
             return
@@ -157,10 +163,10 @@ class Pool:
             raise Overloaded("Too many blocking calls of this caller are waiting: try again later.")
         self._waiting.setdefault(job.group, {}).setdefault(job.owner, {})[job] = None
         self._queued[job.group] += 1
-        job.timer = loop.call_later(self.patience, self._give_up, job)
+        job.timer = loop.call_later(self.max_wait, self._give_up, job)
 
     def _dequeue(self, job: Job) -> None:
-        """It waits no more; nothing happens if it did not."""
+        """Remove a job from those that wait, if it is one of them."""
         group = self._waiting.get(job.group, {})
         jobs = group.get(job.owner, {})
         if job not in jobs:
@@ -200,25 +206,25 @@ class Pool:
             if error is None:
                 job.future.set_result(result)
             else:
-                # A future takes no StopIteration.
+                # A future refuses StopIteration.
                 job.future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
-        if job.threads is self._jobs:  # else the pool was closed meanwhile, and has forgotten this thread
+        if job.threads is self._jobs:  # else the pool was closed meanwhile, and no longer counts this thread
             self._idle += 1
             (self._lost if job.lost else self._busy).add(job, -1)
             self._next()
 
     def _next(self) -> None:
-        """Start what waits, group by group and member by member: who got a thread comes last the next time."""
+        """Start waiting jobs while threads are free; groups, and owners in a group, take turns."""
         while self._busy.total < self.size and (job := self._find_next()) is not None:
             group = self._waiting[job.group]
             self._waiting[job.group] = self._waiting.pop(job.group)
             group[job.owner] = group.pop(job.owner)
             self._dequeue(job)
-            if not job.future.done():  # cancelled, and its task has not heard of it yet
+            if not job.future.done():  # else it was cancelled, and its task has not run since
                 self._start(job)
 
     def _find_next(self) -> Job | None:
-        """The first that may start. Few groups and members have their share already, so that few are passed over."""
+        """The first job that may start. Few groups and owners have used up their shares, so that few are skipped."""
         for group, owners in self._waiting.items():
             if self._busy.groups[group] < self.share:
                 for jobs in owners.values():
@@ -228,9 +234,9 @@ class Pool:
         return None
 
     def close(self) -> None:
-        """Let the threads end, and refuse what waits; a busy one is a daemon and holds up nothing.
+        """End idle threads, and refuse waiting calls. Busy threads are daemons and do not delay the exit.
 
-        The pool may be used again, also on another loop: it begins anew.
+        The pool can be used again, also on another event loop.
         """
         waiting, self._waiting = self._waiting, {}
         self._queued.clear()
@@ -248,7 +254,7 @@ class Pool:
 
 
 class _Counts:
-    """Jobs by group and by owner; one of none is forgotten, since there are as many as there ever were clients."""
+    """Numbers of jobs, by group and by owner. A number of 0 is deleted, because clients are not bounded."""
 
     def __init__(self) -> None:
         self.total = 0

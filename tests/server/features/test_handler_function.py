@@ -20,7 +20,7 @@ from wharfinger.server.context import Context
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.owners import owner_of, share_of
 from wharfinger.server.signature.complete import Complete
-from wharfinger.server.threads import MEMBER, Job, is_async
+from wharfinger.server.threads import MEMBER_SEPARATOR, Job, is_async
 
 
 async def coroutine() -> str:
@@ -210,13 +210,13 @@ async def test_a_callers_share_is_its_principals_else_its_addresss() -> None:
     assert owner_of(request) == share_of(request) != share_of(opened(server, "server/discover"))
     request.peer = "192.0.2.1"
     assert share_of(request) == "address 192.0.2.1"
-    assert owner_of(request).split(MEMBER) == ["address 192.0.2.1", ""]
+    assert owner_of(request).split(MEMBER_SEPARATOR) == ["address 192.0.2.1", ""]
     info = t.Implementation(name="sailor", version="1")
     request.caller = msgspec.structs.replace(request.caller, info=info)
-    assert owner_of(request).split(MEMBER) == ["address 192.0.2.1", "sailor"]
+    assert owner_of(request).split(MEMBER_SEPARATOR) == ["address 192.0.2.1", "sailor"]
     request = opened(server, "server/discover", principal="ann")
     assert share_of(request) == "principal ann"
-    assert owner_of(request).split(MEMBER) == ["principal ann", ""]
+    assert owner_of(request).split(MEMBER_SEPARATOR) == ["principal ann", ""]
 
 
 def test_sessions_of_one_address_are_members_of_its_share() -> None:

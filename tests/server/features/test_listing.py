@@ -16,7 +16,7 @@ from wharfinger import types as t
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.app import Server
 from wharfinger.server.features.listing import KEPT, PAGE, PAGE_BYTES
-from wharfinger.server.threads import MEMBER
+from wharfinger.server.threads import MEMBER_SEPARATOR
 from wharfinger.source import Source
 
 
@@ -283,7 +283,7 @@ async def test_a_list_says_whose_share_of_the_threads_it_uses() -> None:
     server.resources.add("a:b", lambda: "")
     server.resources.listing.providers.append(provider)
     await ask(server, "resources/list", principal="ann", revision="2025-11-25")
-    assert [owner.partition(MEMBER)[0] for owner in owners] == ["principal ann"]
+    assert [owner.partition(MEMBER_SEPARATOR)[0] for owner in owners] == ["principal ann"]
 
 
 @pytest.mark.parametrize("size", [0, -1])
