@@ -57,7 +57,7 @@ _DEFS = {"2025-06-18": "definitions", "2025-11-25": "$defs", "2026-07-28": "$def
 
 def said(schema: Any, revision: str = "2025-11-25") -> Any:
     """The form as JSON says it."""
-    return msgspec.to_builtins(form_of(schema).requested(REVISIONS[revision]))
+    return msgspec.to_builtins(form_of(schema).schema_for(REVISIONS[revision]))
 
 
 def test_a_struct_says_all_that_a_form_can() -> None:
@@ -157,18 +157,18 @@ class Tags:
 
 
 NO_FORMS: list[tuple[Any, str]] = [
-    (Nested, "Nested.inner: a form has flat fields only"),
-    (Tags, "Tags.tags: a form has flat fields only"),
-    (dict[str, int], "value: a form has flat fields only"),
-    (tuple[int, int], "value: a form has flat fields only"),
-    (bytes, "value: a form has flat fields only"),
+    (Nested, "Nested.inner: a form has only flat fields"),
+    (Tags, "Tags.tags: a form has only flat fields"),
+    (dict[str, int], "value: a form has only flat fields"),
+    (tuple[int, int], "value: a form has only flat fields"),
+    (bytes, "value: a form has only flat fields"),
     (int | str, "a union is none of these"),
     (Literal[1, 2], "value: the choices of a form are text"),
-    (object, "value: a form has flat fields only"),
-    ({"type": "object", "properties": {"a": {"type": "object"}}}, "a: a form has flat fields only"),
-    ({"type": "object", "properties": {"a": {"type": "number", "format": "email"}}}, "a: a form has flat fields only"),
+    (object, "value: a form has only flat fields"),
+    ({"type": "object", "properties": {"a": {"type": "object"}}}, "a: a form has only flat fields"),
+    ({"type": "object", "properties": {"a": {"type": "number", "format": "email"}}}, "a: a form has only flat fields"),
     ({"type": "object", "properties": {}, "required": ["a"]}, "requires 'a'"),
-    ({"a": 1}, "a form written by hand"),
+    ({"a": 1}, "a schema of a form"),
 ]
 
 
@@ -252,7 +252,7 @@ def test_any_flat_type_has_a_form_and_reads_only_what_fits(members: dict[str, An
     for field in form.fields.values():
         check_primitive_schema(field)
     for revision in ("2025-06-18", "2025-11-25"):
-        form.requested(REVISIONS[revision])
+        form.schema_for(REVISIONS[revision])
     content = data.draw(st.fixed_dictionaries(dict.fromkeys(names, JSON)) | JSON)
     try:
         value = form.read(content)
@@ -486,7 +486,7 @@ def test_a_class_whose_annotations_name_what_is_not_there_is_refused_by_name() -
     class Lost:
         a: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
-    with pytest.raises(TypeError, match=r"^Lost: name 'Nowhere' is not defined; define"):
+    with pytest.raises(TypeError, match=r"^Lost: name 'Nowhere' is not defined; import or define"):
         form_of(Lost)
 
 
@@ -643,9 +643,9 @@ def test_what_a_model_refuses_is_told_field_by_field_or_as_a_whole() -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "array", "properties": {}}, "A form written by hand is an object with properties"),
-        ({"type": "object", "properties": []}, "A form written by hand is an object with properties"),
-        ({"type": "object"}, "A form written by hand is an object with properties"),
+        ({"type": "array", "properties": {}}, "A schema of a form is an object with properties"),
+        ({"type": "object", "properties": []}, "A schema of a form is an object with properties"),
+        ({"type": "object"}, "A schema of a form is an object with properties"),
         ({"properties": {"a": 5}}, "and 5 is none of these"),
         ({"properties": {"a": {"type": "object"}}}, "and object is none of these"),
         ({"properties": {"a": {"type": "string"}}, "required": ["a", "b", "c"]}, "The form requires 'b', which"),

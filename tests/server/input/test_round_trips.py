@@ -1245,7 +1245,7 @@ def test_a_state_brings_everything_back_and_opens_for_nobody_else(
 
 def test_a_url_is_more_than_a_scheme_and_a_model_needs_a_token() -> None:
     for url in ("", "https", "https:"):
-        with pytest.raises(ValueError, match="is no URL that a user could open"):
+        with pytest.raises(ValueError, match="is not a URL that a user can open"):
             ElicitUrl("Sign in", url)
     ElicitUrl("Sign in", "mailto:x")
     with pytest.raises(ValueError, match="max_tokens is 0: a model needs at least one"):

@@ -1,1 +1,1 @@
-"""What a handler asks of the client while it serves a request, and how the answers reach it."""
+"""Asking a client for input while its call is served: forms, URLs, samples and roots."""

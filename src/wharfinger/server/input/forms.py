@@ -1,7 +1,8 @@
-"""From a type to the flat form that a user fills in, and from what was filled in to a value; asks nobody.
+"""From a type to the flat form that a user fills in, and from the answer to a value. Does no I/O.
 
-Forms are what `elicitation/create` can carry (2026-07-28, elicitation): text, numbers, yes or no, dates, one of
-several, several of several. What a type says beyond that (a pattern, an author's own check) is checked on the answer.
+A form has the fields that `elicitation/create` allows (2026-07-28, elicitation): text, numbers, booleans, dates, one
+choice, or several choices. Constraints that a form cannot express, such as a pattern or the author's own validation,
+are checked when the answer comes.
 """
 
 from __future__ import annotations
@@ -22,42 +23,42 @@ from wharfinger.protocol.revisions import Revision
 __all__ = ["Form", "InvalidAnswer", "form_of"]
 
 ALONE = "value"
-"""The name of the one field of a form that asks for a single value."""
-_MOST_KEPT = 512
-"""Forms that are kept by their type."""
+"""The name of the field if a form asks for a single value."""
+_MAX_KEPT_FORMS = 512
+"""Forms that are kept, by their type."""
 
 
 class InvalidAnswer(ValueError):
-    """An answer that is not what was asked for; `str()` has one line for each fault, with its field."""
+    """An answer that is not what was asked for; the message has one line for each fault, with its field."""
 
 
 class Form:
-    """A form: its fields by name, which of them must be filled in, and how an answer becomes a value."""
+    """A form: its fields by name, which of them are required, and `build`, which makes the value of an answer."""
 
-    __slots__ = ("_made", "fields", "nullable", "required")
+    __slots__ = ("_build", "fields", "nullable", "required")
 
     def __init__(
         self,
         fields: dict[str, t.PrimitiveSchema],
         required: list[str],
-        made: Callable[[dict[str, Any]], Any],
+        build: Callable[[dict[str, Any]], Any],
         nullable: frozenset[str] = frozenset(),
     ) -> None:
         self.fields = fields
         self.required = required
-        self._made = made
+        self._build = build
         self.nullable = nullable
-        """Fields that are None where nothing is filled in."""
+        """Fields that become None if they are left empty."""
 
-    def requested(self, rules: Revision) -> t.RequestedSchema:
-        """The form as a revision can say it."""
+    def schema_for(self, rules: Revision) -> t.RequestedSchema:
+        """The form in this revision."""
         fields = self.fields
         if not rules.full_forms:
-            fields = {name: _plain(field) for name, field in fields.items()}
+            fields = {name: _downgraded(field) for name, field in fields.items()}
         return t.RequestedSchema(type="object", properties=fields, required=self.required or UNSET)
 
     def read(self, content: Any) -> Any:
-        """The value of an answer's `content`, as it was decoded from JSON; UNSET is an empty form.
+        """The value of an answer's `content`, which is decoded JSON; UNSET counts as an empty form.
 
         Raises:
             InvalidAnswer: it is not what the form asks for.
@@ -71,7 +72,7 @@ class Form:
         values: dict[str, Any] = dict.fromkeys(self.nullable)
         for name, field in self.fields.items():
             value = given.get(name)
-            if value is None or (value == "" and name not in self.required and _is_no_text(field)):
+            if value is None or (value == "" and name not in self.required and _rejects_empty(field)):
                 if name in self.required:
                     faults.append(f"{name}: missing")
                 continue
@@ -81,27 +82,27 @@ class Form:
                 faults.append(f"{name}: {error}")
         if faults:
             raise InvalidAnswer("\n".join(faults))
-        return self._made(values)
+        return self._build(values)
 
 
 _kept: dict[Any, Form] = {}
 
 
 def form_of(schema: Any) -> Form:
-    """The form for a type: a struct, dataclass, TypedDict or pydantic model; a type of one value; or a schema by hand.
+    """The form for a struct, dataclass, TypedDict or pydantic model; for the type of a single value; or for a schema.
 
     Raises:
-        TypeError: a field is none that a form can have; it is named.
+        TypeError: a form cannot have one of the fields; the message names it.
     """
     if isinstance(schema, Mapping):
-        return _given(cast("Mapping[str, Any]", schema))
+        return _from_schema(cast("Mapping[str, Any]", schema))
     try:
         form = _kept.get(schema)
-    except TypeError:  # an annotation whose extras have no hash, such as the titles of choices
+    except TypeError:  # extras of the annotation cannot be hashed, such as the titles of choices
         return _build(schema)
     if form is None:
         form = _build(schema)
-        if len(_kept) < _MOST_KEPT:
+        if len(_kept) < _MAX_KEPT_FORMS:
             _kept[schema] = form
     return form
 
@@ -146,7 +147,7 @@ def _members(kind: Any) -> Iterator[_Member]:
     if is_typeddict(kind):
         needed: frozenset[str] = kind.__required_keys__
         for name, annotation in hints.items():
-            bare, marks = _bare(annotation)  # the class itself does not see marks that are text
+            bare, marks = _bare(annotation)  # `__required_keys__` ignores marks in textual annotations
             yield _Member(name, bare, "NotRequired" not in marks and (name in needed or "Required" in marks), UNSET)
         return
     for item in dataclasses.fields(kind):
@@ -155,7 +156,7 @@ def _members(kind: Any) -> Iterator[_Member]:
 
 
 def _bare(annotation: Any) -> tuple[Any, set[str]]:
-    """An annotation without `Required`, `NotRequired` and `ReadOnly`, and which of them it had."""
+    """An annotation without `Required`, `NotRequired` and `ReadOnly`, and those that it had."""
     marks: set[str] = set()
     while (mark := str(get_origin(annotation)).rpartition(".")[2]) in ("Required", "NotRequired", "ReadOnly"):
         marks.add(mark)
@@ -175,7 +176,9 @@ def _from_record(kind: Any) -> Form:
     try:
         members = list(_members(kind))
     except NameError as error:
-        raise TypeError(f"{kind.__name__}: {error}; define what its annotations name where it is defined.") from None
+        raise TypeError(
+            f"{kind.__name__}: {error}; import or define the names in its annotations at module level."
+        ) from None
     descriptions = parse_docstring(kind)[1] if kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(") else {}
     fields: dict[str, t.PrimitiveSchema] = {}
     required: list[str] = []
@@ -191,20 +194,20 @@ def _from_record(kind: Any) -> Form:
 
 
 def _field(where: str, member: _Member, descriptions: Mapping[str, str]) -> tuple[t.PrimitiveSchema, bool, bool]:
-    """`(field, whether it must be filled in, whether it may be None)`."""
+    """`(field, whether it is required, whether it may be None)`."""
     annotation = member.annotation
     try:
         (schema,), shared = msgspec.json.schema_components((annotation,), ref_template="#/$defs/{name}")
     except (TypeError, NotImplementedError):
         raise TypeError(_no_field(where, str(annotation))) from None
-    schema, nullable = _followed(schema, shared, where)
+    schema, nullable = _resolved(schema, shared, where)
     extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     given = [cast("Mapping[Any, str]", extra) for extra in extras if isinstance(extra, Mapping)]
     titles = given[0] if given else _titles_of(annotation)
     field = _primitive(schema, shared, where, titles)
-    _in_order(field, annotation)
-    if field.type == "string" and _is_moment(annotation):
-        field.format = "date-time"  # which msgspec says only of those that must have a time zone
+    _restore_order(field, annotation)
+    if field.type == "string" and _has_datetime(annotation):
+        field.format = "date-time"  # msgspec only sets it if a time zone is required
     text = next((extra for extra in extras if isinstance(extra, str)), None) or descriptions.get(member.name)
     if text and field.description is UNSET:
         field.description = text
@@ -226,7 +229,7 @@ def _default_of(field: t.PrimitiveSchema, default: Any, where: str) -> Any:
 
 
 def _converted(values: dict[str, Any], kind: Any) -> Any:
-    """What msgspec checks beyond the form; text is still text where the type wants a date or an enum."""
+    """Checked values as the type: msgspec makes dates and enums of texts, and checks what a form cannot express."""
     try:
         return msgspec.json.decode(msgspec.json.encode(values), type=kind)
     except msgspec.ValidationError as error:
@@ -239,7 +242,7 @@ def _converted(values: dict[str, Any], kind: Any) -> Any:
 
 
 def _reason(message: str) -> str:
-    """msgspec's reason without its ways of quoting."""
+    """msgspec's message without backquotes, in lower case."""
     return message.replace("`", "")[:1].lower() + message.replace("`", "")[1:]
 
 
@@ -251,12 +254,12 @@ def _from_model(model: Any) -> Form:
     nullable: set[str] = set()
     for name, raw in schema.get("properties", {}).items():
         where = f"{model.__name__}.{name}"
-        found, may_be_none = _followed(raw, shared, where)
+        found, may_be_none = _resolved(raw, shared, where)
         fields[name] = _primitive(found, shared, where, None)
         if may_be_none and name in needed:
             nullable.add(name)
 
-    def made(values: dict[str, Any]) -> Any:
+    def build(values: dict[str, Any]) -> Any:
         try:
             return model.model_validate_json(msgspec.json.encode(values))
         except ValueError as error:
@@ -265,13 +268,13 @@ def _from_model(model: Any) -> Form:
             lines = [f"{'.'.join(map(str, one['loc'])) or ALONE}: {one['msg']}" for one in errors]
             raise InvalidAnswer("\n".join(lines) or "content: does not fit") from None
 
-    return Form(fields, [name for name in fields if name in needed - nullable], made, frozenset(nullable))
+    return Form(fields, [name for name in fields if name in needed - nullable], build, frozenset(nullable))
 
 
-def _given(schema: Mapping[str, Any]) -> Form:
-    """A form written by hand is taken as it is, once it is sure that the protocol has it."""
+def _from_schema(schema: Mapping[str, Any]) -> Form:
+    """The form for a `requestedSchema`, which is sent as it is if the protocol allows it."""
     if schema.get("type", "object") != "object" or not isinstance(schema.get("properties"), Mapping):
-        raise TypeError("A form written by hand is an object with properties: {'type': 'object', 'properties': {…}}.")
+        raise TypeError("A schema of a form is an object with properties: {'type': 'object', 'properties': {…}}.")
     fields: dict[str, t.PrimitiveSchema] = {}
     for name, raw in schema["properties"].items():
         try:
@@ -283,7 +286,7 @@ def _given(schema: Mapping[str, Any]) -> Form:
         fields[name] = field
     required = list(schema.get("required", ()))
     if unknown := [name for name in required if name not in fields]:
-        raise TypeError(f"The form requires {unknown[0]!r}, which is none of its properties.")
+        raise TypeError(f"The form requires {unknown[0]!r}, which is not one of its properties.")
     return Form(fields, required, lambda values: values)
 
 
@@ -311,13 +314,13 @@ _FORMATS = ("email", "uri", "date", "date-time")
 
 def _no_field(where: str, what: str) -> str:
     return (
-        f"{where}: a form has flat fields only (text, numbers, yes or no, dates, one or several of given texts), "
-        f"and {what} is none of these: ask for its parts in fields of their own."
+        f"{where}: a form has only flat fields (text, numbers, booleans, dates, one or several of given texts), "
+        f"and {what} is none of these: ask for its parts in separate fields."
     )
 
 
-def _followed(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> tuple[dict[str, Any], bool]:
-    """A schema without a reference and without null, and whether it had null."""
+def _resolved(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> tuple[dict[str, Any], bool]:
+    """A schema with references, unions and null resolved, and whether it had null."""
     nullable = False
     found = dict(schema)
     for _ in range(8):
@@ -366,7 +369,7 @@ def _primitive(
     elif kind == "array":
         inner: Any = schema.get("items")
         known = cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
-        items = None if known is None else _options(_followed(known, shared, where)[0], where, titles)
+        items = None if known is None else _options(_resolved(known, shared, where)[0], where, titles)
         if items is None:
             raise TypeError(_no_field(where, "a list of anything but given texts"))
         field.items = items
@@ -377,7 +380,7 @@ def _primitive(
 
 
 def _options(schema: dict[str, Any], where: str, titles: Mapping[Any, str] | None) -> t.EnumItems | None:
-    """The choices of a schema, if it is one; titled if there are titles."""
+    """The choices of a schema; None if it has none."""
     titled = schema.get("oneOf")
     if titled is not None:
         return t.EnumItems(any_of=msgspec.convert(titled, list[t.EnumOption]))
@@ -392,7 +395,7 @@ def _options(schema: dict[str, Any], where: str, titles: Mapping[Any, str] | Non
 
 
 def _choice(annotation: Any) -> Any:
-    """The enum or `Literal` in an annotation of one or several choices; None without one."""
+    """The enum or `Literal` in an annotation of one or several choices; None if there is none."""
     kinds: list[Any] = [annotation]
     while kinds:
         kind = kinds.pop()
@@ -403,7 +406,7 @@ def _choice(annotation: Any) -> Any:
 
 
 def _titles_of(annotation: Any) -> dict[Any, str] | None:
-    """The names of an enum's members as titles, where they say something else than the values."""
+    """The names of an enum's members as titles; None if they are the same as the values."""
     kind = _choice(annotation)
     if not isinstance(kind, type):
         return None
@@ -412,8 +415,8 @@ def _titles_of(annotation: Any) -> dict[Any, str] | None:
     return None if said else titles
 
 
-def _in_order(field: t.PrimitiveSchema, annotation: Any) -> None:
-    """Put the choices in the order in which they were written; msgspec sorts them."""
+def _restore_order(field: t.PrimitiveSchema, annotation: Any) -> None:
+    """Restore the order in which the choices were written; msgspec sorts them."""
     kind = _choice(annotation)
     if kind is None:
         return
@@ -429,16 +432,16 @@ def _in_order(field: t.PrimitiveSchema, annotation: Any) -> None:
             setattr(holder, titled, sorted(options, key=lambda option: place(option.const)))
 
 
-def _is_moment(annotation: Any) -> bool:
-    return annotation is datetime or any(_is_moment(arm) for arm in get_args(annotation))
+def _has_datetime(annotation: Any) -> bool:
+    return annotation is datetime or any(_has_datetime(arm) for arm in get_args(annotation))
 
 
 def _letters(text: str) -> str:
     return re.sub(r"[\W_]", "", text).lower()
 
 
-def _plain(field: t.PrimitiveSchema) -> t.PrimitiveSchema:
-    """The field for a revision whose forms have no titled choices, no several choices and few defaults."""
+def _downgraded(field: t.PrimitiveSchema) -> t.PrimitiveSchema:
+    """The field for a revision without titled choices, several choices, and most defaults."""
     default = field.default if field.type == "boolean" else UNSET
     if field.items is not UNSET:
         values = _values(field.items)
@@ -465,17 +468,13 @@ def _values(items: t.EnumItems) -> list[str]:
     return items.enum if items.enum is not UNSET else []
 
 
-def _is_no_text(field: t.PrimitiveSchema) -> bool:
-    """Whether the empty text cannot be meant: many clients send it for what was left empty."""
+def _rejects_empty(field: t.PrimitiveSchema) -> bool:
+    """Whether an empty text means that the field was left empty, as many clients send it."""
     return field.type != "string" or not (field.format is UNSET and field.enum is UNSET and field.one_of is UNSET)
 
 
 def _checked(field: t.PrimitiveSchema, value: Any) -> Any:
-    """The value, if it fits its field.
-
-    Raises:
-        ValueError: it does not; the message says what is expected.
-    """
+    """The value, if it is valid for the field. Raises ValueError with what is expected."""
     return _CHECKS[field.type](field, value)
 
 
@@ -519,7 +518,7 @@ def _check_number(field: t.PrimitiveSchema, value: Any) -> Any:
 def _check_several(field: t.PrimitiveSchema, value: Any) -> list[str]:
     items = field.items if field.items is not UNSET else t.EnumItems()
     choices = _values(items)
-    if isinstance(value, str):  # where the revision has no several choices, the form asked for text
+    if isinstance(value, str):  # revisions without several choices asked for text
         value = [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, list):
         raise ValueError("is no list")
@@ -542,14 +541,6 @@ _CHECKS: dict[str, Callable[[t.PrimitiveSchema, Any], Any]] = {
 }
 
 
-def _is_date(text: str) -> bool:
-    return _reads(text, date) and len(text) == 10
-
-
-def _is_time(text: str) -> bool:
-    return _reads(text, datetime)
-
-
 def _reads(text: str, kind: type) -> bool:
     try:
         msgspec.convert(text, kind)
@@ -561,6 +552,6 @@ def _reads(text: str, kind: type) -> bool:
 _READERS: dict[str, Callable[[str], bool]] = {
     "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None,
     "uri": lambda text: re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:\S+", text) is not None,
-    "date": _is_date,
-    "date-time": _is_time,
+    "date": lambda text: len(text) == 10 and _reads(text, date),
+    "date-time": lambda text: _reads(text, datetime),
 }

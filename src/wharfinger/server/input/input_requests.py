@@ -1,8 +1,11 @@
-"""Questions to a client: what each needs of it, how a revision says it, and what its answer means; sends nothing."""
+"""What a client can be asked for: forms, URLs, samples of its model, and roots. Does no I/O.
+
+Each `InputQuery` knows which capability it needs, its params in each revision, and how to read the answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import msgspec
@@ -20,34 +23,34 @@ T = TypeVar("T")
 
 
 class InputQuery(Protocol):
-    """One thing that a client can be asked, in any revision that has it."""
+    """Something that a client can be asked for."""
 
     method: ClassVar[str]
     key_prefix: ClassVar[str]
     """What its key begins with if the author gives none."""
     or_none: bool
-    """Whether a refusal is None instead of an error."""
+    """Whether a refusal gives None instead of an exception."""
 
     def check(self, caller: Caller) -> None:
-        """Raise MissingClientCapability unless the caller can be asked this."""
+        """Raise MissingClientCapability if the caller cannot be asked for this."""
         ...
 
     def params(self, rules: Revision) -> Any:
-        """The params of `method` as the revision has them."""
+        """The params of `method` in this revision."""
         ...
 
     def read(self, answer: Raw | bytes) -> Any:
-        """What an answer means: the bare result of `method`.
+        """The value of an answer, which is the result of `method`.
 
         Raises:
             InvalidAnswer: it is not what was asked for.
-            Declined, Cancelled: the user did not give it.
+            Declined, Cancelled: the user refused.
         """
         ...
 
 
-class _Lacking(ToolError, MissingClientCapability):
-    """The handshake era has no code for it: a failure that a model can read, and an error of everything but tools."""
+class _MissingInTool(ToolError, MissingClientCapability):
+    """MissingClientCapability for the handshake era, which has no code for it: a tool reports it to the model."""
 
     code = -32603
     http_status = 200
@@ -58,31 +61,29 @@ class _Lacking(ToolError, MissingClientCapability):
 
 
 def not_declared(rules: Revision, required: Mapping[str, Any], what: str) -> MissingClientCapability:
-    """The error that says that a client cannot be asked, as its revision tells it (2026-07-28, error codes)."""
-    names = ".".join(_path(required))
-    message = f"This needs {what}, which the client does not offer: it has to declare the capability {names}."
-    return MissingClientCapability(required, message) if rules.missing_capability else _Lacking(required, message)
+    """The error for a client that does not declare a capability, as its revision has it (2026-07-28, error codes)."""
+    names: list[str] = []
+    inner = required
+    while inner:
+        ((name, inner),) = inner.items()
+        names.append(name)
+    message = f"This needs {what}, which the client does not offer: it has to declare the capability {'.'.join(names)}."
+    return MissingClientCapability(required, message) if rules.missing_capability else _MissingInTool(required, message)
 
 
-def _absent(rules: Revision, required: Mapping[str, Any], what: str) -> MissingClientCapability:
+def _not_in_revision(rules: Revision, required: Mapping[str, Any], what: str) -> MissingClientCapability:
     message = f"This needs {what}, which {rules.name} does not have: connect with a newer client."
-    return MissingClientCapability(required, message) if rules.missing_capability else _Lacking(required, message)
-
-
-def _path(required: Mapping[str, Any]) -> Iterable[str]:
-    while required:
-        ((name, required),) = required.items()
-        yield name
+    return MissingClientCapability(required, message) if rules.missing_capability else _MissingInTool(required, message)
 
 
 class Elicit(Generic[T]):
     """A form for the user. `schema` is a struct, a dataclass, a TypedDict, a pydantic model, the type of a single value
-    (`str`, `bool`, an enum, …), or a `requestedSchema` written by hand.
+    (`str`, `bool`, an enum, …), or a `requestedSchema` as a dict.
 
-    Passwords and other secrets must not be asked for in this way, but at a URL (2026-07-28, elicitation).
+    Ask for passwords and other secrets at a URL, never by a form (2026-07-28, elicitation).
 
     Raises:
-        TypeError: the type has a field that no form can have.
+        TypeError: the type has a field that a form cannot have.
     """
 
     method: ClassVar[str] = "elicitation/create"
@@ -94,18 +95,18 @@ class Elicit(Generic[T]):
         self.form = form_of(schema)
 
     def check(self, caller: Caller) -> None:
-        """The client asks its user by forms: `elicitation` is there, and if it names modes, `form` is one."""
+        """Needs `elicitation`; if the client names modes, `form` must be one of them."""
         rules, declared = caller.rules, caller.capabilities.elicitation
         if not rules.elicits:
-            raise _absent(rules, {"elicitation": {}}, "a form for the user")
+            raise _not_in_revision(rules, {"elicitation": {}}, "a form for the user")
         if declared is UNSET:
             raise not_declared(rules, {"elicitation": {}}, "a form for the user")
         if rules.elicits_urls and declared.form is UNSET and declared.url is not UNSET:
             raise not_declared(rules, {"elicitation": {"form": {}}}, "a form for the user")
 
     def params(self, rules: Revision) -> t.ElicitRequestParams:
-        """No mode, which every revision takes for a form."""
-        return t.ElicitRequestParams(message=self.message, requested_schema=self.form.requested(rules))
+        """Without a mode, which means a form in every revision."""
+        return t.ElicitRequestParams(message=self.message, requested_schema=self.form.schema_for(rules))
 
     def read(self, answer: Raw | bytes) -> T:
         """The value that the form asks for."""
@@ -113,9 +114,12 @@ class Elicit(Generic[T]):
 
 
 class ElicitUrl:
-    """A URL for the user to open, such as to sign in or to pay; the answer says only that they agreed to open it.
+    """A URL for the user to open, for example to sign in or to pay. The answer only says that they agreed to open it.
 
-    What happens there is told by other means; `elicitation_id` names it to clients of 2025-11-25.
+    `elicitation_id` is what `Server.elicitation_complete` is called with when they are done (2025-11-25).
+
+    Raises:
+        ValueError: it is not an absolute URL.
     """
 
     method: ClassVar[str] = "elicitation/create"
@@ -123,22 +127,22 @@ class ElicitUrl:
 
     def __init__(self, message: str, url: str, *, elicitation_id: str | None = None, or_none: bool = False) -> None:
         if not url.partition(":")[2]:
-            raise ValueError(f"{url!r} is no URL that a user could open.")
+            raise ValueError(f"{url!r} is not a URL that a user can open.")
         self.message = message
         self.url = url
         self.elicitation_id = elicitation_id
         self.or_none = or_none
 
     def check(self, caller: Caller) -> None:
-        """The client declares `elicitation.url`."""
+        """Needs `elicitation.url`."""
         rules, declared = caller.rules, caller.capabilities.elicitation
         if not rules.elicits_urls:
-            raise _absent(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
+            raise _not_in_revision(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
         if declared is UNSET or declared.url is UNSET:
             raise not_declared(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
 
     def params(self, rules: Revision) -> t.ElicitRequestParams:
-        """With an id in the one revision that has them."""
+        """With an id in 2025-11-25, the only revision that has them."""
         id: Any = UNSET
         if rules.url_required:
             if self.elicitation_id is None:
@@ -149,20 +153,20 @@ class ElicitUrl:
         return t.ElicitRequestParams(message=self.message, mode="url", url=self.url, elicitation_id=id)
 
     def read(self, answer: Raw | bytes) -> bool:
-        """True: the user agreed."""
+        """True: the user agreed to open it."""
         _accepted(answer, self.message)
         return True
 
 
-class _Answer(msgspec.Struct):
+class _ElicitAnswer(msgspec.Struct):
     action: str
     content: Any = UNSET
 
 
-def _accepted(answer: Raw | bytes, message: str) -> _Answer:
-    """The answer to an elicitation, if the user gave one."""
+def _accepted(answer: Raw | bytes, message: str) -> _ElicitAnswer:
+    """The answer to an elicitation. Raises Declined or Cancelled if the user refused."""
     try:
-        found = msgspec.json.decode(answer, type=_Answer)
+        found = msgspec.json.decode(answer, type=_ElicitAnswer)
     except msgspec.MsgspecError:
         raise InvalidAnswer("expected an object with action") from None
     if found.action == "decline":
@@ -175,16 +179,16 @@ def _accepted(answer: Raw | bytes, message: str) -> _Answer:
 
 
 Messages = str | t.SamplingContent | t.SamplingMessage | Sequence[str | t.SamplingContent | t.SamplingMessage]
-"""What a model can be sent: text and blocks are the user's."""
+"""Messages for a model; text and blocks without a role are the user's."""
 
 
 class Sample:
     """A request to the client's model. `messages` is text, a block of content, a message, or a list of these.
 
-    `temperature` and the like are wishes; the client, and its user, may change anything, and decline.
+    The client and its user may change anything, such as the `temperature`, and may decline.
 
     Raises:
-        ValueError: the uses of tools and their results do not belong together (2026-07-28, sampling).
+        ValueError: uses of tools and their results do not match (2026-07-28, sampling), or `max_tokens` is below 1.
     """
 
     method: ClassVar[str] = "sampling/createMessage"
@@ -229,23 +233,23 @@ class Sample:
         )
 
     def check(self, caller: Caller) -> None:
-        """The client declares `sampling`, and `sampling.tools` or `sampling.context` where they are needed."""
+        """Needs `sampling`, and `sampling.tools` or `sampling.context` for what uses them."""
         rules, declared = caller.rules, caller.capabilities.sampling
         if declared is UNSET:
             raise not_declared(rules, {"sampling": {}}, "the client's model")
         blocks = [block for message in self._messages for block in _blocks(message)]
         uses = self._uses_tools or any(isinstance(block, (t.ToolUseContent, t.ToolResultContent)) for block in blocks)
         if uses and not rules.samples_blocks:
-            raise _absent(rules, {"sampling": {"tools": {}}}, "a model that uses tools")
+            raise _not_in_revision(rules, {"sampling": {"tools": {}}}, "a model that uses tools")
         if uses and declared.tools is UNSET:
             raise not_declared(rules, {"sampling": {"tools": {}}}, "a model that uses tools")
         if self._context and rules.samples_blocks and declared.context is UNSET:
             raise not_declared(rules, {"sampling": {"context": {}}}, "context of other servers")
         if "audio" in rules.unknown_blocks and any(isinstance(block, t.AudioContent) for block in blocks):
-            raise _absent(rules, {"sampling": {}}, "a model that hears")
+            raise _not_in_revision(rules, {"sampling": {}}, "a model that hears")
 
     def params(self, rules: Revision) -> t.CreateMessageRequestParams:
-        """Before 2025-11-25 a message has one block: several become several messages."""
+        """Before 2025-11-25 a message has one block, so that several blocks become several messages."""
         messages: list[t.SamplingMessage] = []
         for message in self._messages:
             blocks = _blocks(message)
@@ -270,16 +274,16 @@ class Roots:
         self.or_none = or_none
 
     def check(self, caller: Caller) -> None:
-        """The client declares `roots`."""
+        """Needs `roots`."""
         if caller.capabilities.roots is UNSET:
             raise not_declared(caller.rules, {"roots": {}}, "the client's roots")
 
     def params(self, rules: Revision) -> t.RequestParams:
-        """None to say."""
+        """Empty."""
         return t.RequestParams()
 
     def read(self, answer: Raw | bytes) -> list[t.Root]:
-        """The roots; they are `file:` URIs."""
+        """The roots, which must be `file:` URIs."""
         roots = _decoded(answer, t.ListRootsResult).roots
         if any(not root.uri.startswith("file:") for root in roots):
             raise InvalidAnswer("roots: every uri must be a file: URI")
@@ -300,15 +304,14 @@ def _messages(given: Any) -> list[t.SamplingMessage]:
     items: list[Any] = list(cast("Any", given)) if isinstance(given, (list, tuple)) else [given]
     if not items:
         raise ValueError("A model needs at least one message.")
-    return [_message(item) for item in items]
-
-
-def _message(item: Any) -> t.SamplingMessage:
-    if isinstance(item, t.SamplingMessage):
-        return item
-    if isinstance(item, str):
-        item = t.TextContent(text=item)
-    return t.SamplingMessage(role="user", content=item)
+    messages: list[t.SamplingMessage] = []
+    for item in items:
+        if isinstance(item, t.SamplingMessage):
+            messages.append(item)
+        else:
+            content = t.TextContent(text=item) if isinstance(item, str) else item
+            messages.append(t.SamplingMessage(role="user", content=content))
+    return messages
 
 
 def _blocks(message: t.SamplingMessage) -> list[t.SamplingContent]:
@@ -323,10 +326,10 @@ def _preferences(given: t.ModelPreferences | str | Sequence[str] | None) -> t.Mo
 
 
 def check_tool_use(messages: Sequence[t.SamplingMessage]) -> None:
-    """Every use of a tool is answered in the very next message, which holds nothing else (2026-07-28, sampling).
+    """Check that each use of a tool has its result in the next message, alone (2026-07-28, sampling).
 
     Raises:
-        ValueError: it is not.
+        ValueError: it has not.
     """
     open_uses: set[str] = set()
     for message in messages:
