@@ -268,7 +268,7 @@ async def test_a_function_takes_the_properties_by_name_or_in_one_dict_or_as_the_
     ("function", "words"),
     [
         (lambda ship, crew: "", "has no parameter for 'flag'"),
-        (lambda ship, crew, flag, mast: "", "wants 'mast', which is no property"),
+        (lambda ship, crew, flag, mast: "", "takes 'mast', which is not a property"),
     ],
 )
 def test_a_function_that_takes_something_else_is_refused_at_registration(function: Any, words: str) -> None:

@@ -1,1 +1,1 @@
-"""From a function's signature, or a schema written out, to the arguments of a call."""
+"""From a function's signature, or an explicit schema, to the arguments of a call."""

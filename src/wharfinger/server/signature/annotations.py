@@ -1,4 +1,4 @@
-"""The annotations of a function, and what they say before any schema is made of them."""
+"""The annotations of a function, resolved if they are text; and which parameter takes the `Context`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _CONTEXT_TEXT = r"(?:\w+\.)*Context(?:\[.*\])?"
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The function's annotations with `Annotated` kept; one that cannot be resolved stays text.
+    """The function's annotations, with `Annotated` kept. One that cannot be resolved stays text.
 
-    Text that names `Context` counts as that class, since many import it for type checkers only.
+    Text that names `Context` counts as that class, because many import it only for type checkers.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -67,7 +67,7 @@ def _classes(function: Any) -> dict[str, Any] | None:
 
 
 def _around(function: Callable[..., Any]) -> dict[str, Any]:
-    """The local names of the function in which this one is being defined, if that still runs."""
+    """The local names of the function in which this one is being defined, if that is still running."""
     outer = getattr(function, "__qualname__", "").rpartition(".<locals>")[0]
     frame = inspect.currentframe() if outer else None
     while frame is not None:
@@ -90,7 +90,7 @@ def _resolve(annotation: Any, scope: dict[str, Any]) -> Any:
 
 
 def is_context(annotation: Any) -> bool:
-    """Whether a parameter wants the `Context`, whatever its state is said to be."""
+    """Whether a parameter takes the `Context`, also `Context[State]` and `Context | None`."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     kinds = (get_origin(kind) or kind for kind in members(annotation) or (annotation,))

@@ -1,4 +1,4 @@
-"""What is wrong with a value, in one line for each fault: where, and what is wanted; never the value."""
+"""Faults of arguments, one line each: where it is and what is expected, never the value itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["BadArguments", "allowed", "fault_lines", "members", "path_text"]
 
 
 class BadArguments(ValueError):
-    """Arguments that do not fit; `faults` has one readable line for each of them."""
+    """Arguments that are not valid; `faults` has one line for each fault."""
 
     faults: list[str]
 
@@ -37,17 +37,17 @@ _WORDS = {
     "bytes": "base64 text",
     "Path": "a string",
 }
-# Patterns are text: most processes never meet a fault, and compiling them costs time at import.
+# Patterns are text: most processes never need them, and compiling them at import takes time.
 _PATH = r"(?s)(.*?)(?: - at (`key` in )?`\$(.*)`)?"
 _EXPECTED = r"(?s)Expected `([^`]+)`(?:, got `([^`]+)`| (.*))?"
 _FIXED = {
-    "Invalid UUID": "is no UUID",
-    "Invalid RFC3339 encoded datetime": "is no date and time (RFC 3339), such as 2026-07-28T12:00:00Z",
-    "Invalid RFC3339 encoded date": "is no date, such as 2026-07-28",
-    "Invalid RFC3339 encoded time": "is no time, such as 12:00:00Z",
-    "Invalid ISO8601 duration": "is no duration (ISO 8601), such as PT5M",
-    "Invalid decimal string": "is no decimal number",
-    "Invalid base64 encoded string": "is no base64 text",
+    "Invalid UUID": "is not a UUID",
+    "Invalid RFC3339 encoded datetime": "is not a date and time (RFC 3339), such as 2026-07-28T12:00:00Z",
+    "Invalid RFC3339 encoded date": "is not a date, such as 2026-07-28",
+    "Invalid RFC3339 encoded time": "is not a time, such as 12:00:00Z",
+    "Invalid ISO8601 duration": "is not a duration (ISO 8601), such as PT5M",
+    "Invalid decimal string": "is not a decimal number",
+    "Invalid base64 encoded string": "is not base64 text",
     "Number out of range": "is out of range",
     "Integer value out of range": "is out of range",
 }
@@ -55,7 +55,7 @@ _MEMBER = r"Object (missing required|contains unknown) field `([^`]*)`"
 
 
 def fault_lines(name: str, kind: Any, error: msgspec.MsgspecError) -> list[str]:
-    """One line for each fault that `error` tells of a value called `name`."""
+    """One line for each fault of a value called `name` that `error` reports."""
     found = re.fullmatch(_PATH, str(error))
     message, place = (found[1], found[3] or "") if found else ("", "")
     where = name + printable(place)
@@ -69,7 +69,7 @@ def fault_lines(name: str, kind: Any, error: msgspec.MsgspecError) -> list[str]:
 
 
 def _reason(kind: Any, message: str, place: str, error: msgspec.MsgspecError) -> str:
-    if isinstance(error.__cause__, (ValueError, TypeError)):  # from the author's own check of a value
+    if isinstance(error.__cause__, (ValueError, TypeError)):  # raised by the author's own validation
         return printable(str(error.__cause__), 200)
     expected = re.fullmatch(_EXPECTED, message)
     if expected:

@@ -1,7 +1,16 @@
-"""A plain function's signature as a decoder of its arguments and as JSON Schema, made once; calls nothing.
+"""A function's signature, as a JSON Schema of its arguments and as a decoder of them.
 
-Arguments are taken strictly by their JSON type: "1" is no integer, and neither is true. What is wrong with them is told
-in one line for each, with its path, without the value and without words of any library.
+`Signature` reads a function once, at registration, so that a type without a JSON form is an error there. It makes:
+
+- a msgspec struct with a field for each parameter. Most calls are decoded by it in one step. JSON types are strict: "1"
+  is not an integer, and neither is true.
+- a JSON Schema (2020-12) for `tools/list`, with descriptions from the docstring and from `Annotated[int, "..."]`.
+
+Only when decoding fails, each argument is decoded by itself, to report every fault in a line of its own: with its path,
+but without the value, and without msgspec's vocabulary. There 1.0 counts as an integer, as JSON Schema says.
+
+A union that JSON types alone cannot tell apart, such as two structs without a tag, is decoded as Any; its first member
+that fits is taken. Pydantic's `Field` and `annotated_types` become msgspec's constraints (see `type_schemas`).
 """
 
 from __future__ import annotations
@@ -41,11 +50,11 @@ __all__ = [
 MAX_DECODERS = 256
 """Decoders that are kept for functions whose parameters have the same names and types."""
 _EXACT = 2**53
-"""Numbers beyond it are not the same in every reader of JSON."""
+"""Not every JSON reader can represent larger integers exactly."""
 
 
 class Parameter(NamedTuple):
-    """One parameter that callers may give; `kind` is its type without markers."""
+    """One parameter that callers can set; `kind` is its type without markers."""
 
     name: str
     kind: Any
@@ -54,20 +63,20 @@ class Parameter(NamedTuple):
     default: Any
     completer: Complete | None
     arms: tuple[Any, ...]
-    """The members of a union that cannot be told apart by JSON type alone; the first that fits is taken."""
+    """The members of a union that JSON types cannot tell apart; the first that fits is taken. Empty for other types."""
     header: str = ""
-    """The name of the header that repeats it, without its prefix; empty without one."""
+    """The name of the header that repeats it, without its prefix; empty if there is none."""
     filled: Callable[[], Any] | None = None
-    """Makes the default that a marker has, which the function itself does not know."""
+    """Makes the default of a marker such as `Field(default=3)`, which is not the function's own."""
 
     @property
     def decoded_as(self) -> Any:
-        """What the decoder is told: `kind`, if it can take that."""
+        """The type for the decoder: `kind`, or Any if the decoder does not support it."""
         return Any if self.arms else self.kind
 
 
 class Signature:
-    """What a function takes, besides its context and its dependencies; never changed.
+    """What a function takes, apart from its context and its dependencies. Immutable.
 
     Raises:
         TypeError: a parameter cannot be filled from JSON: it is `*args`, `**kwargs` or positional-only, its annotation
@@ -94,9 +103,9 @@ class Signature:
     needs: dict[str, Need]
     """The parameters that dependencies fill."""
     schema: dict[str, Any]
-    """JSON Schema (2020-12) of the arguments: always an object, without what it does not name."""
+    """The JSON Schema (2020-12) of the arguments: always an object without additional properties."""
     returns: Any
-    """The annotation of the result; `inspect.Signature.empty` without one."""
+    """The return annotation; `inspect.Signature.empty` if there is none."""
     summary: str
     """The docstring before its first section."""
 
@@ -132,12 +141,12 @@ class Signature:
 
     @property
     def completers(self) -> dict[str, Complete]:
-        """The completers beside the parameters, by name; a parameter with a choice of strings completes to them."""
+        """The completers of parameters, by name. A parameter with a choice of strings completes to these."""
         return {p.name: p.completer for p in self.parameters.values() if p.completer is not None}
 
     @property
     def direct(self) -> Callable[[Any], Any] | None:
-        """A decoder to a struct whose members are all the arguments; None where more is to be done than decoding."""
+        """A decoder to a struct with all arguments; None if they need more than decoding."""
         return None if self._optional or self._partly else self._decoder.decode
 
     def _parameter(self, parameter: inspect.Parameter, annotation: Any, descriptions: Mapping[str, str]) -> Parameter:
@@ -179,7 +188,7 @@ class Signature:
         try:
             return _decoder_of(fields)
         except TypeError as error:
-            raise TypeError(f"{self.name}(): {self._culprit()} cannot be read from JSON: {error}") from None
+            raise TypeError(f"{self.name}(): {self._find_unsupported()} cannot be read from JSON: {error}") from None
 
     def _schema(self) -> dict[str, Any]:
         kinds = [arm for p in self.parameters.values() for arm in (p.arms or (_shown_as(p),))]
@@ -187,13 +196,13 @@ class Signature:
             found, shared = json_schema(*kinds)
         except TypeError as error:
             reason = str(error).splitlines()[-1]
-            raise TypeError(f"{self.name}(): {self._culprit()} has no JSON Schema: {reason}") from None
+            raise TypeError(f"{self.name}(): {self._find_unsupported()} has no JSON Schema: {reason}") from None
         schemas = iter(found)
         properties = {
             p.name: self._property(p, [next(schemas) for _ in p.arms or (p.kind,)]) for p in self.parameters.values()
         }
         required = [p.name for p in self.parameters.values() if p.required]
-        # Some models' interfaces refuse an object without `properties`, also where it has none.
+        # Some models' interfaces refuse an object without `properties`, even an empty one.
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         if required:
             schema["required"] = required
@@ -202,8 +211,8 @@ class Signature:
             schema["$defs"] = shared
         return schema
 
-    def _culprit(self) -> str:
-        """The parameter whose type is one too many, which libraries do not tell."""
+    def _find_unsupported(self) -> str:
+        """The parameter whose type is not supported; msgspec does not report its name."""
         for parameter in self.parameters.values():
             try:
                 msgspec.json.Decoder(parameter.decoded_as)
@@ -217,7 +226,7 @@ class Signature:
         if parameter.description:
             schema["description"] = parameter.description
         if not parameter.required and parameter.default is not None:
-            with suppress(TypeError, ValueError):  # a default that JSON cannot say, such as a sentinel
+            with suppress(TypeError, ValueError):  # a default without a JSON form, such as a sentinel
                 schema["default"] = msgspec.json.decode(msgspec.json.encode(parameter.default, enc_hook=to_json))
         if parameter.header:
             if "enum" in schema and "type" not in schema and all(isinstance(value, str) for value in schema["enum"]):
@@ -226,18 +235,18 @@ class Signature:
         return schema
 
     def decode(self, arguments: Raw | bytes | UnsetType, *, json_strings: bool = False) -> dict[str, Any]:
-        """Arguments by name from a JSON object; those that are left out keep the function's defaults.
+        """Arguments by name from a JSON object. Arguments that are left out keep the function's defaults.
 
-        With `json_strings` an array or object may also come as a string that holds it.
+        With `json_strings` an array or object may also come as a string that contains its JSON.
 
         Raises:
-            BadArguments: they do not fit.
+            BadArguments: they are not valid.
         """
         given: Raw | bytes = b"{}" if isinstance(arguments, UnsetType) else arguments
         try:
             taken = msgspec.structs.asdict(self._decoder.decode(given))
         except (msgspec.MsgspecError, RecursionError):
-            taken = self._one_by_one(given, json_strings)
+            taken = self._decode_each(given, json_strings)
         if self._optional:
             taken = {name: value for name, value in taken.items() if value is not UNSET}
         for parameter in self._partly:
@@ -248,11 +257,8 @@ class Signature:
                 taken[parameter.name] = cast("Callable[[], Any]", parameter.filled)()
         return taken
 
-    def _one_by_one(self, arguments: Raw | bytes, json_strings: bool) -> dict[str, Any]:
-        """Look at each argument by itself, so that all that is wrong is told at once.
-
-        Here, where it costs only those who need it, 1.0 is taken for the integer that it is in JSON Schema.
-        """
+    def _decode_each(self, arguments: Raw | bytes, json_strings: bool) -> dict[str, Any]:
+        """Decode each argument by itself, to report all faults at once, and to accept 1.0 as an integer."""
         try:
             given = msgspec.json.decode(arguments, type=dict[str, Raw])
         except (msgspec.MsgspecError, RecursionError):
@@ -279,10 +285,10 @@ class Signature:
         return [f"{printable(name)}: no such argument; {known}" for name in unknown]
 
     def decode_strings(self, arguments: Mapping[str, str]) -> dict[str, Any]:
-        """Arguments by name from strings, as prompts have them: numbers and such are read, what is no scalar is JSON.
+        """Arguments by name from strings, as prompts have them: scalars are converted, other types are read as JSON.
 
         Raises:
-            BadArguments: they do not fit.
+            BadArguments: they are not valid.
         """
         faults = [f"{p.name}: missing" for p in self.parameters.values() if p.required and p.name not in arguments]
         unknown = iter(self._unknown(arguments))
@@ -335,7 +341,7 @@ _PLAIN = (bool, int, float, str, list, dict)
 
 
 def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
-    """Raise TypeError for a default of another JSON type than its parameter; sentinels of other types are fine."""
+    """Raise TypeError for a default of another JSON type than the parameter. Sentinels are allowed."""
     if type(parameter.default) not in _PLAIN or parameter.arms:
         return
     try:
@@ -349,21 +355,17 @@ def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
                 f"{expected[:1].lower()}{expected[1:]}, as its annotation says."
             ) from None
     except (TypeError, ValueError, NotImplementedError):
-        return  # a type that msgspec does not know: nothing can be said
+        return  # msgspec does not support the type, so that the default cannot be checked
 
 
 def refuse_unbound(function: Any) -> None:
-    """Refuse a method that has no object to be called on.
-
-    Raises:
-        TypeError: it is one; the message says to add the bound method.
-    """
+    """Raise TypeError for a method without its object; the message says to add the bound method."""
     if isinstance(function, (classmethod, staticmethod)):
         if isinstance(function, staticmethod):
             return
         name = cast("Any", function).__func__.__qualname__
         raise TypeError(
-            f"{name}() has no class yet where it is decorated: add it behind the class, with server.tools.add({name})."
+            f"{name}() has no class yet where it is decorated: add it after the class, with server.tools.add({name})."
         )
     code = getattr(function, "__code__", None)
     if code is None or not code.co_argcount or code.co_varnames[0] not in ("self", "cls"):
@@ -376,11 +378,8 @@ def refuse_unbound(function: Any) -> None:
         )
 
 
-# Patterns are text here: most processes never meet them, and compiling them costs time at import.
-
-
 def completer_of(annotation: Any) -> Complete | None:
-    """What completes a parameter: the marker beside it, else its choice of strings."""
+    """What completes a parameter: its `Complete` marker, else its choice of strings."""
     marked = _marked(annotation)
     if marked.completer is None and (choices := _choices(marked.kind)):
         return Complete(choices)
@@ -388,10 +387,10 @@ def completer_of(annotation: Any) -> Complete | None:
 
 
 class _Marked(NamedTuple):
-    """An annotation and a default, taken apart."""
+    """The parts of an annotation and a default."""
 
     kind: Any
-    """The type; texts and markers are taken off, constraints stay on."""
+    """The type with its constraints, without texts and markers."""
     description: str
     completer: Complete | None
     header: str
@@ -400,10 +399,10 @@ class _Marked(NamedTuple):
 
 
 def _marked(annotation: Any, default: Any = inspect.Parameter.empty) -> _Marked:
-    """Take an annotation and a default apart.
+    """Split an annotation and a default into their parts.
 
     Raises:
-        TypeError: a marker asks for what cannot be had.
+        TypeError: a marker has an alias.
     """
     kind, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     inner = _of_only_member(kind)
@@ -432,7 +431,7 @@ def _marked(annotation: Any, default: Any = inspect.Parameter.empty) -> _Marked:
 
 
 def _of_only_member(kind: Any) -> list[Any]:
-    """Texts and markers of the one type that may also be null: `Annotated[str, "…"] | None`."""
+    """Texts and markers of the only type in a union with None: `Annotated[str, "…"] | None`."""
     kinds = [member for member in members(kind) if member is not type(None)]
     if len(kinds) != 1 or get_origin(kinds[0]) is not Annotated:
         return []
@@ -441,7 +440,7 @@ def _of_only_member(kind: Any) -> list[Any]:
 
 
 def _shown_as(parameter: Parameter) -> Any:
-    """The type whose schema is shown: what a header repeats is left out instead of null, and must be one plain type."""
+    """The type whose schema is shown. For a header it is without None: the header is left out instead."""
     if parameter.header:
         kinds = [member for member in members(parameter.kind) if member is not type(None)]
         if len(kinds) == 1:
@@ -460,7 +459,7 @@ def _arms(kind: Any) -> tuple[Any, ...]:
 
 
 def _choices(kind: Any) -> list[str]:
-    """The strings that are all that a parameter can be, if it is such a one."""
+    """The strings of an enum or `Literal`; empty for other types."""
     kinds = [member for member in members(kind) if member is not type(None)] or [kind]
     kind = kinds[0] if len(kinds) == 1 else None
     if get_origin(kind) is Literal:
@@ -485,10 +484,10 @@ def _first_fit(parameter: Parameter, value: Any) -> Any:
 
 
 def _decoded(parameter: Parameter, data: bytes, json_strings: bool) -> Any:
-    """One argument, also where it is an integer with a fraction of zero or, if allowed, a string that holds JSON.
+    """One argument, which may be an integer written as 1.0 or, if allowed, a string that contains JSON.
 
     Raises:
-        BadArguments: it does not fit.
+        BadArguments: it is not valid.
     """
     try:
         return _strictly(parameter, data)
@@ -513,7 +512,7 @@ def _strictly(parameter: Parameter, data: bytes) -> Any:
 
 
 def _with_integers(data: bytes) -> bytes | None:
-    """The same JSON with integers for numbers such as 1.0; None where there are none."""
+    """The same JSON with integers for numbers such as 1.0; None if it has no such numbers."""
     if not re.search(rb"[.eE]", data):
         return None
     changed = False
@@ -531,13 +530,13 @@ def _with_integers(data: bytes) -> bytes | None:
 
     try:
         found = whole(msgspec.json.decode(data))
-    except msgspec.MsgspecError:  # a number that no float can be, such as 1e400
+    except msgspec.MsgspecError:  # a number that is too large for a float, such as 1e400
         return None
     return msgspec.json.encode(found) if changed else None
 
 
 def _inside_string(data: bytes) -> bytes | None:
-    """The array or object that a JSON string holds; None where it holds none."""
+    """The array or object in a JSON string; None if it contains neither."""
     if data[:1] != b'"':
         return None
     text = msgspec.json.decode(data, type=str).strip()
@@ -551,7 +550,7 @@ def _from_string(parameter: Parameter, text: str) -> Any:
         return text
     try:
         value = msgspec.convert(text, parameter.kind, strict=False, dec_hook=from_json)
-        if isinstance(value, float) and not math.isfinite(value):  # the texts "inf" and "nan", which are no JSON
+        if isinstance(value, float) and not math.isfinite(value):  # "inf" and "nan" are not JSON
             raise BadArguments([f"{parameter.name}: is out of range"])
         return value
     except msgspec.ValidationError as error:

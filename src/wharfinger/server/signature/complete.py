@@ -1,4 +1,4 @@
-"""The marker that names what completes a parameter."""
+"""`Complete`: marks a parameter with what completes it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ Completer = Callable[..., Any]
 class Complete:
     """Marks a parameter with what completes it: `vessel: Annotated[str, Complete(vessels)]`.
 
-    `values` is a function of what is typed so far, `(typed)` or `(typed, others)`, where `others` maps the other
-    arguments that are known to their text; it returns strings, best first, and may be async. It may take the `Context`
-    and dependencies besides. Or it is a fixed sequence of strings, of which those are shown that begin with what is
-    typed.
+    `values` is a function of the text typed so far, `(typed)` or `(typed, others)`; `others` maps the names of the
+    arguments that are known already to their text. It returns strings, best first, may be async, and may take the
+    `Context` and dependencies too. Or it is a sequence of strings; those that begin with the typed text are shown.
     """
 
     __slots__ = ("context", "needs", "takes_others", "values")
 
     context: str | None
-    """The name of the parameter that wants the `Context`."""
+    """The name of the parameter that takes the `Context`."""
     needs: Needs
-    """What its dependencies fill."""
+    """The parameters that dependencies fill."""
 
     def __init__(self, values: Completer | Sequence[str]) -> None:
         if isinstance(values, str) or not (callable(values) or isinstance(values, Sequence)):

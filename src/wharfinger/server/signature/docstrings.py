@@ -1,4 +1,4 @@
-"""What a docstring says of a function and of each parameter, in the styles of Google, numpy and Sphinx."""
+"""Reads docstrings in the styles of Google, numpy and Sphinx: the summary, and a text for each parameter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["parse_docstring", "summary_of"]
 
-# Patterns are text here: most processes never meet a docstring section, and compiling them costs 3 ms.
+# Patterns are text: most processes never meet a docstring section, and compiling them takes 3 ms.
 _ARGUMENT_SECTIONS = frozenset(("args", "arguments", "parameters", "params", "keyword args", "other parameters"))
 _OTHER_SECTIONS = frozenset(("attributes", "example", "examples", "note", "notes", "raises", "return", "returns"))
 _SECTIONS = _ARGUMENT_SECTIONS | _OTHER_SECTIONS | {"warning", "warnings", "yield", "yields", "see also", "references"}
@@ -21,9 +21,9 @@ _SPHINX_OTHER = r":(?:type|return|returns|rtype|raise|raises|except|exception|va
 
 
 def parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The text of a docstring before its first section, and what its sections say of each parameter."""
+    """The text of a docstring before its first section, and the description of each parameter."""
     while isinstance(function, functools.partial):
-        function = function.func  # its own docstring says what partial is
+        function = function.func  # the docstring of a partial object describes `partial`
     text = getattr(function, "__doc__", None)
     if not text:
         return "", {}
@@ -62,7 +62,7 @@ def _begins_section(lines: list[str], number: int) -> str:
 
 
 def _google(lines: list[str], number: int, found: dict[str, str]) -> int:
-    """Read an indented section, `name (type): text`; the number of the line behind it."""
+    """Read an indented section, `name (type): text`. Returns the number of the line after it."""
     name, depth = "", 0
     while number < len(lines):
         line = lines[number]
@@ -82,7 +82,7 @@ def _google(lines: list[str], number: int, found: dict[str, str]) -> int:
 
 
 def _numpy(lines: list[str], number: int, found: dict[str, str]) -> int:
-    """Read an underlined section, `name : type` with the text indented below; the number of the line behind it."""
+    """Read an underlined section, `name : type` with indented text below. Returns the number of the line after it."""
     names: list[str] = []
     while number < len(lines) and not _begins_section(lines, number):
         line = lines[number]
@@ -98,7 +98,7 @@ def _numpy(lines: list[str], number: int, found: dict[str, str]) -> int:
 
 
 def _sphinx(lines: list[str], number: int, found: dict[str, str]) -> int:
-    """Read one field, `:param type name: text`, with what is indented below; the number of the line behind it."""
+    """Read one field, `:param type name: text`, with indented lines below. Returns the number of the line after it."""
     argument = re.fullmatch(_SPHINX, lines[number])
     text = [argument[2]] if argument else []
     number += 1

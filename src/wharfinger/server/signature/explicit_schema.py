@@ -1,4 +1,4 @@
-"""Arguments of a tool whose input schema was given by hand: checked by it, then given as the function takes them."""
+"""Arguments of a tool with an explicit input schema: validated by it, then passed as the function takes them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _DICTS = (dict, Mapping, Any, inspect.Parameter.empty)
 
 
 class SchemaSignature:
-    """Takes arguments as a `Signature` does, by a schema that an author gave.
+    """Decodes arguments like a `Signature`, by a schema that the author gave.
 
-    A function with one parameter that is a dict, and is none of the schema's properties, gets all arguments in it;
-    with `**rest` it gets them by name as JSON has them; else it has a parameter for each property, and what it gets is
-    also converted to its annotations.
+    A function whose only parameter is a dict, and not a property of the schema, gets all arguments in it. A function
+    with `**rest` gets them by name, as JSON values. Any other function needs a parameter for each property, and the
+    values are converted to its annotations.
 
     Raises:
-        InvalidSchema: the schema cannot be used, or does not say `"type": "object"`.
+        InvalidSchema: the schema cannot be used, or its type is not "object".
         MissingExtra: the extra `schema` is not installed.
-        TypeError: the function does not take what the schema says.
+        TypeError: the parameters of the function do not match the schema.
     """
 
     __slots__ = ("_given", "_signature", "_whole", "context", "needs", "parameters", "returns", "schema", "summary")
 
     direct = None
-    """There is always more to be done than decoding."""
+    """Arguments always need more than decoding."""
 
     def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], what: str) -> None:
         refuse_unbound(function)
@@ -55,7 +55,7 @@ class SchemaSignature:
         self.parameters = self._match(function, known, what)
 
     def _match(self, function: Callable[..., Any], known: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Settle how the function takes its arguments; the names of its parameters."""
+        """Decide how the function takes its arguments. Returns its parameters by name."""
         properties = self.schema.get("properties", {})
         name = getattr(function, "__name__", repr(function))
         found = {
@@ -79,16 +79,16 @@ class SchemaSignature:
             )
         wanted = [key for key, p in named.items() if p.default is p.empty and key not in properties]
         if wanted:
-            raise TypeError(f"{name}() wants {wanted[0]!r}, which is no property of the {what}.")
+            raise TypeError(f"{name}() takes {wanted[0]!r}, which is not a property of the {what}.")
         if not takes_any:
             self._signature = Signature(function)
         return named
 
     def decode(self, arguments: Raw | bytes | UnsetType, *, json_strings: bool = False) -> dict[str, Any]:
-        """Arguments by name from a JSON object; `json_strings` as for `Signature.decode`.
+        """Arguments by name from a JSON object; `json_strings` is that of `Signature.decode`.
 
         Raises:
-            BadArguments: they do not fit.
+            BadArguments: they are not valid.
         """
         data: Raw | bytes = b"{}" if isinstance(arguments, UnsetType) else arguments
         try:
@@ -108,7 +108,7 @@ class SchemaSignature:
         return cast("dict[str, Any]", given)
 
     def _unwrap(self, given: dict[str, Any]) -> bool:
-        """Read the strings that stand for arrays and objects, in place; whether there were any."""
+        """Replace strings that hold arrays and objects by these. Returns whether there were any."""
         changed = False
         properties = self.schema.get("properties", {})
         for name, value in given.items():
@@ -123,7 +123,7 @@ class SchemaSignature:
 
 
 def _unreadable(data: Raw | bytes) -> list[str]:
-    """Why arguments cannot be read at all, in one line for each: numbers that Python cannot hold, such as 1e400."""
+    """Why JSON cannot be decoded, one line for each argument: for example a number that is too large, such as 1e400."""
     faults: list[str] = []
     try:
         for name, value in msgspec.json.decode(data, type=dict[str, Raw]).items():

@@ -1,4 +1,4 @@
-"""`Header`: marks a parameter that HTTP clients repeat in a header, so that intermediaries may route by it."""
+"""`Header`: marks a parameter that HTTP clients repeat in a header, so that proxies can route by it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ KEYWORD = "x-mcp-header"
 class Header:
     """Marks a parameter that a header repeats: `Annotated[str, Header("Region")]` is sent as `Mcp-Param-Region`.
 
-    Only strings, integers and booleans can be repeated, and no secrets should be: proxies log headers. Clients of
-    2026-07-28 send it over HTTP, and a call whose header is unlike its argument is refused before the function runs.
+    Only strings, integers and booleans can be repeated. Do not repeat secrets: proxies log headers. Clients of
+    2026-07-28 send it over HTTP. A call whose header differs from its argument is refused before the function runs.
     """
 
     __slots__ = ("name",)
@@ -28,10 +28,10 @@ class Header:
 
 
 def header_params_of(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
-    """The arguments that headers repeat, by a tool's input schema.
+    """The arguments that headers repeat, from a tool's input schema.
 
     Raises:
-        ValueError: the keyword `x-mcp-header` stands where it may not, or twice (2026-07-28, `x-mcp-header`).
+        ValueError: `x-mcp-header` is used in a wrong place, or twice with the same name (2026-07-28, `x-mcp-header`).
     """
     if KEYWORD.encode() not in msgspec.json.encode(schema):
         return ()

@@ -1,6 +1,6 @@
-"""Types of Python as JSON: their schemas, how they are read and written; models of pydantic are known by their methods.
+"""JSON for Python types: their schemas, and the hooks that read and write what msgspec does not support.
 
-Pydantic is never imported: who uses it has imported it, and a model brings what is needed.
+Pydantic models are recognized by their methods; pydantic is never imported here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Mode = Literal["validation", "serialization"]
 
 
 class ModelErrors(ValueError):
-    """What a model found wrong: pairs of the path inside the model and the reason."""
+    """The errors of a model: pairs of the path inside the model and the reason."""
 
     found: list[tuple[tuple[str | int, ...], str]]
 
@@ -32,7 +32,7 @@ class ModelErrors(ValueError):
 
 
 def is_model(kind: Any) -> bool:
-    """Whether a type is a model as pydantic makes them."""
+    """Whether a type is a pydantic model."""
     return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate_json")
 
 
@@ -42,10 +42,10 @@ def is_model(kind: Any) -> bool:
 def json_schema(*kinds: Any, mode: _Mode = "validation") -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """A JSON Schema (2020-12) for each type, and the `$defs` that they refer to.
 
-    `mode` matters to models only: what they take, or what they give.
+    `mode` matters for models only: the schema of what they accept, or of what they return.
 
     Raises:
-        TypeError: a type has none, or two that have the same name differ.
+        TypeError: a type has no schema, or two different types have the same name.
     """
     if not kinds:
         return [], {}
@@ -87,10 +87,10 @@ def _lift(lifted: dict[str, Any], name: str, schema: dict[str, Any]) -> None:
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Make what msgspec does not know from a decoded JSON value: its `dec_hook`.
+    """msgspec's `dec_hook`: converts a decoded JSON value to a type that msgspec does not support.
 
     Raises:
-        ValueError: the value is none of that type.
+        ValueError: the value is not valid for the type.
     """
     if is_model(kind):
         return _model_from(kind, value)
@@ -101,10 +101,10 @@ def from_json(kind: Any, value: Any) -> Any:
     raise NotImplementedError
 
 
-_TOLD_OTHERWISE: Mapping[str, str] = {
+_PLAIN_REASONS: Mapping[str, str] = {
     "missing": "missing",
     "extra_forbidden": "no such member",
-    "union_tag_invalid": "is of no kind that is allowed here",
+    "union_tag_invalid": "is not one of the kinds that are allowed here",
     "int_type": "expected an integer",
     "string_type": "expected a string",
     "float_type": "expected a number",
@@ -113,7 +113,7 @@ _TOLD_OTHERWISE: Mapping[str, str] = {
     "dict_type": "expected an object",
     "model_type": "expected an object",
 }
-"""Reasons of models in the words of all others; the rest are told in its own, which name the rule, no value."""
+"""Pydantic's error types in the words used for other types. Its other messages are passed on: they contain no value."""
 
 
 def _model_from(kind: Any, value: Any) -> Any:
@@ -128,15 +128,14 @@ def _model_from(kind: Any, value: Any) -> Any:
 
 
 def _reason(kind: str, message: str) -> str:
-    told = _TOLD_OTHERWISE.get(kind)
-    if told is not None:
-        return told
+    if kind in _PLAIN_REASONS:
+        return _PLAIN_REASONS[kind]
     text = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return text[:1].lower() + text[1:] if text is message else text
 
 
 def to_json(value: Any) -> Any:
-    """What msgspec does not know, as something that it does: its `enc_hook`.
+    """msgspec's `enc_hook`: converts a value of a type that msgspec does not support.
 
     Raises:
         TypeError: it has no form in JSON.
@@ -148,27 +147,27 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-# --- constraints that stand beside a type -----------------------------------------------------------------------------
+# --- constraints beside a type -----------------------------------------------------------------------------
 
 
 class FieldFacts(NamedTuple):
-    """What a marker beside a type says: pydantic's `Field`, or the small classes of constraints that others share."""
+    """What a marker beside a type says: pydantic's `Field`, or a class of `annotated_types`."""
 
     description: str
     meta: msgspec.Meta | None
-    """Constraints, title and examples, as msgspec has them."""
+    """Constraints, title and examples, in msgspec's form."""
     default: Callable[[], Any] | None
-    """Makes the default, where the marker has one."""
+    """Makes the default; None if the marker has none."""
 
 
 _CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
 
 
 def facts_of(extra: Any) -> FieldFacts | None:
-    """What one member of `Annotated`, or the default of a parameter, says as a marker; None where it is none.
+    """The facts of a marker in `Annotated` or as a default; None if it is not a marker.
 
     Raises:
-        TypeError: it asks for what cannot be had here: an alias.
+        TypeError: it has an alias, which parameters cannot have.
     """
     module = type(extra).__module__
     if type(extra).__name__ == "FieldInfo" and hasattr(extra, "is_required"):
@@ -190,13 +189,13 @@ def facts_of(extra: Any) -> FieldFacts | None:
 
 
 def to_msgspec(kind: Any) -> Any:
-    """The same type with the constraints inside of it as msgspec has them: it would pass over those of others.
+    """The same type with all constraints in msgspec's form: it ignores those of other libraries.
 
     Raises:
-        TypeError: as for `facts_of`.
+        TypeError: like `facts_of`.
     """
     if kind is object:
-        return Any  # strict type checkers have people write it
+        return Any  # with strict type checkers people write it for Any
     origin, inner = get_origin(kind), get_args(kind)
     if not inner or origin is Literal:
         return kind

@@ -90,8 +90,8 @@ def test_a_function_that_does_not_take_what_the_schema_says_is_refused_by_name()
 
     for function, said in (
         (lacks, r"lacks\(\) has no parameter for 'list' of the input_schema of tool 'it': add it"),
-        (wants, r"wants\(\) wants 'more', which is no property of the input_schema of tool 'it'\."),
-        (wants_rest, r"wants_rest\(\) wants 'more', which is no property"),
+        (wants, r"wants\(\) takes 'more', which is not a property of the input_schema of tool 'it'\."),
+        (wants_rest, r"wants_rest\(\) takes 'more', which is not a property"),
     ):
         with pytest.raises(TypeError, match=said):
             Server("s").tools.add(function, name="it", input_schema=SCHEMA)
