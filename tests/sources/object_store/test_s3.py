@@ -138,7 +138,7 @@ def test_a_store_that_is_down_is_named_and_used_again_when_it_is_back(aws: str) 
         lambda: source.read(source.uri + "a"),
         lambda: search_documents(source, "a", 1),
     ):
-        with pytest.raises(StoreFailed, match=rf"http://127\.0\.0\.1:{port} (does not answer|cannot be asked)"):
+        with pytest.raises(StoreFailed, match=rf"http://127\.0\.0\.1:{port} (does not answer|cannot be called)"):
             ask()
     assert time.monotonic() - began < 30
     with BucketServer({"prefix/a": b"back"}, port):

@@ -1,4 +1,4 @@
-"""Objects as live resources: S3, ZIP archives, and whatever else fsspec reads. `objects("s3://bucket/prefix")`."""
+"""Objects as live resources, from S3, ZIP archives and other stores of fsspec: `objects("s3://bucket/prefix")`."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ def objects(url: str, *, label: str | None = None, **storage_options: Any) -> Ob
     """Publish a store of objects: `server.include(objects("s3://bucket/prefix"))`.
 
     Args:
-        url: `s3://bucket/prefix`, `zip:FILE`, `memory://path`, or another URL that fsspec reads.
-        label: Its name in `zip://label/…`, and for people; the file's, or the bucket's, by default.
-        storage_options: For fsspec's file system, such as `endpoint_url=` or `anon=True`; credentials are better left
-            to the environment.
+        url: `s3://bucket/prefix`, `zip:FILE`, `memory://path`, or another URL that fsspec supports. label: The name for
+        people, and in `zip://label/…`; by default that of the file or bucket. storage_options: Options of fsspec's file
+        system, such as `endpoint_url=` or `anon=True`. Pass credentials in the
+            environment instead.
 
     Raises:
-        UnusableSource: there is nothing of the kind, or it may not be published.
-        MissingExtra: fsspec, or s3fs, is not installed.
+        UnusableSource: the store does not exist, or cannot be published.
+        MissingExtra: fsspec or s3fs is not installed.
     """
     match = _URL(url)
     if match is None:
-        raise UnusableSource(f"{_safe(url)} is no URL of a store: give s3://bucket/prefix, or zip:FILE.")
+        raise UnusableSource(f"{_safe(url)} is not the URL of a store: give s3://bucket/prefix, or zip:FILE.")
     scheme, slashes, rest = match[1].lower(), match[2], match[3]
     if label is not None:
         usable_label(label)
     if scheme == "zip" and not slashes:
         return _archive(rest, label)
     if "::" in url:
-        raise UnusableSource(f"{_safe(url)} wraps one store in another: give that one alone.")
+        raise UnusableSource(f"{_safe(url)} wraps one store in another: give the inner one.")
     refuse_scheme(scheme)
     if not slashes:
         raise UnusableSource(f"{scheme}: needs two slashes, as in {scheme}://bucket/prefix.")
     if "?" in rest or "#" in rest:
-        raise UnusableSource(f"{_safe(url)} has more than a path: leave out what begins with ? or #.")
+        raise UnusableSource(f"{_safe(url)} has a query or fragment: leave out everything from ? or #.")
     host, _, path = rest.partition("/")
     if path.rstrip("/") and not served(path.rstrip("/")):
-        raise UnusableSource(f"{_safe(url)} has an odd path: leave out empty parts, . and .. in it.")
+        raise UnusableSource(f"{_safe(url)} has empty parts, . or .. in its path: leave them out.")
     if scheme in ("s3", "s3a"):
         return _bucket(host, path.strip("/"), label, storage_options)
     return _library(scheme, host, path.strip("/"), url, label, storage_options)
@@ -69,8 +69,8 @@ def _archive(path: str, label: str | None) -> Objects:
 def _bucket(bucket: str, prefix: str, label: str | None, options: dict[str, Any]) -> Objects:
     if not _BUCKET(bucket):
         raise UnusableSource(
-            "A bucket is given as s3://bucket/prefix; credentials and endpoints do not belong there: "
-            "use AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL."
+            "Give a bucket as s3://bucket/prefix, without credentials or endpoint: "
+            "use AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL for them."
         )
     store = S3Store(bucket, f"{prefix}/" if prefix else "", options)
     name = label or bucket
@@ -86,7 +86,7 @@ def _library(scheme: str, host: str, path: str, url: str, label: str | None, opt
 
 
 def _top(scheme: str, host: str, path: str) -> str:
-    """The URI of the top directory, which names nobody and nothing secret."""
+    """The URI of the top directory, without credentials."""
     parts = [quote(part) for part in (host, *path.split("/")) if part]
     return f"{scheme}://{'/'.join(parts)}/" if parts else f"{scheme}:///"
 
@@ -96,7 +96,7 @@ def _title(host: str, path: str) -> str:
 
 
 def _safe(url: str) -> str:
-    """A URL that may be repeated in an error."""
+    """The URL without credentials, for errors."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,7 +1,16 @@
-"""Members of a ZIP archive: listed from its directory, inflated in a stream that never gives more than was declared.
+"""Members of a ZIP archive.
 
-What an archive says of itself is not trusted: names that lead out of it, links, devices and members that share bytes
-are withheld; its directory, the bytes inflated for one member and the ratio of their sizes are bounded.
+An archive is untrusted input, and may be built to fill the memory or to reach files outside. So:
+
+- The directory of the archive is bounded in bytes, members and extra fields, before `zipfile` parses it.
+- Members are withheld if their name leads out of the archive, if they are links or devices, or if they share bytes with
+  another member: a bomb packs its data once and lists it a thousand times.
+- Members are inflated in a stream, at most as far as their declared size, and only by deflate. A member that is
+declared
+  to grow more than 250 times is not inflated.
+
+To read at an offset, everything before it must be inflated. So the streams of the last windows stay open, and a window
+that follows continues in its stream.
 """
 
 from __future__ import annotations
@@ -32,36 +41,37 @@ from wharfinger.sources.object_store.object_store_contract import (
 )
 from wharfinger.sources.windows.window import RandomAccess
 
-__all__ = ["DIRECTORY", "INFLATED", "RATIO", "ZipStore"]
+__all__ = ["MAX_DIRECTORY_BYTES", "MAX_INFLATED_BYTES", "MAX_RATIO", "ZipStore"]
 
-DIRECTORY = 32 << 20
-"""Bytes of an archive's directory that are read."""
-MEMBERS = 300_000
-"""Entries of a directory; each takes some 600 bytes of memory, and only 46 of the file."""
-EXTRA = 4_096
-"""Bytes of what an entry adds to its name; `zipfile` takes time quadratic in them."""
-NAME = 1_024
-"""Bytes of a member's name, as of a key of S3; a longer one is withheld."""
-INFLATED = 1 << 30
-"""Bytes of one member that are inflated at most; what is behind them cannot be read."""
-RATIO, RATIO_FROM = 250, 16 << 20
-"""A member that claims to grow more than so many times, and beyond so many bytes, is taken for a bomb."""
-PIECE = 1 << 20
-STREAMS = 4  # members, and places in them, that are kept open where the last windows ended
+MAX_DIRECTORY_BYTES = 32 << 20
+"""The archive's directory."""
+MAX_MEMBERS = 300_000
+"""Entries in the directory: each takes about 600 bytes of memory, but as few as 46 in the file."""
+MAX_EXTRA_BYTES = 4_096
+"""The extra fields of one entry: `zipfile` needs time that is quadratic in them."""
+MAX_NAME_BYTES = 1_024
+"""The name of a member, as for a key of S3. Members with a longer name are withheld."""
+MAX_INFLATED_BYTES = 1 << 30
+"""How far one compressed member is inflated; what follows cannot be read."""
+MAX_RATIO, RATIO_MIN_BYTES = 250, 16 << 20
+"""A member that is declared to grow more than this many times, and beyond this size, is taken for a bomb."""
+PIECE_BYTES = 1 << 20
+MAX_STREAMS = 4
+"""Streams that stay open where the last windows ended."""
 
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-"""`zipfile` inflates other methods without a bound: 861 bytes of bzip2 became 2 GiB, whatever size they declared."""
+"""`zipfile` inflates other methods without bound: 861 bytes of bzip2 became 2 GiB, whatever their declared size."""
 _OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 93: "Zstandard"}
 _REGULAR = (0, stat.S_IFREG)
 _ENTRY = struct.Struct("<4s24xHHH12x")
-_HEADER = 30  # bytes before the name of a member in front of its data
+_HEADER = 30  # bytes of a member's local header, before its name
 _ENCRYPTED = 0x1
 
 _Stamp = tuple[int, int, int, int]
 
 
 class _Archive(NamedTuple):
-    """An archive as it was when it was opened."""
+    """An archive as it was when it was opened; `withheld` counts the members that are not served."""
 
     stamp: _Stamp
     file: zipfile.ZipFile
@@ -71,7 +81,7 @@ class _Archive(NamedTuple):
 
 
 class ZipStore:
-    """One archive, opened anew when its file changes."""
+    """One archive, which is opened again when its file changes."""
 
     every = 1.0
 
@@ -88,44 +98,44 @@ class ZipStore:
             raise UnusableSource(str(error)) from None
 
     def _current(self) -> _Archive:
-        """The archive as its file is now.
+        """The archive as it is now.
 
         Raises:
-            StoreFailed: it is gone, or no archive any more.
+            StoreFailed: the file no longer exists, or is not an archive.
         """
         with self._lock:
             try:
                 now = _stamp(os.stat(self.path))
                 if self._archive is None or self._archive.stamp != now:
                     self._forget()
-                    self._archive = _opened(self.path)
+                    self._archive = _open(self.path)
             except OSError as error:
                 raise StoreFailed(f"{self.path} cannot be read: {error.strerror}.") from None
             except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, RecursionError) as error:
-                raise StoreFailed(f"{self.path} is no ZIP archive that can be read: {error}") from None
+                raise StoreFailed(f"{self.path} cannot be read as a ZIP archive: {error}") from None
             return self._archive
 
     def _forget(self) -> None:
-        """Let go of what is open; a thread that still reads from it has the file until it is done."""
+        """Drop the open archive. A thread that is still reading from it keeps the file open."""
         self._streams.clear()
         self._archive = None
 
     # Listing
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """Members in the order of their names."""
+        """A page of all members, in the order of their names."""
         archive = self._current()
         begin = bisect_right(archive.keys, after)
         return [_info(archive, key) for key in archive.keys[begin : begin + limit]], begin + limit < len(archive.keys)
 
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """One directory."""
+        """A page of one directory."""
         archive = self._current()
         found = list(islice(level_of(archive.keys, directory, begin, after), limit + 1))
         return [_info(archive, key) for key in found[:limit]], len(found) > limit
 
     def info(self, key: str) -> ObjectInfo | None:
-        """One member."""
+        """One member, or None."""
         archive = self._current()
         return _info(archive, key) if key in archive.members else None
 
@@ -133,7 +143,8 @@ class ZipStore:
         """The bytes of a member.
 
         Raises:
-            UnreadableObject: it is encrypted, compressed in an unknown way, or looks like a bomb.
+            ObjectChanged: the archive has changed.
+            UnreadableObject: it is encrypted, compressed by an unsupported method, or looks like a bomb.
         """
         archive = self._current()
         member = archive.members.get(info.key)
@@ -143,10 +154,10 @@ class ZipStore:
         return _Member(self, archive, member)
 
     def describe(self) -> str:
-        """How many members there are, and how many are withheld."""
+        """The number of members, and of those that are withheld."""
         archive = self._current()
         said = many(len(archive.keys), "member")
-        return f"{said} ({archive.withheld:,} that are links, unsafe or overlapping)" if archive.withheld else said
+        return f"{said} ({archive.withheld:,} withheld: links, unsafe or overlapping)" if archive.withheld else said
 
     def close(self) -> None:
         """Close the archive."""
@@ -155,26 +166,23 @@ class ZipStore:
 
     @contextmanager
     def stream(self, archive: _Archive, member: zipfile.ZipInfo, offset: int) -> Generator[_Stream, None, None]:
-        """A member that can be read from `offset` on: one that was read before, where that saves the most."""
+        """A stream of a member to read from `offset` on: the open one that is nearest before it, or a new one."""
         with self._lock:
-            found = self._nearest(member, offset)
+            usable = [stream for stream in self._streams if stream.member is member and stream.begin <= offset]
+            found = max(usable, key=lambda stream: stream.begin, default=None)
             if found is not None:
                 self._streams.remove(found)
         if found is None:
             found = _Stream(member, archive.file.open(member))
         yield found
-        with self._lock:  # only what did not fail is used again
+        with self._lock:  # only reached without an error: a failed stream is not used again
             if self._archive is archive:
                 self._streams.append(found)
-                del self._streams[:-STREAMS]
-
-    def _nearest(self, member: zipfile.ZipInfo, offset: int) -> _Stream | None:
-        usable = [stream for stream in self._streams if stream.member is member and stream.begin <= offset]
-        return max(usable, key=lambda stream: stream.begin, default=None)
+                del self._streams[:-MAX_STREAMS]
 
 
 class _Stream:
-    """A member that is being inflated. What came last is kept: windows look a little back."""
+    """A member that is being inflated. The last piece is kept, because windows look a little back."""
 
     def __init__(self, member: zipfile.ZipInfo, file: IO[bytes]) -> None:
         self.member = member
@@ -188,7 +196,7 @@ class _Stream:
         return self._end - len(self._kept)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes from `offset` on, which is not before `begin`.
+        """Read bytes from `offset` on, which must not be before `begin`.
 
         Raises:
             EOFError: the member ends before.
@@ -197,11 +205,11 @@ class _Stream:
         missing = offset + length - self._end
         while missing > 0:
             skipped = max(0, offset - self._end)
-            piece = self._file.read(min(PIECE, skipped or missing))
+            piece = self._file.read(min(PIECE_BYTES, skipped or missing))
             if not piece:
-                raise EOFError("it ends before the size that it declares")
+                raise EOFError("it ends before its declared size")
             self._end += len(piece)
-            self._kept = (self._kept + piece)[-PIECE:]
+            self._kept = (self._kept + piece)[-PIECE_BYTES:]
             missing -= len(piece)
             if not skipped:
                 pieces.append(piece)
@@ -209,7 +217,7 @@ class _Stream:
 
 
 class _Member:
-    """The bytes of a member, read by inflating what lies before them."""
+    """The content of a member."""
 
     def __init__(self, store: ZipStore, archive: _Archive, member: zipfile.ZipInfo) -> None:
         self._store = store
@@ -225,9 +233,10 @@ class _Member:
         length = min(length, self.size - offset)
         if length <= 0:
             return b""
-        if self._member.compress_type != zipfile.ZIP_STORED and offset + length > INFLATED:
+        if self._member.compress_type != zipfile.ZIP_STORED and offset + length > MAX_INFLATED_BYTES:
             raise UnreadableObject(
-                f"{self._key} is compressed, and at most its first {INFLATED >> 20} MiB are inflated: unpack it."
+                f"{self._key} is compressed, and at most its first {MAX_INFLATED_BYTES >> 20} MiB are inflated: "
+                "unpack it."
             )
         try:
             with self._store.stream(self._archive, self._member, offset) as stream:
@@ -239,7 +248,7 @@ class _Member:
 
 
 class _Bounded(io.FileIO):
-    """A file whose directory is looked at before `zipfile` gets it; closed when nobody has it."""
+    """A file that checks the archive's directory before `zipfile` parses it. Closed when it is no longer used."""
 
     opened = False
     """Whether the directory has been read."""
@@ -248,8 +257,8 @@ class _Bounded(io.FileIO):
         self.close()
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size > DIRECTORY:
-            raise ValueError(f"its directory has more than {DIRECTORY >> 20} MiB")
+        if size is not None and size > MAX_DIRECTORY_BYTES:
+            raise ValueError(f"its directory has more than {MAX_DIRECTORY_BYTES >> 20} MiB")
         data = super().read(-1 if size is None else size) or b""
         if not self.opened and data.startswith(b"PK\x01\x02"):
             _check_directory(data)
@@ -262,20 +271,20 @@ def _check_directory(data: bytes) -> None:
         mark, name, extra, comment = _ENTRY.unpack_from(data, at)
         count += 1
         if mark != b"PK\x01\x02":
-            return  # `zipfile` says what is wrong with it
-        if extra > EXTRA:
-            raise ValueError(f"an entry of its directory has more than {EXTRA:,} bytes of extra data")
-        if count > MEMBERS:
-            raise ValueError(f"it has more than {MEMBERS:,} members")
+            return  # `zipfile` raises an error that says what is wrong
+        if extra > MAX_EXTRA_BYTES:
+            raise ValueError(f"an entry of its directory has more than {MAX_EXTRA_BYTES:,} bytes of extra data")
+        if count > MAX_MEMBERS:
+            raise ValueError(f"it has more than {MAX_MEMBERS:,} members")
         at += _ENTRY.size + name + extra + comment
 
 
-def _opened(path: str) -> _Archive:
+def _open(path: str) -> _Archive:
     file = _Bounded(path)
     try:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         archive = zipfile.ZipFile(file)
     except BaseException:
         file.close()
@@ -289,7 +298,7 @@ def _opened(path: str) -> _Archive:
 
 
 def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
-    """Those that share no bytes with another: what is packed once and listed a thousand times is a bomb."""
+    """The members that share no bytes with another one."""
     ordered = sorted(members, key=lambda one: one.header_offset)
     shared: set[int] = set()
     furthest, end = 0, 0
@@ -303,23 +312,23 @@ def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
 
 
 def _safe(member: zipfile.ZipInfo) -> bool:
-    """Whether a member is a regular file with a name that stays inside, whatever is unpacked where."""
+    """Whether a member is a regular file whose name stays inside the archive on every operating system."""
     kind = stat.S_IFMT(member.external_attr >> 16)
     name = member.filename
-    safe = served(name) and "\\" not in name and name[1:2] != ":" and len(name.encode()) <= NAME
+    safe = served(name) and "\\" not in name and name[1:2] != ":" and len(name.encode()) <= MAX_NAME_BYTES
     return kind in _REGULAR and safe
 
 
 def _check(key: str, member: zipfile.ZipInfo) -> None:
     if member.flag_bits & _ENCRYPTED:
-        raise UnreadableObject(f"{key} is encrypted, and no password can be given here: unpack it.")
+        raise UnreadableObject(f"{key} is encrypted, which is not supported: unpack it.")
     if member.compress_type not in _METHODS:
         how = _OTHER_METHODS.get(member.compress_type, f"method {member.compress_type}")
-        raise UnreadableObject(f"{key} is compressed by {how}, and only deflate is read: unpack it, or pack it anew.")
-    if member.file_size > max(RATIO_FROM, RATIO * max(member.compress_size, 1)):
+        raise UnreadableObject(f"{key} is compressed by {how}, but only deflate is supported: unpack or repack it.")
+    if member.file_size > max(RATIO_MIN_BYTES, MAX_RATIO * max(member.compress_size, 1)):
         raise UnreadableObject(
-            f"{key} declares {member.file_size:,} bytes made of {member.compress_size:,}, which is how an archive is "
-            "made that fills a disk or a memory: unpack it if you trust it."
+            f"{key} declares {member.file_size:,} bytes from {member.compress_size:,} compressed ones, as archives do "
+            "that are made to fill a disk or memory: unpack it if you trust it."
         )
 
 
@@ -335,7 +344,7 @@ def _version(member: zipfile.ZipInfo) -> str:
 
 
 def _modified(member: zipfile.ZipInfo) -> float | None:
-    """An archive keeps local times without their zone; this machine's is as good as any."""
+    """The time of a member. An archive stores local times without a time zone: this machine's is assumed."""
     try:
         return time.mktime((*member.date_time, 0, 0, -1))
     except (ValueError, OverflowError):

@@ -1,6 +1,6 @@
-"""Objects in any store that fsspec knows; directories are listed one by one, since most of these have no pages.
+"""Objects in any store of fsspec. Directories are listed whole, one by one, because most of these stores have no pages.
 
-Nothing of this machine is reached by it: what reads files, wraps other stores or fetches web pages is refused.
+Schemes that read this machine's files, wrap other stores or fetch web pages are refused.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from wharfinger.sources.windows.window import RandomAccess
 
 __all__ = ["LibraryStore", "refuse_scheme"]
 
-_FILES = "this machine's files are published as a folder: give its path"
-_PAGES = "web pages are no store: they cannot be listed"
+_FILES = "to publish files of this machine, give the path of their folder"
+_PAGES = "web pages cannot be listed"
 _WRAPS = "it wraps another store: give that one"
 _REFUSED = {
     **dict.fromkeys(("file", "local", "asynclocal", "root"), _FILES),
@@ -36,7 +36,7 @@ _REFUSED = {
         ("simplecache", "filecache", "blockcache", "cached", "dir", "reference", "generic", "dask"), _WRAPS
     ),
     **dict.fromkeys(("async_wrapper", "asyncwrapper", "tar", "libarchive", "data", "pyscript", "git", "dvc"), _WRAPS),
-    "zip": "an archive is given as zip:FILE",
+    "zip": "give an archive as zip:FILE",
 }
 _VERSIONS = ("ETag", "etag", "md5", "md5Hash", "content_hash", "generation", "version_id", "sha", "crc32c")
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "modify", "created")
@@ -45,10 +45,10 @@ T = TypeVar("T")
 
 
 def refuse_scheme(scheme: str) -> None:
-    """Refuse what is no store of objects.
+    """Refuse schemes that are not stores of objects.
 
     Raises:
-        UnusableSource: `file`, a wrapper, web pages.
+        UnusableSource: it is for files, web pages, or a wrapper of another store.
     """
     why = _REFUSED.get(scheme)
     if why:
@@ -56,20 +56,20 @@ def refuse_scheme(scheme: str) -> None:
 
 
 class LibraryStore:
-    """What is below one path of a store. A page costs the listing of each directory that it shows something of."""
+    """The objects below one path of a store. For a page, each directory that has objects on it is listed."""
 
     every = 2.0
 
-    def __init__(self, url: str, place: str, options: Mapping[str, Any]) -> None:
-        self.location = place
+    def __init__(self, url: str, location: str, options: Mapping[str, Any]) -> None:
+        self.location = location
         self._lock = threading.Lock()
-        self._fs, self._root = _open(url, place, options)
+        self._fs, self._root = _open(url, location, options)
         self._prefix = self._root.rstrip("/") + "/"
 
     # Listing
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """Objects by a walk in the order of keys, which opens no directory that lies before `after`."""
+        """A page of all objects, by a walk that skips the directories before `after`."""
         found = list(islice(self._walk("", after), limit + 1))
         return found[:limit], len(found) > limit
 
@@ -82,17 +82,17 @@ class LibraryStore:
                 yield from self._walk(info.key, after)
 
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """One directory."""
+        """A page of one directory."""
         start = directory + begin
         found = [info for info in self._list(directory) if info.key.startswith(start) and info.key > after]
         return found[:limit], len(found) > limit
 
     def _list(self, directory: str) -> list[ObjectInfo]:
-        """The entries of a directory in order; a name with something odd in it is none."""
+        """The entries of a directory in order, without those whose name cannot be part of a URI."""
         path = self._prefix + directory
         try:
             entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True, refresh=True))
-        except TypeError:  # an `ls` without refresh, which then has no cache to pass by
+        except TypeError:  # this `ls` has no `refresh`, and so no cache either
             entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True))
         except FileNotFoundError:
             return []
@@ -107,10 +107,10 @@ class LibraryStore:
         key = name[len(self._prefix) :].rstrip("/")
         if not served(key):
             return None
-        return ObjectInfo(key + "/") if kind == "directory" else _described(key, entry, name)
+        return ObjectInfo(key + "/") if kind == "directory" else _object_info(key, entry, name)
 
     def info(self, key: str) -> ObjectInfo | None:
-        """One object; a path that the library takes for another one is none."""
+        """One object. Returns None if there is none, or if the library resolves the path to another one."""
         try:
             entry = self._call(lambda: self._fs.info(self._prefix + key))
         except FileNotFoundError:
@@ -119,14 +119,14 @@ class LibraryStore:
         return found if found is not None and found.key == key else None
 
     def content(self, info: ObjectInfo) -> RandomAccess:
-        """Ranges of an object; whether it is still the same is asked after each."""
+        """The content of an object, whose version is checked after each read."""
         return ObjectContent(self, info)
 
     def range(self, info: ObjectInfo, offset: int, length: int) -> bytes:
-        """Bytes of an object.
+        """Read bytes of an object.
 
         Raises:
-            ObjectChanged: it has another version, or is gone.
+            ObjectChanged: it has another version, or no longer exists.
         """
         try:
             data = self._call(lambda: self._fs.cat_file(info.handle, start=offset, end=offset + length))
@@ -138,11 +138,11 @@ class LibraryStore:
         return cast("bytes", data)[:length]
 
     def describe(self) -> str:
-        """Nothing: how much there is would have to be counted."""
+        """Always empty: the objects would have to be counted."""
         return ""
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection is kept open."""
 
     def _call(self, call: Callable[[], T]) -> T:
         try:
@@ -150,14 +150,14 @@ class LibraryStore:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise FileNotFoundError from None
         except PermissionError:
-            raise StoreFailed(f"{self.location} may not be read: give it other credentials.") from None
+            raise StoreFailed(f"{self.location} may not be read with these credentials.") from None
         except TypeError:
             raise
-        except Exception as error:  # each library has its own; none of their texts is known to hold no secret
+        except Exception as error:  # each library has its own errors, whose texts may contain secrets
             raise StoreFailed(f"{self.location} does not answer: {type(error).__name__}.") from None
 
 
-def _open(url: str, place: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+def _open(url: str, location: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     try:
         url_to_fs: Any = import_module("fsspec.core").url_to_fs
     except ImportError:
@@ -166,13 +166,13 @@ def _open(url: str, place: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     try:
         fs, path = url_to_fs(url, **{"use_listings_cache": False, "skip_instance_cache": True, **options})
     except ImportError as error:
-        raise UnusableSource(f"{place} needs a library that is not installed: {error}.") from None
+        raise UnusableSource(f"{location} needs a library that is not installed: {error}.") from None
     except ValueError:
-        raise UnusableSource(f"{place} is of a kind that fsspec does not know.") from None
+        raise UnusableSource(f"fsspec does not support {location}.") from None
     except Exception as error:
-        raise UnusableSource(f"{place} cannot be opened: {type(error).__name__}.") from None
+        raise UnusableSource(f"{location} cannot be opened: {type(error).__name__}.") from None
     if getattr(fs, "local_file", False) or hasattr(fs, "fs"):
-        raise UnusableSource(f"{place} cannot be published as objects: {_FILES}.")
+        raise UnusableSource(f"{location} cannot be published as objects: {_FILES}.")
     return fs, str(path)
 
 
@@ -181,7 +181,7 @@ def _direct(key: str, directory: str) -> bool:
     return bool(rest) and "/" not in rest[:-1]
 
 
-def _described(key: str, entry: Mapping[str, Any], name: str) -> ObjectInfo:
+def _object_info(key: str, entry: Mapping[str, Any], name: str) -> ObjectInfo:
     size = entry.get("size")
     tags = [str(entry[field]) for field in _VERSIONS if entry.get(field)]
     times = [str(_moment(entry[field])) for field in _TIMES if entry.get(field)]
@@ -196,5 +196,5 @@ def _modified(entry: Mapping[str, Any]) -> float | None:
 
 
 def _moment(value: object) -> object:
-    """A time in seconds where it is one: a list may have it in another form than one object has."""
+    """Convert a time to seconds if it is one; a store may write it differently in lists than for one object."""
     return value.timestamp() if isinstance(value, datetime) else float(value) if isinstance(value, int) else value

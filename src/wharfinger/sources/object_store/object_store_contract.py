@@ -1,7 +1,7 @@
-"""What a store of objects must be able to do, in keys below its prefix; knows no URIs and no library.
+"""The interface of a store of objects, in keys relative to its prefix.
 
-Keys are `a/b.txt`; a directory is a key that ends with `/`. All lists are in the order of the keys' characters, which
-is that of their UTF-8 bytes and the one that S3 lists in.
+Keys look like `a/b.txt`; the key of a directory ends with `/`. Lists are sorted by the characters of the keys, which is
+the order of their UTF-8 bytes, and the order in which S3 lists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
     "ObjectStore",
     "StoreFailed",
     "UnreadableObject",
-    "behind",
+    "after_directory",
     "level_of",
     "outline",
     "served",
@@ -30,85 +30,85 @@ __all__ = [
 ]
 
 LAST = "\U0010ffff"
-"""Behind every character: `directory + LAST` is behind all that is in a directory."""
+"""The last character: `directory + LAST` sorts after everything in a directory."""
 
 
 class ObjectInfo(NamedTuple):
-    """One object, or a directory: what is known of it without reading it."""
+    """What is known about an object or directory without reading it."""
 
     key: str
     size: int | None = None
     modified: float | None = None
     version: str = ""
     handle: object = None
-    """What the store needs to read it again."""
+    """What the store needs to read it."""
 
     @property
     def directory(self) -> bool:
-        """Whether its key is a directory's."""
+        """Whether this is a directory."""
         return self.key.endswith("/") or not self.key
 
 
 class StoreFailed(InternalError):
-    """The store did not answer, or refused; the message names it, and nothing secret."""
+    """The store did not answer, or refused; the message names it without credentials."""
 
 
 class ObjectChanged(Exception):
-    """What is read is not what was looked at any more: look again."""
+    """The object has changed since `info` was called: call it again."""
 
 
 class UnreadableObject(InvalidArgument):
-    """The object is there and cannot be read; the message says why."""
+    """The object exists but cannot be read; the message says why."""
 
 
 class ObjectStore(Protocol):
-    """A store. Methods block for a bounded time, and are called by several threads at once.
+    """A store. Methods may block for a bounded time, and are called from several threads at once.
 
     Each may raise StoreFailed.
     """
 
     location: str
-    """Where it is, for a person; without credentials."""
+    """Where it is, for people; without credentials."""
     every: float
-    """Seconds between looks for changes."""
+    """Seconds between two rounds of polling."""
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """Objects behind the key `after`, at most `limit`, and whether more follow."""
+        """At most `limit` objects after the key `after`, and whether more follow."""
         ...
 
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """What is directly in a directory, its name beginning with `begin`, behind the key `after`."""
+        """The direct entries of a directory after `after` whose name starts with `begin`, and whether more follow."""
         ...
 
     def info(self, key: str) -> ObjectInfo | None:
-        """One object, or None."""
+        """One object. Returns None if it does not exist."""
         ...
 
     def content(self, info: ObjectInfo) -> RandomAccess:
-        """The bytes of what was looked at; reading them raises ObjectChanged or UnreadableObject."""
+        """The content of an object. Reading it may raise ObjectChanged or UnreadableObject."""
         ...
 
     def describe(self) -> str:
-        """What a person should know of it, such as how many entries are withheld; empty where that is not quick."""
+        """Facts for people, such as how many entries are withheld; empty if they would take long to find."""
         ...
 
     def close(self) -> None:
-        """Let connections go; used again, it opens them again."""
+        """Close connections. They are opened again by a later call."""
         ...
 
 
-class Ranges(Protocol):
-    """What reads pieces of objects."""
+class RangeReader(Protocol):
+    """A store that reads ranges of objects."""
 
     def range(self, info: ObjectInfo, offset: int, length: int) -> bytes:
-        """Bytes of an object, of the version that was looked at."""
+        """Read bytes of the version of an object that `info` describes."""
         ...
 
 
 class ObjectContent:
-    """One version of an object as a content."""
+    """The content of one version of an object."""
 
-    def __init__(self, store: Ranges, info: ObjectInfo) -> None:
+    def __init__(self, store: RangeReader, info: ObjectInfo) -> None:
         self._store = store
         self._info = info
 
@@ -124,7 +124,7 @@ class ObjectContent:
 
 
 def served(key: str) -> bool:
-    """Whether a URI can name this key safely: no empty part, no `.` or `..`, no NUL; a directory ends with one `/`."""
+    """Whether a URI can contain this key safely: it has no empty part, no `.` or `..`, and no NUL."""
     if not writable(key):
         return False
     parts = key.split("/")
@@ -134,45 +134,41 @@ def served(key: str) -> bool:
 
 
 def writable(key: str) -> bool:
-    """Whether a store can be asked for this key: UTF-8 without NUL."""
+    """Whether a store accepts this key: UTF-8 without NUL."""
     try:
         return b"\0" not in key.encode()
     except UnicodeEncodeError:
         return False
 
 
-def behind(directory: str) -> str:
-    """The key behind all that is in a directory, to go on there."""
+def after_directory(directory: str) -> str:
+    """A key that sorts after everything in a directory, to continue a list there."""
     return directory + LAST
 
 
 def outline(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:
-    """Objects in order, each directory before the first object in it; `after` is where the list goes on.
+    """Add the directories to a list of objects: each before the first object in it.
 
-    A directory whose first object stands before `after` was shown there: everything between `d/` and `d/x` begins with
-    `d/`, so that the last key alone tells which directories were shown.
+    `after` is the key after which the list continues. It alone determines which directories were listed before, because
+    every key between `d/` and `d/x` starts with `d/`.
     """
     last = after
     for info in objects:
-        yield from (ObjectInfo(directory) for directory in _opened(last, info.key))
+        slash = info.key.find("/")
+        while slash >= 0:
+            if not last.startswith(info.key[: slash + 1]):
+                yield ObjectInfo(info.key[: slash + 1])
+            slash = info.key.find("/", slash + 1)
         if not info.directory:
             yield info
         last = info.key
 
 
-def _opened(last: str, key: str) -> Iterator[str]:
-    at = key.find("/")
-    while at >= 0:
-        if not last.startswith(key[: at + 1]):
-            yield key[: at + 1]
-        at = key.find("/", at + 1)
-
-
 def level_of(keys: Sequence[str], directory: str, begin: str, after: str) -> Iterator[str]:
-    """What is directly in a directory, out of all keys in order, skipping what is further down."""
+    """The direct entries of a directory, from a sorted list of all keys. Skips what is in its subdirectories."""
     start = directory + begin
     at = max(bisect_right(keys, after), bisect_right(keys, start))
-    if begin == "" and start:  # the directory itself is no entry of it
+    if begin == "" and start:  # the directory is not an entry of itself
         at = max(at, bisect_right(keys, directory))
     elif at and keys[at - 1] == start and start > after:
         at -= 1
@@ -186,9 +182,9 @@ def level_of(keys: Sequence[str], directory: str, begin: str, after: str) -> Ite
         inner = key[: slash + 1]
         if inner > after:
             yield inner
-        at = bisect_right(keys, behind(inner), at)
+        at = bisect_right(keys, after_directory(inner), at)
 
 
 def signature(infos: Iterable[ObjectInfo]) -> str:
-    """Tells one list from any other."""
+    """A digest of a list: it differs if the keys do."""
     return digest(*[info.key for info in infos])

@@ -1,4 +1,4 @@
-"""Objects in S3, or what speaks like it: listed by the store's own pages, read in ranges that must match their ETag."""
+"""Objects in S3 or a compatible store: listed by the store's own pages, read in ranges that must match the ETag."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from wharfinger.sources.object_store.object_store_contract import (
     ObjectContent,
     ObjectInfo,
     StoreFailed,
-    behind,
+    after_directory,
 )
 from wharfinger.sources.windows.window import RandomAccess
 
 __all__ = ["S3Store"]
 
-DEADLINE = 30.0
-"""Seconds of one call, with everything that is tried again; a thread never waits longer."""
-CONNECT, READ, TRIES = 5, 15, 2
-CLOSING = 2.0
-PAGE = 1_000  # keys that S3 lists at once at most
+CALL_SECONDS = 30.0
+"""Timeout of one call with all of its attempts; no thread waits longer."""
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 15, 2
+CLOSE_SECONDS = 2.0
+MAX_KEYS = 1_000
+"""Keys that S3 lists at a time."""
 
 T = TypeVar("T")
 
 
 class S3Store:
-    """A bucket, or what is below a prefix of it. Credentials are found as every tool of AWS finds them."""
+    """A bucket, or what is below a prefix of it. Credentials are found as by AWS's own tools."""
 
     every = 2.0
 
@@ -54,15 +55,15 @@ class S3Store:
         self._check()
 
     def _check(self) -> None:
-        """Refuse what cannot become readable by waiting; a store that does not answer now may do so later."""
+        """Refuse a bucket that is missing or may not be listed. A store that does not answer now may do so later."""
         try:
             self._call("list_objects_v2", Bucket=self.bucket, MaxKeys=1, Prefix=self.prefix)
         except FileNotFoundError:
             raise UnusableSource(f"There is no bucket {self.bucket} at {redacted(self._endpoint())}.") from None
         except _Refused as error:
             raise UnusableSource(
-                f"{self.location} may not be listed ({error}): give credentials by AWS_PROFILE or AWS_ACCESS_KEY_ID "
-                "and AWS_SECRET_ACCESS_KEY, or anon=True where it is public."
+                f"{self.location} may not be listed ({error}): set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, or pass anon=True if it is public."
             ) from None
         except StoreFailed:
             pass
@@ -70,14 +71,14 @@ class S3Store:
     # Listing
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """Objects in the store's own order, which is that of their keys."""
+        """A page of all objects, in the order of their keys."""
         answer = self._list(after, limit)
         found = [self._listed(item) for item in answer.get("Contents", ())]
         return [info for info in found if info.key], bool(answer.get("IsTruncated"))
 
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """One directory, which the store itself tells apart by the delimiter."""
-        start = behind(after) if after.endswith("/") else after
+        """A page of one directory, which the store itself groups by the delimiter."""
+        start = after_directory(after) if after.endswith("/") else after
         answer = self._list(start, limit + 1, directory + begin, "/")
         found = [self._listed(item) for item in answer.get("Contents", ())]
         found += [ObjectInfo(common["Prefix"][len(self.prefix) :]) for common in answer.get("CommonPrefixes", ())]
@@ -86,7 +87,7 @@ class S3Store:
         )
 
     def _list(self, after: str, limit: int, prefix: str = "", delimiter: str = "") -> dict[str, Any]:
-        arguments: dict[str, Any] = {"Prefix": self.prefix + prefix, "MaxKeys": min(limit, PAGE)}
+        arguments: dict[str, Any] = {"Prefix": self.prefix + prefix, "MaxKeys": min(limit, MAX_KEYS)}
         if after:
             arguments["StartAfter"] = self.prefix + after
         if delimiter:
@@ -102,7 +103,7 @@ class S3Store:
         )
 
     def info(self, key: str) -> ObjectInfo | None:
-        """One object by HEAD; forbidden is like missing."""
+        """One object, by HEAD. Returns None if it does not exist, or may not be read."""
         try:
             head = self._call("head_object", Bucket=self.bucket, Key=self.prefix + key)
         except (FileNotFoundError, _Refused):
@@ -110,19 +111,22 @@ class S3Store:
         return ObjectInfo(key, head["ContentLength"], _seconds(head.get("LastModified")), _tag(head), self.prefix + key)
 
     def content(self, info: ObjectInfo) -> RandomAccess:
-        """Ranges of one version of an object."""
+        """The content of one version of an object."""
         return ObjectContent(self, info)
 
     def range(self, info: ObjectInfo, offset: int, length: int) -> bytes:
-        """Bytes of an object, of the version that was looked at.
+        """Read bytes of the version of an object that `info` describes.
 
         Raises:
-            ObjectChanged: it has another version, or is gone.
+            ObjectChanged: it has another version, or no longer exists.
         """
-        asked = {"Range": f"bytes={offset}-{offset + length - 1}", **_matching(info.version)}
+        headers = {
+            "Range": f"bytes={offset}-{offset + length - 1}",
+            **({"IfMatch": f'"{info.version}"'} if info.version else {}),
+        }
 
         async def get(fs: Any) -> bytes:
-            answer = await fs._call_s3("get_object", Bucket=self.bucket, Key=info.handle, **asked)
+            answer = await fs._call_s3("get_object", Bucket=self.bucket, Key=info.handle, **headers)
             try:
                 return cast("bytes", await answer["Body"].read())
             finally:
@@ -136,7 +140,7 @@ class S3Store:
             raise StoreFailed(f"{self.location}{info.key} cannot be read: {_reason(error)}") from None
 
     def describe(self) -> str:
-        """Nothing: how much there is would have to be counted."""
+        """Always empty: the objects would have to be counted."""
         return ""
 
     # Calling
@@ -145,13 +149,13 @@ class S3Store:
         return self._run(lambda fs: fs._call_s3(method, **arguments))
 
     def _run(self, call: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """Run a call on the library's own loop; whatever it raises becomes one of ours, without its text's secrets."""
+        """Run a call on the library's own loop. Its errors become ours, without texts that may contain secrets."""
         errors: Any = import_module("botocore.exceptions")
         timeout: Any = import_module("fsspec.exceptions").FSTimeoutError
         library: Any = import_module("fsspec.asyn")
         fs = self._filesystem()
         try:
-            return cast("T", library.sync(library.get_loop(), call, fs, timeout=DEADLINE))
+            return cast("T", library.sync(library.get_loop(), call, fs, timeout=CALL_SECONDS))
         except FileNotFoundError:
             raise
         except PermissionError as error:
@@ -161,7 +165,7 @@ class S3Store:
         except (timeout, TimeoutError, ConnectionError, errors.HTTPClientError) as error:
             raise StoreFailed(f"{self._endpoint()} does not answer: {type(error).__name__}.") from None
         except errors.BotoCoreError as error:
-            raise StoreFailed(f"{self._endpoint()} cannot be asked: {type(error).__name__}.") from None
+            raise StoreFailed(f"{self._endpoint()} cannot be called: {type(error).__name__}.") from None
         except OSError as error:
             code = _code(error)
             if code in ("PreconditionFailed", "412", "InvalidRange", "416"):
@@ -173,7 +177,7 @@ class S3Store:
             if self._opened is None:
                 s3fs: Any = import_module("s3fs")
                 self._opened = s3fs.S3FileSystem(**self._options)
-                self._opened.retries = TRIES
+                self._opened.retries = ATTEMPTS
             return self._opened
 
     def _endpoint(self) -> str:
@@ -187,30 +191,31 @@ class S3Store:
         with self._lock:
             fs, self._opened = self._opened, None
         creator = getattr(fs, "_s3creator", None)
-        if creator is not None:  # on the loop that its connections belong to, whichever loop this is called on
+        if creator is not None:  # closed on the loop that its connections belong to
             loop = import_module("fsspec.asyn").get_loop()
             closing = asyncio.run_coroutine_threadsafe(creator.__aexit__(None, None, None), loop)
             with suppress(TimeoutError, FutureTimeout):
-                closing.result(CLOSING)
+                closing.result(CLOSE_SECONDS)
 
 
 class _Refused(Exception):
-    """The store does not want to; `str()` is its code."""
+    """The store refused; `str()` is its error code."""
 
 
 class _Changed(Exception):
-    """A condition of ours does not hold any more."""
+    """The object has another version."""
 
 
 def _bounded(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with bounds of time, and without caches: neither of lists nor of instances that others share.
+    """Add timeouts to the options, and turn off caches of lists and of shared instances.
 
-    It is asked on the library's loop only, as a coroutine; else it would close itself on whichever loop it is lost on.
+    With `asynchronous`, the file system is only used on the library's loop. Otherwise it would close itself on
+    whichever loop it is garbage-collected.
     """
     config = {
-        "connect_timeout": CONNECT,
-        "read_timeout": READ,
-        "retries": {"total_max_attempts": TRIES, "mode": "standard"},
+        "connect_timeout": CONNECT_SECONDS,
+        "read_timeout": READ_SECONDS,
+        "retries": {"total_max_attempts": ATTEMPTS, "mode": "standard"},
         **options.get("config_kwargs", {}),
     }
     ours = {"asynchronous": True, "config_kwargs": config}
@@ -221,19 +226,15 @@ def _tag(item: Mapping[str, Any]) -> str:
     return str(item.get("ETag") or "").strip('"')
 
 
-def _matching(tag: str) -> dict[str, str]:
-    return {"IfMatch": f'"{tag}"'} if tag else {}
-
-
 def _seconds(moment: object) -> float | None:
     return moment.timestamp() if isinstance(moment, datetime) else None
 
 
 def _code(error: BaseException) -> str:
-    """The code that the store gave, which is a word of its documentation."""
+    """The error code of the store, as in its documentation."""
     response: Any = getattr(error.__cause__ or error, "response", None)
     return str(response["Error"].get("Code", "")) if response else ""
 
 
 def _reason(error: BaseException) -> str:
-    return "it is not there." if isinstance(error, FileNotFoundError) else f"{redacted_text(str(error))}."
+    return "it does not exist." if isinstance(error, FileNotFoundError) else f"{redacted_text(str(error))}."

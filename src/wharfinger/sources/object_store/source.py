@@ -1,7 +1,4 @@
-"""A store of objects as live resources: listed in pages, read in windows, completed, searched and watched.
-
-Refuses to know how a store is asked.
-"""
+"""A store of objects as live resources: listed in pages, read in windows, completed, searched and watched."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from wharfinger.sources.object_store.object_store_contract import (
     signature,
     writable,
 )
-from wharfinger.sources.object_store.read_ahead import Ahead
+from wharfinger.sources.object_store.read_ahead import ReadAhead
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.text_match import COMPLETIONS
@@ -36,31 +33,36 @@ from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import LineIndexes, RandomAccess, parse, read_content, split_query
 
-__all__ = ["SIGNED", "Objects"]
+__all__ = ["Objects"]
 
-SIGNED = 10_000
-"""Objects that are looked through to tell whether the list changed; what is added behind them is not told."""
-STEP = 1_000  # objects asked for at once where they are only looked through
-ROUNDS = 10  # questions to the store for one page; odd names may fill some answers
-TRIES = 3  # readings of what changes while it is read
-KEY = "k:"  # of positions in lists
-LONGEST = 4_096  # characters of a position
+MAX_WATCHED_OBJECTS = 10_000
+"""Objects that are compared to find changes of the list. Changes after them are not reported."""
+POLL_PAGE = 1_000
+"""Objects requested at a time to compare them."""
+MAX_REQUESTS = 10
+"""Requests to the store for one page: names that cannot be served may fill some results."""
+ATTEMPTS = 3
+"""How often an object is read again that changes while it is read."""
+KEY_PREFIX = "k:"
+"""Start of each key of a page."""
+MAX_KEY_LENGTH = 4_096
+"""Characters in the key of a page."""
 
-TEXT = 8 << 20
-"""Bytes of one object whose text is searched."""
+MAX_TEXT_BYTES = 8 << 20
+"""Objects whose text is searched."""
 
 T = TypeVar("T")
 
 
 class Objects(Source):
-    """The source that `objects()` makes. Its methods may be called from several threads at once."""
+    """The source that `objects()` returns. Its methods may be called from several threads at once."""
 
     def __init__(self, store: ObjectStore, *, uri: str, name: str, title: str) -> None:
         self.store = store
         self.name = name
         self.title = title
         self.uri = uri
-        """Ends with a slash, as all directories here: a store may have an object of the same name."""
+        """Ends with a slash, like the URI of every directory: an object may have the same name."""
         self.location = store.location
         self.template = f"{uri}{{+path}}"
         self.templates = [
@@ -68,7 +70,7 @@ class Objects(Source):
                 uri_template=self.template,
                 name=title,
                 title=f"Any object or directory in {title}",
-                description="Key of an object, each part percent-encoded, or of a directory with a slash at its end.",
+                description="Key of an object with percent-encoded parts, or of a directory with a slash at its end.",
             )
         ]
         self._lines = LineIndexes()
@@ -78,15 +80,15 @@ class Objects(Source):
         return f"<Objects {self.location}>"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is of this store, existing or not."""
+        """Whether this URI belongs to this store, whether or not it exists."""
         return uri.startswith(self.uri) or uri.partition("?")[0] == self.uri[:-1]
 
     def uri_of(self, key: str) -> str:
-        """The URI of an object, or of a directory, whose key ends with a slash."""
+        """The URI of an object or directory; the key of a directory ends with a slash."""
         return self.uri + "/".join([quote(part) for part in key.split("/")])
 
     def _locate(self, uri: str) -> str:
-        """The key that a URI without a query means; of the top directory the empty one."""
+        """The key of a URI without query; empty for the top directory."""
         if uri in (self.uri, self.uri[:-1]):
             return ""
         try:
@@ -106,25 +108,25 @@ class Objects(Source):
         """At most `limit` objects and directories in the order of their keys, and the key of the next page."""
         position = _position(after)
         found = [self._resource(ObjectInfo(""))] if after is None else []
-        for _ in range(ROUNDS):
+        for _ in range(MAX_REQUESTS):
             if len(found) >= limit:
-                return found, KEY + position
+                return found, KEY_PREFIX + position
             objects, more = self.store.page(position, max(1, limit - len(found)))
             for info in outline(objects, position):
                 if len(found) >= limit:
-                    return found, KEY + position
+                    return found, KEY_PREFIX + position
                 if served(info.key):
                     found.append(self._resource(info))
                 position = info.key
             if not more:
                 return found, None
             position = max([position, *(info.key for info in objects[-1:])])
-        return found, KEY + position
+        return found, KEY_PREFIX + position
 
     def children(
         self, uri: str, after: str | None = None, limit: int = CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """What is directly in a directory, in the order of the keys.
+        """The direct entries of a directory, in the order of their keys.
 
         Raises:
             ResourceNotFound: there is no such directory.
@@ -134,12 +136,12 @@ class Objects(Source):
         if query or directory is None:
             raise ResourceNotFound(uri)
         infos, more = self._level(directory, _position(after), limit)
-        return [self._resource(info) for info in infos], KEY + infos[-1].key if more and infos else None
+        return [self._resource(info) for info in infos], KEY_PREFIX + infos[-1].key if more and infos else None
 
     def _level(self, directory: str, after: str, limit: int, begin: str = "") -> tuple[list[ObjectInfo], bool]:
-        """Entries of a directory that a URI can name."""
+        """Entries of a directory whose keys a URI can contain."""
         found: list[ObjectInfo] = []
-        for _ in range(ROUNDS):
+        for _ in range(MAX_REQUESTS):
             infos, more = self.store.level(directory, begin, after, limit - len(found))
             found += [info for info in infos if served(info.key)]
             if not more or not infos or len(found) >= limit:
@@ -148,7 +150,7 @@ class Objects(Source):
         return found, True
 
     def _directory(self, uri: str) -> str | None:
-        """The key of the directory that a URI means; None where it is none."""
+        """The key of the directory with this URI. Returns None if there is no such directory."""
         key = self._locate(uri)
         directory = key if not key or key.endswith("/") else key + "/"
         there = not key or self.store.level(directory, "", "", 1)[0] or self.store.info(directory)
@@ -158,10 +160,10 @@ class Objects(Source):
         return describe(info, uri or self.uri_of(info.key), self.title)
 
     def stat(self, uri: str) -> t.Resource:
-        """What is known of a URI without reading it.
+        """The resource of a URI.
 
         Raises:
-            ResourceNotFound: missing, or not served, which look the same.
+            ResourceNotFound: it does not exist, or is not served.
             StoreFailed: the store does not answer.
         """
         base, query = split_query(uri)
@@ -182,10 +184,10 @@ class Objects(Source):
     # Reading
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """An object, whole or in windows, or a directory's listing with one more content for each child.
+        """Read an object, whole or in windows, or list a directory, with one more content for each child.
 
         Raises:
-            ResourceNotFound: missing, or not served, which look the same.
+            ResourceNotFound: it does not exist, or is not served.
             InvalidArgument: there is no such window, or the object cannot be read; the message says why.
             StoreFailed: the store does not answer.
         """
@@ -209,13 +211,13 @@ class Objects(Source):
         return self._read_directory(uri, directory)
 
     def _unchanged(self, uri: str, use: Callable[[ObjectInfo, RandomAccess], T]) -> T | None:
-        """Use an object's content in one version; None where there is no object."""
-        for _ in range(TRIES):
+        """Call `use` with one version of an object's content. Returns None if there is no such object."""
+        for _ in range(ATTEMPTS):
             info = self._object(uri)
             if info is None:
                 return None
             try:
-                return use(info, Ahead(self.store.content(info)))
+                return use(info, ReadAhead(self.store.content(info)))
             except ObjectChanged:
                 continue
         raise StoreFailed(f"{uri} changes faster than it can be read: try again later.")
@@ -234,7 +236,7 @@ class Objects(Source):
     # Finding
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Keys of one directory that begin with `value`; directories end with `/`."""
+        """Keys in one directory that start with `value`; those of directories end with `/`."""
         if argument != "path" or template != self.template:
             return []
         head, slash, typed = value.rpartition("/")
@@ -262,7 +264,7 @@ class Objects(Source):
             for info in infos
             if served(info.key) and not info.directory
         ]
-        return documents, KEY + infos[-1].key if more and infos else None
+        return documents, KEY_PREFIX + infos[-1].key if more and infos else None
 
     def text(self, uri: str) -> Iterator[str]:
         """The text of an object in pieces; nothing if it is not text, is too large, or cannot be read."""
@@ -280,7 +282,7 @@ class Objects(Source):
     # Watching
 
     def describe(self) -> str:
-        """How much there is where that is known, and how changes are noticed."""
+        """What the store reports about itself, and how changes are found."""
         try:
             return ", ".join(filter(None, (self.store.describe(), f"watched by {self._polling.means}")))
         except StoreFailed as error:
@@ -288,7 +290,7 @@ class Objects(Source):
 
     def _look(self, uri: str | None) -> Hashable:
         if uri is None:
-            return signature(self._first(SIGNED))
+            return signature(self._first(MAX_WATCHED_OBJECTS))
         base = split_query(uri)[0]
         info = self._object(base)
         if info is not None:
@@ -305,7 +307,7 @@ class Objects(Source):
         """The first objects that are served."""
         position, more = "", True
         while more and number > 0:
-            infos, more = self.store.page(position, STEP)
+            infos, more = self.store.page(position, POLL_PAGE)
             shown = [info for info in infos if served(info.key) and not info.directory][:number]
             yield from shown
             number -= len(shown)
@@ -313,36 +315,36 @@ class Objects(Source):
             position = infos[-1].key if infos else position
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Tell `changed` when this URI's content changes, or the list, by looking every few seconds."""
+        """Call `changed` after each change of this URI, or of the list if it is None."""
         self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop telling."""
+        """Stop watching it."""
         self._polling.unwatch(uri)
 
     async def close(self) -> None:
-        """Stop watching, and let connections go."""
+        """End all watches and close connections."""
         self._polling.close()
         await asyncio.to_thread(self.store.close)
 
 
 def _position(after: str | None) -> str:
-    """The key behind which a list goes on.
+    """The key of the object after which a list continues.
 
     Raises:
-        InvalidArgument: it is none of ours.
+        InvalidArgument: the key of the page is not one of ours.
     """
     if after is None:
         return ""
-    if not after.startswith(KEY) or len(after) > LONGEST or not writable(after):
+    if not after.startswith(KEY_PREFIX) or len(after) > MAX_KEY_LENGTH or not writable(after):
         raise bad_cursor()
-    return after[len(KEY) :]
+    return after[len(KEY_PREFIX) :]
 
 
 def _searched(info: ObjectInfo) -> bool:
     """Whether an object may be text that is searched."""
     kind = mime.by_name(info.key.rpartition("/")[2])
-    return not kind.startswith(_NO_TEXT) and (info.size is None or info.size <= TEXT)
+    return not kind.startswith(_NO_TEXT) and (info.size is None or info.size <= MAX_TEXT_BYTES)
 
 
 _NO_TEXT = ("image/p", "image/j", "image/g", "image/w", "audio/", "video/", "font/")
