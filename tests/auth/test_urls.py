@@ -52,7 +52,7 @@ def test_an_origin_has_one_spelling(url: str, origin: str | None) -> None:
         ("https://[2002:0a00:0001::]/token", SERVER, "private"),
         ("https://10.0.0.1/token", "https://10.0.0.1/mcp", None),
         ("https://8.8.8.8/token", SERVER, None),
-        ("javascript:alert(1)", SERVER, "no http"),
+        ("javascript:alert(1)", SERVER, "not an http"),
         ("https://as.example/token#x", SERVER, "fragment"),
         ("http://127.0.0.1:9/token", HERE, None),
         ("http://as.example/token", HERE, "not https"),

@@ -139,9 +139,9 @@ def test_many_small_events_and_comments_never_reach_the_limit() -> None:
 
 @pytest.mark.parametrize("field", ["a\nb", "a\rb", "a\0b"])
 def test_name_or_id_with_a_line_end_is_refused(field: str) -> None:
-    with pytest.raises(ValueError, match="line end"):
+    with pytest.raises(ValueError, match="line break"):
         encode_event(b"", id=field)
-    with pytest.raises(ValueError, match="line end"):
+    with pytest.raises(ValueError, match="line break"):
         encode_event(b"", event=field)
 
 

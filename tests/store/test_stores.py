@@ -162,7 +162,7 @@ def test_a_store_is_named_by_a_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["tasks.db", "sqlite://tasks.db", "sqlite:///", "redis://here", ""])
 def test_a_text_that_names_no_store_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="names no store"):
+    with pytest.raises(ValueError, match="is not the URL of a store"):
         open_store(text)
 
 

@@ -1,7 +1,4 @@
-"""Who is calling, at both ends: checks of credentials for a server, ways in for a client; knows no transport.
-
-A server's `Verify` comes from `static_token`; a client's `Authorize` is `SignIn`, or `ClientCredentials`.
-"""
+"""Authorization: `static_token` for servers; `SignIn` and `ClientCredentials` for clients."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _ON_USE = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a client's side when it is wanted: a server has no use for it."""
+    """Import the classes for clients on first use: servers do not need them."""
     module = _ON_USE.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""One bearer token that everybody who may come in knows; compared in constant time, never logged and never repeated."""
+"""`static_token`: one bearer token for all callers. It is compared in constant time, and never logged."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ _INVALID = (b"www-authenticate", b'Bearer realm="mcp", error="invalid_token"')
 
 
 def static_token(token: str, principal: str = "token") -> Verify:
-    """A check for `Authorization: Bearer <token>`; whoever has the token is `principal`.
+    """Return a check for `Authorization: Bearer <token>`; callers with the token are `principal`.
 
-    The check raises `Refused` with status 401 (RFC 6750 §3). Raises ValueError for a token that no header can carry,
-    or that is short enough to be guessed.
+    The check raises `Refused` with status 401 (RFC 6750 §3).
+
+    Raises:
+        ValueError: the token is shorter than 16 characters, or cannot be sent in a header.
     """
     if len(token) < 16 or not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError("The token needs 16 or more visible ASCII characters, such as those of: openssl rand -hex 32")
+        raise ValueError("The token needs at least 16 visible ASCII characters. To make one: openssl rand -hex 32")
     expected = token.encode()
 
     def verify(headers: Mapping[bytes, bytes]) -> str:
         value = headers.get(b"authorization")
         if value is None:
-            raise Refused(401, "Send Authorization: Bearer with the token of this server.", (_CHALLENGE, *CLOSE))
+            raise Refused(401, "Send the header Authorization: Bearer with this server's token.", (_CHALLENGE, *CLOSE))
         scheme, _, given = value.partition(b" ")
-        # The comparison always runs, so that a wrong scheme takes no less time than a wrong token.
+        # Always compare, so that a wrong scheme takes as long as a wrong token.
         same = hmac.compare_digest(given.strip(b" \t"), expected)
         if scheme.lower() != b"bearer" or not same:
             raise Refused(401, "The token is not valid.", (_INVALID, *CLOSE))

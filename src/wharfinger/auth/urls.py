@@ -1,4 +1,4 @@
-"""Where things may be asked and found: origins, well-known addresses and what a resource covers; asks nobody."""
+"""Which URLs a sign-in may use: origins, well-known URLs, public addresses, and what a resource covers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_URL_CHARACTERS = 8 * 1024
 
 
 def split(url: str) -> SplitResult | None:
-    """The parts of an absolute http(s) URL; None where it is none that may be used."""
+    """Return the parts of an absolute http(s) URL; None if it is not one, or not allowed."""
     if len(url) > MAX_URL_CHARACTERS or not url.isascii() or not url.isprintable() or set(url) & set(' "<>\\^`{|}'):
         return None
     try:
@@ -34,7 +34,7 @@ def split(url: str) -> SplitResult | None:
 
 
 def origin_of(url: str) -> str | None:
-    """Scheme, host and port, in one spelling; None where the URL is none that may be used."""
+    """Return scheme, host and port in a canonical form; None if the URL is not allowed."""
     parts = split(url)
     if parts is None:
         return None
@@ -45,13 +45,13 @@ def origin_of(url: str) -> str | None:
 
 
 def forbidden_reason(url: str, server: str) -> str | None:
-    """Why a URL that a server's documents name is neither asked nor opened; None where nothing speaks against it.
+    """Return why a URL in a server's documents must not be requested or opened; None if it is allowed.
 
-    Tokens and codes travel by https; http is for this machine, and only where the server itself is on it.
+    Tokens and codes travel by https. http is allowed only on this machine, and only if the server is on it too.
     """
     parts, own = split(url), split(server)
     if parts is None or own is None:
-        return "it is no http(s) address"
+        return "it is not an http(s) URL"
     host, home = str(parts.hostname), str(own.hostname)
     if parts.fragment:
         return "it has a fragment"
@@ -62,26 +62,26 @@ def forbidden_reason(url: str, server: str) -> str | None:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        return None  # a name: the addresses behind it are looked at when it is asked
+        return None  # a name: its addresses are checked when it is resolved
     return None if is_public(host) or host == home else "it is a private address"
 
 
 def resource_metadata_urls(server: str, named: str | None) -> list[str]:
-    """Where a server's metadata may be, in order (RFC 9728 §3, §5.1): the header's address, by path, at the root."""
+    """Return where a server's metadata may be, in order (RFC 9728 §3, §5.1): the named URL, by path, at the root."""
     parts, origin = split(server), origin_of(server)
     if parts is None or origin is None:
         return []
     urls = [f"{origin}/.well-known/oauth-protected-resource"]
     if parts.path.strip("/"):
         urls.insert(0, f"{urls[0]}{parts.path}")
-    # An address elsewhere is not asked: a server may name any, and this machine may reach more than the server does.
+    # Not on another origin: a server may name any URL, and this machine may reach more than the server does.
     if named is not None and origin_of(named) == origin:
         urls.insert(0, named)
     return list(dict.fromkeys(urls))
 
 
 def server_metadata_urls(issuer: str) -> list[str]:
-    """Where an authorization server's metadata may be, in order (RFC 8414 §3, OpenID Connect Discovery §4)."""
+    """Return where an authorization server's metadata may be, in order (RFC 8414 §3, OpenID Connect Discovery §4)."""
     parts, origin = split(issuer), origin_of(issuer)
     if parts is None or origin is None or parts.query:
         return []
@@ -93,7 +93,7 @@ def server_metadata_urls(issuer: str) -> list[str]:
 
 
 def covers(resource: str, server: str) -> bool:
-    """Whether a published resource covers a server: of one origin, and its path the same or above (RFC 9728 §3.3)."""
+    """Return whether a published resource covers a server: same origin, same path or one above it (RFC 9728 §3.3)."""
     parts, own = split(resource), split(server)
     if parts is None or own is None or parts.query or parts.fragment or origin_of(resource) != origin_of(server):
         return False

@@ -1,4 +1,4 @@
-"""What must outlive a request, or its process: bytes by key, in memory or in a SQLite file; knows not what they say."""
+"""Key-value stores for what must outlive a request: in memory, or in a SQLite file."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _SQLITE = "sqlite:///"
 
 
 def open_store(where: str | None = None) -> Store:
-    """The store that a text names: `sqlite:///tasks.db` (three slashes and a path); without one, this process's memory.
+    """Return the store of a URL such as `sqlite:///tasks.db` (three slashes and a path); by default one in memory.
 
-    Nothing is opened before it is used.
+    A file is opened on first use.
 
     Raises:
-        ValueError: the text names no store.
+        ValueError: the URL is not supported.
     """
     if where is None:
         from wharfinger.store.memory import MemoryStore
 
         return MemoryStore()
     if not where.startswith(_SQLITE) or where == _SQLITE:
-        raise ValueError(f"{where!r} names no store: write sqlite:/// and the path of a file.")
+        raise ValueError(f"{where!r} is not the URL of a store: write sqlite:/// and the path of a file.")
     from wharfinger.store.sqlite import SqliteStore
 
     return SqliteStore(where.removeprefix(_SQLITE))

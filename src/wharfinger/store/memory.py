@@ -1,4 +1,4 @@
-"""A store that ends with its process; its bounds are those of who uses it."""
+"""A store in memory. It has no limits of its own: its users bound what they put."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """Bytes by key, in this process only. `clock` gives seconds since 1970."""
+    """A `Store` in the memory of this process. `clock` returns seconds since 1970."""
 
     shared = False
 
@@ -23,12 +23,12 @@ class MemoryStore:
         self._kept: dict[str, tuple[bytes, float | None]] = {}
         self._keys: list[str] = []
         self._ends: list[tuple[float, str]] = []
-        """A heap of when keys expire; what was changed since has entries that mean nothing."""
+        """A heap of expiry times and keys. Entries of keys that were changed since are ignored."""
         self._used: dict[str, tuple[int, int]] = {}
-        """Keys and bytes below each folder, which is a prefix that ends with a slash, and below the empty one."""
+        """Number of keys and bytes by prefix, for each prefix that ends with a slash, and the empty one."""
 
     async def get(self, key: str) -> bytes | None:
-        """The value of a key; None where there is none, or it has expired."""
+        """Return the value of a key; None if there is none, or it has expired."""
         self._sweep()
         found = self._kept.get(key)
         return None if found is None else found[0]
@@ -51,18 +51,18 @@ class MemoryStore:
         return True
 
     async def delete(self, key: str) -> None:
-        """Remove a key; nothing happens where there is none."""
+        """Remove a key, if it exists."""
         if (found := self._kept.pop(key, None)) is not None:
             del self._keys[bisect_left(self._keys, key)]
             self._count(key, -1, -len(found[0]))
 
     async def scan(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
-        """Keys that begin with `prefix`, in order, behind `after`, with their values."""
+        """Return keys with this prefix and their values, in order, starting after the key `after`."""
         self._sweep()
         return [(key, self._kept[key][0]) for key in islice(self._within(prefix, after), limit)]
 
     async def usage(self, prefix: str) -> tuple[int, int]:
-        """How many keys begin with `prefix`, and the bytes of their values; at once where it is a folder."""
+        """Return how many keys have this prefix, and the bytes of their values; fast if it ends with a slash."""
         self._sweep()
         if not prefix or prefix.endswith("/"):
             return self._used.get(prefix, (0, 0))
@@ -70,7 +70,7 @@ class MemoryStore:
         return len(sizes), sum(sizes)
 
     async def close(self) -> None:
-        """Keep everything: the same store may be used again."""
+        """Do nothing: the store keeps its values."""
 
     def _within(self, prefix: str, after: str = "") -> Iterator[str]:
         start = bisect_right(self._keys, after) if after >= prefix else bisect_left(self._keys, prefix)
@@ -90,7 +90,7 @@ class MemoryStore:
                 self._used.pop(folder, None)
 
     def _sweep(self) -> None:
-        """Remove what has expired."""
+        """Remove expired keys."""
         now = self._clock()
         while self._ends and self._ends[0][0] <= now:
             expires, key = heappop(self._ends)

@@ -1,4 +1,4 @@
-"""A store in one SQLite file, which several processes may share; one thread owns the connection."""
+"""A store in a SQLite file, which several processes may share. One thread owns the connection."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["SqliteStore"]
 T = TypeVar("T")
 
 APPLICATION_ID = 0x57686172
-"""`PRAGMA application_id`: the file is one of ours."""
+"""`PRAGMA application_id` of these files."""
 SCHEMA_VERSION = 1
-"""`PRAGMA user_version`: the layout of its tables."""
+"""`PRAGMA user_version`: the version of the tables."""
 BUSY_SECONDS = 5.0
-"""Seconds to wait for another process that writes."""
+"""How long to wait for another process that writes."""
 SWEEP_SECONDS = 60.0
-"""Seconds between two looks for what has expired."""
+"""How often expired keys are deleted."""
 
 _TABLES = """
 CREATE TABLE kept (key TEXT PRIMARY KEY, value BLOB NOT NULL, expires REAL);
@@ -61,10 +61,10 @@ Job = tuple[Callable[["Connection"], Any], "asyncio.Future[Any]"]
 
 
 class SqliteStore:
-    """Bytes by key in the file at `path`, made readable for its owner alone; opened on first use.
+    """A `Store` in the file at `path`, which only its owner can read. The file is opened on first use.
 
-    What is put is on the disk when `put` returns (write-ahead log, `synchronous=FULL`): a process that is killed loses
-    nothing. Not for network file systems, where SQLite's log does not work. `clock` gives seconds since 1970.
+    A value is on disk when `put` returns (write-ahead log, `synchronous=FULL`). Do not use it on network file systems,
+    where SQLite's log does not work. `clock` returns seconds since 1970.
     """
 
     shared = True
@@ -77,7 +77,7 @@ class SqliteStore:
         self._next_sweep = 0.0
 
     async def get(self, key: str) -> bytes | None:
-        """The value of a key; None where there is none, or it has expired."""
+        """Return the value of a key; None if there is none, or it has expired."""
         now = self._clock()
 
         def job(connection: Connection) -> bytes | None:
@@ -105,16 +105,16 @@ class SqliteStore:
         return await self._run(job)
 
     async def delete(self, key: str) -> None:
-        """Remove a key; nothing happens where there is none."""
+        """Remove a key, if it exists."""
         await self._run(lambda connection: connection.execute("DELETE FROM kept WHERE key = ?", (key,)).rowcount)
 
     async def scan(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
-        """Keys that begin with `prefix`, in order, behind `after`, with their values."""
+        """Return keys with this prefix and their values, in order, starting after the key `after`."""
         values = self._range(prefix) | {"after": after, "limit": limit}
         return await self._run(lambda connection: [(k, bytes(v)) for k, v in connection.execute(_SCAN, values)])
 
     async def usage(self, prefix: str) -> tuple[int, int]:
-        """How many keys begin with `prefix`, and the bytes of their values."""
+        """Return how many keys have this prefix, and the bytes of their values."""
         values = self._range(prefix)
 
         def job(connection: Connection) -> tuple[int, int]:
@@ -124,7 +124,7 @@ class SqliteStore:
         return await self._run(job)
 
     async def close(self) -> None:
-        """Close the file, after everything that was asked before; the next use opens it again."""
+        """Close the file, after all earlier calls. The next use opens it again."""
         jobs, self._jobs = self._jobs, None
         if jobs is None:
             return
@@ -138,7 +138,7 @@ class SqliteStore:
         return {"low": prefix, "high": high, "now": self._clock()}
 
     async def _run(self, job: Callable[[Connection], T]) -> T:
-        """Do it in the thread, in the order of the calls.
+        """Run a job in the thread, in the order of the calls.
 
         Raises:
             StoreUnusable: the file cannot be opened, read or written.
@@ -170,7 +170,7 @@ class SqliteStore:
                 error = StoreUnusable(f"{self.path}: {_meaning(problem)}")
             except BaseException as problem:
                 error = problem
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed
                 future.get_loop().call_soon_threadsafe(_settle, future, result, error)
             if job is _close:
                 return
@@ -178,7 +178,7 @@ class SqliteStore:
 
 
 def _close(connection: Connection) -> None:
-    """The job that ends the thread."""
+    """Marks the job that ends the thread."""
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
@@ -193,7 +193,7 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 def _opened(path: Path) -> Connection:
     import sqlite3
 
-    # What is in it is the callers' own: SQLite would make the file as readable as the umask lets it.
+    # Only for the owner: SQLite itself would use the umask.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
@@ -205,10 +205,10 @@ def _opened(path: Path) -> Connection:
 
 
 def _prepare(connection: Connection, path: Path) -> None:
-    """Make the tables in a new file, and refuse one that is not ours."""
+    """Create the tables in a new file. Refuse a file of another program or version."""
     connection.execute("PRAGMA journal_mode=WAL").fetchone()
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("BEGIN IMMEDIATE")  # of two processes, one makes the tables
+    connection.execute("BEGIN IMMEDIATE")  # only one of several processes creates the tables
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -221,7 +221,7 @@ def _prepare(connection: Connection, path: Path) -> None:
         raise StoreUnusable(f"{path} is a database of another program: name another file.")
     elif version != SCHEMA_VERSION:
         raise StoreUnusable(
-            f"{path} was written by another version (layout {version}, here {SCHEMA_VERSION}): move it away."
+            f"{path} was written by another version (schema {version}, not {SCHEMA_VERSION}): move it away."
         )
     connection.execute("COMMIT")
 
@@ -229,7 +229,7 @@ def _prepare(connection: Connection, path: Path) -> None:
 def _meaning(problem: Exception) -> str:
     text = str(problem)
     if "not a database" in text or "malformed" in text:
-        return f"this is no SQLite database, or a damaged one ({text}): move it away, or name another file."
+        return f"this is not a SQLite database, or a damaged one ({text}): move it away, or name another file."
     if isinstance(problem, OSError):
         return f"it cannot be opened: {problem.strerror or text}."
     return f"{text}."

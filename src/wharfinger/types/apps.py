@@ -25,7 +25,7 @@ Visible = Literal["model", "app"]
 
 
 class UiCsp(Wire, kw_only=True):
-    """Origins that a view needs, such as `https://api.example.com` or `https://*.example.com`; none is the default.
+    """Origins that a view needs, such as `https://api.example.com` or `https://*.example.com`; by default none.
 
     `connect_domains` for requests, `resource_domains` for scripts, styles, pictures, fonts and media, `frame_domains`
     for frames, `base_uri_domains` for the document's base.

@@ -65,10 +65,9 @@ META_RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
 class Wire(Struct, kw_only=True, rename="camel", gc=False, repr_omit_defaults=True):
-    """What is written and read as one JSON object. A member that is UNSET is left out, also of `repr()`; one that is
-    unknown is ignored.
+    """Base class of all JSON objects of the protocol. UNSET members are omitted, unknown ones are ignored.
 
-    The collector does not track these: what comes from JSON has no cycles, and what has cycles cannot be sent.
+    The garbage collector does not track them: JSON has no cycles.
     """
 
 

@@ -134,12 +134,12 @@ T = TypeVar("T")
 
 
 def split_content(raw: Raw | bytes, type: type[T], member: str) -> tuple[T, list[Raw]]:
-    """Read an object with its list `member` empty, and the raw items of that list beside it.
+    """Decode an object without the items of its list `member`. Returns the object and the raw items.
 
-    For results whose strict decoding failed, perhaps at a block that nobody knows yet.
+    Use it if strict decoding failed, perhaps at an unknown block.
 
     Raises:
-        msgspec.ValidationError: it would not be of that type with any list there.
+        msgspec.ValidationError: the rest of the object does not match the type.
     """
     members = msgspec.json.decode(raw, type=dict[str, Raw])
     items = msgspec.json.decode(members.get(member, b"null"), type=list[Raw])

@@ -30,10 +30,10 @@ class RequestedSchema(Wire, kw_only=True):
 
 
 class ElicitRequestParams(TaskAugmentedRequestParams, kw_only=True):
-    """Params of `elicitation/create`: a form (`requested_schema`; also meant if `mode` is absent), or a URL (`url`).
+    """Params of `elicitation/create`: a form (`requested_schema`, the default without `mode`), or a URL (`url`).
 
-    The schemas' `ElicitRequestFormParams` and `ElicitRequestURLParams`; see `check_elicitation`. `elicitation_id`
-    belongs to URLs in 2025-11-25 only.
+    `ElicitRequestFormParams` and `ElicitRequestURLParams` in the schema; see `check_elicitation`. `elicitation_id` is
+    for URLs in 2025-11-25 only.
     """
 
     message: str
@@ -47,7 +47,7 @@ def check_elicitation(params: ElicitRequestParams) -> None:
     """Check that params are those of a form or of a URL.
 
     Raises:
-        ValueError: what the mode needs is missing, or what the other one needs is there.
+        ValueError: a member of the mode is missing, or there is one of the other mode.
     """
     by_url = params.mode == "url"
     if by_url and (params.url is UNSET or params.requested_schema is not UNSET):

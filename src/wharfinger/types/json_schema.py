@@ -29,8 +29,8 @@ class EnumItems(Wire, kw_only=True):
 class PrimitiveSchema(Wire, kw_only=True):
     """One field of a form: text, number, boolean, single choice or multiple choice.
 
-    The schemas' `StringSchema`, `NumberSchema`, `BooleanSchema` and the five of `EnumSchema`, which nothing but their
-    members tells apart; see `check_primitive_schema`.
+    `StringSchema`, `NumberSchema`, `BooleanSchema` and the five variants of `EnumSchema` in the schema, which differ
+    only in their members; see `check_primitive_schema`.
     """
 
     type: Literal["string", "number", "integer", "boolean", "array"]
@@ -71,7 +71,7 @@ def check_primitive_schema(schema: PrimitiveSchema) -> None:
     """Check that a schema is one of those that the protocol allows.
 
     Raises:
-        ValueError: a member does not belong to the type, or is missing, or the default is of another type.
+        ValueError: a member does not belong to the type or is missing, or the default is of another type.
     """
     given = {name for name in schema.__struct_fields__ if getattr(schema, name) is not UNSET}
     if extra := given - _MEMBERS[schema.type]:

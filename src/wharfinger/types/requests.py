@@ -33,8 +33,8 @@ class RelatedTaskMetadata(Wire, kw_only=True):
 class RequestMeta(Wire, kw_only=True):
     """`_meta` of a request, with the keys that the protocol defines; others are in the raw params only.
 
-    `protocol_version` makes the request one of the stateless era, which then wants `client_capabilities` too
-    (2026-07-28, per-request metadata). The last three are those of W3C Trace Context and Baggage.
+    `protocol_version` makes the request one of the stateless era, which also requires `client_capabilities`
+    (2026-07-28, per-request metadata). The last three keys are those of W3C Trace Context and Baggage.
     """
 
     progress_token: ProgressToken | UnsetType = UNSET

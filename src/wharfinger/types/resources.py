@@ -59,8 +59,8 @@ class ResourceTemplate(Wire, kw_only=True):
 class ResourceContents(Wire, kw_only=True):
     """The contents of a resource: exactly one of `text` and `blob` (see `check_contents`).
 
-    The schemas' `TextResourceContents` and `BlobResourceContents`. `blob` holds the bytes themselves and is base64 on
-    the wire only; it is the last member, so that a long one can be written piece by piece.
+    `TextResourceContents` and `BlobResourceContents` in the schema. `blob` has the raw bytes, which are base64 only on
+    the wire; it is the last member, so that a long one can be sent in chunks.
     """
 
     uri: str
@@ -96,8 +96,8 @@ class StoredBytes(Protocol):
 class Stored:
     """A blob that is read while it is sent; `len()` is its size in bytes.
 
-    A source returns it in place of bytes (see `stored_blob`), and the server sets `run`, which calls a blocking
-    function off the event loop. What is open behind it is closed when nobody holds it any more, sent or not.
+    A source returns it instead of bytes (see `stored_blob`). The server sets `run`, which calls a blocking function in
+    a thread. An open file is closed when the last reference to it is gone, whether it was sent or not.
     """
 
     __slots__ = ("content", "run", "size")
@@ -126,7 +126,7 @@ class Stored:
 def stored_blob(content: StoredBytes) -> bytes:
     """Return a value for `ResourceContents.blob` that is read while it is sent, for a blob too large for memory.
 
-    It is typed as bytes since nobody but the server sees it: who reads through a context, a hook or a client has bytes.
+    Its type is bytes because only the server sees it: contexts, hooks and clients get bytes.
     """
     return cast("bytes", Stored(content))
 

@@ -27,14 +27,14 @@ TASKS = "io.modelcontextprotocol/tasks"
 """The key in `capabilities.extensions`, which both ends declare; the client in every request."""
 
 TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
-"""How a task stands; the last three are final."""
+"""The status of a task; the last three are final."""
 
 
 class TaskState(Wire, kw_only=True):
     """A task with its full state (`DetailedTask` in the schema); also the result of `tasks/get`.
 
-    Times are ISO 8601. `ttl_ms` counts from `created_at` (None: for ever); both durations are in milliseconds and may
-    change. `input_requests` is there where input is required, `result` where it completed, `error` where it failed.
+    Times are ISO 8601. `ttl_ms` counts from `created_at` (None: no expiry); both durations are in milliseconds and may
+    change. `input_requests` is set if input is required, `result` if the task completed, `error` if it failed.
     """
 
     task_id: str
@@ -74,6 +74,6 @@ class TaskUpdateParams(TaskParams, kw_only=True):
 
 
 class TaskNoticeParams(TaskState, kw_only=True):
-    """Params of `notifications/tasks`: what `tasks/get` would say."""
+    """Params of `notifications/tasks`: the same as the result of `tasks/get`."""
 
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")

@@ -1,4 +1,4 @@
-"""Tasks of 2025-11-25: requests whose results are fetched later; runs nothing."""
+"""Tasks of 2025-11-25: requests whose results are fetched later."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = [
 ]
 
 TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
-"""How a task stands; the last three are final."""
+"""The status of a task; the last three are final."""
 
 
 class Task(Wire, kw_only=True):
-    """A request under way: times are ISO 8601, `ttl` (None: for ever) and `poll_interval` in milliseconds."""
+    """A task. Times are ISO 8601, `ttl` (None: no expiry) and `poll_interval` in milliseconds."""
 
     task_id: str
     status: TaskStatus
@@ -39,7 +39,7 @@ class Task(Wire, kw_only=True):
 
 
 class CreateTaskResult(Result, kw_only=True):
-    """Result of a request that was made a task."""
+    """Result of a request that became a task."""
 
     task: Task
 
@@ -51,7 +51,7 @@ class GetTaskRequestParams(RequestParams, kw_only=True):
 
 
 class GetTaskPayloadRequestParams(RequestParams, kw_only=True):
-    """Params of `tasks/result`, whose result is that of the task's own request."""
+    """Params of `tasks/result`, whose result is that of the original request."""
 
     task_id: str
 

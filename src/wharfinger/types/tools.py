@@ -1,4 +1,4 @@
-"""Tools: what can be called and what came of it; calls nothing and checks no arguments."""
+"""Tools: definitions, calls and results."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = [
 
 
 class ToolAnnotations(Wire, kw_only=True):
-    """Hints on what a tool does, as its server says.
+    """Hints of the server about what a tool does.
 
-    Absent means: not read-only, destructive, not idempotent, reaching an open world.
+    Absent hints mean: not read-only, destructive, not idempotent, open world.
     """
 
     title: str | UnsetType = UNSET
@@ -38,7 +38,7 @@ class ToolAnnotations(Wire, kw_only=True):
 
 
 class ToolExecution(Wire, kw_only=True):
-    """Whether calls of a tool may or must be made tasks (2025-11-25); absent means forbidden."""
+    """Whether calls of a tool may or must be tasks (2025-11-25); absent means forbidden."""
 
     task_support: Literal["forbidden", "optional", "required"] | UnsetType = UNSET
 
@@ -46,7 +46,7 @@ class ToolExecution(Wire, kw_only=True):
 class Tool(Wire, kw_only=True):
     """A function that a model can call; both schemas are JSON Schema 2020-12, unless `$schema` differs.
 
-    They are kept as they came, so that nothing of them is lost between one end and the other.
+    The schemas are kept unchanged, with unknown members.
     """
 
     name: str
@@ -64,7 +64,7 @@ def check_tool(tool: Tool) -> None:
     """Check that a tool's input schema has `"type": "object"`, which every revision requires.
 
     Raises:
-        ValueError: it says something else, or nothing.
+        ValueError: `type` is missing, or has another value.
     """
     if tool.input_schema.get("type") != "object":
         raise ValueError(f'The input schema of tool {tool.name!r} must say "type": "object".')
@@ -87,8 +87,8 @@ class CallToolRequestParams(InputResponseRequestParams, kw_only=True):
 class CallToolResult(Result, kw_only=True):
     """Result of `tools/call`.
 
-    `structured_content` may be null from 2026-07-28 on: what counts is whether it is UNSET. With `is_error` the tool
-    failed in a way that the model should read.
+    Since 2026-07-28 `structured_content` may be null: compare it with UNSET. `is_error` means that the tool failed, and
+    that the model should read why.
     """
 
     content: Sequence[Content]

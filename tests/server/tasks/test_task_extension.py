@@ -855,7 +855,7 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_a_store_that_is_none_is_refused_when_the_server_is_made() -> None:
-    with pytest.raises(ValueError, match="names no store"):
+    with pytest.raises(ValueError, match="is not the URL of a store"):
         Server("wrong", task_store="tasks.db")
 
 

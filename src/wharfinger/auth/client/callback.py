@@ -1,4 +1,4 @@
-"""A listener on this machine for one redirect: bounded in time and size, with a clear page; knows nothing of OAuth."""
+"""`Callback`: a small HTTP listener on this machine for the redirect that ends a sign-in."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ __all__ = ["Callback"]
 
 PATH = "/callback"
 REQUEST_SECONDS = 5.0
-"""Seconds for the head of one request."""
+"""Time for the head of one request."""
 MAX_REQUEST_BYTES = 32 * 1024
-"""Bytes of the head of one request."""
+"""Size of the head of one request."""
 MAX_CONNECTIONS = 16
 
-Judge = Callable[[str], str]
-"""The query of a redirect to what it brings; raises LookupError for one that is not ours, NotAuthorized for a no."""
+ReadRedirect = Callable[[str], str]
+"""Returns the code in the query of a redirect. Raises LookupError if it belongs to another sign-in, NotAuthorized if
+the sign-in was refused."""
 
 
 class Callback:
-    """Listens on 127.0.0.1 for the redirect that ends a sign-in: `async with Callback(judge) as callback`."""
+    """Listens on 127.0.0.1 for the redirect that ends a sign-in: `async with Callback() as callback`."""
 
     def __init__(self, port: int = 0) -> None:
-        """`port` 0 is any free one."""
+        """`port` 0 is any free port."""
         self._port = port
         self._server: asyncio.Server | None = None
-        self._judge: Judge | None = None
+        self._read_redirect: ReadRedirect | None = None
         self._open = 0
         self._taken: asyncio.Future[str] | None = None
 
@@ -54,17 +55,17 @@ class Callback:
 
     @property
     def url(self) -> str:
-        """Where the redirect has to go, exactly."""
+        """The redirect URI."""
         return f"http://127.0.0.1:{self._port}{PATH}"
 
-    async def wait(self, judge: Judge, timeout: float) -> str:
-        """What `judge` makes of the first redirect that is ours.
+    async def wait(self, read: ReadRedirect, timeout: float) -> str:
+        """Return what `read` returns for the first redirect of this sign-in.
 
         Raises:
-            NotAuthorized: `judge` says no, or nobody came within `timeout` seconds.
+            NotAuthorized: `read` raised it, or there was no redirect within `timeout` seconds.
         """
         assert self._taken is not None
-        self._judge = judge
+        self._read_redirect = read
         await asyncio.wait((self._taken,), timeout=timeout)
         if not self._taken.done():
             raise NotAuthorized(f"Nobody finished signing in within {timeout:g} s.")
@@ -88,18 +89,18 @@ class Callback:
         verb, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
         path, _, query = rest.partition(" ")[0].partition("?")
         if verb != "GET" or path != PATH:
-            return _page(404, "Nothing here", "This address only takes the answer of a sign-in.")
-        if self._judge is None or self._taken is None or self._taken.done():
+            return _page(404, "Nothing here", "This address only receives the result of a sign-in.")
+        if self._read_redirect is None or self._taken is None or self._taken.done():
             return _page(410, "Too late", "This sign-in has ended. Go back to your program.")
         try:
-            brought = self._judge(query)
+            brought = self._read_redirect(query)
         except LookupError:
-            return _page(400, "Not this sign-in", "This answer belongs to another sign-in. Nothing was done.")
+            return _page(400, "Not this sign-in", "This result belongs to another sign-in. Nothing was done.")
         except NotAuthorized as error:
             self._taken.set_exception(error)
-            return _page(400, "Not signed in", "Your program says why. You can close this page.")
+            return _page(400, "Not signed in", "Your program shows the reason. You can close this page.")
         self._taken.set_result(brought)
-        return _page(200, "Thank you", "Go back to your program: it goes on from here. You can close this page.")
+        return _page(200, "Signed in", "Go back to your program. You can close this page.")
 
 
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 410: "Gone"}

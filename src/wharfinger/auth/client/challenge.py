@@ -1,4 +1,4 @@
-"""What `WWW-Authenticate` says (RFC 9110 §11.6.1, RFC 6750 §3, RFC 9728 §5.1), parsed in linear time; asks nobody."""
+"""Parse `WWW-Authenticate` (RFC 9110 §11.6.1, RFC 6750 §3, RFC 9728 §5.1) in linear time."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ import msgspec
 __all__ = ["Challenge", "bearer_challenge", "parse_challenges"]
 
 MAX_HEADER_CHARACTERS = 16 * 1024
-"""Characters of a header that are looked at."""
+"""The rest of a longer header is ignored."""
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - a grammar's word
 _SCHEME = re.compile(rf"[\s,]*({_TOKEN})(?=[\s,]|$)")
-# An unquoted value may hold more than a token: URLs are sent so, against the grammar.
+# An unquoted value may be more than a token: some servers send URLs without quotes, against the grammar.
 _PARAM = re.compile(rf"[\s,]*({_TOKEN})[ \t]{{0,8}}=[ \t]{{0,8}}(?:\"((?:[^\"\\]|\\.)*+)\"|([^\s,\"]+))(?=[\s,]|$)")
 _TOKEN68 = re.compile(r"[ \t]+([A-Za-z0-9._~+/-]+=*)[ \t]*(?=,|$)")
 _ESCAPED = re.compile(r"\\(.)")
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """One challenge: its scheme and its parameters in lower case, the values as they were sent."""
+    """One challenge: the scheme and the names of parameters in lower case, the values unchanged."""
 
     scheme: str
     params: Mapping[str, str]
 
     @property
     def scope(self) -> tuple[str, ...]:
-        """The scopes that it asks for, in order; empty where it names none."""
+        """The scopes that it requires, in order; empty if it names none."""
         return tuple(dict.fromkeys(self.params.get("scope", "").split()))
 
     @property
     def error(self) -> str:
-        """The error code, such as `insufficient_scope`; empty where it names none."""
+        """The error code, such as `insufficient_scope`, or empty."""
         return self.params.get("error", "")
 
     @property
     def resource_metadata(self) -> str | None:
-        """Where the server says that its metadata is."""
+        """The URL of the server's metadata, or None."""
         return self.params.get("resource_metadata")
 
 
 def parse_challenges(text: str) -> list[Challenge]:
-    """Every challenge of a header, or of several joined by commas; what follows a fault is left out."""
+    """Return the challenges of a header, or of several joined by commas. Stops at the first syntax error."""
     text = text[:MAX_HEADER_CHARACTERS]
     found: list[Challenge] = []
     place = 0
@@ -61,9 +61,9 @@ def parse_challenges(text: str) -> list[Challenge]:
 
 
 def bearer_challenge(text: str) -> Challenge | None:
-    """The first challenge that asks for a bearer token; an empty one where the header is missing.
+    """Return the first challenge for a bearer token; an empty one if the header is missing.
 
-    None: the server wants something else, which signing in does not give.
+    Returns None if the server requires other credentials, which a sign-in does not provide.
     """
     if not text.strip():
         return Challenge("bearer", {})

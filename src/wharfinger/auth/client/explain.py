@@ -1,4 +1,4 @@
-"""A walk through the discovery of a server's sign-in that says at each step what was found; signs nobody in."""
+"""Check each step of a server's sign-in, without signing in (`wharfinger auth explain`)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _WAYS = {
 
 
 async def explain(url: str, identity: ClientIdentity, fetch: Fetch) -> tuple[Trace, bool]:
-    """Ask everything that a sign-in asks before a person is needed; whether that person could sign in then.
+    """Do all of a sign-in that needs no person. Returns the steps, and whether a person could sign in.
 
-    Nothing is registered, and no page is opened.
+    It registers nothing, and opens no page.
     """
     trace: Trace = []
     try:
@@ -36,7 +36,7 @@ async def explain(url: str, identity: ClientIdentity, fetch: Fetch) -> tuple[Tra
 
 
 def first_request(url: str) -> Steps[tuple[int, str]]:
-    """A request without a token: the status that answers it, and its `WWW-Authenticate`."""
+    """Send a request without a token. Returns the status and the `WWW-Authenticate` header of the response."""
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},

@@ -1,4 +1,4 @@
-"""Authorization requests, their answers, and tokens, as steps (OAuth 2.1, RFC 7636, 8707, 9207); no I/O, no clock."""
+"""Authorization requests, redirects and tokens (OAuth 2.1, RFC 7636, 8707, 9207), as steps without I/O."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OFFLINE_ACCESS = "offline_access"
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One authorization: random texts of the driver, which prove that code and answer belong to it."""
+    """The random values of one authorization, which prove that code and redirect belong to it."""
 
     verifier: str
     state: str
@@ -42,10 +42,10 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of one client at one authorization server for one server; times in seconds since 1970.
+    """The tokens of one client for one server. Times are in seconds since 1970.
 
-    `scope` is what was asked for and what was granted, in one; `granted` what the authorization server said that it
-    granted, None where it said nothing; `expires_at` is None where nobody said.
+    `scope` has the requested and the granted scopes; `granted` those that the authorization server named, None if it
+    named none; `expires_at` is None if it is unknown.
     """
 
     server: str
@@ -62,15 +62,15 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotOurs(LookupError):
-    """A redirect that belongs to no authorization of ours; waiting for the right one goes on."""
+    """A redirect does not belong to this authorization: keep waiting for the right one."""
 
 
 def scopes_to_ask(
     found: AuthServer, earlier: Iterable[str], wanted: Iterable[str], *, offline: bool
 ) -> tuple[str, ...]:
-    """What to ask for: what is challenged or published, with all that was asked before (2026-07-28: the union).
+    """Return the scopes to request: required or published ones, and all requested before (2026-07-28: the union).
 
-    `offline_access` is added where the authorization server lists it, and never to nothing.
+    `offline_access` is added if the authorization server lists it and there are other scopes.
     """
     scopes = dict.fromkeys((*earlier, *found.scopes, *wanted))
     if offline and scopes and OFFLINE_ACCESS in (found.metadata.scopes_supported or ()):
@@ -79,10 +79,10 @@ def scopes_to_ask(
 
 
 def authorization_url(found: AuthServer, client: Registered, attempt: Attempt, scopes: Iterable[str]) -> str:
-    """The page on which a person agrees.
+    """Return the URL of the sign-in page.
 
     Raises:
-        NotAuthorized: the authorization server has none, or does not promise PKCE with S256.
+        NotAuthorized: the authorization server has none, or does not support PKCE with S256.
     """
     metadata = found.metadata
     if metadata.authorization_endpoint is None:
@@ -103,20 +103,19 @@ def authorization_url(found: AuthServer, client: Registered, attempt: Attempt, s
         **_optional(found.resource, scopes),
     }
     if OFFLINE_ACCESS in scopes:
-        query["prompt"] = "consent"  # OpenID Connect §11: without it offline_access may be left out
+        query["prompt"] = "consent"  # OpenID Connect §11: without it offline_access may be ignored
     joint = "&" if urlsplit(metadata.authorization_endpoint).query else "?"
     return metadata.authorization_endpoint + joint + urlencode(query)
 
 
 def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
-    """The code in the query of the redirect.
+    """Return the code in the query of a redirect.
 
-    The issuer is compared as raw text before anything else is believed (RFC 9207 §2.4): of another issuer's answer
-    not even the error's description is shown.
+    The issuer is compared first (RFC 9207 §2.4): of another issuer's redirect not even the error is shown.
 
     Raises:
-        NotOurs: it answers no question of this attempt.
-        NotAuthorized: the answer is no, or of somebody else.
+        NotOurs: the redirect does not belong to this authorization.
+        NotAuthorized: the sign-in was refused, or the redirect is from another issuer.
     """
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
@@ -127,24 +126,24 @@ def read_redirect(query: str, found: AuthServer, attempt: Attempt) -> str:
         raise NotOurs
     issuer = given.get("iss")
     if issuer is None and found.metadata.authorization_response_iss_parameter_supported:
-        raise NotAuthorized(f"The answer does not name its issuer, although {found.issuer} promises so. Not used.")
+        raise NotAuthorized(f"The redirect does not name its issuer, although {found.issuer} promises that.")
     if issuer is not None and issuer != found.issuer:
-        raise NotAuthorized(f"The answer is not of {found.issuer}, which was asked, but of another issuer. Not used.")
+        raise NotAuthorized(f"The redirect is not from {found.issuer} but from another issuer, and is not used.")
     if "error" in given:
         said = ": ".join(shown(given[name]) for name in ("error", "error_description") if given.get(name))
-        raise NotAuthorized(f"{found.issuer} did not agree ({said}).")
+        raise NotAuthorized(f"{found.issuer} refused the sign-in ({said}).")
     if not given.get("code"):
-        raise NotAuthorized(f"{found.issuer} answered without a code.")
+        raise NotAuthorized(f"{found.issuer} redirected without a code.")
     return given["code"]
 
 
 def exchange_code(
     found: AuthServer, client: Registered, attempt: Attempt, code: str, scopes: Iterable[str], now: float, trace: Trace
 ) -> Steps[Grant]:
-    """Tokens for a code.
+    """Get the tokens for a code.
 
     Raises:
-        NotAuthorized: the token endpoint refuses, or answers what cannot be used.
+        NotAuthorized: the token endpoint refuses, or its response cannot be used.
     """
     form = {
         "grant_type": "authorization_code",
@@ -159,10 +158,10 @@ def exchange_code(
 def take_tokens(
     found: AuthServer, client: Registered, form: Mapping[str, str], scopes: Iterable[str], now: float, trace: Trace
 ) -> Steps[Grant]:
-    """Tokens for a form of whatever grant; `now` is in seconds since 1970.
+    """Get tokens with the form of any grant type; `now` is in seconds since 1970.
 
     Raises:
-        NotAuthorized: as `exchange_code`.
+        NotAuthorized: the token endpoint refuses, or its response cannot be used.
     """
     endpoint = found.metadata.token_endpoint
     answer = yield token_form("tokens", endpoint, client, form)
@@ -188,10 +187,10 @@ def take_tokens(
 
 
 def renew(grant: Grant, now: float) -> Steps[Grant | None]:
-    """A new access token for a refresh token; None where that is no longer good (`invalid_grant`).
+    """Get a new access token by the refresh token; None if that is no longer valid (`invalid_grant`).
 
     Raises:
-        NotAuthorized: the endpoint refuses for another reason, or answers what cannot be used.
+        NotAuthorized: the endpoint refuses for another reason, or its response cannot be used.
     """
     if grant.refresh_token is None:
         return None
@@ -217,7 +216,7 @@ def renew(grant: Grant, now: float) -> Steps[Grant | None]:
 
 
 def token_form(purpose: str, endpoint: str, client: Registered, form: Mapping[str, str]) -> HttpStep:
-    """A request to the token endpoint, with the proof of who the client is (RFC 6749 §2.3.1)."""
+    """Return a request to the token endpoint, with the client's authentication (RFC 6749 §2.3.1)."""
     if client.method == "client_secret_basic":
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
         basic = base64.b64encode(pair.encode()).decode()
@@ -229,7 +228,7 @@ def token_form(purpose: str, endpoint: str, client: Registered, form: Mapping[st
 
 
 class _Tokens(msgspec.Struct, frozen=True):
-    """What a token endpoint answers (RFC 6749 §5.1)."""
+    """The response of a token endpoint (RFC 6749 §5.1)."""
 
     access_token: str
     token_type: str
@@ -241,13 +240,13 @@ class _Tokens(msgspec.Struct, frozen=True):
 def _tokens(endpoint: str, body: bytes) -> _Tokens:
     tokens = read_document(body, _Tokens)
     if isinstance(tokens, str):
-        # The reason is not repeated: it could quote the answer, and with it a token.
-        raise NotAuthorized(f"{endpoint} answered with no tokens that can be read.")
+        # Without the reason: it could quote the response, and with it a token.
+        raise NotAuthorized(f"{endpoint} sent a response without readable tokens.")
     if tokens.token_type.lower() != "bearer":
-        raise NotAuthorized(f"{endpoint} gave a token of the type {shown(tokens.token_type)!r}; only bearer is known.")
+        raise NotAuthorized(f"{endpoint} sent a token of the type {shown(tokens.token_type)!r}; it must be bearer.")
     token = tokens.access_token
     if not token or len(token) > MAX_TOKEN_CHARACTERS or not token.isascii() or not token.isprintable() or " " in token:
-        raise NotAuthorized(f"{endpoint} gave a token that no header can carry.")
+        raise NotAuthorized(f"{endpoint} sent a token that cannot be used in a header.")
     return tokens
 
 
@@ -260,7 +259,7 @@ def _expiry(tokens: _Tokens, now: float) -> float | None:
 
 
 def _optional(resource: str | None, scopes: Iterable[str]) -> dict[str, str]:
-    """The resource exactly as it is published (RFC 8707 §2), and scopes where there are any."""
+    """Return the parameters `resource`, exactly as published (RFC 8707 §2), and `scope`, if there are any."""
     found = {} if resource is None else {"resource": resource}
     scope = " ".join(scopes)
     return {**found, "scope": scope} if scope else found

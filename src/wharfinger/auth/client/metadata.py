@@ -1,4 +1,4 @@
-"""The documents of discovery as structs: RFC 9728, RFC 8414 with OpenID Connect's; knows not where they come from."""
+"""The metadata documents of discovery: RFC 9728, and RFC 8414 with OpenID Connect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class ResourceMetadata(msgspec.Struct, frozen=True):
-    """What a protected resource says of itself (RFC 9728 §2)."""
+    """The metadata of a protected resource (RFC 9728 §2)."""
 
     resource: str
     authorization_servers: tuple[str, ...] = ()
@@ -20,7 +20,7 @@ class ResourceMetadata(msgspec.Struct, frozen=True):
 
 
 class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What an authorization server says of itself (RFC 8414 §2, RFC 9207 §3)."""
+    """The metadata of an authorization server (RFC 8414 §2, RFC 9207 §3)."""
 
     issuer: str
     token_endpoint: str
@@ -36,15 +36,15 @@ class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def auth_methods(self) -> tuple[str, ...]:
-        """How a client may prove at the token endpoint who it is; unsaid, it is `client_secret_basic` (RFC 8414)."""
+        """How a client may authenticate at the token endpoint; by default `client_secret_basic` (RFC 8414)."""
         return self.token_endpoint_auth_methods_supported or ("client_secret_basic",)
 
 
 def read_document(body: bytes, kind: type[T]) -> T | str:
-    """A document, or in a few words what is wrong with it."""
+    """Decode a document. Returns a text that says what is wrong if it is invalid."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         return f"it breaks its format: {error}"
     except (msgspec.DecodeError, RecursionError):
-        return "it is no JSON" + (", but a web page" if body.lstrip()[:1] == b"<" else "")
+        return "it is not JSON" + (", but a web page" if body.lstrip()[:1] == b"<" else "")

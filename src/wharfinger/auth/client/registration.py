@@ -1,4 +1,4 @@
-"""Who the client is at an authorization server, as steps: known before, by its document, or registered; no I/O."""
+"""Register the client at an authorization server, or use an existing registration; as steps without I/O."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from wharfinger.errors import NotAuthorized
 __all__ = ["ClientIdentity", "Registered", "how_registered", "register"]
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
-"""What a new client asks for, best first: a program on somebody's machine keeps no secret."""
+"""What a new client requests, best first: a program on a user's machine cannot keep a secret."""
 _WITH_SECRET = ("client_secret_basic", "client_secret_post", "none")
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """A client at one authorization server; never shown to another one (2026-07-28, authorization).
+    """A client at one authorization server; never sent to another one (2026-07-28, authorization).
 
-    `method` is how it proves at the token endpoint who it is. `redirect_uri` is empty where none was agreed.
+    `method` is its authentication method at the token endpoint. `redirect_uri` is empty if none was registered.
     """
 
     issuer: str
@@ -32,7 +32,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """What the application brings along: credentials from before, the address of its document, and its name."""
+    """The identity of the application: an existing client id, the URL of its metadata document, and its name."""
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -42,7 +42,7 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def how_registered(found: AuthServer, identity: ClientIdentity) -> str:
-    """Which way leads in: `before`, `document`, `dynamic` or none (empty), in the order of 2025-11-25."""
+    """Return how the client is registered: `before`, `document`, `dynamic` or empty, in the order of 2025-11-25."""
     if identity.client_id is not None and identity.issuer in (None, found.issuer):
         return "before"
     if identity.metadata_url is not None and found.metadata.client_id_metadata_document_supported:
@@ -53,10 +53,12 @@ def how_registered(found: AuthServer, identity: ClientIdentity) -> str:
 def register(
     found: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace, kept: Registered | None = None
 ) -> Steps[Registered]:
-    """Become a client of the authorization server that was found; `kept` is an earlier registration there.
+    """Return a client of this authorization server, registering it if necessary.
+
+    `kept` is an earlier registration there.
 
     Raises:
-        NotAuthorized: there is no way, or the registration is refused; says what to ask its operator for.
+        NotAuthorized: there is no way to register, or it is refused; the message says what to ask the operator for.
     """
     way = how_registered(found, identity)
     if way == "before" and identity.client_id is not None:
@@ -73,9 +75,9 @@ def register(
         return kept
     if way == "dynamic":
         return (yield from _dynamic(found, identity, redirect_uri, trace))
-    why = "registers no clients by itself"
+    why = "does not support dynamic registration"
     if identity.client_id is not None:
-        why += f", and the client id that was given is for {identity.issuer}"
+        why += f", and the given client id is for {identity.issuer}"
     fix = "Ask its operator for a client id, and give it with its issuer."
     trace.append(TraceStep("client", False, f"{found.issuer} {why}", fix))
     raise NotAuthorized(f"{found.issuer} {why}. {fix}")
@@ -93,17 +95,17 @@ def _known(found: AuthServer, client_id: str, secret: str | None, redirect_uri: 
 
 
 def _no_document(url: str) -> str | None:
-    """Why a URL cannot be that of a client's document (client ID metadata documents, §3)."""
+    """Return why a URL cannot be a client id (client ID metadata documents, §3); None if it can."""
     parts = split(url)
     if parts is None or parts.scheme != "https":
-        return "it has to be an https URL"
+        return "it must be an https URL"
     if parts.path in ("", "/") or parts.fragment:
-        return "it needs a path, and has no fragment"
+        return "it must have a path and no fragment"
     return None
 
 
 class _Registration(msgspec.Struct, frozen=True):
-    """What is answered to a registration (RFC 7591 §3.2.1)."""
+    """The response to a registration (RFC 7591 §3.2.1)."""
 
     client_id: str
     client_secret: str | None = None
@@ -112,7 +114,7 @@ class _Registration(msgspec.Struct, frozen=True):
 
 
 def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace) -> Steps[Registered]:
-    """Register now (RFC 7591); the redirect is on this machine, so that the application is a native one."""
+    """Register the client (RFC 7591), as a native application: the redirect is on this machine."""
     endpoint = found.metadata.registration_endpoint
     assert endpoint is not None
     asked = next((method for method in _METHODS if method in found.metadata.auth_methods), _METHODS[0])
@@ -132,14 +134,14 @@ def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, tra
         _, refused = refusal(f"The registration at {endpoint}", answer)
         fix = "Ask for a client id, and give it with its issuer."
         if found.assumed:
-            fix = "The server has no metadata for signing in: it may want a token in a header instead."
+            fix = "The server has no sign-in metadata: it may require a token in a header instead."
         trace.append(TraceStep(endpoint, False, str(refused), fix))
         raise NotAuthorized(f"{refused} {fix}")
     registration = read_document(answer.body, _Registration)
     if isinstance(registration, str) or not registration.client_id:
         fault = registration if isinstance(registration, str) else "its client_id is empty"
         trace.append(TraceStep(endpoint, False, f"the registration cannot be read: {shown(fault)}"))
-        raise NotAuthorized(f"The registration at {endpoint} gave an answer that cannot be used: {shown(fault)}.")
+        raise NotAuthorized(f"The response to the registration at {endpoint} cannot be used: {shown(fault)}.")
     trace.append(TraceStep(endpoint, True, f"registered as {shown(registration.client_id)}"))
     return Registered(
         issuer=found.issuer,
@@ -152,7 +154,7 @@ def _dynamic(found: AuthServer, identity: ClientIdentity, redirect_uri: str, tra
 
 
 def _method(metadata: ServerMetadata, secret: str | None, agreed: str | None) -> str:
-    """How to prove who the client is: as agreed at its registration, else what the server lists and we can."""
+    """Return the authentication method: that of the registration, else the first one that the server supports."""
     if not secret:
         return "none"
     if agreed in _WITH_SECRET:

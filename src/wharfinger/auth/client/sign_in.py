@@ -182,11 +182,11 @@ class SignIn:
         if self._on_url is not None:
             self._on_url(url)
 
-        def judge(query: str) -> str:
+        def read(query: str) -> str:
             return read_redirect(query, found, attempt)
 
         # Do not wait for the browser: it may stay open long after the redirect.
-        waiting = asyncio.ensure_future(callback.wait(judge, self._timeout))
+        waiting = asyncio.ensure_future(callback.wait(read, self._timeout))
         visiting = asyncio.ensure_future(self._open_browser(url))
         try:
             await asyncio.wait((waiting, visiting), return_when=asyncio.FIRST_COMPLETED)
@@ -200,7 +200,7 @@ class SignIn:
         if visited.partition("?")[0] != attempt.redirect_uri:
             raise NotAuthorized(f"{found.issuer} redirected to another URL.")
         try:
-            return judge(urlsplit(visited).query)
+            return read(urlsplit(visited).query)
         except NotOurs:
             raise NotAuthorized(f"{found.issuer} answered with another `state` than was sent.") from None
 

@@ -1,4 +1,7 @@
-"""What a step of signing in is: a generator that yields a request and is sent its answer; does no I/O itself."""
+"""A sign-in as generators: each yields the HTTP requests to send and receives their responses.
+
+So the logic of OAuth does no I/O, and `run` is the only function that does. A `Trace` records what each step found.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ T = TypeVar("T")
 
 
 class HttpStep(msgspec.Struct, frozen=True):
-    """A request to send; `purpose` says in a few words what for."""
+    """A request to send; `purpose` describes it in a few words."""
 
     purpose: str
     verb: Literal["GET", "POST"]
@@ -28,7 +31,7 @@ class HttpStep(msgspec.Struct, frozen=True):
 
 
 class TraceStep(msgspec.Struct, frozen=True):
-    """What one step found: `good` is None where it went on elsewhere; `fix` says what would help."""
+    """The result of one step: `good` is None if another step takes its place; `fix` says what would help."""
 
     what: str
     good: bool | None
@@ -37,18 +40,18 @@ class TraceStep(msgspec.Struct, frozen=True):
 
 
 Trace: TypeAlias = list[TraceStep]
-"""What was asked and found so far, in order; it never holds a secret."""
+"""The results of all steps so far, in order; never holds a secret."""
 
 Steps: TypeAlias = Generator[HttpStep, Fetched, T]
-"""A part of signing in: yields what is to be asked, is sent what was answered, returns what it found."""
+"""A part of a sign-in: yields requests, receives responses, and returns its result."""
 
 
 async def run(steps: Steps[T], fetch: Fetch) -> T:
-    """Drive steps to their end with a fetch function.
+    """Run steps to their end with a fetch function.
 
     Raises:
-        ConnectionFailed: a request was not answered.
-        NotAuthorized: the steps cannot go on.
+        ConnectionFailed: a request got no response.
+        NotAuthorized: the sign-in failed.
     """
     try:
         ask = next(steps)
@@ -65,18 +68,18 @@ async def run(steps: Steps[T], fetch: Fetch) -> T:
 
 
 def get(purpose: str, url: str) -> HttpStep:
-    """Ask for a document."""
+    """Return a request for a document."""
     return HttpStep(purpose, "GET", url, {"Accept": "application/json"})
 
 
 def ask_json(purpose: str, url: str, value: object) -> HttpStep:
-    """Post a JSON document."""
+    """Return a request that posts a JSON document."""
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     return HttpStep(purpose, "POST", url, headers, msgspec.json.encode(value))
 
 
 def ask_form(purpose: str, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> HttpStep:
-    """Post a form."""
+    """Return a request that posts a form."""
     given = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
     return HttpStep(purpose, "POST", url, given, urlencode(form).encode())
 
@@ -87,15 +90,15 @@ class _OAuthError(msgspec.Struct, frozen=True):
 
 
 def refusal(what: str, answer: Fetched) -> tuple[str, NotAuthorized]:
-    """The error code of a refusing answer (RFC 6749 §5.2), and what to raise for it."""
+    """Return the error code of a refusal (RFC 6749 §5.2), and the exception to raise."""
     try:
         said = msgspec.json.decode(answer.body, type=_OAuthError)
     except (msgspec.MsgspecError, RecursionError):
         said = _OAuthError()
-    told = ": ".join(shown(text) for text in (said.error, said.error_description) if text)
-    return said.error, NotAuthorized(f"{what} was refused with {answer.status}{f' ({told})' if told else ''}.")
+    details = ": ".join(shown(text) for text in (said.error, said.error_description) if text)
+    return said.error, NotAuthorized(f"{what} was refused with {answer.status}{f' ({details})' if details else ''}.")
 
 
 def shown(text: str) -> str:
-    """A stranger's text, short and with nothing in it that a terminal would obey."""
+    """Return an untrusted text shortened and without control characters."""
     return printable(text, 200)

@@ -1,4 +1,14 @@
-"""Tokens in use: put on requests, renewed in time, obtained once for all who wait; knows not how they are obtained."""
+"""`TokenManager`: adds tokens to requests, renews them in time, and obtains new ones after a refusal.
+
+`SignIn` and `ClientCredentials` differ only in how they obtain tokens, and share the rest. One lock for each server
+ensures that concurrent requests obtain or renew a token only once. After a refusal (401, or 403 `insufficient_scope`):
+
+1. If another task or process has got a new token meanwhile, use it.
+2. Renew the token, once.
+3. Obtain a new token with more scopes.
+
+It is an error if a token is refused although it has all requested scopes, because a new one would not help.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +28,18 @@ from wharfinger.protocol.interfaces import MAX_AUTH_RETRIES, Fetch
 __all__ = ["Obtain", "TokenManager"]
 
 RENEW_EARLY_SECONDS = 30.0
-"""Seconds before its end that a token is renewed; of a short life, the last quarter."""
+"""How long before its expiry a token is renewed; at most a quarter of its lifetime."""
 JUST_ISSUED_SECONDS = 30.0
-"""Seconds within which a server that refuses a token from the same place will not like the next one better."""
+"""A server that refuses a token so soon after it was issued would refuse the next one as well."""
 AUTHORIZATION_WINDOW_SECONDS = 60.0
-"""At most `MAX_AUTH_RETRIES` authorizations in so many seconds, however a server asks for them."""
+"""In this time there are at most `MAX_AUTH_RETRIES` authorizations for one server."""
 
 Obtain = Callable[[AuthServer, tuple[str, ...], Fetch, Trace], Awaitable[Grant]]
-"""Gets tokens with these scopes from where they were found to come from."""
+"""Obtains tokens with these scopes from an authorization server."""
 
 
 class TokenManager:
-    """An `Authorize` on whatever obtains tokens; one for several servers, each with tokens of its own."""
+    """An `Authorize` that manages the tokens of several servers, and calls `obtain` for new ones."""
 
     def __init__(
         self,
@@ -42,7 +52,7 @@ class TokenManager:
         issuer: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`fetch` gives the fetch function for a server; `issuer` is preferred where a server names several."""
+        """`fetch` returns the fetch function for a server; `issuer` is preferred if a server names several."""
         self._obtain = obtain
         self._tokens = tokens
         self._fetch = fetch
@@ -53,20 +63,20 @@ class TokenManager:
         self._held: dict[str, Grant] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._renewed: set[str] = set()
-        """Tokens that were renewed because they were refused: refused again, a person is asked."""
+        """Tokens that come from a renewal after a refusal. If such a token is refused, a new one is obtained."""
         self._times: dict[str, list[float]] = {}
         self._asked: dict[str, set[str]] = {}
-        """By server: the scopes that were asked for since this object is there."""
+        """By server: the scopes that this object has requested."""
         self._looked: set[str] = set()
-        """Servers for which nothing was kept; looked for again only when they refuse."""
+        """Servers without stored tokens; the store is asked again only after a refusal."""
         self.traces: dict[str, Trace] = {}
-        """By server: what the last sign-in found, step by step."""
+        """By server: the steps of the last sign-in."""
 
     async def headers(self, url: str) -> Mapping[str, str]:
-        """The token for the server at this URL, renewed where it is about to end; empty where there is none.
+        """Return the token for the server at this URL, renewed if it is about to expire; empty if there is none.
 
         Raises:
-            NotAuthorized: the authorization server refuses to renew for a reason that signing in anew does not mend.
+            NotAuthorized: the authorization server refuses to renew it, for a reason that a new sign-in does not solve.
         """
         grant = self._held.get(url)
         if grant is None and url not in self._looked:
@@ -85,11 +95,11 @@ class TokenManager:
         return _headers(grant)
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
-        """Renew, sign in or ask for more, as the refusal says; True where the request is worth another try.
+        """Renew the token or obtain a new one, depending on the refusal. Returns whether to repeat the request.
 
         Raises:
-            ConnectionFailed: somebody who has to be asked cannot be reached.
-            NotAuthorized: there is no way in, or it was tried in vain; says what to do.
+            ConnectionFailed: a server of the sign-in cannot be reached.
+            NotAuthorized: the sign-in failed; the message says what to do.
         """
         challenge = bearer_challenge(headers.get("www-authenticate", ""))
         if challenge is None or (status == 403 and challenge.error != "insufficient_scope"):
@@ -99,7 +109,7 @@ class TokenManager:
             if held is not None:
                 self._held[url] = held
             if held is not None and _headers(held) != sent:
-                return True  # somebody else has got a new one since this request was sent
+                return True  # there is a newer token than the request had
             trace: Trace = []
             self.traces[url] = trace
             grant = await self._again(url, status, challenge, held, trace)
@@ -108,7 +118,7 @@ class TokenManager:
             return True
 
     async def forget(self, url: str) -> bool:
-        """Drop the tokens for a server; False where there were none."""
+        """Delete the tokens for a server; False if there are none."""
         held = self._held.pop(url, None) or await self._tokens.grant(url)
         if held is not None:
             await self._tokens.forget(held)
@@ -118,7 +128,7 @@ class TokenManager:
         fetch = self._fetch(url)
         known = [issuer for issuer in (self._issuer, held.issuer if held is not None else None) if issuer is not None]
         found = await run(discover(url, challenge, known, trace), fetch)
-        # Of another authorization server, or for another resource: nothing of what is held belongs there.
+        # Do not send tokens of another authorization server or resource there.
         earlier = held if held is not None and _same(found, held) else None
         if earlier is not None and status == 401 and not set(challenge.scope) - set(earlier.scope):
             if earlier.refresh_token is not None and earlier.access_token not in self._renewed:
@@ -127,10 +137,10 @@ class TokenManager:
                     self._renewed = {renewed.access_token, *list(self._renewed)[:63]}
                     return renewed
             elif earlier.access_token not in self._renewed and self._clock() - earlier.taken_at < JUST_ISSUED_SECONDS:
-                raise self._useless(url, found, trace, "the token that was just given out")
+                raise self._useless(url, found, trace, "the token that was just issued")
         if status == 403 and earlier is not None and set(found.scopes) <= self._had(url, earlier):
             scopes = shown(" ".join(found.scopes)) or "more"
-            raise self._useless(url, found, trace, f"a token for which {scopes} had been asked")
+            raise self._useless(url, found, trace, f"a token with the requested scope {scopes}")
         self._count(url)
         asked = scopes_to_ask(found, earlier.scope if earlier else (), self._scopes, offline=self._offline)
         before = self._asked.get(url, ()) if earlier is not None else ()
@@ -138,11 +148,11 @@ class TokenManager:
         return await self._obtain(found, asked, fetch, trace)
 
     def _had(self, url: str, grant: Grant) -> set[str]:
-        """What asking again would not get: what was granted, and what was asked for just now, granted or not."""
+        """Return the scopes that a new token would not add: those granted, and those already requested."""
         return {*(grant.scope if grant.granted is None else grant.granted), *self._asked.get(url, ())}
 
     def _useless(self, url: str, found: AuthServer, trace: Trace, what: str) -> NotAuthorized:
-        fix = "Ask whoever runs them which scopes and which resource they want."
+        fix = "Ask the operator which scopes and which resource are required."
         trace.append(TraceStep(url, False, f"it refuses {what}", fix))
         return NotAuthorized(f"{url} refuses {what} by {found.issuer}: signing in again would not help. {fix}")
 
@@ -157,7 +167,7 @@ class TokenManager:
         self._times[url] = [*times, now]
 
     async def _renew(self, url: str, grant: Grant) -> Grant | None:
-        """The renewed grant; the old one where it still holds and nobody answers; None where it has ended."""
+        """Return the renewed grant; the old one if it is still valid and nobody answers; None if it has expired."""
         newer = await self._newer(url, grant)
         if newer is not None:
             return newer
@@ -182,7 +192,7 @@ class TokenManager:
         return grant
 
     async def _newer(self, url: str, grant: Grant) -> Grant | None:
-        """What another process has renewed meanwhile; the same refresh token would not serve twice."""
+        """Return a grant that another process has renewed meanwhile: a refresh token works only once."""
         kept = await self._tokens.grant(url)
         if kept is None or kept.access_token == grant.access_token or kept.issuer != grant.issuer or self._ending(kept):
             return None

@@ -1,4 +1,4 @@
-"""Where tokens and registrations are kept: in memory, or in files that only their owner reads; knows not what for."""
+"""Storage of tokens and registrations: in memory, or in files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class Tokens(Protocol):
-    """Keeps grants, keyed by issuer, client and resource, and registrations, keyed by issuer."""
+    """Stores grants by issuer, client and resource, and registrations by issuer."""
 
     async def grant(self, server: str) -> Grant | None:
-        """The newest grant for the server at this URL; None where there is none."""
+        """Return the newest grant for the server at this URL; None if there is none."""
         ...
 
     async def grants(self) -> list[Grant]:
@@ -33,28 +33,28 @@ class Tokens(Protocol):
         ...
 
     async def keep(self, grant: Grant) -> None:
-        """Keep a grant in place of an older one with its key."""
+        """Store a grant in place of an older one with the same key."""
         ...
 
     async def forget(self, grant: Grant) -> None:
-        """Delete a grant; does nothing where it is gone."""
+        """Delete a grant, if it exists."""
         ...
 
     async def client(self, issuer: str) -> Registered | None:
-        """The client that was registered at an issuer; None where there is none."""
+        """Return the client that is registered at an issuer; None if there is none."""
         ...
 
     async def keep_client(self, client: Registered) -> None:
-        """Keep a registration in place of an older one of its issuer."""
+        """Store a registration in place of an older one at the same issuer."""
         ...
 
     async def forget_client(self, issuer: str) -> None:
-        """Drop the registration at an issuer; does nothing where there is none."""
+        """Delete the registration at an issuer, if it exists."""
         ...
 
 
 class MemoryTokens:
-    """Tokens for as long as the process lives."""
+    """Stores tokens in memory."""
 
     def __init__(self) -> None:
         self._grants: dict[str, Grant] = {}
@@ -90,13 +90,13 @@ class MemoryTokens:
 
 
 class FileTokens:
-    """Tokens in a folder that only its owner may enter (0700), a file each (0600), replaced whole.
+    """Stores tokens in files (0600) of a folder that only its owner may enter (0700). Files are replaced atomically.
 
-    Several processes may use one folder. The files are not encrypted: who can read the owner's files has the tokens.
+    Several processes may use one folder. The files are not encrypted: anyone who can read them has the tokens.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        """`folder` is by default `wharfinger/tokens` in `$XDG_DATA_HOME`; it is made when something is kept."""
+        """`folder` is by default `wharfinger/tokens` in `$XDG_DATA_HOME`; it is created when it is needed."""
         self.folder = Path(folder) if folder is not None else default_folder()
 
     async def grant(self, server: str) -> Grant | None:
@@ -108,7 +108,7 @@ class FileTokens:
         return _newest(server, await self.grants())
 
     async def grants(self) -> list[Grant]:
-        """Every grant; files that cannot be understood are left out.
+        """Return all grants, without unreadable files.
 
         Raises:
             StoreUnusable: as `grant`.
@@ -202,7 +202,7 @@ class FileTokens:
             raise self._unusable(error) from None
 
     def _check(self) -> None:
-        """Whoever else may write there could put tokens of their own, and who may read has ours."""
+        """Raise StoreUnusable if others may enter the folder: they could read tokens, or replace them."""
         if not hasattr(os, "getuid"):
             return
         try:
@@ -211,15 +211,15 @@ class FileTokens:
             return
         if status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise StoreUnusable(
-                f"Tokens are not kept in {self.folder}: others may enter it. Run: chmod 700 {self.folder}"
+                f"Tokens are not stored in {self.folder}, because others may enter it. Run: chmod 700 {self.folder}"
             )
 
     def _unusable(self, error: OSError) -> StoreUnusable:
-        return StoreUnusable(f"Tokens cannot be kept in {self.folder}: {error.strerror or error}.")
+        return StoreUnusable(f"Tokens cannot be stored in {self.folder}: {error.strerror or error}.")
 
 
 def default_folder() -> Path:
-    """Where tokens are kept unless told otherwise (XDG Base Directory)."""
+    """Return the default folder for tokens (XDG Base Directory)."""
     given = os.environ.get("XDG_DATA_HOME", "")
     base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "share"
     return base / "wharfinger" / "tokens"
