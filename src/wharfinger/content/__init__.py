@@ -1,1 +1,1 @@
-"""What every floor may use: MIME types, text encodings, front matter, patterns, text for people; knows no protocol."""
+"""Tools for content that all packages use: MIME types, text encodings, front matter, glob patterns, redaction."""

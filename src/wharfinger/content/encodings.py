@@ -1,7 +1,7 @@
-"""Which text bytes are: UTF-8, UTF-16 and UTF-32, and what was written on older systems in western Europe.
+"""Decode text in UTF-8, UTF-16, UTF-32, or the encoding of older systems in western Europe.
 
-Decoding loses nothing: what is decoded can be encoded again into the same bytes, but for a mark. Where it is not sure
-that bytes are text, or which, they are none. A guess must be told. Refuses to know names, types and signatures.
+Decoding is lossless: the text encodes to the same bytes again, except for a byte order mark. If it is uncertain whether
+bytes are text, they are not. Callers must report a guess (`mime.is_guess`).
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import re
 __all__ = ["MARKS", "WESTERN", "Decoded", "decode", "encoding_of", "has_mark"]
 
 Decoded = tuple[str, str]
-"""Text, and the encoding it was in."""
+"""A text and its encoding."""
 
 WESTERN = "windows-1252"
-"""Has all that ISO 8859-1 shows; the two are the same but for bytes 80 to 9F, which the other has no characters for."""
+"""A superset of ISO 8859-1, which has no printable characters for bytes 80 to 9F."""
 
 MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, because it begins with the same bytes
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-"""What a text in another encoding than UTF-8 begins with, and is not part of it."""
+"""Byte order marks and their encodings. They are not part of the text."""
 
 
 def has_mark(data: bytes) -> bool:
-    """Whether these are the first bytes of a text that says which encoding it is in (UTF-8 excepted)."""
+    """Return whether the bytes begin with a byte order mark of UTF-16 or UTF-32."""
     return any(data.startswith(mark) for mark, _ in MARKS)
 
 
 def decode(data: bytes) -> Decoded | None:
-    """Read bytes as text; None where they are none, or nobody can be sure.
+    """Decode bytes; None if they are not text, or if that is uncertain.
 
-    Line ends stay as they are, and so does a UTF-8 byte order mark. A text with NUL is none.
+    Line breaks and a UTF-8 byte order mark are kept. Bytes with a NUL character are not text.
     """
     for mark, encoding in MARKS:
         if data.startswith(mark):
@@ -49,7 +49,10 @@ def decode(data: bytes) -> Decoded | None:
 
 
 def encoding_of(head: bytes, complete: bool) -> str:
-    """The encoding of a text that begins so; empty where it is none. Unless `complete`, its end may cut a character."""
+    """Return the encoding of a text that begins like this; empty if it is not text.
+
+    Unless `complete`, `head` may end inside a character.
+    """
     if complete:
         found = decode(head)
         return found[1] if found else ""
@@ -72,7 +75,7 @@ def _decoded(data: bytes, encoding: str) -> Decoded | None:
 
 
 def _begins(head: bytes, encoding: str) -> bool:
-    """Whether this begins a text; a character may be cut at its end."""
+    """Return whether this is the beginning of a text, which may end inside a character."""
     try:
         return "\0" not in codecs.getincrementaldecoder(encoding)().decode(head)
     except UnicodeDecodeError:
@@ -81,8 +84,8 @@ def _begins(head: bytes, encoding: str) -> bool:
 
 # UTF-16 without a mark
 
-_SAMPLE = 8_192  # bytes that are enough to know it by
-_SHORTEST = 8  # characters
+_SAMPLE_BYTES = 8_192
+_MIN_CHARACTERS = 8
 _CONTROLS = re.compile("[\0-\x08\x0b\x0e-\x1f\x7f-\x9f\ufeff\ufff0-\uffff\ue000-\uf8ff]").search
 _LATIN = re.compile("[\t\n\r\f -~\xa0-\u024f\u2010-\u2044\u20ac]")
 _LETTERS = re.compile("[A-Za-z]")
@@ -90,8 +93,8 @@ _SPACES = re.compile("[ \n]").search
 
 
 def _utf16_without_mark(data: bytes) -> str:
-    """The order of UTF-16 that this begins with, if it surely does: nearly all Latin letters, spaces and signs."""
-    sample = data[:_SAMPLE]
+    """Return the variant of UTF-16, or empty. Nearly all characters must be Latin letters, spaces and punctuation."""
+    sample = data[:_SAMPLE_BYTES]
     even, odd = sample[::2].count(0), sample[1::2].count(0)
     if bool(even) == bool(odd):
         return ""
@@ -100,7 +103,7 @@ def _utf16_without_mark(data: bytes) -> str:
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
         return ""
-    if len(text) < _SHORTEST or _CONTROLS(text) or not _SPACES(text):
+    if len(text) < _MIN_CHARACTERS or _CONTROLS(text) or not _SPACES(text):
         return ""
     latin, letters = len(_LATIN.findall(text)), len(_LETTERS.findall(text))
     return encoding if latin >= 0.9 * len(text) and letters >= 0.4 * len(text) else ""
@@ -108,9 +111,9 @@ def _utf16_without_mark(data: bytes) -> str:
 
 # Western Europe before UTF-8
 
-_LOOKED_AT = 64 << 10  # bytes from the first that is not UTF-8
-_BEFORE = 4_096  # bytes before that
-# Bytes that the encoding has no characters for, and controls that texts have no use for.
+_SAMPLE_AFTER = 64 << 10  # bytes from the first one that is not UTF-8
+_SAMPLE_BEFORE = 4_096  # bytes before that
+# Bytes without a character in this encoding, and control characters that do not occur in text.
 _FOREIGN = bytes({*range(32), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D} - set(b"\t\n\r"))
 _HIGH = bytes(range(0x80, 0x100))
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -118,7 +121,7 @@ _UTF8 = re.compile(rb"[\xc3\xc4\xe2][\x80-\xbf]").search
 _NO_QUOTES = rb"\x80-\x83\x86-\x90\x98-\x9f\xa1-\xaa\xac-\xba\xbc-\xff"  # nor dashes, nor spaces
 _PLAUSIBLE = re.compile(
     rb"""[\x80-\xff] (?:
-      (?<=[A-Za-z][\xc0-\xd6\xd8-\xf6\xf8-\xff])                  # an accented letter behind a plain one
+      (?<=[A-Za-z][\xc0-\xd6\xd8-\xf6\xf8-\xff])                  # an accented letter after a plain one
     | (?<=[\xc0-\xd6\xd8-\xf6\xf8-\xff]) (?=[A-Za-z])              # or before one
     | (?<=[\s(\x91'"][\xc0\xc9\xd3\xd6\xe0\xe1\xe8\xe9\xf3\xf6]) (?=[\s),.;:])   # or a word of its own
     | (?<=[\x91\x92\x96\x97\xa0\xad\xb7])                          # apostrophes, dashes, hyphens, spaces
@@ -129,19 +132,19 @@ _PLAUSIBLE = re.compile(
     ),  # all but quotes, dashes and spaces
     re.VERBOSE | re.DOTALL,
 )
-_SHORT = 16  # bytes of which more must be plain letters, since little else tells
-_ODD = 100
-"""One in so many of the bytes that are not ASCII may stand anywhere."""
+_SHORT_BYTES = 16  # a shorter text needs more plain letters
+_ODD_RATIO = 100
+"""One in so many non-ASCII bytes may be in an implausible place."""
 
 
 def _is_western(data: bytes, first: int = 0) -> bool:
-    """Whether accents and signs stand where western languages have them; `first` is the first that is not UTF-8."""
+    """Return whether accents and signs are where western languages have them; `first` is the first non-UTF-8 byte."""
     if len(data.translate(None, _FOREIGN)) < len(data):
         return False
-    sample = data[max(0, first - _BEFORE) : first + _LOOKED_AT]
+    sample = data[max(0, first - _SAMPLE_BEFORE) : first + _SAMPLE_AFTER]
     high = len(sample) - len(sample.translate(None, _HIGH))
     plain = len(sample) - len(sample.translate(None, _PLAIN))
-    # With fewer plain letters it is another language, or no text at all.
-    if plain < high * (3 if len(sample) < _SHORT else 1.5) or _UTF8(sample):
+    # With fewer plain letters it is another language, or not text.
+    if plain < high * (3 if len(sample) < _SHORT_BYTES else 1.5) or _UTF8(sample):
         return False
-    return (high - len(_PLAUSIBLE.findall(sample))) * _ODD <= high
+    return (high - len(_PLAUSIBLE.findall(sample))) * _ODD_RATIO <= high

@@ -1,4 +1,4 @@
-"""Text as a search compares it: without regard to case, one character for one, and what the words of a query are."""
+"""Case-insensitive text for search, and the words of a query."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import re
 __all__ = ["MAX_QUERY_WORDS", "fold", "words_of"]
 
 MAX_QUERY_WORDS = 16
-"""Words of a query that count."""
+"""Further words of a query are ignored."""
 
 _WORD = re.compile(r'"([^"]+)"|(\S+)')
 
 
 def fold(text: str) -> str:
-    """The text with every character as its lower case, as long as before.
+    """Return the text in lower case, with the same length.
 
-    Characters that `grep -i` takes for the same become the same: those of one upper case, such as `s` and `ſ`. What
-    would become two characters stays one (`ß`), so that a place in the folded text is the same place in the text.
+    Characters with the same upper case, such as `s` and `ſ`, become equal, as for `grep -i`. A character that would
+    become two (`ß`) is kept, so that positions in both texts are the same.
     """
     return text.lower() if text.isascii() else text.translate(_FOLDED)
 
 
 class _Folded(dict[int, int]):
-    """Found out when a character is seen for the first time."""
+    """A translation table that is filled when a character first occurs."""
 
     def __missing__(self, code: int) -> int:
         character = chr(code)
@@ -36,6 +36,6 @@ _FOLDED = _Folded()
 
 
 def words_of(query: str) -> tuple[str, ...]:
-    """The words of a query, folded, each once; what stands between double quotes is one of them."""
+    """Return the folded words of a query without duplicates; text in double quotes is one word."""
     found = (fold(quoted or word) for quoted, word in _WORD.findall(query))
     return tuple(dict.fromkeys(found))[:MAX_QUERY_WORDS]

@@ -1,7 +1,7 @@
-"""The YAML block at the start of a SKILL.md as a JSON object, exactly as its author wrote it.
+"""Read the YAML block at the start of a SKILL.md as a JSON object.
 
-What JSON cannot say, or two readers might read differently, is an error: aliases, tags, keys that are no text, the
-same key twice. Refuses to know what the fields mean.
+What JSON cannot express, or YAML readers read differently, is an error: aliases, tags, keys that are not text,
+duplicate keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wharfinger.errors import MissingExtra
 __all__ = ["MAX_FRONTMATTER_BYTES", "BadFrontmatter", "need_yaml", "read_frontmatter"]
 
 MAX_FRONTMATTER_BYTES = 64 * 1024
-"""Bytes in which the block must end."""
+"""The block must end within so many bytes."""
 MAX_DEPTH = 32
 
 _LINE_END = re.compile(rb"\r?\n---[ \t]*(?:\r?\n|\Z)")
@@ -28,11 +28,11 @@ _START = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
 
 
 class BadFrontmatter(ValueError):
-    """There is no block, or what is in it is no JSON object; `str()` says what to change."""
+    """There is no block, or it is not a JSON object; `str()` says what to change."""
 
 
 def need_yaml(purpose: str) -> None:
-    """Raise MissingExtra where there is no reader of YAML; `purpose` is what needs it, such as `Publishing skills`."""
+    """Raise MissingExtra if PyYAML is not installed; `purpose` says what needs it, such as `Publishing skills`."""
     try:
         import_module("yaml")
     except ImportError:
@@ -40,10 +40,10 @@ def need_yaml(purpose: str) -> None:
 
 
 def read_frontmatter(data: bytes) -> dict[str, Any]:
-    """Read the block that `data` begins with; YAML 1.2, core schema.
+    """Read the block at the start of `data` (YAML 1.2, core schema).
 
     Raises:
-        BadFrontmatter: there is none, or none that is a JSON object.
+        BadFrontmatter: there is none, or it is not a JSON object.
     """
     import yaml
 
@@ -57,9 +57,9 @@ def read_frontmatter(data: bytes) -> dict[str, Any]:
     except RecursionError:
         raise BadFrontmatter("its frontmatter is nested too deeply") from None
     except (ValueError, OverflowError) as error:
-        raise BadFrontmatter(f"its frontmatter has no form in JSON: {error}") from None
+        raise BadFrontmatter(f"its frontmatter cannot be written as JSON: {error}") from None
     if not isinstance(value, dict):
-        raise BadFrontmatter("its frontmatter is no mapping: write lines such as `name: …`")
+        raise BadFrontmatter("its frontmatter is not a mapping: write lines such as `name: …`")
     return value  # pyright: ignore[reportUnknownVariableType]  # the keys are checked
 
 
@@ -77,7 +77,7 @@ def _block(data: bytes) -> str:
 
 
 def _where(error: Any) -> str:
-    """What is wrong and where, on one line; lines are counted in the file."""
+    """Say in one line what is wrong and in which line of the file."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "it cannot be read"
     return f"{problem}, line {mark.line + 2}" if mark is not None else str(problem)
@@ -89,10 +89,10 @@ def _check(value: Any, depth: int = 0) -> None:
     if isinstance(value, dict):
         for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
             if not isinstance(key, str):
-                raise ValueError(f"the key {key!r} is no text: put it in quotes")
+                raise ValueError(f"the key {key!r} is not text: put it in quotes")
             _check(item, depth + 1)
     elif isinstance(value, float) and not isfinite(value):
-        raise ValueError("a number is too large, or none")
+        raise ValueError("a number is too large, infinite or NaN")
     elif isinstance(value, list):
         for item in value:  # pyright: ignore[reportUnknownVariableType]
             _check(item, depth + 1)
@@ -100,7 +100,7 @@ def _check(value: Any, depth: int = 0) -> None:
 
 @cache
 def _loader() -> Any:
-    """A loader of PyYAML for the core schema of YAML 1.2: it knows 1.1, where `no` is false and 12:30 a number."""
+    """Return a PyYAML loader for the core schema of YAML 1.2. PyYAML itself reads 1.1, where `no` is false."""
     import yaml
     from yaml.composer import ComposerError
     from yaml.constructor import ConstructorError
@@ -125,7 +125,7 @@ def _loader() -> Any:
             for key_node, value_node in node.value:
                 key = self.construct_object(key_node, deep=True)
                 if not isinstance(key, str | int | float | bool | None):
-                    raise ConstructorError(None, None, "a key is no text", key_node.start_mark)
+                    raise ConstructorError(None, None, "a key is not text", key_node.start_mark)
                 if key in found:
                     raise ConstructorError(None, None, f"{key!r} is there twice", key_node.start_mark)
                 found[key] = self.construct_object(value_node, deep=True)
@@ -160,7 +160,7 @@ _SCALARS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z", tuple("-+0123456789.")),
     ("float", r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z", tuple("-+.")),
 )
-"""What plain scalars are taken for (YAML 1.2.2, §10.3.2): type, pattern, and how one begins; anything else is text."""
+"""The types of plain scalars (YAML 1.2.2, §10.3.2): type, pattern, first characters. All others are text."""
 
 
 def _integer(text: str) -> int:

@@ -1,7 +1,8 @@
-"""Patterns with `*`, `?`, `[…]` and `**`, matched in time linear in the text times the pattern, whoever wrote them.
+"""Glob patterns with `*`, `?`, `[…]` and `**`, with the meaning of git's wildmatch.
 
-They mean what git's wildmatch takes them to mean. Several `*` never become a regular expression: those backtrack, and
-hold the interpreter for hours over `*a*a*a*a*a*a*b`.
+Matching takes time proportional to the text times the pattern, for any pattern: one with several `*` is not translated
+to a regular expression, which would backtrack for hours over `*a*a*a*a*a*a*b`. It is a list of steps, and the matcher
+keeps the set of all steps that the text so far can have reached.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import NamedTuple
 __all__ = ["MAX_PATTERN_CHARACTERS", "Matcher", "compile_glob", "is_wild"]
 
 MAX_PATTERN_CHARACTERS = 1_000
-"""Characters of a pattern that a caller may send."""
+"""The limit for patterns of callers."""
 
 Matcher = Callable[[str], bool]
 
 is_wild = re.compile(r"[*?\[\\]").search
-"""Finds the first character of a pattern that does not stand for itself."""
+"""Finds the first special character of a pattern."""
 
 _POSIX = {
     "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": " \\t", "cntrl": "\\x00-\\x1f\\x7f", "digit": "0-9",
@@ -29,16 +30,16 @@ _NEVER = "(?!)"
 
 
 class _Part(NamedTuple):
-    """One step of a pattern: a regular expression for one character, which may come any number of times."""
+    """One step of a pattern: a regular expression for one character, which may be repeated."""
 
     character: str
     repeated: bool = False
     optional: bool = False
-    """Of the `/` in `**/`: the pair also stands for nothing."""
+    """Set for the `/` in `**/`, which also matches nothing."""
 
 
 def compile_glob(pattern: str, *, path: bool) -> Matcher:
-    """A function that says whether a text matches as a whole.
+    """Return a function that says whether a whole text matches.
 
     Args:
         pattern: Any text; one that is malformed (`[a`, a last `\\`) matches nothing.
@@ -47,7 +48,7 @@ def compile_glob(pattern: str, *, path: bool) -> Matcher:
     parts = _parts(pattern, path)
     if parts is None:
         return _nothing
-    if sum(part.repeated for part in parts) <= 1:  # at most one place to go back to: linear in the text
+    if sum(part.repeated for part in parts) <= 1:  # then a regular expression takes linear time
         found = re.compile(_source(parts), re.DOTALL).fullmatch
         return lambda text: found(text) is not None
     return _Steps(parts).matches
@@ -58,7 +59,7 @@ def _nothing(text: str) -> bool:
 
 
 def _source(parts: list[_Part]) -> str:
-    """The pattern as one regular expression."""
+    """Return the pattern as a regular expression."""
     source = ""
     for at, part in enumerate(parts):
         opening = "(?:" if _stands_for_nothing(parts, at) else ""
@@ -67,7 +68,7 @@ def _source(parts: list[_Part]) -> str:
 
 
 def _parts(pattern: str, path: bool) -> list[_Part] | None:
-    """The steps of a pattern; None if it can match nothing."""
+    """Return the steps of a pattern; None if it is malformed."""
     any_one = "[^/]" if path else "."
     parts: list[_Part] = []
     at = 0
@@ -98,7 +99,7 @@ def _parts(pattern: str, path: bool) -> list[_Part] | None:
 
 
 def _add_star(parts: list[_Part], pattern: str, first: int, at: int, path: bool) -> int:
-    """Add the step of a run of `*`; where the pattern goes on."""
+    """Add the step of a run of `*`. Returns the position after it."""
     if not path:
         parts.append(_Part(".", repeated=True))
         return at
@@ -116,7 +117,7 @@ def _add_star(parts: list[_Part], pattern: str, first: int, at: int, path: bool)
 
 
 def _set(pattern: str, at: int) -> tuple[str, int] | None:
-    """A `[…]` as a regular expression for one character, and where the pattern goes on; None if it is malformed."""
+    """Return a `[…]` as a regular expression for one character, and the position after it; None if it is malformed."""
     negated = pattern[at : at + 1] in ("!", "^")
     at += negated
     items: list[str] = []
@@ -166,7 +167,7 @@ def _set(pattern: str, at: int) -> tuple[str, int] | None:
 
 
 class _Steps:
-    """A pattern as a set of steps, of which every one that a text may have reached is kept: a bit each."""
+    """A pattern as steps. The set of steps that a text can have reached is one integer, with a bit for each step."""
 
     def __init__(self, parts: list[_Part]) -> None:
         self._characters = [re.compile(part.character, re.DOTALL).match for part in parts]
@@ -178,7 +179,7 @@ class _Steps:
         self._known: dict[str, int] = {}
 
     def matches(self, text: str) -> bool:
-        """Whether all of a text matches."""
+        """Return whether a whole text matches."""
         reached = self._entered(1)
         for character in text:
             fits = self._known.get(character)
@@ -193,7 +194,7 @@ class _Steps:
         return reached & self._end != 0
 
     def _entered(self, steps: int) -> int:
-        """These steps, and those behind a `*` or `**/` among them, which may match nothing."""
+        """Return these steps, and those after each `*` or `**/` among them, which may match nothing."""
         steps |= (steps & self._skipped) << 2
         return steps | (steps & self._repeated) << 1
 
@@ -205,5 +206,5 @@ class _Steps:
 
 
 def _stands_for_nothing(parts: list[_Part], at: int) -> bool:
-    """Whether this step and the `/` after it are a `**/`."""
+    """Return whether this step and the next one are a `**/`."""
     return at + 1 < len(parts) and parts[at + 1].optional

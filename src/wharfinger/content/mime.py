@@ -1,4 +1,7 @@
-"""Which MIME type content has, by its first bytes, its name, and whether it is text; never by this machine's tables."""
+"""Find the MIME type of content by its first bytes, its name, and whether it is text.
+
+The tables of the machine are not used, so that the result is the same everywhere.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,12 @@ __all__ = [
 ]
 
 DIRECTORY = "inode/directory"
-"""The MIME type of a resource that has children."""
+"""The MIME type of a resource with children."""
 OCTETS = "application/octet-stream"
 TEXT = "text/plain"
 PDF = "application/pdf"
-SNIFFED_BYTES = 4_096  # bytes that are enough to tell
+SNIFFED_BYTES = 4_096
+"""How many first bytes are examined."""
 
 _TABLE = """
 text/plain                    txt text log out err lst nfo cfg conf ini properties env lock srt
@@ -296,14 +300,14 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"ttcf\x00", "font/collection"),
 )
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
-# A signature that only says how the content is packed; a name that is known to be packed so knows better.
+# Signatures of containers: the name of a file says more about its type.
 _CONTAINERS = frozenset(
     {
         "application/zip", "application/gzip", "application/x-ole-storage", "application/x-tar", "audio/ogg",
         "video/mp4", "video/x-matroska", "image/tiff",
     }
 )  # fmt: skip
-# What is not `text/…` and may be text all the same.
+# Text types other than `text/…`.
 _TEXTUAL = frozenset(
     {
         "application/graphql", "application/json", "application/postscript", "application/rtf", "application/sql",
@@ -317,13 +321,13 @@ _SHEBANGS = (
 
 
 def by_name(name: str) -> str:
-    """The type that a file's name promises; empty where it promises none."""
+    """Return the type for a file name, or empty."""
     lower = name.lower()
     return _BY_NAME.get(lower) or _BY_EXTENSION.get(lower.rpartition(".")[2] if "." in lower else "", "")
 
 
 def by_signature(head: bytes) -> str:
-    """The type that the first bytes prove; empty where they prove none."""
+    """Return the type for the signature in the first bytes, or empty."""
     for offset, mark, mime in _SIGNATURES:
         if head.startswith(mark, offset):
             return "" if mime == "application/x-bzip2" and not head[3:4].isdigit() else mime
@@ -357,7 +361,7 @@ def classify(name: str, head: bytes, text: bool) -> str:
 
 
 def sniff(data: bytes) -> str:
-    """The type of content of which nothing else is known."""
+    """Return the type of content without a name."""
     return classify("", data[:SNIFFED_BYTES], decode_text(data) is not None)
 
 
@@ -365,7 +369,7 @@ _TEXT_ENDINGS = ("+json", "+xml", "+yaml", "/javascript", "/typescript")
 
 
 def is_text(mime: str) -> bool:
-    """Whether content that somebody declares to be of this type is sent as text."""
+    """Return whether content that is declared to have this type is sent as text."""
     essence = mime.partition(";")[0].rstrip().lower()
     return _is_textual(essence)
 
@@ -382,9 +386,9 @@ def _shebang(head: bytes) -> str:
 
 
 def decode_text(data: bytes) -> Decoded | None:
-    """Read content as text: UTF-8 as it is, UTF-16 and UTF-32, or what older western systems wrote; else None.
+    """Decode content as UTF-8, UTF-16, UTF-32 or windows-1252; None if it is not text.
 
-    Nothing is changed: line ends stay, and so does a UTF-8 byte order mark. See `is_guess` for what must be told.
+    Line breaks and a UTF-8 byte order mark are kept. If `is_guess`, tell the reader that the encoding is a guess.
     """
     found = encodings.decode(data)
     if found is not None and is_guess(data, found[1]) and by_signature(data[:SNIFFED_BYTES]):
@@ -393,16 +397,19 @@ def decode_text(data: bytes) -> Decoded | None:
 
 
 def encoding_of(head: bytes, complete: bool) -> str:
-    """The encoding of a text that begins so; empty where it is none. Unless `complete`, its end may cut a character."""
+    """Return the encoding of a text that begins like this; empty if it is not text.
+
+    Unless `complete`, `head` may end inside a character.
+    """
     found = encodings.encoding_of(head, complete)
     return "" if is_guess(head, found) and by_signature(head[:SNIFFED_BYTES]) else found
 
 
 def is_guess(head: bytes, encoding: str) -> bool:
-    """Whether nothing but the look of a text that begins so says that it is in this encoding."""
+    """Return whether this encoding is only a guess: it is not UTF-8, and there is no byte order mark."""
     return encoding not in ("", "utf-8") and not encodings.has_mark(head)
 
 
 def begins_text(head: bytes) -> bool:
-    """Whether the first bytes of content may begin a text; a character may be cut at their end."""
+    """Return whether these are the first bytes of a text, which may end inside a character."""
     return bool(encoding_of(head, False))

@@ -1,6 +1,6 @@
-"""Take passwords and tokens out of URLs, command lines and messages before somebody sees them.
+"""Remove passwords and tokens from URLs, command lines and messages.
 
-Every function takes time linear in its text: peers write parts of what is redacted.
+Each function takes time linear in its text, because peers write parts of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wharfinger.content.secret_forms import ALONE, SECRET_NAMES, TOKEN_FORMS
 __all__ = ["HIDDEN", "has_password", "redacted", "redacted_command", "redacted_text"]
 
 HIDDEN = "***"
-"""What stands in a command or a message where a secret was."""
+"""Replaces a secret in a command or a message."""
 
 _DATABASE = re.compile(
     r"\b(?:sqlite|postgres(?:ql)?|mysql|mariadb|oracle|mssql)(?:\+\w{1,64})?\Z", re.IGNORECASE
@@ -34,9 +34,9 @@ _ASSIGNED = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*+[\[(]").fullmatch
-"""What is assigned in a line of code up to the first quote: `DATA["name"]`, `os.getenv("NAME")`."""
+"""An assigned value in code up to the first quote: `DATA["name"]`, `os.getenv("NAME")`."""
 _FIELD = re.compile(r"(?<![A-Za-z0-9_.-])([A-Za-z0-9]++[_-][A-Za-z0-9_-]++)(:\s{0,4}+)([^\s\"',;&}]{8,}+)")
-"""A header or a variable with its value; a message about such a field has a word there, and no digit in it."""
+"""A header or a variable with its value. In a message about such a field, the value is a word without digits."""
 _OPTION_VALUE = re.compile(
     r"(?<!\S)(['\"]?--)([A-Za-z0-9][A-Za-z0-9_.-]*+)(\s{1,4}+)"
     r"(?!(?:and|are|cannot|for|has|in|is|must|needs?|or|to|was|with)[,.;:]?(?:\s|\Z))"
@@ -45,20 +45,20 @@ _OPTION_VALUE = re.compile(
 _BEARER = re.compile(
     r"\b(bearer|basic)( {1,4}+)(?!(?-i:[a-z]{1,14})(?!\.?[A-Za-z0-9_~+/=-]))[A-Za-z0-9._~+/=-]{8,}+", re.IGNORECASE
 )
-"""A word such as `authentication` is no token."""
+"""A word such as `authentication` is not a token."""
 _HEADER = re.compile(r"((?:-{1,2}\w{1,64}+=)?([A-Za-z0-9_-]{1,128}+)):").match
 _OPTION = re.compile(r"--?([A-Za-z0-9][A-Za-z0-9_.-]{0,127}+)(=)?").match
 _SHORT_OPTIONS = {"curl": "-u", "mariadb": "-p", "mysql": "-p", "mysqldump": "-p", "redis-cli": "-a", "sshpass": "-p"}
-"""Programs whose short option takes a password, with it or after it."""
+"""Programs with a short option for a password, which may be joined to the option or follow it."""
 
 
 def _is_secret(name: str) -> bool:
-    """Whether what has this name is a secret: `--api-key`, `PGPASSWORD`, `client_secret`."""
+    """Return whether this is the name of a secret, such as `--api-key`, `PGPASSWORD` or `client_secret`."""
     return _SECRET_NAME(re.sub(r"[-_.]", "", name).lower()) is not None or _SHORT_NAME(name) is not None
 
 
 def redacted(url: str) -> str:
-    """A URL, or any text with URLs in it, without their passwords."""
+    """Return a URL, or a text with URLs, without their passwords."""
     if "://" not in url:
         return url
     parts = url.split("://")
@@ -69,12 +69,12 @@ def redacted(url: str) -> str:
 
 
 def has_password(url: str) -> bool:
-    """Whether a URL has a password in it."""
+    """Return whether a URL contains a password."""
     return redacted(url) != url
 
 
 def _without_userinfo(rest: str, database: bool) -> str:
-    """What follows `://`, without the password; a database's may contain slashes (SQLAlchemy)."""
+    """Return what follows `://` without the password; that of a database may contain slashes (SQLAlchemy)."""
     ends = (_URL_END if database else _AUTHORITY_END)(rest)
     authority = rest if ends is None else rest[: ends.start()]
     user, found, _ = authority.partition(":")
@@ -87,7 +87,7 @@ def _without_userinfo(rest: str, database: bool) -> str:
 
 
 def _without_query(rest: str) -> str:
-    """What follows `://`, without the secrets among its query's parameters and in its fragment."""
+    """Return what follows `://` without secrets in the query and the fragment."""
     end = found.start() if (found := _URL_END(rest)) else len(rest)
     url, after = rest[:end], rest[end:]
     for mark in "#?":
@@ -100,7 +100,7 @@ def _without_query(rest: str) -> str:
 
 
 def redacted_text(text: str) -> str:
-    """A message without the passwords and tokens that can be told by their names or forms."""
+    """Return a message without passwords and tokens that have a known name or form."""
     text = _FIELD.sub(_hide_field, _ASSIGNED.sub(_hide_value, redacted(text)))
     text = _OPTION_VALUE.sub(_hide_option, text)
     return _TOKEN.sub(HIDDEN, _BEARER.sub(rf"\1\2{HIDDEN}", text))
@@ -112,8 +112,8 @@ def _hide_value(found: re.Match[str]) -> str:
 
 
 def _hide_field(found: re.Match[str]) -> str:
-    told = any(character.isdigit() for character in found[3]) and _is_secret(found[1])
-    return f"{found[1]}{found[2]}{HIDDEN}" if told else found[0]
+    secret = any(character.isdigit() for character in found[3]) and _is_secret(found[1])
+    return f"{found[1]}{found[2]}{HIDDEN}" if secret else found[0]
 
 
 def _hide_option(found: re.Match[str]) -> str:
@@ -121,7 +121,7 @@ def _hide_option(found: re.Match[str]) -> str:
 
 
 def redacted_command(argv: Sequence[str]) -> str:
-    """A command as a shell takes it, with `***` for what looks like a password or a token among its arguments."""
+    """Return a command line for a shell, with `***` for arguments that look like passwords or tokens."""
     if not argv:
         return ""
     short = _SHORT_OPTIONS.get(re.split(r"[/\\]", argv[0])[-1].removesuffix(".exe"), "")
@@ -149,6 +149,6 @@ def redacted_command(argv: Sequence[str]) -> str:
 
 
 def _needs_no_quotes(word: str) -> bool:
-    """Whether a shell takes it as it is, but for what stands for a secret."""
+    """Return whether a shell needs no quotes for this word, ignoring a replaced secret."""
     plain = word.replace(HIDDEN, "x")
     return shlex.quote(plain) == plain

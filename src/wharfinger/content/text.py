@@ -1,4 +1,4 @@
-"""Names, sizes, numbers and times as text for people."""
+"""Format names, sizes, numbers and times for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["iso", "many", "printable", "shown", "size_text"]
 
 
 def size_text(octets: int) -> str:
-    """A number of bytes for people: `512 B`, `2.1 KiB`, `38 MiB`."""
+    """Return a number of bytes as text: `512 B`, `2.1 KiB`, `38 MiB`."""
     value, unit = float(octets), 0
     while value >= 1024 and unit < 4:
         value, unit = value / 1024, unit + 1
@@ -19,13 +19,13 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def many(number: int, noun: str) -> str:
-    """A number with its noun: `1 file`, `2,000 files`, `3 branches`, `4 entries`."""
+    """Return a number with a noun: `1 file`, `2,000 files`, `3 branches`, `4 entries`."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
     return f"{number:,} {noun if number == 1 else plural}"
 
 
 def shown(name: str) -> str:
-    """A name as text for people and JSON, with all of it: what cannot be printed is written as an escape."""
+    """Return a name as text for people and JSON, with unprintable characters escaped."""
     if name.isprintable():
         return name
     return "".join(
@@ -39,13 +39,13 @@ def shown(name: str) -> str:
 
 
 def printable(text: str, limit: int = 64) -> str:
-    """A stranger's text as the beginning of one line: what cannot be printed becomes `?`."""
+    """Return an untrusted text shortened, with unprintable characters as `?`."""
     short = text if len(text) <= limit else text[:limit] + "…"
     return short if short.isprintable() else "".join(char if char.isprintable() else "?" for char in short)
 
 
 def iso(seconds: float) -> str:
-    """A Unix time as ISO 8601 in UTC; empty if it is out of range."""
+    """Return a Unix time as ISO 8601 in UTC; empty if it is out of range."""
     try:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if seconds > -62135596800 else ""
     except (OverflowError, ValueError, OSError):

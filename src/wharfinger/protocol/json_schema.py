@@ -1,7 +1,15 @@
-"""JSON Schemas from outside, by an author's hand or from a peer: checked, then they check; fetches nothing, ever.
+"""Compile JSON Schemas that authors or peers provide, and validate values with them. Fetches nothing.
 
-Wanted are bounds that hold whatever the schema says: on its size, on how deep it is and how many schemas are in it, on
-how much of it one value may have to pass, and on patterns, which run in linear time or with bounded backtracking.
+jsonschema-rs does the validation. This module bounds its work, whatever the schema says:
+
+- The schema: its size, depth and number of subschemas. References must stay inside the schema.
+- One value: references multiply, so a few subschemas can apply a very large number of them to one value. The number is
+  computed in advance ("weight"), once for each subschema. A reference back to a subschema that is being counted costs 1
+  if it leads into the value, because the validator caches results there; if it stays at the same value, the schema is
+  refused. So recursive schemas are allowed: tools do have recursive output schemas.
+- Error messages: the validator does not cache results while it collects errors, so the paths are counted again for the
+  depth of the value. Beyond a limit, the message only says that the value does not match.
+- Patterns: those of peers take linear time; those of authors may backtrack, with a limit.
 """
 
 from __future__ import annotations
@@ -17,20 +25,20 @@ from wharfinger.errors import MissingExtra
 __all__ = ["DIALECTS", "CompiledSchema", "InvalidSchema", "path_text"]
 
 MAX_DEPTH = 64
-"""Schemas inside each other."""
+"""Nested subschemas."""
 MAX_SCHEMAS = 2000
 MAX_SCHEMA_BYTES = 256 * 1024
-"""Bytes of a schema as JSON."""
+"""The size of a schema as JSON."""
 MAX_APPLIED_SCHEMAS = 100_000
-"""Schemas that may have to be applied on the way to one value, each counted as often as it is referred to."""
+"""Subschemas that may apply to one value, each counted as often as it is referred to."""
 MAX_EXPLAINED_SCHEMAS = 2_000
-"""Schemas that may be gone through to say what is wrong: alternatives inside each other multiply with each level."""
+"""Subschemas that may be visited to collect errors: nested alternatives multiply with each level."""
 MAX_COLLECTED_CHECKS = 10_000
-"""The same times the members and items of a value, for all that is wrong to be collected: the validator makes every
-error before it gives the first one, at 10 to 60 µs each."""
+"""The same multiplied by the members and items of the value: the validator creates every error before it returns the
+first one, at 10 to 60 µs each."""
 MAX_REPORTED_ERRORS = 16
 MAX_PATTERN_STEPS = 10_000**2
-"""Squares of the lengths of all texts in a value, where a pattern may be tried from each of their characters anew."""
+"""The sum of the squared lengths of all texts in a value, for patterns that may be tried at each character."""
 _BACKTRACKS = 100_000
 _REGEX_BYTES = 1024 * 1024
 _UNTRUSTED_REGEX_BYTES = 64 * 1024
@@ -42,7 +50,7 @@ DIALECTS = {
     "http://json-schema.org/draft-06/schema": "Draft6Validator",
     "http://json-schema.org/draft-04/schema": "Draft4Validator",
 }
-"""What `$schema` may say, without a trailing "#"; the first where it says nothing (2025-11-25, JSON Schema usage)."""
+"""The values of `$schema`, without a trailing "#"; the first is the default (2025-11-25, JSON Schema usage)."""
 
 _IN_PLACE = frozenset(("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"))
 """Keywords whose schemas are applied to the same value."""
@@ -67,7 +75,7 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class InvalidSchema(ValueError):
-    """A schema that cannot be used: it is none, in an unknown dialect, points outside itself, or is beyond a bound."""
+    """The schema cannot be used: it is invalid, in an unknown dialect, refers outside itself, or is over a limit."""
 
 
 class CompiledSchema:
@@ -81,14 +89,14 @@ class CompiledSchema:
     __slots__ = ("_paths", "_searches", "_validator", "patterns", "schema", "weight")
 
     schema: dict[str, Any]
-    """As it was given, member for member."""
+    """The schema, unchanged."""
     weight: int
-    """How many schemas may have to be applied on the way to one value."""
+    """How many subschemas may apply to one value."""
     patterns: int
-    """How many regular expressions are in it."""
+    """The number of regular expressions."""
 
     def __init__(self, schema: Mapping[str, Any], what: str, *, trusted: bool = True) -> None:
-        """A schema that is not `trusted` has patterns of linear time only, and small ones."""
+        """A schema that is not `trusted` may have only small patterns that take linear time."""
         self.schema = _own_copy(schema, what)
         self.weight = _check_shape(self.schema, what)
         patterns = list(_patterns(self.schema))
@@ -98,14 +106,14 @@ class CompiledSchema:
         self._paths: _Paths | None = None
 
     def fits(self, value: Any) -> bool:
-        """Whether a decoded JSON value fits."""
+        """Return whether a decoded JSON value matches."""
         fits: bool = self._validator.is_valid(value)
         return fits
 
     def faults(self, value: Any) -> list[str]:
-        """One line for each thing that is wrong, with its path and without the value; none if it fits."""
+        """Return one line for each error, with its path and without the value; none if the value matches."""
         if self._searches and _searched(value) > MAX_PATTERN_STEPS:
-            return ["arguments: have longer texts than patterns with look-around may be searched for"]
+            return ["arguments: have texts that are too long for patterns with look-around"]
         if self.fits(value):
             return []
         if self._paths is None:
@@ -117,23 +125,23 @@ class CompiledSchema:
                 found += _lines(error)
                 if len(found) >= MAX_REPORTED_ERRORS:
                     break
-        elif not self._paths.alternatives:  # whose errors are all made for one
+        elif not self._paths.alternatives:  # for these the validator would create all errors to return one
             try:
                 self._validator.validate(value)
             except ValueError as error:
                 found += _lines(error)
-        return found or ["arguments: do not fit the schema"]
+        return found or ["arguments: do not match the schema"]
 
 
 def _own_copy(schema: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """A copy that nobody else changes, if the schema has a form in JSON."""
+    """Return a copy of the schema, if it can be encoded as JSON."""
     try:
         data = msgspec.json.encode(schema)
         if len(data) > MAX_SCHEMA_BYTES:
-            raise InvalidSchema(f"The {what} has {len(data)} bytes; {MAX_SCHEMA_BYTES} are allowed.")
+            raise InvalidSchema(f"The {what} has {len(data)} bytes; the limit is {MAX_SCHEMA_BYTES}.")
         copied = msgspec.json.decode(data)
     except (TypeError, UnicodeEncodeError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidSchema(f"The {what} has no form in JSON: {error}") from None
+        raise InvalidSchema(f"The {what} cannot be encoded as JSON: {error}") from None
     if not isinstance(copied, dict):
         raise InvalidSchema(f"The {what} must be a JSON object.")
     return cast("dict[str, Any]", copied)
@@ -143,16 +151,17 @@ def _own_copy(schema: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 
 def _check_shape(schema: dict[str, Any], what: str) -> int:
-    """How many schemas one value may have to pass.
+    """Return how many subschemas may apply to one value.
 
-    Raises InvalidSchema where one of the bounds is passed, or a reference leads outside.
+    Raises:
+        InvalidSchema: the schema is over a limit, or a reference leads outside.
     """
     here = _identifiers(schema, what)
     for count, (node, depth) in enumerate(_schemas(schema), 1):
         if depth > MAX_DEPTH:
-            raise InvalidSchema(f"The {what} has more than {MAX_DEPTH} schemas inside each other.")
+            raise InvalidSchema(f"The {what} has more than {MAX_DEPTH} nested schemas.")
         if count > MAX_SCHEMAS:
-            raise InvalidSchema(f"The {what} has more than {MAX_SCHEMAS} schemas in it.")
+            raise InvalidSchema(f"The {what} has more than {MAX_SCHEMAS} schemas.")
         for keyword in _REFERENCES:
             reference = node.get(keyword)
             if isinstance(reference, str) and not _leads_inside(reference, here):
@@ -164,7 +173,7 @@ def _check_shape(schema: dict[str, Any], what: str) -> int:
 
 
 def _schemas(schema: Any, depth: int = 1) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every object that may be a schema, with its depth; without recursion, as the depth is what is in question."""
+    """Yield each object that may be a subschema, with its depth. Not recursive, because the depth is unknown."""
     stack: list[tuple[Any, int, bool]] = [(schema, depth, False)]
     while stack:
         node, level, named = stack.pop()
@@ -181,7 +190,7 @@ def _schemas(schema: Any, depth: int = 1) -> Iterator[tuple[dict[str, Any], int]
 
 
 def _identifiers(schema: dict[str, Any], what: str) -> frozenset[str]:
-    """What the document calls its own parts: `$id`, absolute or not, and the dialects, which validators hold."""
+    """Return the identifiers that references may use: each `$id`, and the dialects, which the validator knows."""
     found = set(DIALECTS)
     for node, _ in _schemas(schema):
         for key in ("$id", "id"):
@@ -190,8 +199,7 @@ def _identifiers(schema: dict[str, Any], what: str) -> frozenset[str]:
         dialect = node.get("$schema")
         if dialect is not None and (not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS):
             raise InvalidSchema(
-                f"The {what} is in a dialect that is not known here ($schema: {dialect!r}): "
-                f"use one of {', '.join(DIALECTS)}."
+                f"The {what} is in an unknown dialect ($schema: {dialect!r}): use one of {', '.join(DIALECTS)}."
             )
     return frozenset(found)
 
@@ -202,9 +210,10 @@ def _leads_inside(reference: str, here: frozenset[str]) -> bool:
 
 
 def _weigh(schema: dict[str, Any], what: str) -> int:
-    """Bound the work for one value: references multiply, so that few schemas can be applied very many times.
+    """Return the largest number of subschemas that may apply to one value (see the head of this module).
 
-    Raises InvalidSchema also where a schema leads back to itself without going into the value.
+    Raises:
+        InvalidSchema: the number is over the limit, or a subschema leads back to itself for the same value.
     """
     anchors = _anchors(schema)
     weights: dict[int, int] = {}
@@ -216,7 +225,7 @@ def _weigh(schema: dict[str, Any], what: str) -> int:
             return weights[key]
         if key in here:
             raise InvalidSchema(f"The {what} has a reference that leads back to itself for the same value.")
-        if key in entered:  # by way of a member: validators remember the answers of what refers to itself
+        if key in entered:  # through a member or item: the validator caches the results of recursive schemas
             return 1
         entered.add(key)
         total = 1 + sum(weight(other, here | {key}) for other in _applied_in_place(node, schema, anchors))
@@ -235,9 +244,9 @@ def _weigh(schema: dict[str, Any], what: str) -> int:
 
 
 class _Paths:
-    """How many schemas are gone through for one path into a value, if none of the answers were remembered.
+    """Counts the subschemas that are visited for one path into a value, if the validator caches no results.
 
-    A validator remembers answers while it decides whether a value fits, but not while it collects what is wrong.
+    It caches them while it decides whether a value matches, but not while it collects errors.
     """
 
     def __init__(self, schema: dict[str, Any]) -> None:
@@ -247,7 +256,7 @@ class _Paths:
         self.alternatives = any(not _ALTERNATIVES.isdisjoint(node) for node, _ in _schemas(schema))
 
     def through(self, value: Any) -> int:
-        """The number for this value, or one more than `MAX_EXPLAINED_SCHEMAS`."""
+        """Return the number for this value, at most `MAX_EXPLAINED_SCHEMAS + 1`."""
         try:
             return self._count(self._schema, _depth(value))
         except RecursionError:
@@ -264,7 +273,7 @@ class _Paths:
 
 
 def _patterns(schema: dict[str, Any]) -> Iterator[str]:
-    """Every regular expression in a schema."""
+    """Yield the regular expressions of a schema."""
     for node, _ in _schemas(schema):
         if isinstance(node.get("pattern"), str):
             yield node["pattern"]
@@ -273,7 +282,7 @@ def _patterns(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _searched(value: Any) -> int:
-    """The squares of the lengths of all texts in a value, names of members among them."""
+    """Return the sum of the squared lengths of all texts in a value, with the names of members."""
     if isinstance(value, str):
         return len(value) ** 2
     if isinstance(value, dict):
@@ -283,14 +292,14 @@ def _searched(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """How many members and items a value has, at every level, and itself."""
+    """Return how many values are in a value, at all levels, with itself."""
     if isinstance(value, dict):
         return 1 + sum(map(_size, cast("dict[str, object]", value).values()))
     return 1 + sum(map(_size, cast("list[object]", value))) if isinstance(value, list) else 1
 
 
 def _depth(value: Any) -> int:
-    """Arrays and objects inside each other; they are bounded for all messages."""
+    """Return how deep a value is nested; messages have a limit for it."""
     if isinstance(value, dict):
         return 1 + max(map(_depth, cast("dict[str, object]", value).values()), default=0)
     if isinstance(value, list):
@@ -299,7 +308,7 @@ def _depth(value: Any) -> int:
 
 
 def _applied_inside(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The schemas that are applied to members and items."""
+    """Yield the subschemas that apply to members and items."""
     for key, value in node.items():
         if key in ("properties", "patternProperties"):
             yield from (child for child in value.values() if isinstance(child, dict))
@@ -336,7 +345,7 @@ def _applied_in_place(
 
 
 def _at_pointer(root: Any, reference: str) -> dict[str, Any] | None:
-    """What `#/a/b` points at (RFC 6901); None for anything else."""
+    """Return the subschema at a pointer such as `#/a/b` (RFC 6901); None for any other reference."""
     if reference in ("#", ""):
         return cast("dict[str, Any]", root)
     if not reference.startswith("#/"):
@@ -360,14 +369,14 @@ def _at_pointer(root: Any, reference: str) -> dict[str, Any] | None:
 
 
 def _compile(schema: dict[str, Any], what: str, trusted: bool) -> tuple[Any, bool]:
-    """The validator, and whether its patterns backtrack."""
+    """Return the validator, and whether its patterns can backtrack."""
     try:
         import jsonschema_rs
     except ImportError:
         raise MissingExtra("schema", f"The {what}") from None
     dialect = str(schema.get("$schema", next(iter(DIALECTS)))).removesuffix("#")
     validator = getattr(jsonschema_rs, DIALECTS[dialect])
-    # Linear engine first; look-around and back-references exist in the other one only, which may backtrack so often.
+    # The linear engine first. Only the other one, which backtracks, has look-around and back-references.
     engines: tuple[Callable[[], Any], ...] = (
         lambda: jsonschema_rs.RegexOptions(size_limit=_REGEX_BYTES),
         lambda: jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_REGEX_BYTES),
@@ -383,7 +392,7 @@ def _compile(schema: dict[str, Any], what: str, trusted: bool) -> tuple[Any, boo
             failure += error.message.splitlines()[0][:200]
         except (ValueError, jsonschema_rs.ReferencingError) as error:
             failure = str(error).splitlines()[0][:200]
-    raise InvalidSchema(f"The {what} is no valid JSON Schema ({dialect}): {failure}")
+    raise InvalidSchema(f"The {what} is not a valid JSON Schema ({dialect}): {failure}")
 
 
 def _refuse(uri: str) -> Any:
@@ -415,12 +424,12 @@ _REASONS: dict[str, str] = {
     "maxProperties": "must have at most {limit} members",
     "pattern": "must match the pattern {pattern}",
     "uniqueItems": "must not have the same item twice",
-    "contains": "lacks an item that must be there",
+    "contains": "lacks a required item",
     "additionalItems": "has too many items",
-    "anyOf": "fits none of the forms that are allowed here",
-    "oneOf": "must fit exactly one of the forms that are allowed here",
-    "not": "has a form that is not allowed here",
-    "falseSchema": "must not be there",
+    "anyOf": "matches none of the allowed forms",
+    "oneOf": "must match exactly one of the allowed forms",
+    "not": "has a form that is not allowed",
+    "falseSchema": "is not allowed",
     "format": "is not in the format {format}",
 }
 
@@ -449,7 +458,7 @@ def _lines(error: Any) -> list[str]:
 
 
 def path_text(path: Iterable[str | int], start: str = "") -> str:
-    """`crew[2].age` of a path."""
+    """Return a path as text, such as `crew[2].age`."""
     text = start
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else ("." if text else "") + printable(str(part))

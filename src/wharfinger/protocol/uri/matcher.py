@@ -7,7 +7,7 @@ one regular expression, which never tries more than a few ways to read a charact
 - A hole that can hold it, such as `{name}` above, takes as little as it can, while the holes after it never hold the
   text that separates them from it. So `a.tar.gz` is read as `a.tar` and `gz`: the last separator counts. Such holes
   and separators form a *chain*, which ends at the first character that its first hole cannot hold, and is atomic.
-- Where this does not tell where a hole ends (`{a}{b}`, `{v}-{+w}`), the row is refused when it is built.
+- If these rules do not say where a hole ends (`{a}{b}`, `{v}-{+w}`), the row is refused when it is built.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _source(atoms: Sequence[Atom]) -> str:
     parts: list[str] = []
     outer: frozenset[str] | None = None  # of the first hole of the open chain
     inner: frozenset[str] = frozenset()  # of its last hole so far
-    separator = ""  # what stands between that hole and the next one
+    separator = ""  # the literal between that hole and the next one
     hole = -1
     following = _following(atoms)
     for index, atom in enumerate(atoms):

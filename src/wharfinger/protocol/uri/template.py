@@ -1,20 +1,20 @@
-"""URI templates (RFC 6570, level 4) in both directions, as pure functions of text; knows no resource and no handler.
+"""URI templates (RFC 6570, level 4): expand a template, and match a URI to a template.
 
-What matching adds to the RFC, which only defines expansion:
+The RFC defines only expansion. Matching follows these rules:
 
-- The URI is compared as it is given. Only characters that expansion would have escaped (such as "ü" or a blank)
-  equal their escaped form. A URI with a malformed escape, or with escapes that are not UTF-8, matches nothing.
+- The URI is compared as given. Only characters that expansion would have escaped (such as "ü" or a space) are equal
+  to their escaped form. A URI with a malformed escape, or with escapes that are not UTF-8, matches nothing.
 - Values are decoded once, after matching: "%252e" is the value "%2e".
-- A value that could lead a handler out of its folder is no match (see `is_unsafe`): one part of a path never holds a
-  separator, and `{+x}` and `{#x}` hold no ".." unless their author allows it. A query holds anything.
-- `{x}` is at least one character and never holds "/", "?" or "#"; `{+x}` and `{#x}` hold anything, also nothing;
-  `{/x*}` holds segments. Raw reserved characters are accepted, but never one that begins the template's next part.
-- Parts with an operator of their own (`{/x}`, `{.x}`, `{;x}`, `{?x}`, `{&x}`, `{#x}`) may be absent, and so are their
-  variables then. Named ones come in any order; an unknown or a repeated name is no match.
-- An exploded variable is a list. A named one (`{?x*}`) takes the names that no other variable has, as a map; an unnamed
-  one is a map if the template was told so (`maps`), because "/year=2024/month=05" is more often a path than a map.
-- Where several readings are possible, as many parts as possible are present, then the first variable is the longest:
-  `{name}.{ext}` reads "a.tar.gz" as "a.tar" and "gz".
+- A value that could lead a handler out of its folder does not match (see `is_unsafe`): a segment never contains a
+  separator, and `{+x}` and `{#x}` contain no ".." unless `allow_traversal` is set. A query may contain anything.
+- `{x}` is at least one character, without "/", "?" and "#"; `{+x}` and `{#x}` may contain anything, or be empty;
+  `{/x*}` is a list of segments. Reserved characters may be unescaped, except one that begins the next part.
+- Expressions with an operator (`{/x}`, `{.x}`, `{;x}`, `{?x}`, `{&x}`, `{#x}`) may be absent; their variables are then
+  missing. Named ones may come in any order; an unknown or repeated name does not match.
+- An exploded variable is a list. A named one (`{?x*}`) takes the names that no other variable has, as a map. An unnamed
+  one is a map only if `maps` says so, because "/year=2024/month=05" is more often a path than a map.
+- After a variable that could contain the separator, the last separator counts: `{name}.{ext}` reads "a.tar.gz" as
+  "a.tar" and "gz". A template such as `{a}{b}`, which does not say where a variable ends, can only be expanded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 Value = str | list[str] | dict[str, str]
-"""What one variable holds."""
+"""The value of a variable."""
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _RESERVED = frozenset(":/?#[]@!$&'()*+,;=")
@@ -47,7 +47,7 @@ _SEGMENT = _ANY - frozenset("/?#")
 
 
 class InvalidTemplate(WharfingerError, ValueError):
-    """The text is not a URI template (RFC 6570 §2); `position` counts characters from 0."""
+    """The text is not a URI template (RFC 6570 §2); `position` is the index of the error."""
 
     text: str
     position: int
@@ -70,7 +70,7 @@ class UnmatchableTemplate(WharfingerError, ValueError):
 
 
 class Operator(NamedTuple):
-    """How one kind of expression is written (RFC 6570, appendix A)."""
+    """The syntax of one kind of expression (RFC 6570, appendix A)."""
 
     first: str
     separator: str
@@ -92,7 +92,7 @@ OPERATORS: Mapping[str, Operator] = {
 
 
 class Variable(NamedTuple):
-    """One variable of an expression; `limit` is the prefix modifier in characters, 0 for none."""
+    """One variable of an expression; `limit` is the prefix modifier in characters, or 0."""
 
     name: str
     limit: int = 0
@@ -100,17 +100,17 @@ class Variable(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """What stands between two braces."""
+    """An expression in braces."""
 
     operator: str
     variables: tuple[Variable, ...]
 
 
 class UriTemplate:
-    """A parsed template; equal to another one of the same text.
+    """A parsed template. Templates with the same text are equal.
 
-    `maps` names exploded variables of unnamed expressions (`{x*}`, `{/x*}`, ...) that are read as maps when matching.
-    `allow_traversal` lets `{+x}` and `{#x}` match absolute paths, "." and ".." segments, and encoded separators.
+    `maps` names exploded variables of unnamed expressions (`{x*}`, `{/x*}`, ...) that match as maps. With
+    `allow_traversal`, `{+x}` and `{#x}` match absolute paths, "." and ".." segments, and encoded separators.
 
     Raises:
         InvalidTemplate: the text is not a template.
@@ -120,11 +120,11 @@ class UriTemplate:
 
     text: str
     variables: tuple[str, ...]
-    """Each name once, in order of appearance."""
+    """The names without duplicates, in order of appearance."""
     parts: tuple[str | Expression, ...]
-    """Literals, escaped where they are not URI characters, and expressions."""
+    """Literals, with other than URI characters escaped, and expressions."""
     atoms: tuple[Atom, ...]
-    """What a matching URI consists of."""
+    """The row that a URI must match."""
 
     def __init__(self, text: str, *, maps: Collection[str] = (), allow_traversal: bool = False) -> None:
         self.text = text
@@ -139,8 +139,7 @@ class UriTemplate:
             slot.read is _read_one and not slot.variables[0].limit and slot.operator not in ("+", "#")
             for slot in self._slots
         )
-        """Whether each hole is one variable of one part of a path, whose value is the hole's text where nothing of the
-        URI is escaped."""
+        """Whether each hole is one variable of one segment: its value is the hole's text if the URI has no escapes."""
 
     def __repr__(self) -> str:
         return f"UriTemplate({self.text!r})"
@@ -166,7 +165,7 @@ class UriTemplate:
         return self._matcher
 
     def expand(self, values: Mapping[str, object]) -> str:
-        """The URI for these values (RFC 6570 §3): text, numbers, lists, maps; None, [] and {} are undefined.
+        """Return the URI for these values (RFC 6570 §3): text, numbers, lists, maps; None, [] and {} are undefined.
 
         Raises:
             TypeError: a value is of another type, or a prefix modifier is used on a list or map.
@@ -174,19 +173,22 @@ class UriTemplate:
         return "".join(part if isinstance(part, str) else _expand(part, values) for part in self.parts)
 
     def match(self, uri: str, *, check: bool = True) -> dict[str, Value] | None:
-        """The values with which this template expands to `uri`, as far as that can be told; None if there are none.
+        """Return the values with which this template expands to `uri`; None if it does not match.
 
-        Takes time linear in the URI, whatever the template. Without `check` also values that `is_unsafe` refuses.
+        Takes linear time. Without `check`, values that `is_unsafe` refuses match too.
+
+        Raises:
+            UnmatchableTemplate: the template does not say where a variable ends.
         """
         canonical = canonical_uri(uri)
         return None if canonical is None else self.match_canonical(canonical, check=check)
 
     def match_canonical(self, uri: str, *, check: bool = True) -> dict[str, Value] | None:
-        """As `match`, for what `canonical_uri` returned."""
+        """Match a URI that `canonical_uri` returned; see `match`."""
         held = (self._matcher or self.matcher).fit(uri)
         if held is None:
             return None
-        if self._plain and "%" not in uri:  # nothing to decode, and no separator but in an escape
+        if self._plain and "%" not in uri:  # nothing to decode, and only an escape could be a separator
             if check and ("." in held or ".." in held):
                 return None
             if None not in held:
@@ -219,7 +221,7 @@ class UriTemplate:
         return absolute or any(is_unsafe(text) for text in _texts(found))
 
     def overlaps(self, other: UriTemplate) -> bool:
-        """Whether some URI can match both; may be true where only the names in a query tell them apart."""
+        """Return whether some URI can match both. May be True if they differ only in the names in a query."""
         return may_meet(self.atoms, other.atoms)
 
 
@@ -230,11 +232,11 @@ _UNSAFE_PATH = re.compile(r"[\\\x00-\x1f\x7f]|\A(?:/|.:)|(?:\A|/)\.\.?(?:/|\Z)")
 
 
 def is_unsafe(value: str, *, path: bool = False) -> bool:
-    """Whether a decoded value could lead out of the folder that a handler joins it to.
+    """Return whether a decoded value could lead out of the folder that a handler joins it to.
 
-    One part of a path is unsafe if it is "." or "..", or holds a separator ("/" or a backslash) or a control character.
-    A `path` may hold "/", but not the others, may not be absolute (also by a drive, as "C:"), and none of its segments
-    may be "." or "..".
+    A segment is unsafe if it is "." or "..", or contains a separator ("/" or a backslash) or a control character. A
+    `path` may contain "/", but must not be absolute (also not by a drive such as "C:"), and must not have segments "."
+    or "..".
     """
     return (_UNSAFE_PATH if path else _UNSAFE_PART).search(value) is not None
 
@@ -260,7 +262,7 @@ _NOT_RESERVED = re.compile(r"(?!%[0-9A-Fa-f]{2})[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*
 
 
 def canonical_uri(uri: str) -> str | None:
-    """The URI with every foreign character escaped and escapes in upper case; None if it has unreadable escapes."""
+    """Return the URI with all other characters escaped and escapes in upper case; None if an escape is malformed."""
     if _PLAIN.fullmatch(uri):
         return uri
     if _BROKEN_ESCAPE.search(uri):
@@ -306,10 +308,10 @@ _FUTURE_OPERATORS = frozenset("=,!@|")
 
 
 def parse(text: str) -> Iterable[str | Expression]:
-    """Literals and expressions in turn.
+    """Yield the literals and expressions of a template.
 
     Raises:
-        InvalidTemplate: with the position of what is wrong.
+        InvalidTemplate: the text is not a template.
     """
     place = 0
     while place < len(text):
@@ -435,7 +437,7 @@ Found = list[tuple[Variable, Value]]
 
 
 class Slot(NamedTuple):
-    """What is read from one hole: which variables, and how; `read` is false where the content does not fit them."""
+    """The variables of one hole, and how to read them; `read` returns False if the content does not match them."""
 
     operator: str
     variables: tuple[Variable, ...]
@@ -444,7 +446,7 @@ class Slot(NamedTuple):
 
 
 def _lower(parts: Sequence[str | Expression], maps: frozenset[str]) -> tuple[tuple[Slot, ...], tuple[Atom, ...]]:
-    """The holes of a template, each with how it is read, from the last to the first: a hole depends on what follows."""
+    """Return the slots and atoms of a template. Works backwards, because a hole depends on what follows it."""
     slots: list[Slot] = []
     atoms: list[Atom] = []
     next_first: frozenset[str] = frozenset()  # what may begin the next part
@@ -465,9 +467,9 @@ def _lower(parts: Sequence[str | Expression], maps: frozenset[str]) -> tuple[tup
 
 
 def _rows(parts: Sequence[str | Expression]) -> list[str | Expression]:
-    """Parts as they are matched: `{/a,b}` as `{/a}{/b}`, which expands alike, and `{?a}{&b}` as one group of names.
+    """Return the parts as they are matched: `{/a,b}` as `{/a}{/b}`, and `{?a}{&b}` as one group of names.
 
-    That group has the operator "?&": it begins with "&" where nothing of `{?a}` is defined.
+    That group has the operator "?&": it begins with "&" if `{?a}` is undefined.
     """
     rows: list[str | Expression] = []
     for part in parts:
@@ -519,7 +521,7 @@ def _keep(variable: Variable, value: str, found: Found) -> bool:
 
 
 def _read_pieces(slot: Slot, content: str, found: Found) -> bool:
-    """Pieces go to the variables in order; one that is exploded takes what the others leave."""
+    """Assign the pieces to the variables in order; an exploded one takes what the others leave."""
     pieces = content.split(OPERATORS[slot.operator].separator) if content or slot.operator not in ("", "+") else []
     spare = len(pieces) - sum(not variable.explode for variable in slot.variables)
     place = 0
@@ -547,7 +549,7 @@ def _keep_exploded(slot: Slot, variable: Variable, pieces: list[str], found: Fou
 
 
 def _read_names(slot: Slot, content: str, found: Found) -> bool:
-    """Names in any order; what no plain variable is called goes to an exploded one, as a list if it bears its name."""
+    """Read names in any order. Names of no plain variable go to an exploded one, as a list if it has that name."""
     if not content:
         return slot.operator != ";"
     plain = {variable.name: variable for variable in slot.variables if not variable.explode}
@@ -572,7 +574,7 @@ def _read_names(slot: Slot, content: str, found: Found) -> bool:
 def _keep_rest(
     exploded: dict[str, Variable], lists: dict[str, list[str]], others: dict[str, str], found: Found
 ) -> bool:
-    """Whatever bears the name of an exploded variable is its list; the first one without a list takes the others."""
+    """Add the list of each exploded variable. The first exploded one without a list takes the other names."""
     found += [(exploded[name], values) for name, values in lists.items()]
     if not others:
         return True
@@ -584,9 +586,9 @@ def _keep_rest(
 
 
 def _agree(found: Found) -> dict[str, Value] | None:
-    """One value for a variable that stands in several places, or None if they differ.
+    """Return one value for each variable, or None if a variable occurs several times with different values.
 
-    The value is the whole one where there is one, else the longest prefix.
+    The value is the complete one if there is one, else the longest prefix.
     """
     values: dict[str, Value] = {}
     for variable, value in sorted(found, key=lambda pair: (pair[0].limit != 0, -len(pair[1]))):

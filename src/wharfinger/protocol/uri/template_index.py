@@ -1,16 +1,16 @@
-"""Which of many URI templates a URI belongs to, without asking each of them; knows templates as text only.
+"""`TemplateIndex`: find the template that a URI matches, without trying all of them.
 
-Templates are kept by the literal text that they begin with. Where many begin alike, a tree of path segments says which
-of them can match: one edge for each literal segment, one for all segments with a variable in them. At a node they are
-found by the literal text with which what is left begins and ends. Of all that match, the most specific one wins:
+Templates are grouped by their first literal text. If a group is large, a tree of path segments selects those that can
+match: one edge for each literal segment, and one for all segments with a variable. At a node, templates are looked up
+by the literal text with which the rest begins and ends. Of all that match, the most specific one wins:
 
 1. the longest literal text before the first variable,
 2. then the fewest variables that may span segments,
 3. then the most literal text in all,
 4. then the fewest variables.
 
-Two templates that are equal in all four and can match the same URI are refused, so that the order in which templates
-are added never matters.
+Two templates that are equal in all four and can match the same URI are refused, so that the order of registration does
+not matter.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["AmbiguousTemplate", "TemplateIndex"]
 
 T = TypeVar("T")
 MAX_LINEAR_TEMPLATES = 8
-"""Templates that begin alike and are tried one after the other; of more, the tree says which can match."""
+"""Up to so many templates of a group are tried one after the other; for more, the tree is used."""
 Rank = tuple[int, int, int, int]
 
 
 class AmbiguousTemplate(WharfingerError, ValueError):
-    """Two templates match the same URIs and neither is more specific; `texts` are both."""
+    """Two templates match the same URIs, and neither is more specific; `texts` are both."""
 
     texts: tuple[str, str]
 
@@ -45,18 +45,18 @@ class AmbiguousTemplate(WharfingerError, ValueError):
 
 
 class TemplateIndex(Generic[T]):
-    """Templates, each with a value.
+    """A mapping from URI templates to values.
 
-    Finding takes time in proportion to the templates whose literal segments fit, not to all of them.
+    Finding takes time proportional to the templates whose literal segments match, not to all templates.
     """
 
     __slots__ = ("_by_prefix", "_entries", "_lengths", "_root")
 
     def __init__(self) -> None:
         self._by_prefix: dict[str, list[_Entry[T]]] = {}
-        """By the literal text before the first variable; the most specific first."""
+        """Templates by the literal text before the first variable; the most specific first."""
         self._lengths: list[int] = []
-        """Of these texts, the longest first."""
+        """The lengths of these texts, the longest first."""
         self._root: _Node[T] = _Node()
         self._entries: dict[str, _Entry[T]] = {}
 
@@ -64,19 +64,19 @@ class TemplateIndex(Generic[T]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[tuple[UriTemplate, T]]:
-        """All templates in the order in which they were added."""
+        """All templates in the order in which they were added, with their values."""
         return iter([(entry.template, entry.value) for entry in self._entries.values()])
 
     def get(self, text: str) -> T | None:
-        """The value of the template with this very text."""
+        """Return the value of the template with exactly this text."""
         entry = self._entries.get(text)
         return None if entry is None else entry.value
 
     def add(self, template: UriTemplate | str, value: T, *, allow_ambiguous: bool = False) -> None:
         """Add a template.
 
-        With `allow_ambiguous` it is not compared with the others, which takes time in proportion to both lengths: for
-        templates of a stranger, where it does not matter which one is found.
+        With `allow_ambiguous` it is not compared with the others. Use it for untrusted templates, if it does not matter
+        which of several is found: a comparison takes time proportional to the product of both lengths.
 
         Raises:
             InvalidTemplate: `template` is text and does not parse.
@@ -109,7 +109,7 @@ class TemplateIndex(Generic[T]):
         return entry.value
 
     def find(self, uri: str, *, check: bool = True) -> tuple[T, dict[str, Value]] | None:
-        """The value of the most specific template that matches, and what its variables hold; None if none matches.
+        """Return the value of the most specific template that matches, and its variables; None if none matches.
 
         `check` is that of `UriTemplate.match`.
         """
@@ -121,7 +121,7 @@ class TemplateIndex(Generic[T]):
             if entries is None:
                 continue
             many = len(entries) > MAX_LINEAR_TEMPLATES
-            if many:  # the tree has those with a shorter beginning too
+            if many:  # the tree also has those with a shorter first literal
                 entries = sorted(self._root.candidates(canonical), key=_rank)
             for entry in entries:
                 if entry.core not in canonical:
@@ -150,7 +150,7 @@ class _Entry(Generic[T]):
 
 
 def _may_clash(one: _Entry[T], other: _Entry[T]) -> bool:
-    """Quick refusal of pairs whose beginnings or ends differ, so that many look-alikes are added in little time."""
+    """Return False quickly for pairs whose beginnings or ends differ, so that adding many similar templates is fast."""
     if not (one.tail.endswith(other.tail) or other.tail.endswith(one.tail)):
         return False
     if not (one.ending.endswith(other.ending) or other.ending.endswith(one.ending)):
@@ -159,7 +159,7 @@ def _may_clash(one: _Entry[T], other: _Entry[T]) -> bool:
 
 
 def _ending(template: UriTemplate) -> str:
-    """The literal text before an optional query, where nothing before it may hold a question mark; else empty."""
+    """Return the literal text before an optional query, if nothing before it can contain "?"; else empty."""
     *before, last = template.atoms or ("",)
     if not isinstance(last, Hole) or not before or not isinstance(before[-1], str) or last.opener != "?":
         return ""
@@ -184,14 +184,14 @@ def _measure(template: UriTemplate) -> Rank:
 
 
 def _may_span(hole: Hole) -> bool:
-    """Whether the hole is a part of the path that may hold several segments; a query or a fragment is not."""
+    """Return whether a hole is part of the path and may contain several segments."""
     return "/" in hole.opener or ("/" in hole.chars and not hole.opener)
 
 
 def _edges(template: UriTemplate) -> tuple[tuple[str | None, ...], str]:
-    """The complete segments before anything that may span segments (None: with a variable), and what follows them.
+    """Return the complete segments before a hole that may span several (None for one with a variable), and their tail.
 
-    What follows is only the literal text up to the next variable.
+    The tail is the literal text from there to the next variable.
     """
     edges: list[str | None] = []
     head, plain = "", True
@@ -211,7 +211,7 @@ def _edges(template: UriTemplate) -> tuple[tuple[str | None, ...], str]:
 
 
 class _Node(Generic[T]):
-    """A place in the tree. `entries`: by lengths of head and tail, then by their texts."""
+    """A node of the tree. `entries` are by the lengths of head and tail, then by their texts."""
 
     __slots__ = ("children", "entries")
 
@@ -230,7 +230,7 @@ class _Node(Generic[T]):
         self.entries.setdefault(lengths, {}).setdefault((entry.head, entry.tail), []).append(entry)
 
     def prune(self, entry: _Entry[T], depth: int) -> None:
-        """Take an entry out, and every node that is empty after that."""
+        """Remove an entry, and every node that is then empty."""
         if depth < len(entry.edges):
             child = self.children[entry.edges[depth]]
             child.prune(entry, depth + 1)
@@ -245,7 +245,7 @@ class _Node(Generic[T]):
             del self.entries[lengths]
 
     def candidates(self, uri: str) -> list[_Entry[T]]:
-        """Every entry below whose literal segments, head and tail fit."""
+        """Return the entries whose literal segments, head and tail match."""
         found: list[_Entry[T]] = []
         todo: list[tuple[_Node[T], int]] = [(self, 0)]
         while todo:
@@ -264,7 +264,7 @@ class _Node(Generic[T]):
         return found
 
     def nearby(self, edges: tuple[str | None, ...]) -> Iterator[_Entry[T]]:
-        """Every entry that may match a URI which one with these edges matches: on the way to them, or below."""
+        """Yield the entries that may match the same URI as one with these edges: on the way to them, or below."""
         todo: list[tuple[_Node[T], int]] = [(self, 0)]
         while todo:
             node, depth = todo.pop()
