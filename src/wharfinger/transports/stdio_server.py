@@ -100,7 +100,7 @@ def _end_on_signals(loop: asyncio.AbstractEventLoop, service: Service, stream: S
 
 
 async def _connect(loop: asyncio.AbstractEventLoop, stream: StreamServer, reader: int, writer: int) -> None:
-    if _one_socket(reader, writer):
+    if _is_one_socket(reader, writer):
         # One socket for both directions: asyncio's write pipe would take incoming data for its end.
         os.close(writer)
         await loop.connect_accepted_socket(lambda: stream, socket.socket(fileno=reader))
@@ -109,7 +109,7 @@ async def _connect(loop: asyncio.AbstractEventLoop, stream: StreamServer, reader
         await _connect_reader(loop, stream, reader)
 
 
-def _one_socket(reader: int, writer: int) -> bool:
+def _is_one_socket(reader: int, writer: int) -> bool:
     return stat.S_ISSOCK(os.fstat(reader).st_mode) and os.path.sameopenfile(reader, writer)
 
 
@@ -137,19 +137,11 @@ class _InputProtocol(asyncio.Protocol):
 
 
 def _read(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
-    try:
-        while data := _read_some(descriptor):
-            loop.call_soon_threadsafe(stream.data_received, data)
+    with suppress(RuntimeError):  # the loop has ended
+        with suppress(OSError):  # a terminal that went away
+            while data := os.read(descriptor, READ_SIZE):
+                loop.call_soon_threadsafe(stream.data_received, data)
         loop.call_soon_threadsafe(stream.eof_received)
-    except RuntimeError:  # the loop has ended
-        pass
-
-
-def _read_some(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, READ_SIZE)
-    except OSError:  # a terminal that went away
-        return b""
 
 
 async def _connect_writer(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:

@@ -108,7 +108,7 @@ class StreamLink:
         self._loop = asyncio.get_running_loop()
         self._peer: ClientPeer[_PendingCall] = ClientPeer(limits)
         self._peer.answers = True
-        self._responder = RequestResponder(name, self._wait_unblocked)
+        self._responder = RequestResponder(name, self._wait_writable)
         self._lines = LineBuffer(limits.message)
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -312,11 +312,8 @@ class StreamLink:
     def _not_open(self, data: bytes) -> None:
         raise RuntimeError("The transport has not been opened.")  # a bug: callers cannot cause it
 
-    async def _wait_unblocked(self) -> None:
-        while self._blocked is not None:
-            await asyncio.wait((self._blocked,))
-
-    async def _wait_writable(self, method: str, timeout: float | None) -> None:
+    async def _wait_writable(self, method: str = "", timeout: float | None = None) -> None:
+        """Wait until the server reads. Raises RequestTimeout, for a request of this method."""
         end = None if timeout is None else self._loop.time() + timeout
         while self._blocked is not None:
             blocked = self._blocked

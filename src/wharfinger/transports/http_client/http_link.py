@@ -81,7 +81,7 @@ class HttpLink:
         self._loop = asyncio.get_running_loop()
         self._session_id: str | None = None
         self._ids = count(1)
-        self._responder = RequestResponder(self.name, self._wait_for_posts)
+        self._responder = RequestResponder(self.name, lambda: self._posts.wait_below(MAX_REPLIES))
         self._posts = BackgroundTasks()
         self._notifying: asyncio.Task[None] | None = None
         self._stream = SessionStream(
@@ -313,9 +313,6 @@ class HttpLink:
         """Send a refusal, unless many POSTs are under way: a flood of requests must not become a flood of POSTs."""
         if len(self._posts) < MAX_REPLIES:
             self._reply(data)
-
-    async def _wait_for_posts(self) -> None:
-        await self._posts.wait_below(MAX_REPLIES)
 
     def _notify_cancelled(self, peer: ClientPeer[PendingPost], id: int, reason: str) -> None:
         """Report a cancellation in the handshake era; in the stateless era the disconnect does (spec: §2.7, §2.9)."""

@@ -1,9 +1,10 @@
 """Keeps the pauses of the garbage collector short in a process that serves many connections.
 
-A full collection looks at every object of the process: 300 ms with 10,000 open streams. Frozen objects are not looked
-at (`gc.freeze`). So what is there at the start is frozen, and connections are, once there are many of them. Nothing of
-ours needs the collector to be freed. What an author's frozen objects leave behind is found when half of the connections
-have gone. Only our own runner does this: in another ASGI server the collector is not ours to tune.
+A full collection examines every object of the process, which takes 300 ms with 10,000 open streams. It skips frozen
+objects (`gc.freeze`). So the objects that exist at the start are frozen, and connections are, as soon as there are many
+of them. No object of this package needs the collector to be freed. Garbage among the frozen objects of an application
+is found when half of the connections are gone. Only the runner of this package does this: under another ASGI server the
+application must not tune the collector.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ __all__ = ["Collector"]
 
 THRESHOLDS = (10_000, 10, 10)
 STEP = 500
-"""Connections and sessions by which a server grows before they are frozen: looking through so many takes some 10 ms."""
+"""Connections and sessions by which a server grows before they are frozen: examining so many takes about 10 ms."""
 
 _users = 0
 _before: tuple[int, int, int] = (0, 0, 0)
 
 
 class Collector:
-    """Tunes the collector as a context manager, and leaves it as it was; does nothing if somebody else has tuned it."""
+    """A context manager that tunes the collector, and restores it; does nothing if other code has tuned it already."""
 
     def __init__(self) -> None:
         self._frozen = 0

@@ -38,9 +38,9 @@ log = logging.getLogger("wharfinger.transports.http")
 PIPELINED = 100
 """Requests of one connection that wait for the answers to earlier ones; a client that sends more is disconnected."""
 REFUSED = 32
-"""Connections beyond the limit that get an answer at a time; more are cut. They use descriptors that files need too."""
+"""Connections beyond the limit that get an answer at a time; more are closed at once, since files need descriptors."""
 SLICE = 100
-"""Connections that end in one turn of the loop: some 4 ms, where ten thousand at once would take half a second."""
+"""Connections that end in one turn of the loop: about 4 ms; ten thousand at once would take half a second."""
 LINGER = 2.0
 """Seconds for which a client that is refused may go on sending."""
 _BUFFERED = 64 * 1024
@@ -157,7 +157,7 @@ class HttpConnection(asyncio.Protocol):
         return self.in_head or self.serving is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Called when the client is gone."""
         self.connections.open.discard(self)
         self.connections.served.discard(self.owner, self)
         for exchange in (self.serving, *self.waiting):
@@ -171,7 +171,7 @@ class HttpConnection(asyncio.Protocol):
         self.parser = self.serving = self.reading = None
 
     def eof_received(self) -> bool:
-        """Close, since the client sends no more; if many do that at once, not all in one turn of the loop."""
+        """Close, since the client sends nothing more; if many do that at once, in several turns of the loop."""
         if self.scheme == "https":  # TLS has no half-closed connections: the transport closes
             return False
         self.connections.call_soon(self.transport.close)
@@ -216,7 +216,7 @@ class HttpConnection(asyncio.Protocol):
         self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Called by the parser when a request begins."""
         if self.upgrading:
             return
         self.url = b""
@@ -226,7 +226,7 @@ class HttpConnection(asyncio.Protocol):
         self.deadline = self.connections.now + self.limits.header_time
 
     def on_url(self, url: bytes) -> None:
-        """A part of the request's target."""
+        """Called with a part of the request's target."""
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -292,7 +292,7 @@ class HttpConnection(asyncio.Protocol):
         exchange.task = self.connections.loop.create_task(exchange.run())
 
     def on_chunk_header(self) -> None:
-        """The size of a chunk is there."""
+        """Called when the size of a chunk has been read."""
         self.overhead -= _CHUNK_HEAD
 
     def on_body(self, body: bytes) -> None:
@@ -312,7 +312,7 @@ class HttpConnection(asyncio.Protocol):
         exchange.wake()
 
     def on_message_complete(self) -> None:
-        """The body is complete."""
+        """Called when the body is complete."""
         if self.reading is not None and not self.upgrading:
             self.reading.more_body = False
             self.reading.wake()
@@ -324,7 +324,7 @@ class HttpConnection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Continue to read."""
         if self.reading_paused:
             self.reading_paused = False
             self.transport.resume_reading()
@@ -332,14 +332,14 @@ class HttpConnection(asyncio.Protocol):
     # -- writing
 
     def pause_writing(self) -> None:
-        """The client takes no bytes at the moment."""
+        """Called by the transport when the client is slow."""
         self.write_deadline = self.connections.now + self.limits.stalled_time
         self.drained = asyncio.Event()
         if self.serving is not None:
             self.serving.paused = True
 
     def resume_writing(self) -> None:
-        """It takes them again."""
+        """Called by the transport when the client has caught up."""
         self.write_deadline = inf
         if self.drained is not None:
             self.drained.set()
@@ -394,7 +394,7 @@ class HttpConnection(asyncio.Protocol):
         self.hang_up(unread=True)
 
     def shut_down(self) -> None:
-        """Take no further request, as the server ends."""
+        """Accept no further request, because the server ends."""
         self.waiting.clear()
         if self.serving is None:
             self.transport.close()
@@ -459,7 +459,7 @@ class Exchange:
                 self.transport.close()
 
     def wake(self) -> None:
-        """Let `receive` look again."""
+        """Wake `receive`."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
