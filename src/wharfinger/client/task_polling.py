@@ -155,13 +155,9 @@ class TaskStep:
                 begun.retry = call.retry
                 started = _started_in(await next(begun))
                 if isinstance(started, t.CallToolResult):
-                    return started
-                try:
+                    result = started
+                else:
                     result = await self._poll(whole, started, call.timeout, next)
-                except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
-                    cancel = Call(CANCEL, CANCEL.params(task_id=started.task_id), CANCEL_TIME, CANCEL_TIME)
-                    self._background.start(_quietly(next, cancel))
-                    raise
             except BaseException:
                 if reports is not None:
                     reports.stop()
@@ -190,13 +186,16 @@ class TaskStep:
                 state = await next(whole.follow_up(GET, tasks.GetTaskRequestParams(task_id=id), seconds))
                 if state.task_id != id:
                     raise InvalidResponse("The server answered for another task than the one it was asked for.")
+            if state.status == "cancelled":
+                raise RemoteError(CANCELLED, "The server cancelled the task of this tools/call.")
+            # If input is required, the server asks for it, and answers only when the task is done (2025-11-25, tasks).
+            wait = math.inf if state.status == "input_required" else seconds
+            raw = await next(whole.follow_up(RESULT, tasks.GetTaskPayloadRequestParams(task_id=id), wait))
+        except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
+            self._background.start(_cancel(next, CANCEL, tasks.CancelTaskRequestParams(task_id=id)))
+            raise
         finally:
             self._changed.pop(id, None)
-        if state.status == "cancelled":
-            raise RemoteError(CANCELLED, "The server cancelled the task of this tools/call.")
-        # If input is required, the server asks for it, and answers only when the task is done (2025-11-25, tasks).
-        wait = math.inf if state.status == "input_required" else seconds
-        raw = await next(whole.follow_up(RESULT, tasks.GetTaskPayloadRequestParams(task_id=id), wait))
         result: t.CallToolResult = decode_result(CALL, raw)
         return result
 
@@ -244,8 +243,7 @@ class TaskStep:
                 if state.task_id != task.task_id:
                     raise InvalidResponse("The server answered for another task than the one it was asked for.")
         except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
-            cancel = Call(_CANCEL, TaskParams(task_id=task.task_id), CANCEL_TIME, CANCEL_TIME)
-            self._background.start(_quietly(next, cancel))
+            self._background.start(_cancel(next, _CANCEL, TaskParams(task_id=task.task_id)))
             raise
 
     async def _answer(self, whole: Call, state: Any, answered: set[str], seconds: float, next: Next) -> None:
@@ -267,8 +265,8 @@ def _unbounded(call: Call) -> Call:
     return msgspec.structs.replace(call, timeout=call.timeout if call.bounded else math.inf, ends=None)
 
 
-async def _quietly(next: Next, call: Call) -> None:
-    await next(call)
+async def _cancel(next: Next, row: Method, params: Any) -> None:
+    await next(Call(row, params, CANCEL_TIME, CANCEL_TIME))
 
 
 def _poll_delay(interval: int | UnsetType, whole: Call) -> float:
