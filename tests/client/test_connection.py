@@ -392,7 +392,7 @@ def test_gap_in_the_stream_of_a_session_is_told(server: ServerProcess) -> None:
             client.watch_lists() as lists,
         ):
             link: Any = client._session.connections.link
-            link._may_have_missed()
+            link.events.missed(link)
             assert await anext(changes) == MISSED
             assert (await anext(lists)).missed
 

@@ -215,7 +215,7 @@ def test_stream_of_a_server_that_answers_nothing_any_more_is_opened_again() -> N
 
 
 def test_stream_that_was_kept_open_and_is_no_more_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pulse, "LEAST", 0.05)
+    monkeypatch.setattr(Pulse, "MIN_SECONDS", 0.05)
 
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
