@@ -17,7 +17,7 @@ from wharfinger import Server
 from wharfinger.errors import ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.sources import Skills, UnusableFolder, files, skills
-from wharfinger.sources.skill_folder import MOST_FILES
+from wharfinger.sources.skill_folder import MAX_FILES
 
 
 def manual(name: str, description: str = "What it is for", more: str = "") -> str:
@@ -305,7 +305,7 @@ async def test_what_is_not_quite_a_skill_is_left_out_and_the_log_says_why(
 
 @looped
 async def test_a_skill_over_the_limits_is_left_out(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write(root, **{f"pdf/data/{number}.txt": "" for number in range(MOST_FILES)})
+    write(root, **{f"pdf/data/{number}.txt": "" for number in range(MAX_FILES)})
     write(root, **{"acme/billing/refunds/large.bin": b""})
     os.truncate(root / "acme/billing/refunds/large.bin", 16 << 20)
     server = server_of(skills(root))

@@ -1,4 +1,4 @@
-"""The version of what has no other mark than what it is made of."""
+"""A version made of the content itself, for what has no other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["digest"]
 
 
 def digest(*parts: str | bytes) -> str:
-    """The same for the same parts, and another one for others."""
+    """A digest of the parts: equal for equal parts."""
     made = hashlib.blake2b(digest_size=12)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part

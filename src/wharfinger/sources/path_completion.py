@@ -1,4 +1,4 @@
-"""Completing a path below a folder: what begins with what was typed, then what holds it."""
+"""Completing a path below a folder: names that begin with what was typed, then names that contain it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import DirectoryListing, FileTree, Parts, TreePosition
-from wharfinger.sources.text_match import COMPLETIONS
+from wharfinger.sources.name_completion import COMPLETIONS
 
 __all__ = ["complete_path", "typed_name"]
 
@@ -31,7 +31,7 @@ def complete_path(tree: FileTree, value: str) -> list[str]:
 
 
 def _complete_deeper(tree: FileTree, parts: Parts, wanted: str, most: int, known: set[str]) -> list[str]:
-    """Paths further down whose last part holds what was typed, as far as a tenth of a second goes."""
+    """Paths further down whose last part contains what was typed, found within a tenth of a second."""
     ends = time.monotonic() + COMPLETING
     found: list[str] = []
     entries = tree.walk(TreePosition(True, parts)) if parts else tree.walk()
@@ -51,7 +51,7 @@ def _complete_deeper(tree: FileTree, parts: Parts, wanted: str, most: int, known
 
 
 def typed_name(typed: str) -> str:
-    """What a person typed of a name, which may be percent-encoded, or half so."""
+    """What was typed of a name, folded; it may be percent-encoded, also in part."""
     try:
         return split_path(typed)[0][0].casefold() if typed else ""
     except (UnreadableUri, IndexError):
@@ -59,7 +59,7 @@ def typed_name(typed: str) -> str:
 
 
 def _completions(parts: Parts, listing: DirectoryListing, wanted: str) -> list[str]:
-    """The entries of one directory that begin with what was typed, then those that hold it."""
+    """The entries of one directory that begin with what was typed, then those that contain it."""
     before = join_parts(parts) + "/" if parts else ""
     begin: list[str] = []
     hold: list[str] = []

@@ -37,7 +37,7 @@ from wharfinger.sources.folder.tree import (
 )
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root, usable_label
-from wharfinger.sources.text_match import begins_then_holds
+from wharfinger.sources.name_completion import begins_then_holds
 from wharfinger.sources.windows.window import split_query
 from wharfinger.types.skills import Skill, SkillResource
 
@@ -50,9 +50,9 @@ log = logging.getLogger("wharfinger.sources")
 
 MIB = 1 << 20
 SKILL_FILE = "SKILL.md"
-MOST_FILES = 512  # of one skill (skills extension, limits)
-MOST_BYTES = 16 * MIB  # of one skill (skills extension, limits)
-MOST_DIRECTORIES = 10_000  # that are looked into for skills
+MAX_FILES = 512  # of one skill (skills extension, limits)
+MAX_BYTES = 16 * MIB  # of one skill (skills extension, limits)
+MAX_DIRECTORIES = 10_000  # that are searched for skills
 PAGE_FILES = 2_048  # in the skills of one page, so that its answer stays small
 PAGE_BYTES = 128 * MIB  # in the skills of one page, so that the first reading of it ends soon
 KEPT_DIGESTS = 32_768
@@ -63,11 +63,11 @@ COUNTING_SECONDS = 0.4
 _NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 Identity = tuple[int, int, int, int, int]
-"""What a file's content is known by: device, inode, size, times of change."""
+"""Identifies a file's content: device, inode, size, times of change."""
 
 
 class _Manual(NamedTuple):
-    """A SKILL.md: its frontmatter, or what is wrong with it."""
+    """A SKILL.md: its frontmatter, or the problem with it."""
 
     identity: Identity
     frontmatter: dict[str, Any]
@@ -89,19 +89,18 @@ def skills(
 ) -> Skills:
     """Publish skills: `server.include(skills("skills"))`.
 
-    The folder holds skills at any depth, or is one itself. `.gitignore` files hold; hidden and credential-like names,
-    symbolic links and what is no regular file are never published, so that they are no files of their skills.
+    The folder has skills at any depth, or is one itself. `.gitignore` files are followed. Hidden and credential-like
+    names, symbolic links and special files are never published, and do not belong to their skills.
 
     Args:
         path: The folder.
-        prefix: What stands before their paths in URIs, such as `acme/billing` in `skill://acme/billing/refunds/…`.
-        hidden: Publish names that begin with a dot, too.
-        poll: Watch by looking again and again, every so many seconds (True: 1); by default only where the system
-            cannot tell of changes.
+        prefix: What precedes their paths in URIs, such as `acme/billing` in `skill://acme/billing/refunds/…`.
+        hidden: Also publish names that begin with a dot.
+        poll: Watch by polling, every so many seconds (True: 1); by default only if the system reports no changes.
 
     Raises:
         MissingExtra: the extra `skills` is not installed, which reads YAML.
-        UnusableFolder: it is missing, no folder, not readable, or `/` or the home folder by a relative path.
+        UnusableFolder: it is missing, not a folder, not readable, or `/` or the home folder by a relative path.
     """
     need_yaml("Publishing skills")
     return Skills(
@@ -134,7 +133,7 @@ class Skills(Source):
             self.uri,
             self.label,
             inside=f"{self.uri}/" if path else self.uri,
-            max_size=MOST_BYTES,
+            max_size=MAX_BYTES,
             adjust=self._as_skill,
             versioned=False,
             utf8_only=True,
@@ -151,7 +150,7 @@ class Skills(Source):
         self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self.files.window_digest)
         self._manuals: dict[Parts, _Manual] = {}
         self._digests: dict[Parts, _Digest] = {}
-        self._told: set[tuple[Parts, str]] = set()
+        self._reported: set[tuple[Parts, str]] = set()
         self._apart: list[Skills] = []
         """Other skills, whose URIs are below ours."""
 
@@ -184,7 +183,7 @@ class Skills(Source):
     # What is a skill
 
     def _manual(self, parts: Parts) -> _Manual | None:
-        """The SKILL.md of a directory; None where there is none."""
+        """The SKILL.md of a directory; None if it has none."""
         try:
             with self.files.tree.file((*parts, SKILL_FILE)) as descriptor, holds():
                 status = os.fstat(descriptor)
@@ -196,7 +195,7 @@ class Skills(Source):
             self._manuals.pop(parts, None)
             return None
         if manual.problem:
-            self._tell(parts, manual.problem)
+            self._report(parts, manual.problem)
         if _is_settled(status):
             if len(self._manuals) >= KEPT_MANUALS:
                 self._manuals.clear()
@@ -213,9 +212,9 @@ class Skills(Source):
             problem = str(error)
         return _Manual(_identity(status), frontmatter, problem)
 
-    def _tell(self, parts: Parts, problem: str) -> None:
-        if (parts, problem) not in self._told and len(self._told) < KEPT_MANUALS:
-            self._told.add((parts, problem))
+    def _report(self, parts: Parts, problem: str) -> None:
+        if (parts, problem) not in self._reported and len(self._reported) < KEPT_MANUALS:
+            self._reported.add((parts, problem))
             log.warning("%s is not published as a skill: %s", "/".join((self.root, *parts, SKILL_FILE)), problem)
 
     def _is_skill(self, parts: Parts) -> bool:
@@ -233,8 +232,8 @@ class Skills(Source):
         entries = self.files.tree.walk_directories()
         try:
             for number, entry in enumerate(entries):
-                if number >= MOST_DIRECTORIES:
-                    self._tell((), f"only {MOST_DIRECTORIES:,} folders are looked into")
+                if number >= MAX_DIRECTORIES:
+                    self._report((), f"only {MAX_DIRECTORIES:,} folders are searched for skills")
                     break
                 if SKILL_FILE in entry.listing.files and self._is_skill(entry.parts):
                     found.append(entry.parts)
@@ -245,17 +244,17 @@ class Skills(Source):
     # The extension's methods
 
     def skills(self, after: str | None, limit: int) -> tuple[list[Skill], str | None]:
-        """At most `limit` skills behind the key, and the key of the next page."""
+        """At most `limit` skills after the key, and the key of the next page."""
         shown: list[Skill] = []
         files = octets = 0
         places = self._places()
-        for at in range(_behind(places, after), len(places)):
+        for at in range(_index_after(places, after), len(places)):
             if len(shown) >= limit or files >= PAGE_FILES or octets >= PAGE_BYTES:
                 return shown, write_key(TreePosition(True, places[at - 1]))
             try:
                 skill = self._skill(places[at])
             except _Unlisted as error:
-                self._tell(places[at], str(error))
+                self._report(places[at], str(error))
                 continue
             shown.append(skill)
             files += len(skill.resources)
@@ -266,7 +265,7 @@ class Skills(Source):
         """The skill whose SKILL.md has this URI.
 
         Raises:
-            ResourceNotFound: there is none.
+            ResourceNotFound: there is no such skill.
         """
         parts, _ = self.files.locate(uri)
         if parts[-1:] != (SKILL_FILE,) or self.files.uri_of(parts) != uri or not self._is_skill(parts[:-1]):
@@ -274,14 +273,14 @@ class Skills(Source):
         try:
             return self._skill(parts[:-1])
         except _Unlisted as error:
-            self._tell(parts[:-1], str(error))
+            self._report(parts[:-1], str(error))
             raise ResourceNotFound(uri) from None
 
     def _skill(self, parts: Parts) -> Skill:
         """One skill with its manifest.
 
         Raises:
-            _Unlisted: it is over the limits, or went meanwhile.
+            _Unlisted: it exceeds the limits, or is gone.
         """
         manual = self._manual(parts)
         files: list[SkillResource] = []
@@ -293,10 +292,10 @@ class Skills(Source):
                     break
                 if entry.directory:
                     continue
-                if len(files) >= MOST_FILES:
-                    raise _Unlisted(f"it has more than {MOST_FILES} files")
+                if len(files) >= MAX_FILES:
+                    raise _Unlisted(f"it has more than {MAX_FILES} files")
                 try:
-                    found = self._digest(entry, MOST_BYTES - octets)
+                    found = self._digest(entry, MAX_BYTES - octets)
                 except NotServed:
                     continue
                 octets += found.size
@@ -313,7 +312,7 @@ class Skills(Source):
             known = self._digests.get(entry.parts)
             status = stat_entry(entry.handle, entry.name)
             if status.st_size > most:
-                raise _Unlisted(f"its files have more than {MOST_BYTES // MIB} MiB")
+                raise _Unlisted(f"its files have more than {MAX_BYTES // MIB} MiB")
             if known is not None and known.identity == _identity(status):
                 return known
             descriptor = open_file(entry.handle, entry.name)
@@ -335,7 +334,7 @@ class Skills(Source):
         shown: list[t.Resource] = []
         places = self._places()
         self.files.tree.listed_at = time.monotonic()
-        for at in range(_behind(places, after), len(places)):
+        for at in range(_index_after(places, after), len(places)):
             if len(shown) >= limit:
                 return shown, write_key(TreePosition(True, places[at - 1]))
             try:
@@ -345,10 +344,10 @@ class Skills(Source):
         return shown, None
 
     def stat(self, uri: str) -> t.Resource:
-        """What is known of a file or directory of a skill, without reading it.
+        """The resource of a file or directory of a skill, without reading it.
 
         Raises:
-            ResourceNotFound: missing or of no skill, which look the same.
+            ResourceNotFound: missing or not in a skill, which look the same.
         """
         self._check(uri)
         return self.files.stat(uri)
@@ -357,7 +356,7 @@ class Skills(Source):
         """A file of a skill, or the listing of a directory in it.
 
         Raises:
-            ResourceNotFound: missing or of no skill, which look the same.
+            ResourceNotFound: missing or not in a skill, which look the same.
         """
         self._check(uri)
         return t.ReadResourceResult(contents=self.files.read(uri).contents)
@@ -396,7 +395,7 @@ class Skills(Source):
         return shown, write_key(TreePosition(True, (names[first + limit - 1],))) if more else None
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """The paths of skills that begin with `value`, then those that hold it."""
+        """The paths of skills that begin with `value`, then those that contain it."""
         if argument != "path":
             return []
         start = len(self.files.inside)
@@ -412,7 +411,7 @@ class Skills(Source):
         """The text of a file of a skill in pieces.
 
         Raises:
-            ResourceNotFound: missing or of no skill, which look the same.
+            ResourceNotFound: missing or not in a skill, which look the same.
         """
         self._check(uri)
         return self.files.text(uri)
@@ -443,7 +442,7 @@ _BAD_NAME = (
 
 
 def _problem(frontmatter: dict[str, Any], folder: str) -> str:
-    """What keeps this from being a skill's frontmatter; empty for nothing."""
+    """The problem with a skill's frontmatter; empty if there is none."""
     name, description = frontmatter.get("name"), frontmatter.get("description")
     if not _NAME.fullmatch(folder):
         return _BAD_NAME
@@ -476,11 +475,11 @@ def _hashed(descriptor: int, most: int) -> tuple[str, int]:
     while data := os.read(descriptor, MIB):
         total += len(data)
         if total > most:
-            raise _Unlisted(f"its files have more than {MOST_BYTES // MIB} MiB")
+            raise _Unlisted(f"its files have more than {MAX_BYTES // MIB} MiB")
         hashed.update(data)
     return f"sha256:{hashed.hexdigest()}", total
 
 
-def _behind(places: list[Parts], after: str | None) -> int:
-    """Where in `places` the page behind a key begins."""
+def _index_after(places: list[Parts], after: str | None) -> int:
+    """Where in `places` the page after a key begins."""
     return 0 if after is None else bisect_right(places, read_key(after).parts)

@@ -1,4 +1,4 @@
-"""How long an answer may be used again without asking (`ttlMs`, 2026-07-28), from when its content last changed."""
+"""How long an answer may be reused (`ttlMs`, 2026-07-28), computed from when its content last changed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import time
 __all__ = ["IMMUTABLE", "LONGEST", "ttl_ms"]
 
 IMMUTABLE = 24 * 3600 * 1000
-"""Milliseconds for what can never change: content named by its digest."""
+"""Milliseconds for content that can never change, because its digest names it."""
 LONGEST = 60_000
-"""Milliseconds at most for what may change at any time."""
+"""Milliseconds at most for content that may change at any time."""
 SHARE = 10
-"""An answer is good for one part in so many of the time since the last change, as HTTP caches reckon (RFC 9111)."""
+"""An answer is fresh for this part of the time since the last change, as in HTTP caches (RFC 9111, 4.2.2)."""
 
 
 def ttl_ms(modified: float | None, now: float | None = None) -> int:
-    """Milliseconds for content that last changed at `modified` (Unix time); 0 where that is unknown, or to come.
+    """Milliseconds for content that last changed at `modified` (Unix time); 0 if that is unknown or in the future.
 
-    What changed a moment ago is likely to change again, so that the time since the last change says how often it does.
+    Content that changed a moment ago is likely to change again soon.
     """
     if modified is None:
         return 0

@@ -222,7 +222,7 @@ def test_names_are_a_sorted_sequence(names: list[str], other: str) -> None:
     assert packed[-3:] == sorted(names)[-3:]
     assert all(name in packed for name in names)
     assert (other in packed) == (other in names)
-    assert packed.behind(other) == sum(name <= other for name in names)
+    assert packed.index_after(other) == sum(name <= other for name in names)
 
 
 def make_files(root: Path, directories: int, each: int) -> None:

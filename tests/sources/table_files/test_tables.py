@@ -165,9 +165,9 @@ def test_a_window_that_is_too_long_ends_early_and_says_so(folder: Path, monkeypa
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("rows=0-5", "no range of rows"),
-        ("rows=5-1", "no range of rows"),
-        ("rows=x", "no range of rows"),
+        ("rows=0-5", "not a range of rows"),
+        ("rows=5-1", "not a range of rows"),
+        ("rows=x", "not a range of rows"),
         ("rows=99-", "has no row 99"),
         ("columns=none", "It has: port, high, day, ok"),
         ("lines=1-2", "Ask for ?rows"),
@@ -185,7 +185,7 @@ BROKEN = {
     "empty.parquet": (b"", "too small"),
     "bad.jsonl": (b'{"a":1}\nnonsense\n', "bad.jsonl cannot be read: line 2: JSON is malformed"),
     "latin.jsonl": (b'{"a":"\xf8"}\n', "line 1"),
-    "binary.csv": (os.urandom(64) + b"\0\1\2", "is no text in columns"),
+    "binary.csv": (os.urandom(64) + b"\0\1\2", "is not text in columns"),
     "euro.csv": ("a,b\nHavn på Fyn,1\nkostede 5 €,2\n".encode("cp1252"), "File is not latin-1 encoded"),
     "late.csv": (b"a,b\n" + b"1,2\n" * 600_000 + b"\xff,2\n", "utf-8"),
     "long.csv": (b"a,b\n" + b"x" * (5 << 20) + b",1\n", "long.csv has a line of more than 4 MiB"),

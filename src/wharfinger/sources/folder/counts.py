@@ -15,7 +15,7 @@ __all__ = ["Count", "count"]
 
 
 class Count(NamedTuple):
-    """How much a folder publishes, and how much of it not; `complete` is False where time ran out."""
+    """How much a folder publishes and withholds; `complete` is False if the time ran out."""
 
     files: int
     directories: int

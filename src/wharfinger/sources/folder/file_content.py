@@ -1,7 +1,4 @@
-"""An open file as a content that is read in parts, its type, and what tells one content of a file from another.
-
-Refuses to know paths, URIs, and what is published.
-"""
+"""An open file as bytes that are read in parts, its type, and its version."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ __all__ = ["FileContent", "Kept", "content_of", "listed_type", "type_of", "versi
 
 
 class FileContent:
-    """The bytes of an open file, as many as it had. Whoever opened it closes it."""
+    """The bytes of an open file, as many as it had then. Does not close it."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.descriptor = descriptor
@@ -42,7 +39,7 @@ class FileContent:
 
 
 class Kept(FileContent):
-    """An open file of its own, which is closed when nobody holds this any more. Several threads may read it."""
+    """A duplicate of an open file, closed with the last reference to this. Several threads may read it."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         super().__init__(-1, size)
@@ -60,20 +57,20 @@ class Kept(FileContent):
 
 
 def content_of(descriptor: int, size: int, most: int) -> RandomAccess:
-    """An open file as a content; what says it has no size, as in /proc, is read now, up to `most` bytes."""
+    """An open file as bytes; one whose size is 0, as in /proc, is read now, up to `most` bytes."""
     if size:
         return FileContent(descriptor, size)
     return Data(FileContent(descriptor, most).read(0, most))
 
 
 def version_of_file(status: os.stat_result) -> str:
-    """Another one for another content, as far as a file system tells: by identity, size and times."""
+    """The version of a file: a digest of its identity, size and times."""
     known = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return hashlib.blake2b(repr(known).encode(), digest_size=9).hexdigest()
 
 
 def type_of(name: str, descriptor: int) -> str:
-    """The type that the name promises, or else that the first bytes show."""
+    """The MIME type by the name or, if the name has none, by the first bytes."""
     promised = mime.by_name(name)
     if promised:
         return promised
@@ -85,7 +82,7 @@ def type_of(name: str, descriptor: int) -> str:
 
 
 def listed_type(parent: Handle, name: str) -> str:
-    """The type of a file in a list, which is opened only where its name promises nothing."""
+    """The MIME type of a file in a list, which is opened only if its name has none."""
     promised = mime.by_name(name)
     if promised:
         return promised

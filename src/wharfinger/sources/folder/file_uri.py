@@ -1,4 +1,4 @@
-"""How a path below a root is written in a URI and read back, byte for byte; knows no file system.
+"""How a path below a root is written in a URI and read back, byte for byte. Does no I/O.
 
 Parts are file names as `os.fsdecode` gives them: bytes that are not UTF-8 are lone surrogates.
 """
@@ -11,7 +11,7 @@ import re
 __all__ = ["LONGEST", "UnreadableUri", "join_parts", "quote", "split_path", "unquote"]
 
 LONGEST = 32_768
-"""Characters of a URI's path that are read at all: PATH_MAX of Linux is 4,096 bytes, each at most `%XX`."""
+"""Characters of a URI's path at most: PATH_MAX of Linux is 4,096 bytes, each at most `%XX`."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@]*").fullmatch  # pchar (RFC 3986, §3.3)
 _ESCAPES = tuple(chr(byte) if _PLAIN(chr(byte)) else f"%{byte:02X}" for byte in range(256))
@@ -22,7 +22,7 @@ _DRIVE_TRICKS = re.compile(
 
 
 class UnreadableUri(ValueError):
-    """This text names no file: an escape is bad, or a part is not a file name."""
+    """This path cannot name a file: an escape is invalid, or a part is not a file name."""
 
 
 def quote(name: str) -> str:
@@ -36,7 +36,7 @@ def unquote(part: str) -> str:
     """Read one part of a URI's path as a file name; escapes are decoded once.
 
     Raises:
-        UnreadableUri: a bad escape, a lone surrogate, or what is no file name (empty, `.`, `..`, with `/` or NUL).
+        UnreadableUri: an invalid escape, a lone surrogate, or not a file name (empty, `.`, `..`, with `/` or NUL).
     """
     try:
         raw = part.encode()
@@ -68,7 +68,7 @@ def split_path(path: str) -> tuple[tuple[str, ...], bool]:
     """Read a URI's path into file names, and whether it ends with a slash, which only a directory may.
 
     Raises:
-        UnreadableUri: a part is no file name, the path is too long, or there is a query or a fragment.
+        UnreadableUri: a part is not a file name, the path is too long, or there is a query or a fragment.
     """
     if len(path) > LONGEST or "?" in path or "#" in path:
         raise UnreadableUri("too long, or more than a path")

@@ -1,6 +1,6 @@
 """What of a folder is published: .gitignore, hidden and credential-like names, and what the operator chose.
 
-Decides by names alone; refuses to open or list anything.
+Decides by names alone. Opens nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 log = logging.getLogger("wharfinger.sources")
 
 Verdict = Literal["", "hidden", "ignored", "secret", "excluded", "never"]
-"""Why something is not published; empty where it is."""
+"""Why something is not published; empty if it is."""
 
 IGNORE_FILE = ".gitignore"
 # Whoever can write into the folder writes these files. Beyond a bound, nothing beside the file is published: a part of
@@ -62,7 +62,7 @@ _CODE_ENDS = (
 
 
 def looks_secret(name: str) -> bool:
-    """Tell whether a file or directory of this name likely holds credentials; upper and lower case are alike."""
+    """Whether a file or directory of this name likely holds credentials, in any case."""
     lower = name.lower()
     return (
         lower.endswith(_SECRET_ENDS)
@@ -73,7 +73,7 @@ def looks_secret(name: str) -> bool:
 
 
 class _Wild(NamedTuple):
-    """A pattern that has to be matched: `place` in the file, and what every text that matches begins with."""
+    """A pattern with wildcards: its `place` in the file, and the text that every match begins with."""
 
     place: int
     directory: bool
@@ -93,7 +93,7 @@ class Patterns:
 
     def __init__(self, lines: Iterable[str] = (), *, everything: bool = False) -> None:
         self.everything = everything
-        """Whether all there is is ignored, whatever the lines say."""
+        """Whether everything is ignored, whatever the lines say."""
         self.wild: list[_Wild] = []
         self._any: dict[str, int] = {}
         self._directories: dict[str, int] = {}
@@ -192,7 +192,7 @@ def _compile(lines: Iterable[str]) -> Patterns | None:
 
 
 def _chosen(patterns: Iterable[str]) -> Patterns | None:
-    """The operator's patterns; those that cannot all be kept are refused: to include everything is not what was meant.
+    """The operator's patterns. Too many are refused: to ignore the rest would publish or hide something else.
 
     Raises:
         UnusableSource: there are too many, or one is too long.
@@ -206,7 +206,7 @@ def _chosen(patterns: Iterable[str]) -> Patterns | None:
 
 
 class PublishChoice:
-    """What the operator chose to publish, or not to, with patterns as in a .gitignore file.
+    """What the operator chose to publish or to exclude, by patterns as in a .gitignore file.
 
     `exclude` always wins. With `include`, only files that match are published. What is hidden, ignored or looks like a
     credential is published if `include` spells its name out, without a wildcard.
@@ -234,7 +234,7 @@ class _Level(NamedTuple):
 
 
 class Rules:
-    """What holds in one directory: the operator's choice, and the .gitignore files from there up to the root."""
+    """The rules of one directory: the operator's choice, and the .gitignore files from there up to the root."""
 
     __slots__ = ("choice", "levels", "prefix")
 
@@ -261,7 +261,7 @@ class Rules:
         return len(os.fsencode(self.prefix))
 
     def judge(self, name: str, directory: bool) -> Verdict:
-        """Say whether an entry of this directory is published; its parents are taken to be."""
+        """Whether an entry of this directory is published, given that the directory is."""
         choice = self.choice
         if name.lower() in _NEVER:
             return "never"
@@ -290,7 +290,7 @@ class Rules:
 
 
 def _takes(included: Patterns, path: str) -> bool:
-    """Whether a file is meant, or a directory that it is in."""
+    """Whether a file, or a directory that it is in, matches."""
     directory = False
     while path:
         said = included.ignores(path, directory)

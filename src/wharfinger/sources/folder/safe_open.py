@@ -1,7 +1,7 @@
 """Opening what is below a root, part by part from a directory handle, so that no link or race leads out of it.
 
-Never follows a symbolic link below the root, and opens regular files and directories only. It refuses to know which of
-them are published. Hard links and mount points inside the root are files and directories like any other.
+Never follows a symbolic link below the root, and opens only regular files and directories. Hard links and mount points
+inside the root are files and directories like any other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOT_HERE = frozenset(
         errno.ESTALE,
     }
 )
-"""What the system says where there is nothing, or nothing for us: told alike, so that neither can be probed for."""
+"""Errors of what is missing or forbidden. They look the same outside, so that nobody can probe for names."""
 
 HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and os.scandir in os.supports_fd
 """Whether this platform opens relative to a directory handle; without it paths are checked, then opened (Windows)."""
@@ -40,16 +40,16 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _FILE = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOFOLLOW", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 
 Handle = int | str
-"""A directory: a file descriptor, or its path where the platform knows no better."""
+"""A directory: a file descriptor, or its path on a platform without directory handles."""
 
 
 class NotServed(Exception):
-    """There is nothing here that may be served; why is nobody's business."""
+    """There is nothing here that may be served. The reason is not reported."""
 
 
 @contextmanager
 def holds() -> Generator[None, None, None]:
-    """Turn the system's many ways to say no into NotServed; what is not a no (EIO, EMFILE) passes through."""
+    """Raise NotServed for errors of what is missing or forbidden; other errors (EIO, EMFILE) pass through."""
     try:
         yield
     except OSError as error:
@@ -61,7 +61,7 @@ def holds() -> Generator[None, None, None]:
 
 
 def open_root(path: str) -> Handle:
-    """Open the root itself; the path to it is the operator's and trusted, and may be recreated meanwhile."""
+    """Open the root itself. The operator gave its path, which is trusted; the directory may be recreated meanwhile."""
     if HANDLES:
         return os.open(path, _DIRECTORY)
     return path
@@ -99,7 +99,7 @@ def open_file(parent: Handle, name: str) -> int:
 
 
 def stat_entry(parent: Handle, name: str) -> os.stat_result:
-    """Look at an entry of a directory, at a link rather than through it."""
+    """The status of a directory's entry; of a link, its own."""
     if isinstance(parent, int):
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
     return os.lstat(_checked(parent, name))
@@ -112,7 +112,7 @@ def close(handle: Handle) -> None:
 
 
 def _checked(parent: str, name: str) -> str:
-    """The path of an entry, where its parent still is where it seems to be (junctions, links, short names)."""
+    """The path of an entry, if its parent is not reached through a junction, link or short name."""
     path = os.path.join(parent, name)
     if os.path.normcase(os.path.realpath(path)) != os.path.normcase(path):
         raise NotServed

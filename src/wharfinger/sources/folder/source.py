@@ -42,7 +42,7 @@ def files(
 ) -> Folder:
     """Publish a folder: `server.include(files("charts"))`.
 
-    `.gitignore` files below the folder hold; `.git`, symbolic links and what is no regular file are never published.
+    `.gitignore` files in the folder are followed. `.git`, symbolic links and special files are never published.
 
     Args:
         path: The folder.
@@ -50,14 +50,13 @@ def files(
         include: Patterns as in .gitignore: only files that match are published. A hidden, ignored or credential-like
             name that a pattern spells out without a wildcard is published too.
         exclude: Patterns of what is never published.
-        hidden: Publish names that begin with a dot, too.
+        hidden: Also publish names that begin with a dot.
         absolute_uris: Use the folder's real path in URIs, for a server and its client on the same machine.
-        max_size: Bytes that are read at once: of a larger file, the first window.
-        poll: Watch by looking again and again, every so many seconds (True: 1); by default only where the system
-            cannot tell of changes.
+        max_size: Bytes that are read at once; of a larger file, the first window.
+        poll: Watch by polling, every so many seconds (True: 1); by default only if the system reports no changes.
 
     Raises:
-        UnusableFolder: it is missing, no folder, not readable, or `/` or the home folder by a relative path.
+        UnusableFolder: it is missing, not a folder, not readable, or `/` or the home folder by a relative path.
     """
     return Folder(
         resolve_root(path),

@@ -1,9 +1,13 @@
-"""Walking what is published of a folder, in a stable order and in pages, over real directories that change meanwhile.
+"""Walking what is published of a folder, in a stable order and in pages, while the directories change.
 
-The order: a directory, then its files by name, then its sub-directories by name, each with what is in it. Names
-compare by code point. A position in it is a path and whether that is a directory, so that pages stay put while the tree
-changes.
-Refuses to know URIs, MIME types or how content is read.
+The order: a directory, then its files by name, then its sub-directories by name, each with its contents. Names compare
+by code point. A position in this order is a path and whether it is a directory. A page begins after a position, found
+anew by its names: so nothing is listed twice or skipped because something else came or went.
+
+Reading a directory and matching its names against the rules is the expensive part, so its sorted listing is kept, with
+the directory's times. A kept listing is used while the times are the same, and kept only if the last change is older
+than the tick of the file system's clock (`SETTLED`): otherwise a later change might have the same time. All of it is
+bounded by `CACHE_BYTES`. A walk holds one open handle for each level of depth, at most `DEEPEST`.
 """
 
 from __future__ import annotations
@@ -67,7 +71,7 @@ Parts = tuple[str, ...]
 
 
 class TreePosition(NamedTuple):
-    """A place in the order: just behind this entry."""
+    """A place in the order: just after this entry."""
 
     directory: bool
     parts: Parts
@@ -128,14 +132,14 @@ class Names(Sequence[str]):
         end = self._ends[index]
         return self._joined[self._ends[index - 1] if index else 0 : end]
 
-    def behind(self, name: str) -> int:
-        """Where what sorts behind `name` begins."""
+    def index_after(self, name: str) -> int:
+        """The index of the first name after `name`."""
         return bisect_right(self, name)
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        at = self.behind(name)
+        at = self.index_after(name)
         return at > 0 and self[at - 1] == name
 
     @property
@@ -145,7 +149,7 @@ class Names(Sequence[str]):
 
 
 class DirectoryListing:
-    """What is published of one directory, and how much is not."""
+    """The published names of one directory, and how many are withheld."""
 
     __slots__ = ("directories", "files", "mark", "withheld")
 
@@ -165,7 +169,7 @@ class DirectoryListing:
 
 
 class OpenDirectory(NamedTuple):
-    """A directory that is open, and what holds in it."""
+    """An open directory and its rules."""
 
     handle: Handle
     rules: Rules
@@ -185,7 +189,7 @@ class TreeEntry(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A listing, with what it depends on: the directory's identity and times, and the rules above it."""
+    """A kept listing, with what it depends on: the directory's identity and times, and its rules."""
 
     stamp: tuple[int, ...]
     rules: Rules
@@ -193,7 +197,7 @@ class _Kept(NamedTuple):
 
 
 class _Frame:
-    """A directory in the middle of being walked."""
+    """A directory during a walk, with the indexes of the next file and sub-directory."""
 
     __slots__ = ("directory", "file", "listing", "parts", "place")
 
@@ -279,9 +283,9 @@ class FileTree:
         return directory
 
     def walk(self, after: TreePosition | None = None) -> Generator[TreeEntry, None, None]:
-        """Yield everything published behind a position, in order; what vanishes meanwhile is left out.
+        """Yield everything published after a position, in order; what vanishes meanwhile is left out.
 
-        Handles are good until the next entry is asked for. Close the iterator to release them early.
+        A handle is valid until the next entry is yielded. Close the iterator to release the handles early.
         """
         return self._walk([], after)
 
@@ -315,14 +319,14 @@ class FileTree:
             entries.close()
 
     def _seek(self, frames: list[_Frame], after: TreePosition) -> None:
-        """Stand where the walk stood behind `after`, which need not be there any more."""
+        """Go on after the position `after`, whose entry may be gone."""
         for depth, name in enumerate(after.parts):
             frame = frames[-1]
             if depth == len(after.parts) - 1 and not after.directory:
-                frame.file = frame.listing.files.behind(name)
+                frame.file = frame.listing.files.index_after(name)
                 return
             frame.file = len(frame.listing.files)
-            frame.directory = frame.listing.directories.behind(name)
+            frame.directory = frame.listing.directories.index_after(name)
             if name not in frame.listing.directories or not self._push(frames, name):
                 return
 
@@ -371,7 +375,7 @@ class FileTree:
         if listing is not None:
             return listing
         with self._scans[hash(prefix) % len(self._scans)]:
-            listing = self._kept_listing(place)  # by another thread, for which this one waited
+            listing = self._kept_listing(place)  # made by another thread, for which this one waited
             if listing is not None:
                 return listing
             now = time.time_ns()

@@ -284,7 +284,7 @@ class TreeResources:
     def _read_file(
         self, uri: str, base: str, parts: Parts, descriptor: int, window: Window | None, most: int
     ) -> tuple[list[t.ResourceContents], float]:
-        with holds():  # a file system may say only now that it does not want to (EACCES, ESTALE)
+        with holds():  # some file systems refuse only now (EACCES, ESTALE)
             status = os.fstat(descriptor)
             version = version_of_file(status)
             content = content_of(descriptor, status.st_size, most)
@@ -385,11 +385,11 @@ class TreeResources:
 
 def _names(listing: DirectoryListing, after: str | None) -> Iterable[tuple[bool, str]]:
     """The entries of a directory after a key: sub-directories, then files."""
-    behind = TreePosition(True, ("",)) if after is None else read_key(after)
-    last = behind.parts[-1] if behind.parts else ""
-    if behind.directory:
-        for at in range(listing.directories.behind(last), len(listing.directories)):
+    position = TreePosition(True, ("",)) if after is None else read_key(after)
+    last = position.parts[-1] if position.parts else ""
+    if position.directory:
+        for at in range(listing.directories.index_after(last), len(listing.directories)):
             yield True, listing.directories[at]
         last = ""
-    for at in range(listing.files.behind(last), len(listing.files)):
+    for at in range(listing.files.index_after(last), len(listing.files)):
         yield False, listing.files[at]

@@ -15,8 +15,8 @@ from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.git_repository.references import BRANCHES, REMOTES, TAGS, References
 from wharfinger.sources.git_repository.revision_names import SHORTEST, commit_of, resolve, short_name
 from wharfinger.sources.git_repository.trees import find, is_tree, name_of, walk
+from wharfinger.sources.name_completion import COMPLETIONS
 from wharfinger.sources.path_completion import typed_name
-from wharfinger.sources.text_match import COMPLETIONS
 
 __all__ = ["complete"]
 

@@ -1,6 +1,7 @@
-"""The entries of a log, each a line with a time and the lines behind it without one: which are wanted, and where.
+"""The entries of a log: each is a line with a time and the lines after it without one.
 
-Refuses to know files and URIs.
+Finds the entries in some bytes, the beginning of an entry that goes on at a place, and the first entry since a time (by
+bisection over blocks of 64 KiB; a few probes check first that times are in order).
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from wharfinger.sources.windows.window import RandomAccess
 __all__ = ["BACK", "EntryFilter", "EntryMatch", "LogEntry", "entries", "find_time", "has_times", "head_before"]
 
 BACK = 64 << 10
-"""Bytes before a window in which the beginning of its first entry is looked for, and in which a time must be."""
-LONGEST = 256 << 20  # bytes of a line that is passed over to find a time behind it
-STEPS = 32  # of twice `BACK`, in which an entry is looked for from where it must be near
-PROBES = 16  # places at which a log is looked at, to see that its times are in order
+"""Bytes before a window in which the beginning of its first entry is searched for."""
+MAX_LINE = 256 << 20  # bytes of a line that is skipped to find a time after it
+STEPS = 32  # of twice `BACK`, in which an entry is searched for from a place near it
+PROBES = 16  # places at which times are compared, to see that they are in order
 LATE = 60.0  # seconds by which an entry may be older than one before it
 
 
 class LogEntry(NamedTuple):
-    """An entry in some bytes: from `start` to `end`, and when it was written if it says so."""
+    """An entry in some bytes: from `start` to `end`, and its time if it has one."""
 
     start: int
     end: int
@@ -34,7 +35,7 @@ class LogEntry(NamedTuple):
 
 
 class EntryMatch(NamedTuple):
-    """Where the first entry from a time on begins; not to be trusted where times are not in order."""
+    """Where the first entry since a time begins; unreliable unless times are in order."""
 
     offset: int
     ordered: bool
@@ -60,24 +61,23 @@ class EntryFilter(NamedTuple):
         return not self.text or self._has_text(data[entry.start : entry.end], offset + entry.start, around)
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether the word is in any of these bytes; quickly, and true where that is not known."""
+        """Whether the text may be in these bytes. A quick check, which may be true without need."""
         return not self.text.isascii() or self.text.encode() in data.lower()
 
     def _has_text(self, data: bytes, offset: int, around: Around) -> bool:
-        """Whether the word is in what is shown: in what is left out it is not looked for."""
+        """Whether the text is in what is shown; redacted secrets are not searched."""
         if not self.may_be_in(data):
             return False
         return self.text in render(data, offset, around, redact=self.redact, cut=False).casefold()
 
 
 def has_times(data: bytes, zone: tzinfo | None, now: float) -> bool:
-    """Whether one of the first lines says when it was written."""
+    """Whether one of the first lines has a time."""
     return any(time_of(line[:LOOKED_AT], zone, now) is not None for line in data[:BACK].split(b"\n", 200)[:200])
 
 
 def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[LogEntry]:
-    """The entries of some bytes that begin where a line does. Where no line has a time, one that is not indented begins
-    an entry."""
+    """The entries of some bytes that begin with a line. If no line has a time, each unindented one begins an entry."""
     timed = has_times(data, zone, now)
     start, moment, at = 0, None, 0
     while at < len(data):
@@ -94,7 +94,7 @@ def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[LogEntry]:
 
 
 def head_before(content: RandomAccess, offset: int, zone: tzinfo | None, now: float) -> int:
-    """Where the entry begins that goes on at `offset`; `offset` itself where one begins there, or none is found."""
+    """Where the entry at `offset` begins; `offset` itself if one begins there, or no beginning is found."""
     begin = max(0, offset - BACK)
     data = content.read(begin, offset - begin)
     line = content.read(offset, LOOKED_AT).partition(b"\n")[0]
@@ -113,8 +113,8 @@ def head_before(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
 
 
 def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: float) -> tuple[int, float] | None:
-    """The first line that begins behind `offset` and has a time, within `BACK` of the first line end."""
-    begin = _line_behind(content, offset)
+    """The first line after `offset` that has a time, within `BACK` of the first line end."""
+    begin = _line_after(content, offset)
     for length in (4 << 10, BACK):
         data = content.read(begin, length)
         at = 0
@@ -129,11 +129,11 @@ def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
     return None
 
 
-def _line_behind(content: RandomAccess, offset: int) -> int:
+def _line_after(content: RandomAccess, offset: int) -> int:
     """Where the next line begins, however long this one is, up to a bound."""
     if not offset:
         return 0
-    for at in range(offset, min(offset + LONGEST, content.size), BACK):
+    for at in range(offset, min(offset + MAX_LINE, content.size), BACK):
         found = content.read(at, BACK).find(b"\n")
         if found >= 0:
             return at + found + 1
@@ -141,7 +141,7 @@ def _line_behind(content: RandomAccess, offset: int) -> int:
 
 
 def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: float) -> EntryMatch:
-    """Where the first entry begins that was written at `moment` or later; the end where none was."""
+    """Where the first entry of `moment` or later begins; the end if there is none."""
     seen: list[tuple[int, float]] = []
 
     def is_before(offset: int) -> bool:
@@ -166,8 +166,8 @@ def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: fl
 
 
 def _walk(content: RandomAccess, offset: int, moment: float, zone: tzinfo | None, now: float) -> int:
-    """The first entry from `moment` on behind `offset`, before which all are older; also behind a very long line."""
-    begin = _line_behind(content, offset)
+    """The first entry since `moment` after `offset`, before which all are older; also after a very long line."""
+    begin = _line_after(content, offset)
     for _ in range(STEPS):
         data = content.read(begin, 2 * BACK)
         at = 0
@@ -179,5 +179,5 @@ def _walk(content: RandomAccess, offset: int, moment: float, zone: tzinfo | None
             at = end
         if not data or begin + len(data) >= content.size:
             return content.size
-        begin = begin + len(data) if data.endswith(b"\n") else _line_behind(content, begin + len(data) - 1)
+        begin = begin + len(data) if data.endswith(b"\n") else _line_after(content, begin + len(data) - 1)
     return begin

@@ -1,6 +1,6 @@
 """One log and the files that rotation made of it, newest first, each opened as bytes that can be read anywhere.
 
-What is opened is a regular file in the log's own directory, by a handle of that directory. Refuses to know lines.
+Only regular files in the log's own directory are opened, by a handle of that directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wharfinger.sources.folder.tree import FileTree, Parts
 __all__ = ["INFLATED", "Chain", "Generation", "Inflated", "LogContent", "LogMoved", "open_chain"]
 
 INFLATED = 64 << 20
-"""Bytes of a compressed log that are read; what is behind them is left out, and said to be."""
+"""Bytes of a compressed log that are read; the rest is left out, and a remark says so."""
 MEMBERS = 10_000
 """Members of a compressed log that are read: one for each time that it was appended to."""
 HISTORY = 1_000
@@ -38,11 +38,11 @@ _BETWEEN = re.compile(r"[.-]([0-9]{4}[0-9T_:.-]{4,26})").fullmatch
 
 
 class LogMoved(Exception):
-    """A file is not any more what it was when the directory was looked at: look again."""
+    """A file is not the one that the directory listed: list it again."""
 
 
 class Generation(NamedTuple):
-    """One file of a log; `size` and `modified` (ns) as they were when the directory was looked at."""
+    """One file of a log; `size` and `modified` (ns) as they were when the directory was listed."""
 
     name: str
     identity: tuple[int, int]
@@ -57,7 +57,7 @@ class Generation(NamedTuple):
 
 
 class LogContent:
-    """An open file as far as it reached when it was opened; `more` where bytes behind `size` are left out."""
+    """An open file up to its size when it was opened. `more`: bytes after `size` are left out."""
 
     more = False
     holder: object = None
@@ -72,7 +72,7 @@ class LogContent:
         self._lock = threading.Lock()
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on, fewer where the file ends or has been cut meanwhile."""
+        """The bytes from `offset` on, fewer if the file ends or has been cut meanwhile."""
         length = max(0, min(length, self.size - offset))
         if hasattr(os, "pread"):
             data = os.pread(self.file.fileno(), length, offset)
@@ -91,14 +91,14 @@ class LogContent:
 
 
 class _Unpacked:
-    """An inflated log in a file without a name, closed when nobody reads it any more."""
+    """An inflated log in a file without a name, closed with the last reference to this."""
 
     def __init__(self, file: IO[bytes], more: bool) -> None:
         self.file = file
         self.more = more
 
     def content(self, generation: Generation) -> LogContent:
-        """It as a content of the file that it was in."""
+        """Its bytes as the content of the compressed file."""
         content = LogContent(self.file, generation)
         content.modified, content.more, content.holder = generation.modified, self.more, self
         return content
@@ -108,7 +108,7 @@ class _Unpacked:
 
 
 class Inflated:
-    """Compressed logs, inflated once into files without a name, the last few of them kept."""
+    """Inflated logs in files without a name; the last few are kept."""
 
     def __init__(self, most: int = INFLATED, kept: int = 2) -> None:
         self.most = most
@@ -117,7 +117,7 @@ class Inflated:
         self._files: OrderedDict[tuple[object, ...], _Unpacked] = OrderedDict()
 
     def open(self, file: IO[bytes], generation: Generation) -> LogContent:
-        """The content of a compressed file; what is damaged or too long ends where it can be read no further."""
+        """The content of a compressed file. A damaged or too long one ends where it cannot be read further."""
         key = (generation.identity, generation.size, generation.modified)
         with self._lock:
             inflated = self._files.pop(key, None) or _inflate(file, self.most)
@@ -144,7 +144,7 @@ def _inflate(file: IO[bytes], most: int) -> _Unpacked:
             if machine.eof:
                 data, machine = machine.unused_data, zlib.decompressobj(wbits=31)
                 members += 1
-                if members == MEMBERS:  # empty ones cost time, and add nothing that would reach a bound
+                if members == MEMBERS:  # empty ones cost time without reaching the bound of bytes
                     return _Unpacked(target, True)
     except zlib.error:
         return _Unpacked(target, True)
@@ -152,7 +152,7 @@ def _inflate(file: IO[bytes], most: int) -> _Unpacked:
 
 
 class Chain:
-    """A log's files as they were at one moment, newest first, and what of them is open; closed by its `ExitStack`."""
+    """A log's files as they were at one moment, newest first. Those that are opened are closed by the `ExitStack`."""
 
     def __init__(self, handle: Handle, name: str, inflated: Inflated, stack: ExitStack) -> None:
         self.generations = _settled(handle, name)
@@ -164,14 +164,14 @@ class Chain:
 
     @property
     def live(self) -> Generation | None:
-        """The file that is written to; None while there is none."""
+        """The file that the program writes to; None while it is missing."""
         return self.generations[0] if self.generations and self.generations[0].live else None
 
     def content(self, at: int) -> LogContent:
         """The content of one of `generations`.
 
         Raises:
-            Moved: there is another file of this name now, or none.
+            LogMoved: there is another file of this name now, or none.
         """
         if at not in self._open:
             self._open[at] = self._open_one(self.generations[at])
@@ -195,11 +195,11 @@ class Chain:
             content.file.close()
 
     def is_current(self) -> bool:
-        """Whether the directory still shows the same files, and the same lengths of those that are rotated."""
+        """Whether the directory still has the same files, the rotated ones with the same sizes."""
         return _marks(_look(self._handle, self._name)) == _marks(self.generations)
 
     def length(self, at: int) -> int:
-        """How long the content of one of `generations` is, or nearly: of a compressed one as its end says."""
+        """The length of one of `generations`; of a compressed one approximately, from its last bytes."""
         generation = self.generations[at]
         if not generation.packed:
             return generation.size
@@ -213,10 +213,10 @@ class Chain:
 
 @contextmanager
 def open_chain(tree: FileTree, parts: Parts, inflated: Inflated) -> Generator[Chain, None, None]:
-    """The files of the log at `parts`, which may be missing while others of it are there.
+    """The files of the log at `parts`. Its own file may be missing if there are rotated ones.
 
     Raises:
-        NotServed: neither it nor anything that rotation made of it is there, or it may not be read.
+        NotServed: neither it nor a rotated file of it is there, or it may not be read.
     """
     if not parts:
         raise NotServed
@@ -232,7 +232,7 @@ def open_chain(tree: FileTree, parts: Parts, inflated: Inflated) -> Generator[Ch
 
 
 def _settled(handle: Handle, name: str) -> list[Generation]:
-    """What is there once two looks show the same: a listing may miss a file that is renamed meanwhile."""
+    """The files, once two listings agree: one may miss a file that is renamed meanwhile."""
     before = _look(handle, name)
     for _ in range(SETTLING):
         now = _look(handle, name)
@@ -269,7 +269,7 @@ def _look(handle: Handle, name: str) -> list[Generation]:
 
 
 def _age(name: str, other: str) -> tuple[int, int, str] | None:
-    """Where another file stands in the order of a log's files, newest first; None where it is none of them."""
+    """The place of another file in the order of a log's files, newest first; None if it does not belong to the log."""
     if other == name:
         return (0, 0, "")
     stem, dot, ending = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""How severe a line of a log is, in the words, letters and numbers that programs use; knows no files."""
+"""The level of a line of a log, in the words, letters and numbers that programs use."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PRIORITY = re.compile(rb"<([0-9]{1,3})>").match
 
 
 def level_of(line: bytes) -> int | None:
-    """The rank (see `LEVELS`) that a line, or the beginning of it, says; None where it says none."""
+    """The rank (see `LEVELS`) of a line, or of its beginning; None if it has none."""
     if line[:1] == b"{":
         return _json_level(line)
     if (found := _PRIORITY(line)) and int(found[1]) < 192:
@@ -70,9 +70,9 @@ def read_level(written: str) -> int:
     """Read what a URI gives as `level`.
 
     Raises:
-        InvalidArgument: it is no level.
+        InvalidArgument: it is not a level.
     """
     rank = _RANKS.get(written.lower().encode("utf-8", "replace"))
     if rank is None:
-        raise InvalidArgument(f"level={written} is none of {', '.join(LEVELS)}.")
+        raise InvalidArgument(f"level={written} is not one of {', '.join(LEVELS)}.")
     return rank

@@ -1,7 +1,9 @@
 """Reading on in a log from a position, across growth, rotation and truncation: every line once.
 
-A line is handed out when it is complete. A file is left for the next newer one only when that has something in it, and
-the file was then read to its end. Refuses to know URIs, times and levels.
+How it works: a position names a file by inode and by a digest of the bytes before it (`positions`). Reading on finds
+that file again, whatever its name is now, reads complete lines from it, and goes on in the next newer file, but only
+when that one has content and the older one was read to its end. After each read, what was read is compared with the
+file again: if it was cut or replaced meanwhile, `LogMoved` is raised and everything is tried again (`tries`).
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from wharfinger.sources.log_files.positions import LogPlace, LogPosition, locate
 
 __all__ = ["FollowBounds", "Follower", "LogRead", "Piece", "read_log", "read_on", "tries"]
 
-TRIES = 16  # times that files which move meanwhile are looked at anew, within about half a second
-EDGE = 1_024  # bytes at the ends of what was read that are read again, to see that nothing was cut meanwhile
+TRIES = 16  # of reading files that move meanwhile, within about half a second
+EDGE = 1_024  # bytes at both ends of what was read that are read again, to see that nothing was cut meanwhile
 
 
 class FollowBounds(NamedTuple):
@@ -51,7 +53,7 @@ class Piece(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """What followed a position, and the position behind it; `lost` where something between is gone."""
+    """What followed a position, and the position after it. `lost`: something in between is gone."""
 
     pieces: list[Piece]
     position: LogPosition
@@ -60,7 +62,7 @@ class LogRead(NamedTuple):
 
 
 def tries() -> Iterator[int]:
-    """Each time to look anew at files that moved, with a pause before it that grows."""
+    """The numbers of attempts to read files that move, with a growing pause between them."""
     for number in range(TRIES):
         yield number
         time.sleep(min(0.001 * 2**number, 0.05))
@@ -69,9 +71,9 @@ def tries() -> Iterator[int]:
 def read_log(
     tree: FileTree, parts: Parts, position: LogPosition | None, bounds: FollowBounds, inflated: Inflated
 ) -> LogRead | None:
-    """What followed a position; None where there is no log, or its files do not stand still long enough to look.
+    """What followed a position; None if there is no log, or its files keep moving.
 
-    Without a position it begins where the newest file does.
+    Without a position it begins at the beginning of the newest file.
     """
     for _ in tries():
         try:
@@ -92,7 +94,7 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
     """What follows a place, in complete lines.
 
     Raises:
-        Moved: the files changed meanwhile, so that nothing of this is sure.
+        LogMoved: the files changed meanwhile.
     """
     at, offset, lost = place
     pieces: list[Piece] = []
@@ -106,14 +108,14 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
         ahead = 0
         if newer and not more:
             data, ahead = _leave(content, chain.content(at - 1), offset, data)
-        if data or reached is None:  # a file in which nothing is yet is not gone on to
+        if data or reached is None:  # not an empty newer file
             reached = position_of(content, offset + len(data))
         _check(content, begin, data)
         if data:
             pieces.append(Piece(content.generation, offset, data))
             left = FollowBounds(left.bytes - len(data), left.lines - data.count(b"\n"))
         if more or not newer or left.bytes <= 0 or left.lines <= 0:
-            # A file that is begun may be a newer one than it was, after a copy of what it held.
+            # A file read from its beginning may have been copied and cut meanwhile.
             if any(not piece.start for piece in pieces) and not chain.is_current():
                 raise LogMoved
             return LogRead(pieces, reached, lost, more or newer)
@@ -121,9 +123,9 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
 
 
 def _leave(content: LogContent, following: LogContent, offset: int, data: bytes) -> tuple[bytes, int]:
-    """What is taken of the end of a file before the next newer one, and where that is begun.
+    """The end of a file before the next newer one, and where to begin in that one.
 
-    While a log is copied, to be cut then, its newest rotated file is a part of it: it is read on itself.
+    While a log is copied, to be cut after that, the rotated copy is a part of the log: the log itself is read on.
     """
     end = position_of(content, offset + len(data))
     if end.offset and still_holds(following, end):
@@ -135,7 +137,7 @@ def _leave(content: LogContent, following: LogContent, offset: int, data: bytes)
 
 
 def _check(content: LogContent, begin: LogPosition, data: bytes) -> None:
-    """See that the file still is what was read of it: it may have been cut, and written anew, meanwhile."""
+    """Check that the file still has what was read: it may have been cut and written again meanwhile."""
     tail = max(0, len(data) - EDGE)
     if (
         not still_holds(content, begin)
@@ -146,8 +148,10 @@ def _check(content: LogContent, begin: LogPosition, data: bytes) -> None:
 
 
 def _lines(content: LogContent, offset: int, bounds: FollowBounds, *, finished: bool) -> tuple[bytes, bool]:
-    """Complete lines from `offset` on, and whether more of them follow. Of a finished file the last line is complete,
-    and a line that is longer than a window is handed out in parts."""
+    """Complete lines from `offset` on, and whether more follow.
+
+    The last line of a finished file is complete. A line that is longer than a window is returned in parts.
+    """
     data = content.read(offset, bounds.bytes)
     reaches_end = offset + len(data) >= content.size
     cut = len(data)
@@ -169,15 +173,15 @@ def _after_lines(data: bytes, lines: int) -> int:
 
 
 class Follower:
-    """Follows one log file: each `read()` gives what is new, every line once.
+    """Follows one log file: each `read()` returns what is new, every line once.
 
-    It keeps no file open between reads, and `position` is all it knows: one that begins with the position of another
-    goes on where that one was.
+    It keeps no file open between reads, and its only state is `position`: a follower that begins with the position of
+    another goes on where that one was.
 
     Args:
-        path: The file, which need not be there yet.
-        position: Where to begin; by default with what is written from now on, or at the beginning of a file that
-            comes later.
+        path: The file, which may be missing.
+        position: Where to begin; by default with what is written from now on, or at the beginning of a file that is
+            created later.
         beginning: Begin with what is in the file now.
     """
 
@@ -196,7 +200,7 @@ class Follower:
             self.position = self._end()
 
     def read(self) -> list[bytes]:
-        """The complete lines that are new, each with its line end; none where there are none."""
+        """The new complete lines, each with its line end."""
         lines: list[bytes] = []
         while (found := self._read()) is not None:
             self.position = found.position
@@ -210,7 +214,7 @@ class Follower:
         return lines
 
     def lines(self, every: float = 0.1) -> Iterator[bytes]:
-        """Lines as they come, for ever; looks every so many seconds."""
+        """Lines as they come, without end; reads every so many seconds."""
         while True:
             yield from self.read()
             time.sleep(every)

@@ -1,7 +1,4 @@
-"""What is offered of a log besides its text: templates, what completes them, and the links of a window.
-
-Refuses to read anything.
-"""
+"""The templates of logs, the values that complete them, and the links of a window to the next and previous ones."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ def templates_of(label: str, whole: str, filtered: str) -> list[t.ResourceTempla
 
 
 def links_of(base: str, query: LogQuery, selection: Selection) -> dict[str, object]:
-    """The windows before and behind, with what else was asked for."""
+    """The links to the windows before and after, with the filters of the query."""
     found: dict[str, object] = {}
     kept = query.kept
     if selection.following or selection.preceding:
@@ -57,8 +54,8 @@ def links_of(base: str, query: LogQuery, selection: Selection) -> dict[str, obje
         if selection.preceding:
             found[PREVIOUS] = with_query(base, str(selection.preceding)) + kept
         return found
-    if is_open(query) and selection.behind and not (selection.closed and query.until is not None):
-        found[NEXT] = with_query(base, f"after={selection.behind}") + kept
+    if is_open(query) and selection.after and not (selection.closed and query.until is not None):
+        found[NEXT] = with_query(base, f"after={selection.after}") + kept
     if selection.before:
         tail = f"&tail={query.window.first}" if query.window else ""
         since = "" if query.since is None or query.forward else f"&since={query.since:.3f}"
@@ -71,5 +68,5 @@ def _without_until(kept: str) -> str:
 
 
 def is_open(query: LogQuery) -> bool:
-    """Whether what is written later may belong to it."""
+    """Whether entries that are written later may belong to it."""
     return query.window is None or query.window.kind == "tail"

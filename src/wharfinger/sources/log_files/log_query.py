@@ -1,4 +1,4 @@
-"""What a URI asks of a log: a window by lines, bytes, time or place, and which entries of it; opens nothing."""
+"""What a URI asks of a log: a window by lines, bytes, time or position, and which entries of it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PLACES = ("tail", "lines", "bytes", "after", "before")
 _FILTERS = ("since", "until", "level", "text")
 NAMES = (*_PLACES, *_FILTERS)
 """What a query may give."""
-LONGEST_TEXT = 200  # characters
+MAX_TEXT_LENGTH = 200  # characters
 
 
 class LogQuery(NamedTuple):
-    """What is asked for; nothing of it for the log as it is."""
+    """What is asked for; with no values, the log as it is."""
 
     window: window.Window | None = None
     after: LogPosition | None = None
@@ -34,7 +34,7 @@ class LogQuery(NamedTuple):
     level: int | None = None
     text: str = ""
     kept: str = ""
-    """What of the query holds for the windows before and behind, too."""
+    """The part of the query that also applies to the windows before and after."""
 
     @property
     def plain(self) -> bool:
@@ -48,7 +48,7 @@ class LogQuery(NamedTuple):
 
     @property
     def forward(self) -> bool:
-        """Whether it begins somewhere and goes on, and does not end at the end."""
+        """Whether it begins at a place and goes forward, instead of ending at the end."""
         return self.after is not None or (self.since is not None and self.window is None and self.before is None)
 
 
@@ -56,7 +56,7 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
     """Read the query of a URI.
 
     Raises:
-        InvalidArgument: a name or a value is none of these, or two of them exclude each other.
+        InvalidArgument: a name or a value is unknown, or two of them exclude each other.
     """
     places = [name for name in query if name in _PLACES]
     other = [name for name in query if name not in NAMES]
@@ -70,8 +70,8 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
         raise InvalidArgument("A window of lines or bytes has no time: ask for since= and until= alone, or with tail=.")
     now = time.time()
     text = query.get("text", "")
-    if len(text) > LONGEST_TEXT or ("text" in query and not text):
-        raise InvalidArgument(f"text= takes 1 to {LONGEST_TEXT} characters.")
+    if len(text) > MAX_TEXT_LENGTH or ("text" in query and not text):
+        raise InvalidArgument(f"text= takes 1 to {MAX_TEXT_LENGTH} characters.")
     since, until = (read_moment(name, query[name], zone, now) if name in query else None for name in ("since", "until"))
     if since is not None and until is not None and since >= until:
         raise InvalidArgument(f"since={query['since']} is not before until={query['until']}.")

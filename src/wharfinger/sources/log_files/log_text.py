@@ -1,7 +1,4 @@
-"""Bytes of a log as text that is safe to show: secrets left out, control characters written out, long lines cut.
-
-Refuses to know files, times and levels.
-"""
+"""Bytes of a log as text that is safe to show: secrets left out, control characters escaped, long lines cut."""
 
 from __future__ import annotations
 
@@ -16,15 +13,15 @@ __all__ = ["LINE_SHOWN", "Around", "render"]
 LINE_SHOWN = 16 << 10
 """Bytes of one line that are shown, unless bytes were asked for."""
 
-# All that a terminal obeys, or that turns the order of what is read: but line ends and tabs.
+# What a terminal interprets, or what changes the direction of text, except line ends and tabs.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|\r(?!\n)"
 )
-_HOLES = re.compile(rb"\0{9,}")  # what is left where a log was cut under a program that writes on where it was
+_HOLES = re.compile(rb"\0{9,}")  # left by cutting a log under a program that goes on writing at its old offset
 
 
 class Around(Protocol):
-    """Where the bytes come from, to see what is before and behind them."""
+    """Gives the bytes around a window."""
 
     def read(self, offset: int, length: int) -> bytes:
         """The bytes from `offset` on."""
@@ -37,7 +34,7 @@ def render(data: bytes, start: int, around: Around, *, redact: bool = True, cut:
     Args:
         data: The bytes.
         start: Where they begin in `around`.
-        around: The whole, for secrets that begin before or end behind them.
+        around: The whole, for secrets that begin before or end after them.
         redact: Leave secrets out.
         cut: Cut lines that are longer than `LINE_SHOWN`.
     """
@@ -49,11 +46,11 @@ def render(data: bytes, start: int, around: Around, *, redact: bool = True, cut:
     if not redact:
         return _shown(data)
     before = around.read(max(0, start - CONTEXT), min(CONTEXT, start))
-    behind = b"" if data.endswith(b"\n") else around.read(end, CONTEXT)
+    after = b"" if data.endswith(b"\n") else around.read(end, CONTEXT)
     first, last = len(before), len(before) + len(data)
     parts: list[str] = []
     at = first
-    for begin, end in secret_spans(before + data + behind):
+    for begin, end in secret_spans(before + data + after):
         if end <= first or begin >= last:
             continue
         parts += (_shown(data[at - first : max(begin, first) - first]), REDACTED)

@@ -1,6 +1,8 @@
-"""Which bytes of a log's files answer a query, and where its windows before and behind begin.
+"""Which bytes of a log's files answer a query, and where the windows before and after begin.
 
-Refuses to know URIs and how bytes are shown.
+A query goes forward (from a position, or since a time), backward (the newest entries before a position, a time or the
+end), or names lines or bytes. Filters for level and text need every entry, so at most `SCANNED` bytes are examined in
+one read; the links to the next window then let the reader go on.
 """
 
 from __future__ import annotations
@@ -22,22 +24,22 @@ from wharfinger.sources.windows.window import WINDOW_BYTES, WINDOW_LINES, Window
 __all__ = ["ASKED", "SCANNED", "LogReader", "Selection", "version_of_bytes"]
 
 ASKED = 8 << 20
-"""Bytes of a window whose end was asked for."""
+"""Bytes of a window with both ends given."""
 SCANNED = 4 << 20
-"""Bytes that are looked through for entries in one read."""
+"""Bytes that are examined for entries in one read."""
 
 _USUAL = FollowBounds(WINDOW_BYTES, WINDOW_LINES)
 
 
 class Selection(NamedTuple):
-    """What answers a query: pieces, oldest first, and the places around them.
+    """The answer to a query: pieces, oldest first, and the positions around them.
 
-    `closed` says that nothing that is written later belongs to it; `more` that what follows is there already; `full`
-    that it has all the lines that were asked for, though there are some before.
+    `closed`: entries that are written later do not belong to it. `more`: what follows is there already. `full`: it has
+    as many lines as were asked for, though there are some before.
     """
 
     pieces: list[Piece]
-    behind: LogPosition | None
+    after: LogPosition | None
     before: LogPosition | None = None
     following: Window | None = None
     preceding: Window | None = None
@@ -48,13 +50,13 @@ class Selection(NamedTuple):
 
     @property
     def version(self) -> str:
-        """Differs where the selected bytes do, as far as their place and a sample of them tell."""
+        """A version of the selected bytes, made of their place and a sample of them."""
         marks = [version_of_bytes(piece.generation, piece.start, piece.end, piece.data) for piece in self.pieces]
         return marks[0] if len(marks) == 1 else f"{len(marks)}-{crc32(''.join(marks).encode()):x}"
 
 
 def version_of_bytes(generation: Generation, start: int, end: int, data: bytes) -> str:
-    """The version of some bytes of a file, of which at least the ends are given."""
+    """The version of some bytes of a file, made of their place and of both ends of `data`."""
     return f"{generation.identity[1]:x}-{start:x}-{end:x}-{crc32(data[:SAMPLE] + data[-SAMPLE:]):x}"
 
 
@@ -67,12 +69,12 @@ class LogReader:
         self.indexes = LineIndexes()
 
     def select(self, chain: Chain, query: LogQuery) -> Selection:
-        """What answers a query now.
+        """The answer to a query now.
 
         Raises:
-            InvalidArgument: the window cannot be.
+            InvalidArgument: the window is impossible.
             NotServed: there is no such file at the moment.
-            Moved: the files changed meanwhile; ask again.
+            LogMoved: the files changed meanwhile; ask again.
         """
         if query.forward:
             return self._forward(chain, query)
@@ -107,7 +109,7 @@ class LogReader:
     ) -> Selection:
         """The wanted entries of what was read, until a window is full or a time reached."""
         kept: list[Piece] = []
-        behind = found.position if found.pieces or query.after is None else query.after
+        after = found.position if found.pieces or query.after is None else query.after
         size = lines = 0
         for piece in found.pieces:
             content = self._content(chain, piece)
@@ -121,12 +123,12 @@ class LogReader:
                     return Selection(kept, position_of(content, start), more=True, notes=notes)
                 size, lines = size + len(data), lines + data.count(b"\n")
                 _add(kept, Piece(piece.generation, start, data))
-        return Selection(kept, behind, more=found.more, notes=notes)
+        return Selection(kept, after, more=found.more, notes=notes)
 
     def _judge(
         self, content: LogContent, start: int, data: bytes, wanted: EntryFilter
     ) -> list[tuple[int, int, bool, bool]]:
-        """The entries of some bytes: from where to where, whether wanted, and whether later than what is wanted."""
+        """The entries of some bytes: begin, end, whether it is wanted, and whether it is later than what is wanted."""
         if wanted.until is None and not wanted.may_be_in(data):
             return []
         now = content.modified / 1e9
@@ -145,7 +147,7 @@ class LogReader:
         return chain.content(chain.generations.index(piece.generation))
 
     def _since(self, chain: Chain, since: float) -> tuple[LogPlace, bool]:
-        """Where to begin for what was written from a time on: the oldest file that has some of it."""
+        """Where to begin for entries since a time: in the oldest file that has some."""
         timed = False
         begin: tuple[LogPlace, bool] | None = None
         for at, generation in enumerate(chain.generations):
@@ -208,13 +210,13 @@ class LogReader:
             pieces, begin = _newest(content, min(low, high), high, bounds)
             full = asked is not None and _lines_of(pieces) >= asked
         before = self._before(chain, at, begin) if begin > low or not low else None
-        behind = self._behind(content, pieces, high)
-        return Selection(pieces, behind, before, closed=closed, full=full, notes=tuple(notes))
+        after = self._position_after(content, pieces, high)
+        return Selection(pieces, after, before, closed=closed, full=full, notes=tuple(notes))
 
     def _end(self, chain: Chain, query: LogQuery) -> tuple[int, int]:
         if query.before is None:
             if chain.live is None:
-                raise LogMoved  # between its renaming and its being made anew; or it is gone
+                raise LogMoved  # renamed, and not yet created again; or gone
             return 0, chain.content(0).size
         place = locate(chain, query.before)
         if place.lost:
@@ -223,15 +225,15 @@ class LogReader:
             )
         return place.at, place.offset
 
-    def _behind(self, content: LogContent, pieces: list[Piece], high: int) -> LogPosition:
-        """Behind the last complete line, so that one that is still being written is handed out whole then."""
+    def _position_after(self, content: LogContent, pieces: list[Piece], high: int) -> LogPosition:
+        """The position after the last complete line, so that an unfinished one is returned whole later."""
         end = high
         if high == content.size and pieces and pieces[-1].end == high and not pieces[-1].data.endswith(b"\n"):
             end = max(pieces[-1].start, pieces[-1].start + pieces[-1].data.rfind(b"\n") + 1)
         return position_of(content, end)
 
     def _before(self, chain: Chain, at: int, offset: int) -> LogPosition | None:
-        """The place before which is what precedes a window; None at the beginning of the oldest file."""
+        """The position where what precedes a window ends; None at the beginning of the oldest file."""
         if offset:
             return position_of(chain.content(at), offset)
         for older in range(at + 1, len(chain.generations)):
@@ -243,8 +245,7 @@ class LogReader:
     def _newest_wanted(
         self, content: LogContent, low: int, high: int, bounds: FollowBounds, wanted: EntryFilter
     ) -> tuple[list[Piece], int, bool]:
-        """The newest wanted entries between two places; where they, or what was looked through, begin; and whether they
-        are as many lines as there may be."""
+        """The newest wanted entries between two places, where the examined bytes begin, and whether they are full."""
         begin = max(low, high - SCANNED)
         data = content.read(begin, high - begin)
         if begin > low:
@@ -313,7 +314,7 @@ class LogReader:
         self, content: LogContent, begin: int, data: bytes, query: LogQuery, following: Window | None,
         preceding: Window | None, *, closed: bool, more: bool,
     ) -> Selection:  # fmt: skip
-        """A window of one file, or what is wanted of it."""
+        """A window of one file, filtered if the query says so."""
         pieces = [Piece(content.generation, begin, data)]
         if query.filtered:
             wanted = EntryFilter(None, None, query.level, query.text, self.redact)
@@ -325,12 +326,12 @@ class LogReader:
                     if holds
                 ]
             )
-        behind = position_of(content, begin + len(data))
-        return Selection(pieces, behind, None, following, preceding, closed=closed, more=more and following is not None)
+        after = position_of(content, begin + len(data))
+        return Selection(pieces, after, None, following, preceding, closed=closed, more=more and following is not None)
 
     def _live(self, chain: Chain) -> LogContent:
         if chain.live is None:
-            raise LogMoved  # between its renaming and its being made anew; or it is gone
+            raise LogMoved  # renamed, and not yet created again; or gone
         return chain.content(0)
 
 
@@ -346,7 +347,7 @@ def _untimed() -> InvalidArgument:
 
 
 def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> tuple[list[Piece], int]:
-    """The last lines between two places, as many as there may be, and where they begin."""
+    """The last lines between two places, within the bounds, and where they begin."""
     at, missing = high, bounds.lines
     lowest = max(low, high - bounds.bytes)
     ended = content.read(high - 1, 1) == b"\n" if high else False
@@ -371,13 +372,13 @@ def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> t
 
 
 def _lines_of(pieces: list[Piece]) -> int:
-    """How many lines they have; the last one of a log may have no end."""
+    """How many lines they have; the last one may lack its line end."""
     ends = sum(piece.data.count(b"\n") for piece in pieces)
     return ends + bool(pieces and not pieces[-1].data.endswith(b"\n"))
 
 
 def _add(pieces: list[Piece], new: Piece) -> None:
-    """Add a piece, to the last one where it goes on there."""
+    """Add a piece; if it continues the last one, join them."""
     if pieces and pieces[-1].generation == new.generation and pieces[-1].end == new.start:
         new = Piece(new.generation, pieces[-1].start, pieces.pop().data + new.data)
     pieces.append(new)

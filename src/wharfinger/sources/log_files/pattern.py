@@ -1,4 +1,4 @@
-"""A pattern such as `logs/*.log` as a folder and what is published of it; opens nothing of what it matches."""
+"""A pattern such as `logs/*.log`, as a folder and what is published of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
     if not rest or os.path.isdir(os.path.join(root, rest)):
         raise UnusableSource(f"{given} is a folder: write {given.rstrip('/')}/*.log for the logs in it.")
     if ".." in parts[fixed:] or "" in parts[fixed:]:
-        raise UnusableSource(f"{given}: write the part behind the first * without '..' and '//'.")
+        raise UnusableSource(f"{given}: write the part after the first * without '..' and '//'.")
     if not os.path.isdir(root):
         raise UnusableSource(f"There is no folder {root} (from {given!r}).")
     if not os.access(root, os.R_OK | os.X_OK):

@@ -1,7 +1,8 @@
-"""A place in a log that outlives rotation: which bytes are before it, by their digest, and not only which file.
+"""A position in a log that survives rotation: an inode, an offset, and a digest of the bytes before the offset.
 
-The file is found again by its inode, and known by what is before the place: so a file that was renamed, copied and cut,
-or compressed meanwhile is found, and one that only has the same inode or name is not taken for it.
+To find the file again, the one with the inode is tried first, then the others; the digest decides. So a file that was
+renamed, copied and cut, or compressed meanwhile is found, and another one with the same inode or name is not mistaken
+for it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from wharfinger.sources.log_files.generations import Chain, LogContent, LogMoved
 
 __all__ = ["SAMPLE", "LogPlace", "LogPosition", "locate", "position_of", "still_holds"]
 
-SAMPLE = 1_024  # bytes at the beginning of a file, and before a place, by which it is known
+SAMPLE = 1_024  # bytes at the beginning of a file, and before a position, in the digest
 _FORM = struct.Struct(">BQQQ8s")
 _VERSION = 1
 
 
 class LogPosition(NamedTuple):
-    """A place between two bytes of a log, as text by `str()`; `written` is when the file was
-    last written to when it was made, in ns."""
+    """A place between two bytes of a log; `str()` writes it as text.
+
+    `written` is the time (ns) of the file's last change when the position was made.
+    """
 
     inode: int
     offset: int
@@ -39,21 +42,19 @@ class LogPosition(NamedTuple):
         """Read what `str()` wrote.
 
         Raises:
-            InvalidArgument: it did not.
+            InvalidArgument: `str()` did not write this.
         """
         try:
             version, *fields = _FORM.unpack(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         except (ValueError, struct.error):
             version, fields = 0, []
         if version != _VERSION:
-            raise InvalidArgument(
-                f"{name}={text[:80]} is no position of a log: take it from wharfinger/next, as it is."
-            )
+            raise InvalidArgument(f"{name}={text[:80]} is not a position of a log: copy it from wharfinger/next.")
         return cls(*fields)
 
 
 class LogPlace(NamedTuple):
-    """A place in a chain of files; `lost` where the file that was asked for is gone, and this is what is left."""
+    """A place in a chain of files. `lost`: the file is gone, and this is the beginning of what is left."""
 
     at: int
     offset: int
@@ -81,7 +82,7 @@ def locate(chain: Chain, position: LogPosition) -> LogPlace:
     """Find the file that a position is in.
 
     Raises:
-        Moved: the files changed meanwhile.
+        LogMoved: the files changed meanwhile.
     """
     generations = chain.generations
     if not position.offset:
@@ -97,7 +98,7 @@ def locate(chain: Chain, position: LogPosition) -> LogPlace:
 
 
 def _locate_beginning(chain: Chain, position: LogPosition) -> LogPlace:
-    """The file that was empty: it, or what was copied from it before it was cut."""
+    """The file that was empty then, or a copy of it from before it was cut."""
     since = [
         at
         for at, one in enumerate(chain.generations)
@@ -107,6 +108,6 @@ def _locate_beginning(chain: Chain, position: LogPosition) -> LogPlace:
 
 
 def _oldest_since(chain: Chain, position: LogPosition) -> LogPlace:
-    """The oldest file that was written to after the position was made: what was before is gone."""
+    """The oldest file that changed after the position was made; what was before is gone."""
     since = [at for at, one in enumerate(chain.generations) if one.modified > position.written or one.live]
     return LogPlace(max(since, default=0), 0, lost=True)

@@ -1,7 +1,4 @@
-"""Logs as a source: what a pattern matches, read from the end, in windows, by time, level and text, and followed.
-
-Refuses to know how positions outlive rotation, how times and levels are written, and what a secret looks like.
-"""
+"""Logs as a source: what a pattern matches, read from the end, in windows, by time, level and text, and followed."""
 
 from __future__ import annotations
 
@@ -44,13 +41,13 @@ from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, WINDOW_BYT
 
 __all__ = ["Logs", "logs"]
 
-TTL = 1_000  # ms at most for what may grow at any time
+TTL = 1_000  # ms at most for a log that may grow at any time
 COUNTING_SECONDS = 0.4
 """How long `describe` may count."""
 CHUNKS = 1_024
 """Windows of one log that are searched, the newest ones: 256 MiB."""
 SMALL = WINDOW_BYTES // 4
-"""Bytes of a log that a read without a window shows whole, as its lines are mostly longer than 32 bytes."""
+"""Bytes of a log that a read without a window mostly shows whole: its lines are longer than 32 bytes."""
 
 T = TypeVar("T")
 
@@ -65,15 +62,14 @@ def logs(
 ) -> Logs:
     """Publish logs: `server.include(logs("logs/*.log"))`.
 
-    Symbolic links and what is no regular file are never published; `.gitignore` does not matter.
+    Symbolic links and special files are never published. `.gitignore` is ignored.
 
     Args:
         pattern: A file, or a pattern with `*`, `?`, `[…]` and `**`.
         label: Its name in URIs, `log://<label>/…`; by default that of the folder before the first wildcard.
         redact: Leave secrets out: passwords and tokens by their names or forms, Authorization headers, private keys.
-        timezone: The zone of times that name none, such as `Europe/Copenhagen`; this machine's by default.
-        poll: Watch by looking again and again, every so many seconds (True: 1); by default only where the system
-            cannot tell of changes.
+        timezone: The zone of times without one, such as `Europe/Copenhagen`; this machine's by default.
+        poll: Watch by polling, every so many seconds (True: 1); by default only if the system reports no changes.
 
     Raises:
         UnusableSource: the folder is missing or may not be read, or the zone is unknown.
@@ -145,7 +141,7 @@ class Logs(Source):
     # One log
 
     def _chained(self, uri: str, parts: Parts, use: Callable[[Chain], T]) -> T:
-        """Use the files of a log; once more where they changed meanwhile."""
+        """Use the files of a log, and try again if they changed meanwhile."""
         for _ in tries():
             try:
                 with open_chain(self.files.tree, parts, self._inflated) as chain:
@@ -167,7 +163,7 @@ class Logs(Source):
         return base, parts, directory, read_query(written, self.zone)
 
     def stat(self, uri: str) -> t.Resource:
-        """What is known of a URI that can be read; of a window, its version too, for which it is looked at.
+        """The resource of a URI that can be read; for the version of a window, the window is read.
 
         Raises:
             ResourceNotFound: missing or not published, which look the same.
@@ -216,7 +212,7 @@ class Logs(Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _version_of_all(self, base: str, chain: Chain) -> str:
-        """The version that a log has as a file; as it was when it was opened, so that none is said of another text."""
+        """The version of the log's file, as it was when it was opened."""
         if chain.generations[0].packed:
             return version_of(self.stat(base))
         return version_of_file(chain.content(0).status)
@@ -229,13 +225,13 @@ class Logs(Source):
     def _remarks(
         self, chain: Chain, selection: Selection, said: Mapping[str, object], *, begins: bool
     ) -> list[t.ResourceContents]:
-        """What is not of the log: how to go on, and what is not there."""
+        """Remarks that are not part of the log: how to go on, and what was left out."""
         notes = list(selection.notes)
         names = {piece.generation for piece in selection.pieces}
         if not selection.closed and any(
             one.packed and chain.content(at).more for at, one in enumerate(chain.generations) if one in names
         ):
-            notes.append(f"This log is compressed: what is behind {INFLATED >> 20} MiB, or damaged, is left out.")
+            notes.append(f"This log is compressed: what is after {INFLATED >> 20} MiB, or damaged, is left out.")
         following, previous = said.get(NEXT), said.get(PREVIOUS)
         if selection.more and following:
             return [going_on(str(following), " ".join([*notes, "More follows."]))]
@@ -246,7 +242,7 @@ class Logs(Source):
     # Finding
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Paths; and what `level`, `since` and `tail` usually are."""
+        """Paths, and usual values of `level`, `since`, `until` and `tail`."""
         known = VALUES.get(argument, ())
         if known and template == self._filtered:
             return [one for one in known if one.startswith(value.lower())]
@@ -266,7 +262,7 @@ class Logs(Source):
         entries = self.files.tree.walk(None)
         try:
             for entry in entries:
-                if entry.directory or (position and not _is_behind(entry, position)):
+                if entry.directory or (position and not _is_from(entry, position)):
                     continue
                 first = number if position and entry.parts == position.parts else None
                 for chunk, document in self._chunks(entry, first):
@@ -307,7 +303,7 @@ class Logs(Source):
             return
 
     def text(self, uri: str) -> Iterator[str]:
-        """The text of one of `documents` in pieces, without secrets; with the line that goes on behind a window whole.
+        """The text of one of `documents` in pieces, without secrets; the last line of a window is whole.
 
         Raises:
             ResourceNotFound: missing or not published, which look the same.
@@ -345,7 +341,7 @@ class Logs(Source):
         self._watch.watch(uri, changed)
 
     def _shown_by(self, uri: str, watched: int) -> bytes | None:
-        """What a window shows, in short: a version, or where a window that slides with the time ends."""
+        """A digest of what a window shows: its version, or where a window that moves with time ends."""
         try:
             _, parts, directory, query = self._query(uri)
             if directory or query.plain:
@@ -361,18 +357,18 @@ class Logs(Source):
         return selection.version.encode()
 
     def _sifted(self, uri: str, parts: Parts, query: LogQuery) -> bytes:
-        """How often something came that is wanted: only what is new is looked through."""
+        """How often wanted entries came. Only what is new is examined."""
         known = self._sieves.get(uri)
         if known is None:
             end = self._chained(uri, parts, lambda chain: self._reader.select(chain, LogQuery(window=_LAST)))
-            known = (end.behind, 0)
+            known = (end.after, 0)
         place, number = known
         more = place is not None
         while more:
             later = LogQuery(after=place, level=query.level, text=query.text)
             new = self._chained(uri, parts, partial(self._reader.select, query=later))
             number += bool(new.pieces or new.notes)
-            place, more = new.behind, new.more
+            place, more = new.after, new.more
         self._sieves[uri] = place, number
         return str(number).encode()
 
@@ -408,8 +404,8 @@ def _document_key(after: str | None) -> tuple[int, TreePosition | None]:
     return int(number), read_key(key)
 
 
-def _is_behind(entry: TreeEntry, position: TreePosition) -> bool:
-    """Whether a file is at a position of the walk or behind it: files of a directory come before what is deeper."""
+def _is_from(entry: TreeEntry, position: TreePosition) -> bool:
+    """Whether a file is at a position of the walk or after it: files of a directory come before what is deeper."""
     mine, other = entry.parts, position.parts
     for depth, (one, two) in enumerate(zip(mine, other, strict=False)):
         leaf_one, leaf_two = depth == len(mine) - 1, depth == len(other) - 1

@@ -1,7 +1,7 @@
-"""When a line of a log was written, in the formats that programs use; knows no files.
+"""The time of a line of a log, in the formats that programs use.
 
-A time without a zone is taken to be in the zone that the log is said to be in. A line that begins with white space, or
-has no time near its beginning, has none: it belongs to the line before it.
+A time without a zone is in the zone given for the log. A line that begins with white space, or has no time near its
+beginning, has no time: it belongs to the line before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wharfinger.errors import InvalidArgument
 __all__ = ["LOOKED_AT", "read_moment", "time_of"]
 
 LOOKED_AT = 512
-"""Bytes of a line in which its time and level are looked for."""
+"""Bytes of a line in which its time and level are searched for."""
 NEAR = 96  # bytes of a line in which its time must begin, unless it is JSON
 
 _MONTHS = {
@@ -138,7 +138,7 @@ def read_moment(name: str, written: str, zone: tzinfo | None = None, now: float 
     """Read a time that a URI gives: ISO 8601, seconds since 1970, or `15m` ago (s, m, h, d, w).
 
     Raises:
-        InvalidArgument: it is none of these.
+        InvalidArgument: it is in none of these forms.
     """
     if ago := _AGO(written):
         return (time.time() if now is None else now) - int(ago[1]) * _UNITS[ago[2]]
@@ -150,5 +150,5 @@ def read_moment(name: str, written: str, zone: tzinfo | None = None, now: float 
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError, OSError):
         raise InvalidArgument(
-            f"{name}={written} is no time: give one such as 2026-11-20T10:00:00Z, or 15m, 2h, 3d for that long ago."
+            f"{name}={written} is not a time: give one such as 2026-11-20T10:00:00Z, or 15m, 2h, 3d for that long ago."
         ) from None

@@ -13,6 +13,7 @@ from wharfinger.errors import ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Source
 from wharfinger.sources.directories import CHILDREN, listing_text, summaries
 from wharfinger.sources.folder.file_uri import UnreadableUri, quote, split_path
+from wharfinger.sources.name_completion import COMPLETIONS
 from wharfinger.sources.object_store.object_descriptions import describe
 from wharfinger.sources.object_store.object_store_contract import (
     ObjectChanged,
@@ -28,7 +29,6 @@ from wharfinger.sources.object_store.object_store_contract import (
 from wharfinger.sources.object_store.read_ahead import ReadAhead
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.text_match import COMPLETIONS
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import LineIndexes, RandomAccess, parse, read_content, split_query

@@ -12,6 +12,7 @@ import msgspec
 from wharfinger.errors import ProtocolError, WharfingerError
 from wharfinger.source import Document
 from wharfinger.sources.etag import digest
+from wharfinger.sources.name_completion import COMPLETIONS, begins_then_holds
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.sql_database.catalogue import DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Span
@@ -19,7 +20,6 @@ from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.row_windows import JSON_LINES, RowQuery, RowWindow, read_window
 from wharfinger.sources.sql_database.sql_uris import SqlUris, join_key, quote_part, split_key
 from wharfinger.sources.sql_database.table_descriptions import describe
-from wharfinger.sources.text_match import COMPLETIONS, begins_then_holds
 
 __all__ = ["MAX_ROWS", "complete", "documents"]
 

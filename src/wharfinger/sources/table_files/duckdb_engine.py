@@ -33,7 +33,7 @@ _NOISE = re.compile(r"^(?:[A-Z]\w+ )*Error:\s*|^CSV Error on Line: \d+|^Original
 
 
 class UnreadableTable(InvalidArgument):
-    """The file is no table that can be read; the message says why, and where."""
+    """The file is not a table that can be read; the message says why, and where."""
 
 
 class DuckDBEngine:
@@ -88,7 +88,7 @@ class DuckDBEngine:
 
 
 def path_of(descriptor: int, path: str) -> str:
-    """A path that means this open file, whatever happens to its name; its own path where a system has none."""
+    """A path that means this open file, whatever happens to its name; its own path on systems without one."""
     ours = f"/proc/self/fd/{descriptor}"
     return ours if os.path.exists(ours) else path
 

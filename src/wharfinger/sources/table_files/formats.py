@@ -1,7 +1,7 @@
 """CSV, JSON Lines and Parquet: their columns, and a range of their rows as lines of JSON.
 
-A value of a CSV file is a number where its column is one and it can be written as one, else the text that is there.
-A row of JSON Lines is the line itself. What is in a Parquet file has its own types.
+A value of a CSV file is a number if its column is numeric and it can be written as one, otherwise its text. A row of
+JSON Lines is the line itself. Values of a Parquet file have their own types.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from wharfinger.sources.windows.line_index import LineIndex, NotReached
 
 __all__ = ["FORMATS", "OpenFile", "TableColumn", "TableFile", "format_of"]
 
-SAMPLED = 20_480  # rows by which DuckDB tells the types of columns
+SAMPLE_ROWS = 20_480  # from which DuckDB detects the types of columns
 CELL = 64 << 10
-"""Characters of one value; a longer one is cut, and says so."""
+"""Characters of one value; a longer one is cut, with a mark."""
 LINE = 4 << 20
 """Bytes of one row in its file at most."""
 COUNTED = 8 << 20
-"""Bytes of a file whose rows are counted for its overview, where its footer does not tell."""
+"""Bytes of a file without a footer whose rows are counted for its overview."""
 BLOCK = 256 << 10
-SKIPPED = 64 << 10  # bytes in which the end of a line is looked for at once
-HEAD = 1 << 20  # bytes by which an encoding is told
+SKIPPED = 64 << 10  # bytes that are read at once to find the end of a line
+HEAD = 1 << 20  # bytes from which the encoding is detected
 
 
 class TableColumn(NamedTuple):
@@ -54,10 +54,10 @@ class TableFile(Protocol):
 
     columns: list[TableColumn]
     details: dict[str, Any]
-    """What else there is to know of the form."""
+    """Further facts about the format."""
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
-        """The number of rows, where it costs little to know."""
+        """The number of rows, if it is cheap to find out."""
         ...
 
     def rows(
@@ -69,7 +69,7 @@ class TableFile(Protocol):
 
 # CSV
 
-# Only what is a number in JSON as it stands: 007 is none, and may be a code.
+# Only what is a number in JSON as it is written: 007 is not, and may be a code.
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,39})").fullmatch
 _FLOAT = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?").fullmatch
 _BOOLEAN = {"true": True, "false": False}
@@ -84,14 +84,14 @@ class Csv:
         _check_lines(file, encoding)
         given = f"null_padding = true, max_line_size = {LINE}, encoding = '{_ENCODINGS[encoding]}', quote = '\"'"
         try:
-            told = _told_of(engine, file, given)
+            detected = _detect(engine, file, given)
         except UnreadableTable:  # such as lines that end in two ways; of others it would misread some quotes
             given += ", strict_mode = false"
-            told = _told_of(engine, file, given)
-        if told[1] == "'":  # a character of some value, by which it counts too many columns
-            told = _told_of(engine, file, f"{given}, escape = '\"'")
-        delimiter, escape, header, skipped, columns = told
-        # Quotes may come behind what was looked at. What else it takes for an escape is a character of some value.
+            detected = _detect(engine, file, given)
+        if detected[1] == "'":  # a character of some value, by which it counts too many columns
+            detected = _detect(engine, file, f"{given}, escape = '\"'")
+        delimiter, escape, header, skipped, columns = detected
+        # Quotes may come after the sample. What else it takes for an escape is a character of some value.
         escape = escape if escape == "\\" else '"'
         names = unique_names(column["name"] for column in columns)
         self.columns = [TableColumn(name, column["type"]) for name, column in zip(names, columns, strict=True)]
@@ -106,7 +106,7 @@ class Csv:
         )
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
-        """Counted where the file is small."""
+        """The number of rows, if the file is small."""
         if file.content.size > COUNTED:
             return None
         return int(engine.ask(file.name, f"SELECT count(*) FROM {self._source}", [file.path])[0][0])  # noqa: S608
@@ -125,20 +125,20 @@ class Csv:
             yield json_line(names, cells)
 
 
-def _told_of(engine: DuckDBEngine, file: OpenFile, given: str) -> tuple[Any, ...]:
-    """What DuckDB makes of a CSV file: delimiter, escape, whether it has a header, lines before it, columns.
+def _detect(engine: DuckDBEngine, file: OpenFile, given: str) -> tuple[Any, ...]:
+    """What DuckDB detects in a CSV file: delimiter, escape, whether it has a header, lines before it, columns.
 
     Raises:
         UnreadableTable: nothing.
     """
     known = ", delim = '\t'" if file.name.lower().endswith((".tsv", ".tab")) else ""
-    (told,) = engine.ask(
+    (detected,) = engine.ask(
         file.name,
         "SELECT Delimiter, Escape, HasHeader, SkipRows, Columns "  # noqa: S608 - literals of ours
-        f"FROM sniff_csv(?, sample_size = {SAMPLED}, {given}{known})",
+        f"FROM sniff_csv(?, sample_size = {SAMPLE_ROWS}, {given}{known})",
         [file.path],
     )
-    return told
+    return detected
 
 
 def clean_cell(text: str) -> object:
@@ -174,13 +174,13 @@ def _csv_encoding(file: OpenFile) -> str:
     """The encoding of a file.
 
     Raises:
-        UnreadableTable: it is no text, or in an encoding that DuckDB does not read.
+        UnreadableTable: it is not text, or in an encoding that DuckDB does not read.
     """
     head = file.content.read(0, HEAD)
     found = mime.encoding_of(head, len(head) == file.content.size)
     if found not in _ENCODINGS and file.content.size:
         why = f"it is in {found}" if found else "it is binary, or does not show its encoding"
-        raise UnreadableTable(f"{file.name} is no text in columns that can be read: {why}. Convert it to UTF-8.")
+        raise UnreadableTable(f"{file.name} is not text in columns that can be read: {why}. Convert it to UTF-8.")
     return found or "utf-8"
 
 
@@ -225,7 +225,7 @@ _DESCRIBE_LINES = (
 
 
 class JsonLines:
-    """A value a line. Rows are found by where lines begin, whatever is in them."""
+    """One value on each line. Rows are found by line, whatever is in them."""
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
         described = (
@@ -241,7 +241,7 @@ class JsonLines:
         self.details: dict[str, Any] = {}
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
-        """Counted where the file is small."""
+        """The number of rows, if the file is small."""
         if file.content.size > COUNTED:
             return None
         data = file.content.read(0, file.content.size)
@@ -357,10 +357,10 @@ FORMATS: dict[str, tuple[str, Callable[[DuckDBEngine, OpenFile], TableFile]]] = 
     "ndjson": ("JSON Lines", JsonLines),
     "parquet": ("Parquet", Parquet),
 }
-"""What the end of a file's name says of its form."""
+"""Formats by the end of a file's name."""
 
 
 def format_of(name: str) -> str:
-    """The key of `FORMATS` that a file's name has; empty where it has none."""
+    """The key of `FORMATS` that a file's name has; empty if it has none."""
     ending = name.rpartition(".")[2].lower() if "." in name[1:] else ""
     return ending if ending in FORMATS else ""

@@ -23,6 +23,7 @@ from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts
 from wharfinger.sources.folder.tree_resources import TreeResources
+from wharfinger.sources.name_completion import COMPLETIONS
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
 from wharfinger.sources.table_files.formats import CELL, FORMATS, OpenFile, TableFile, format_of
 from wharfinger.sources.table_files.table_query import (
@@ -35,21 +36,20 @@ from wharfinger.sources.table_files.table_query import (
     locate,
     rows_uri,
 )
-from wharfinger.sources.text_match import COMPLETIONS
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, going_on
 
 __all__ = ["WINDOW_CHARACTERS", "Tables"]
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 """Rows of a window at most."""
 WINDOW_CHARACTERS = 1 << 20
 """Characters after which a window ends early."""
 SAMPLE = 20
 """Rows of a sample."""
-KEPT = 256  # forms of files that were looked at
-TRIES = 3  # readings of what changes while it is read
+KEPT_FORMS = 256  # of files, which are kept
+TRIES = 3  # of reading a file that changes meanwhile
 TEXT = 64 << 20
 """Bytes of one file whose text is searched."""
 
@@ -96,7 +96,7 @@ class Tables(Source):
         )
         self._engine = DuckDBEngine(root)
         self._lines = LineIndexes()
-        self._forms: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(KEPT)
+        self._forms: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(KEPT_FORMS)
         self._watch = TreeWatch(self.files.tree, self._watched)
 
     def __repr__(self) -> str:
@@ -110,8 +110,8 @@ class Tables(Source):
         """What a URI means.
 
         Raises:
-            ResourceNotFound: it can mean nothing here.
-            InvalidArgument: its query can be mended.
+            ResourceNotFound: it cannot mean anything here.
+            InvalidArgument: its query is impossible; the message says what to ask for.
         """
         return locate(uri, self.uri)
 
@@ -122,11 +122,11 @@ class Tables(Source):
     # Opening
 
     def _use(self, uri: str, parts: Parts, use: Callable[[_File], T]) -> T:
-        """Use a table that is open, in one version.
+        """Open a table and use one version of it.
 
         Raises:
             ResourceNotFound: missing or not published.
-            UnreadableTable: its content is no such table.
+            UnreadableTable: its content is not such a table.
         """
         for _ in range(TRIES):
             try:
@@ -172,11 +172,11 @@ class Tables(Source):
         return self.files.children(uri, after, limit)
 
     def stat(self, uri: str) -> t.Resource:
-        """What is known of a URI without reading it.
+        """The resource of a URI, without reading it.
 
         Raises:
             ResourceNotFound: missing or not published, which look the same.
-            InvalidArgument: its query cannot be.
+            InvalidArgument: its query is impossible.
         """
         asked = self._locate(uri)
         if asked.view == "directory":
@@ -195,7 +195,7 @@ class Tables(Source):
 
         Raises:
             ResourceNotFound: missing or not published, which look the same.
-            InvalidArgument: there are no such rows or columns, or the file is no table; the message says why.
+            InvalidArgument: there are no such rows or columns, or the file is not a table; the message says why.
         """
         asked = self._locate(uri)
         if asked.view == "directory":
@@ -248,7 +248,7 @@ class Tables(Source):
     def _window(self, uri: str, asked: TableQuery, file: _File) -> list[t.ResourceContents]:
         names = _chosen(file, asked.columns)
         first, last = asked.rows or (1, 0)
-        wanted = min(last - first + 1 if last else ROWS, MOST_ROWS)
+        wanted = min(last - first + 1 if last else ROWS, MAX_ROWS)
         lines, more = self._rows(file, first, wanted, names)
         if not lines and first > 1:
             raise InvalidArgument(f"{file.open.name} has no row {first:,}: begin before, as in ?rows=1-{ROWS}.")
@@ -281,7 +281,7 @@ class Tables(Source):
     # Finding
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Paths that begin with `value`; names of columns behind the last comma."""
+        """Paths that begin with `value`; for columns, names after the last comma."""
         if template not in (self.template, self.rows_template):
             return []
         if argument == "columns":
@@ -336,7 +336,7 @@ class Tables(Source):
     # Watching
 
     def describe(self) -> str:
-        """How many tables there are, and what tells of changes."""
+        """How many tables there are, and how changes are noticed."""
         found, more = self.page(None, 1_000)
         number = sum(resource.mime_type != mime.DIRECTORY for resource in found)
         return f"{'more than ' if more else ''}{many(number, 'table')}, watched by {self._watch.means}"

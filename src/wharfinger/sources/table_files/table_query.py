@@ -16,10 +16,10 @@ from wharfinger.sources.windows.window import split_query
 __all__ = ["JSON", "JSON_LINES", "MARKDOWN", "ROWS", "VIEWS", "TableQuery", "locate", "rows_uri"]
 
 ROWS = 200
-"""Rows of a window that was not asked to end anywhere."""
+"""Rows of a window with an open end."""
 MARKDOWN, JSON, JSON_LINES = "text/markdown", "application/json", "application/x-ndjson"
 VIEWS = {"schema": JSON, "sample": JSON_LINES}
-"""What may stand behind a table, and its type."""
+"""What may follow a table in a URI, and its type."""
 
 _RANGE = re.compile(r"(\d{1,15})-(\d{1,15})?").fullmatch
 
@@ -37,8 +37,8 @@ def locate(uri: str, top: str) -> TableQuery:
     """What a URI below `top` means.
 
     Raises:
-        ResourceNotFound: it can mean nothing here.
-        InvalidArgument: its query can be mended.
+        ResourceNotFound: it cannot mean anything here.
+        InvalidArgument: its query is impossible; the message says what to ask for.
     """
     base, query = split_query(uri)
     inside = top + "/"
@@ -60,7 +60,7 @@ def locate(uri: str, top: str) -> TableQuery:
 
 
 def _asked(query: Mapping[str, str]) -> tuple[tuple[int, int] | None, tuple[str, ...]] | None:
-    """Rows and columns that a query asks for; None where it asks for none.
+    """Rows and columns that a query asks for; None if it asks for none.
 
     Raises:
         InvalidArgument: it asks for anything else.
@@ -75,12 +75,12 @@ def _asked(query: Mapping[str, str]) -> tuple[tuple[int, int] | None, tuple[str,
         match = _RANGE(query["rows"])
         rows = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
         if rows[0] < 1 or (match is not None and match[2] is not None and rows[1] < rows[0]):
-            raise InvalidArgument(f"rows={query['rows'][:100]} is no range of rows: write rows=1-200 or rows=201-.")
+            raise InvalidArgument(f"rows={query['rows'][:100]} is not a range of rows: write rows=1-200 or rows=201-.")
     columns = tuple(query["columns"].split(",")) if "columns" in query else ()
     return rows, columns
 
 
 def rows_uri(base: str, first: int, last: int, columns: tuple[str, ...]) -> str:
-    """The URI of a window; without `last` it ends where windows do."""
+    """The URI of a window; with `last` 0, one with an open end."""
     uri = f"{base}?rows={first}-{last or ''}"
     return f"{uri}&columns={','.join(quote(name, safe='') for name in columns)}" if columns else uri

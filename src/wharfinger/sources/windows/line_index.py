@@ -1,6 +1,13 @@
-"""Where the lines of a large content begin: counts of line ends, a mark per MiB, kept while the content only grows.
+"""Where the lines of a large content begin.
 
-Refuses to know URIs, encodings other than the form of their line end, and what lines are for.
+The index is a list of counts: how many line ends there are before each MiB. To find line N, the block that has its
+beginning is found by bisection and only that block is read. The counts are made when they are needed, from the
+beginning on, and kept. With more than `MARKS` of them, every other one is dropped and the distance doubles, so that the
+memory is bounded for any size.
+
+A content that only grew (a log) keeps its counts: samples of the bytes that were counted are compared with the same
+places now (`grew`). UTF-16 and UTF-32 are reduced to one byte for each code unit, in which line ends stand out
+(`line_ends`).
 """
 
 from __future__ import annotations
@@ -27,17 +34,17 @@ __all__ = [
 ]
 
 STEP = 1 << 20
-"""Bytes between two marks, at first; a mark is what is read at least to find a line."""
-PIECE = 64 << 10  # bytes in which a line is looked for between two marks
+"""Bytes between two counts, at first."""
+PIECE = 64 << 10  # bytes that are read at once between two counts
 MARKS = 16_384  # even
-"""Marks of one content at most (128 KiB): with more of them, every other one goes."""
+"""Counts of one content at most (128 KiB); with more, every other one is dropped."""
 KEPT = 64
-"""Contents of one source whose marks are kept: 8 MiB at most."""
+"""Contents of one source whose counts are kept: 8 MiB at most."""
 SAMPLES = 16
-"""Places at which content that grew is compared with what it was."""
+"""Places at which a content that grew is compared with what it was."""
 SAMPLE = 64  # bytes of each
 SCAN_SECONDS = 5.0
-"""How long one search for a line may take; the next one goes on where it ended."""
+"""How long one search for a line may take. The next one goes on where it ended."""
 
 
 class RandomAccess(Protocol):
@@ -58,7 +65,7 @@ Form = tuple[int, bool]
 
 
 class NotReached(Exception):
-    """A line was not found in time; `offset` is how far was looked, `line` the number of the line there."""
+    """A line was not found in time. `offset` is how far the search came, `line` the number of the line there."""
 
     def __init__(self, offset: int, line: int) -> None:
         self.offset = offset
@@ -67,14 +74,14 @@ class NotReached(Exception):
 
 
 class LineStart(NamedTuple):
-    """A place between lines: `offset` is where the line `line` begins, or would begin if the content went on."""
+    """`offset` is where the line number `line` begins, or would begin if the content went on."""
 
     offset: int
     line: int
 
 
 class _Block(NamedTuple):
-    """Bytes between two marks, and how many line ends are before them."""
+    """Bytes between two counts, and how many line ends are before them."""
 
     begin: int
     end: int
@@ -82,7 +89,7 @@ class _Block(NamedTuple):
 
 
 class LineIndex:
-    """Marks of one content. Safe to use from several threads at once."""
+    """The counts of one content. Safe to use from several threads at once."""
 
     def __init__(self) -> None:
         self.form: Form = (1, False)
@@ -93,7 +100,7 @@ class LineIndex:
 
     @property
     def scanned(self) -> int:
-        """Bytes that were looked at."""
+        """Bytes that were counted."""
         return (len(self._counts) - 1) * self.step
 
     def find(
@@ -105,12 +112,12 @@ class LineIndex:
         until: int | None = None,
         seconds: float = SCAN_SECONDS,
     ) -> LineStart:
-        """Where line number `line` begins (1 is the first); the end of the content where it has fewer lines.
+        """Where line number `line` begins (1 is the first); the end of the content if it has fewer lines.
 
-        With `until`, a line that begins behind that offset is not looked for: the answer is `until` and line 0.
+        With `until`, a line that begins after that offset is not searched for: the answer is `until` and line 0.
 
         Raises:
-            NotReached: it took too long; what was learnt is kept for the next time.
+            NotReached: it took too long. The counts are kept for the next time.
         """
         if line <= 1:
             return LineStart(0, 1)
@@ -127,7 +134,7 @@ class LineIndex:
         return _in_block(content, form, block, line)
 
     def _look(self, content: RandomAccess, number: int, form: Form, until: int | None, late: bool) -> _Block | None:
-        """The block that has the line end of this number, or that ends the search; None where it went on by a block."""
+        """The block with the line end of this number, or that ends the search; None if one more block was counted."""
         if form != self.form:
             self.form, self.step, self._counts, self._samples = form, STEP, array("Q", (0,)), []
         at = bisect_left(self._counts, number)
@@ -138,12 +145,12 @@ class LineIndex:
                 raise NotReached(self.scanned, self._counts[-1] + 1)
             if self._extend(content):
                 return None
-        at = at - 1 if known else len(self._counts) - 1  # what is behind the last mark may still grow
+        at = at - 1 if known else len(self._counts) - 1  # what is after the last count may still grow
         begin = at * self.step
         return _Block(begin, min(begin + self.step, content.size), self._counts[at])
 
     def _extend(self, content: RandomAccess) -> bool:
-        """Add a mark; False where the content has become shorter meanwhile."""
+        """Add a count; False if the content has become shorter meanwhile."""
         begin, number, data = self.scanned, self._counts[-1], b""
         for at in range(begin, begin + self.step, STEP):
             data = content.read(at, STEP)
@@ -161,7 +168,7 @@ class LineIndex:
         return True
 
     def grew(self, content: RandomAccess) -> bool:
-        """Whether the content still has what was looked at, as far as samples show: it only grew behind that."""
+        """Whether the content still has the bytes that were counted, by samples: it only grew at the end."""
         with self._lock:
             samples = list(self._samples)
             scanned = self.scanned
@@ -169,7 +176,7 @@ class LineIndex:
 
 
 def _in_block(content: RandomAccess, form: Form, block: _Block, line: int) -> LineStart:
-    """Where `line` begins in a block; where it does not, the end of the content, which is there."""
+    """Where `line` begins in a block, or else the end of the content, which is in it."""
     offset, end, number = block
     while offset < end:
         data = content.read(offset, min(PIECE, end - offset))
@@ -194,7 +201,7 @@ def ends_line(content: RandomAccess, size: int, form: Form) -> bool:
 
 
 def line_ends(data: bytes, form: Form) -> tuple[bytes, bytes]:
-    """One byte for each code unit, and that byte by which line ends stand out."""
+    """One byte for each code unit, and the byte that marks a line end among them."""
     unit, big = form
     if unit == 1:
         return data, b"\n"
@@ -212,7 +219,7 @@ _IS_ZERO = bytes(code == 0 for code in range(256))
 
 
 def nth_end(data: bytes, mark: bytes, number: int) -> int:
-    """The position behind the mark of this number (1 is the first), of which there are enough."""
+    """The position after the mark of this number (1 is the first), which must exist."""
     low, high = 0, len(data)
     while high - low > 4_096:
         middle = (low + high) // 2
@@ -228,7 +235,7 @@ def nth_end(data: bytes, mark: bytes, number: int) -> int:
 
 
 class LineIndexes:
-    """The indexes of a source's contents, least recently used first; what only grew keeps what is known of it."""
+    """The indexes of a source's contents; the least recently used are dropped."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._indexes: BoundedCache[Hashable, tuple[str, Hashable, LineIndex]] = BoundedCache(kept)
@@ -242,7 +249,7 @@ class LineIndexes:
     ) -> LineIndex:
         """The index of a content in this version.
 
-        `identity` stays the same while a content is appended to (a file's inode); None where nothing tells.
+        `identity` stays the same while a content is appended to (a file's inode); None if nothing says so.
         """
         known = self._indexes.get(key)
         index = LineIndex()

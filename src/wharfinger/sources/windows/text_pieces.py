@@ -1,4 +1,4 @@
-"""The text of a content in pieces, for whoever looks through it: never loaded whole, and never refused half-way."""
+"""The text of a content in pieces, for searching: never loaded whole, and never refused half-way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECE = 256 << 10
 
 
 def text_pieces(content: RandomAccess) -> Iterator[str]:
-    """The text of a content from its beginning; nothing where it does not begin like text.
+    """The text of a content from its beginning; nothing if it does not begin like text.
 
     What cannot be decoded further on becomes U+FFFD, and a NUL a space, so that all else can still be found.
     """

@@ -1,7 +1,7 @@
 """Windows over bytes and text: `?lines=1-200`, `?bytes=0-65535`, `?tail=200`, and what follows them.
 
-A window is cut from a `RandomAccess`, which is never loaded whole for it. Joined, the windows are the whole: a cut
-that was not asked for is at a line end, or else at a character's. Refuses to know where contents come from.
+A window is cut from a `RandomAccess`, which is never loaded whole (see `window_reader`). Joined, the windows are the
+whole.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ WINDOW = "wharfinger/window"
 ENCODING = "wharfinger/encoding"
 """In `_meta` of a text that was not UTF-8: what it was decoded from."""
 GUESSED = "wharfinger/encoding-guessed"
-"""In `_meta` of such a text, true where nothing but its look says so."""
+"""In `_meta` of such a text: true if the encoding is a guess."""
 SUMMARY = "wharfinger/summary"
-"""In `_meta` of a content whose text is about the content of its URI, and is not that."""
+"""In `_meta` of a content whose text describes the content of its URI, and is not that content."""
 
 WHOLE = 32 << 20
-"""Bytes that are read at once at most, as a whole or as a window that was asked for."""
+"""Bytes that are read at once at most, whole or as a window with both ends."""
 STORED = 1 << 20
-"""Bytes from which on a blob may be left where it is until it is sent."""
+"""A blob of at least so many bytes may be read while it is sent."""
 
 
 class Data:
@@ -96,7 +96,7 @@ class Data:
 def split_query(uri: str, errors: str = "replace") -> tuple[str, dict[str, str]]:
     """A URI without its query, and the query: `("file:///x", {"lines": "1-200"})`.
 
-    `errors` says what becomes of bytes that are not UTF-8; with `surrogateescape` a value may be a path.
+    `errors` says how to decode bytes that are not UTF-8; with `surrogateescape` a value may be a path.
 
     Raises:
         InvalidArgument: a name has no value, or two.
@@ -136,7 +136,7 @@ def parse(query: Mapping[str, str]) -> Window | None:
         match = _RANGE(value)
         found = match and Window(kind, int(match[1]), int(match[2]) if match[2] else None)
     if found is None or found.first < _LOWEST[kind] or (found.last is not None and found.last < found.first):
-        raise InvalidArgument(f"{kind}={shown(value[:100])} is no window: write {_HOW[kind]}.")
+        raise InvalidArgument(f"{kind}={shown(value[:100])} is not a window: write {_HOW[kind]}.")
     return found
 
 
@@ -165,7 +165,7 @@ def read_content(
     lines: LineIndex | None = None,
     keep: Callable[[], t.StoredBytes] | None = None,
 ) -> list[t.ResourceContents]:
-    """A content whole, or a window of it; and, where that ends before what was asked for, how to go on.
+    """All of a content, or a window of it; if that ends before what was asked for, also how to go on.
 
     Args:
         uri: What was asked for.
@@ -180,7 +180,7 @@ def read_content(
             sent, instead of now.
 
     Raises:
-        InvalidArgument: the window begins behind the end, or asks for lines of what has none.
+        InvalidArgument: the window begins after the end, or asks for lines of something that is not text.
     """
     said = dict(meta or {})
     if window is None and content.size <= whole:
@@ -202,24 +202,24 @@ def read_content(
 
 
 def going_on(next_uri: str, said: str) -> t.ResourceContents:
-    """Contents that say what was read, and how to read what follows; their text is no part of the content."""
+    """Contents that say what was read and how to go on; their text is not part of the content."""
     contents = remark(next_uri, f"{said} To go on, read {next_uri}")
     contents.meta = {SUMMARY: True, NEXT: next_uri}
     return contents
 
 
 def remark(uri: str, said: str) -> t.ResourceContents:
-    """Contents that say something about what was read, and are no part of it."""
+    """Contents that say something about what was read, and are not part of it."""
     return t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=f"\n[{said}]\n", meta={SUMMARY: True})
 
 
 def says_how_to_go_on(contents: t.ResourceContents) -> bool:
-    """Whether these are what `going_on` makes: no part of what was read."""
+    """Whether these contents were made by `going_on`, and are not part of what was read."""
     return contents.meta is not UNSET and bool(contents.meta.get(SUMMARY)) and NEXT in contents.meta
 
 
 def digest_of(contents: t.ResourceContents) -> bytes:
-    """What tells this content of a window, and whether there is a next one, from any other."""
+    """A digest of a window's content and of whether there is a next one."""
     data = contents.text.encode() if contents.text is not UNSET else contents.blob or b""
     following = "" if contents.meta is UNSET else str(contents.meta.get(NEXT, ""))
     return hashlib.blake2b(data + following.encode(), digest_size=16).digest()

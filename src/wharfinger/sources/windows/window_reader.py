@@ -1,7 +1,10 @@
-"""Cutting a part out of a content: where it begins and ends, which text it is, and what is before and behind it.
+"""Cutting a window out of a content: where it begins and ends, its text, and the windows before and after it.
 
-A content is never loaded whole for it. A cut that was not asked for is at a line end, or else at a character's.
-Refuses to know protocol objects; a URI only stands in messages.
+A window that was asked for by both ends is cut exactly there. One with an open end (the first window, `lines=201-`,
+`bytes=65536-`) ends after `WINDOW_LINES` lines or `WINDOW_BYTES`, at a line end if there is one, else at the end of a
+character: so windows joined are the whole, and each of them can be decoded alone. The content is never loaded whole:
+lines are found by a `LineIndex`, a tail by reading blocks from the end. `View` does this for one content and one
+request; `_CUTS` names a method for each kind of window.
 """
 
 from __future__ import annotations
@@ -25,17 +28,17 @@ from wharfinger.sources.windows.line_index import (
 __all__ = ["HEAD", "WINDOW_BYTES", "WINDOW_LINES", "Cut", "View", "Window", "Writing", "with_query", "writing_of"]
 
 WINDOW_BYTES = 256 << 10
-"""Bytes of a window that was not asked to end anywhere."""
+"""Bytes of a window with an open end."""
 WINDOW_LINES = 2_000
-"""Lines of a window that was not asked to end anywhere."""
+"""Lines of a window with an open end."""
 HEAD = 64 << 10
-"""Bytes by which a content is known to be text, and in which encoding."""
+"""Bytes from which the encoding is detected."""
 
-_BLOCK = 256 << 10  # bytes in which the end of a content is looked through
+_BLOCK = 256 << 10  # bytes that are read at once from the end
 
 
 class Window(NamedTuple):
-    """A part that was asked for: `lines` from 1 and `bytes` from 0, both with their last; of a `tail` the length."""
+    """A window that is asked for: `lines` from 1 or `bytes` from 0, both inclusive; or the length of a `tail`."""
 
     kind: str
     first: int
@@ -53,7 +56,7 @@ def with_query(base: str, query: str) -> str:
 
 
 class Writing(NamedTuple):
-    """What a content is written in, if it is text: its encoding, its code units, and the bytes of its mark."""
+    """How a text is encoded: its encoding, the bytes of a code unit, and the bytes of its byte order mark."""
 
     encoding: str
     unit: int = 1
@@ -67,7 +70,7 @@ class Writing(NamedTuple):
 
     @property
     def form(self) -> Form:
-        """What line ends are looked for by."""
+        """How its line ends look."""
         return self.unit, self.big
 
 
@@ -75,7 +78,7 @@ BINARY = Writing("")
 
 
 class Cut(NamedTuple):
-    """A part of a content; `short` where it ends before what was asked for, `whole` where it cuts no character."""
+    """A window that was read. `short`: it ends before what was asked for. `sound`: it cuts no character."""
 
     begin: int
     data: bytes
@@ -91,7 +94,7 @@ class Cut(NamedTuple):
 
 
 class View:
-    """A content that is looked at through windows."""
+    """One content, to read windows of it."""
 
     def __init__(self, base: str, name: str, content: RandomAccess, whole: int, lines: LineIndex | None) -> None:
         self.base = base
@@ -106,7 +109,7 @@ class View:
         self.index = lines or LineIndex()
 
     def cut(self, window: Window | None) -> Cut:
-        """Read a window; the first one by default."""
+        """Read a window, by default the first one."""
         return _CUTS[window.kind](self, window) if window else self.first_bytes(Window("bytes", 0))
 
     # By bytes
@@ -131,7 +134,7 @@ class View:
         return Cut(begin, data, following, previous, short=True, sound=False)
 
     def first_bytes(self, window: Window) -> Cut:
-        """A window that ends where windows do."""
+        """A window with an open end."""
         begin = window.first
         data = self.ended(self.content.read(begin, WINDOW_BYTES), begin, WINDOW_LINES)
         end = begin + len(data)
@@ -139,14 +142,14 @@ class View:
         return Cut(begin, data, following, self.before(begin), 0 if begin else 1, True)
 
     def before(self, end: int) -> Window | None:
-        """The bytes before a window, from a line's beginning on."""
+        """The window of the bytes before a place, from the beginning of a line."""
         if not end:
             return None
         begin = self.sound_begin(max(0, end - WINDOW_BYTES))
         return Window("bytes", begin if begin < end else max(0, end - WINDOW_BYTES), end - 1)
 
     def ended(self, data: bytes, begin: int, lines: int = 0) -> bytes:
-        """What was read without what a window leaves to the next one: all behind the last line end, or character."""
+        """What was read up to its last line end or whole character; the rest belongs to the next window."""
         if not self.writing.is_text:
             return data
         ends, mark = line_ends(data, self.writing.form)
@@ -202,7 +205,7 @@ class View:
 
     def need_text(self) -> None:
         if not self.writing.is_text:
-            raise InvalidArgument(f"{self.base} is no text, and has no lines: ask for bytes=0-65535 instead.")
+            raise InvalidArgument(f"{self.base} is not text and has no lines: ask for bytes=0-65535 instead.")
 
     # From the end
 
@@ -213,7 +216,7 @@ class View:
         return Cut(begin, data, None, self.before(begin), 0 if begin else 1)
 
     def tail_begin(self, lines: int) -> int:
-        """Where the last lines begin, or as many of them as are read at once."""
+        """Where the last `lines` lines begin, or as many of them as may be read at once."""
         writing = self.writing
         lowest = max(0, self.size - self.whole)
         missing = lines + ends_line(self.content, self.size, self.writing.form)
@@ -230,7 +233,7 @@ class View:
         return self.sound_begin(at)
 
     def sound_begin(self, at: int) -> int:
-        """The next place, from `at` on, where a line begins, or else a character."""
+        """The next place from `at` on where a line begins or, if there is none, a character."""
         if not at or not self.writing.is_text:
             return at
         at = at // self.writing.unit * self.writing.unit
@@ -242,10 +245,10 @@ class View:
         skips = range(0, 4, self.writing.unit)
         return at + next((skip for skip in skips if _begins_character(data[skip:], self.writing)), 0)
 
-    # What is said of it
+    # Describing a window
 
     def text(self, cut: Cut) -> mime.Decoded | None:
-        """The text of a window; None where it is none, or cuts a character."""
+        """The text of a window; None if it is not text, or cuts a character."""
         writing = self.writing
         if not writing.is_text or cut.begin % writing.unit or 0 < cut.end < writing.mark:
             return None
@@ -257,7 +260,7 @@ class View:
         return None if "\0" in text else (text, writing.encoding)
 
     def facts(self, cut: Cut) -> dict[str, int]:
-        """What `_meta` says of a window."""
+        """The facts of a window for `_meta`."""
         said = {"begin": cut.begin, "end": cut.end, "size": self.size}
         if cut.line and self.writing.is_text:
             ends, mark = line_ends(cut.data, self.writing.form)
@@ -266,7 +269,7 @@ class View:
         return said
 
     def words(self, cut: Cut) -> str:
-        """Which window this is, for whoever reads only the contents."""
+        """Which window this is, for readers of only the text."""
         facts = self.facts(cut)
         lines = f", lines {facts['firstLine']:,}-{facts['lastLine']:,}" if "firstLine" in facts else ""
         return f"Bytes {cut.begin:,}-{cut.end - 1:,} of {self.size:,}{lines}."
@@ -289,7 +292,7 @@ def writing_of(head: bytes, size: int) -> Writing:
 
 
 def _sound_length(data: bytes, writing: Writing) -> int:
-    """How much of it ends with a whole character."""
+    """The length up to the last whole character."""
     decoder = codecs.getincrementaldecoder(writing.encoding)("replace")
     decoder.decode(data)
     left = decoder.getstate()[0]
