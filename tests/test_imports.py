@@ -37,6 +37,11 @@ MEANT = {
     ("__main__", "cli"): "`python -m wharfinger` is the command",
 }
 
+# Module names that may occur more than once, because each names the same role in its package.
+ROLES = frozenset(
+    {"app", "completion", "memory", "resources", "skills", "source", "sqlite", "subscriptions", "tasks", "tools"}
+)
+
 # What a state machine has no use for. `time` and `random` would make it unrepeatable, the others are somebody's I/O.
 FORBIDDEN_IN_PROTOCOL = frozenset(
     {
@@ -160,6 +165,32 @@ def import_graph() -> dict[str, set[str]]:
 def test_no_more_than_three_modules_import_one_another() -> None:
     """A larger circle is one module in many files: whoever reads one of them has to read them all."""
     assert [circle for circle in circles(import_graph()) if len(circle) > 3] == []
+
+
+def test_no_module_name_occurs_twice() -> None:
+    """A name leads to one file. The modules of types/ are left out: they name the parts of the protocol."""
+    places: dict[str, list[str]] = {}
+    for module, path in modules():
+        if layer(module) != "types" and path.stem not in {"__init__", "__main__", *ROLES}:
+            places.setdefault(path.stem, []).append(module)
+    assert [each for each in places.values() if len(each) > 1] == []
+
+
+def test_no_public_class_name_occurs_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for module, path in modules():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module)
+    assert {name: each for name, each in places.items() if len(each) > 1} == {}
+
+
+def test_no_package_has_only_one_module() -> None:
+    parts = dict.fromkeys((module for module, path in modules() if path.name == "__init__.py"), 0)
+    for module, _ in modules():
+        if module.rpartition(".")[0] in parts:
+            parts[module.rpartition(".")[0]] += 1
+    assert [package for package, count in parts.items() if count < 2] == []
 
 
 def test_every_module_is_of_a_known_layer() -> None:

@@ -15,8 +15,8 @@ from wharfinger.errors import MissingClientCapability
 from wharfinger.protocol.interfaces import Handler, Notified
 from wharfinger.protocol.methods import CORE, EXTENSIONS_FROM, Method, add_method
 from wharfinger.protocol.request import Request
+from wharfinger.server.features.feature_registration import check_options
 from wharfinger.server.features.handler_function import HandlerFunction
-from wharfinger.server.features.registration import check_options
 from wharfinger.server.threads import is_async
 
 if TYPE_CHECKING:

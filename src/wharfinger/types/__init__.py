@@ -23,7 +23,7 @@ from .base import (
     RequestId,
     Result,
     Role,
-    Wire,
+    WireStruct,
 )
 from .capabilities import (
     ClientCapabilities,
@@ -322,7 +322,7 @@ __all__ = [
     "UnsetType",
     "UnsubscribeRequestParams",
     "UnsupportedProtocolVersionData",
-    "Wire",
+    "WireStruct",
     "check_contents",
     "check_elicitation",
     "check_primitive_schema",

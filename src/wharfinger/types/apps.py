@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from .base import JSONObject, Wire
+from .base import JSONObject, WireStruct
 
 __all__ = ["EXTENSION", "MIME_TYPE", "Permission", "UiCsp", "UiPermissions", "UiResourceMeta", "UiToolMeta", "Visible"]
 
@@ -24,7 +24,7 @@ Visible = Literal["model", "app"]
 """Who may call a tool: the model, or the views of the same server."""
 
 
-class UiCsp(Wire, kw_only=True):
+class UiCsp(WireStruct, kw_only=True):
     """Origins that a view needs, such as `https://api.example.com` or `https://*.example.com`; by default none.
 
     `connect_domains` for requests, `resource_domains` for scripts, styles, pictures, fonts and media, `frame_domains`
@@ -37,7 +37,7 @@ class UiCsp(Wire, kw_only=True):
     base_uri_domains: list[str] | UnsetType = UNSET
 
 
-class UiPermissions(Wire, kw_only=True):
+class UiPermissions(WireStruct, kw_only=True):
     """The permissions that a view requests; the host may refuse each."""
 
     camera: JSONObject | UnsetType = UNSET
@@ -46,7 +46,7 @@ class UiPermissions(Wire, kw_only=True):
     clipboard_write: JSONObject | UnsetType = UNSET
 
 
-class UiResourceMeta(Wire, kw_only=True):
+class UiResourceMeta(WireStruct, kw_only=True):
     """`_meta.ui` of a view; `domain` is a dedicated origin, in the form that its host requires."""
 
     csp: UiCsp | UnsetType = UNSET
@@ -55,7 +55,7 @@ class UiResourceMeta(Wire, kw_only=True):
     prefers_border: bool | UnsetType = UNSET
 
 
-class UiToolMeta(Wire, kw_only=True):
+class UiToolMeta(WireStruct, kw_only=True):
     """`_meta.ui` of a tool: the view that shows its results, and who may call it (omitted: both)."""
 
     resource_uri: str | UnsetType = UNSET

@@ -27,7 +27,7 @@ __all__ = [
     "RequestId",
     "Result",
     "Role",
-    "Wire",
+    "WireStruct",
 ]
 
 RequestId = str | int
@@ -64,14 +64,14 @@ META_RELATED_TASK = "io.modelcontextprotocol/related-task"
 """On anything sent for a task: `{"taskId": …}` (2025-11-25, tasks)."""
 
 
-class Wire(Struct, kw_only=True, rename="camel", gc=False, repr_omit_defaults=True):
+class WireStruct(Struct, kw_only=True, rename="camel", gc=False, repr_omit_defaults=True):
     """Base class of all JSON objects of the protocol. UNSET members are omitted, unknown ones are ignored.
 
     The garbage collector does not track them: JSON has no cycles.
     """
 
 
-class Icon(Wire, kw_only=True):
+class Icon(WireStruct, kw_only=True):
     """An image for a user interface: `src` is an https or data URI, `sizes` are strings such as `48x48` or `any`."""
 
     src: str
@@ -80,7 +80,7 @@ class Icon(Wire, kw_only=True):
     theme: Literal["light", "dark"] | UnsetType = UNSET
 
 
-class Annotations(Wire, kw_only=True):
+class Annotations(WireStruct, kw_only=True):
     """Hints for clients: audience, priority (0 optional, 1 required), last change (ISO 8601)."""
 
     audience: list[Role] | UnsetType = UNSET
@@ -88,7 +88,7 @@ class Annotations(Wire, kw_only=True):
     last_modified: str | UnsetType = UNSET
 
 
-class Implementation(Wire, kw_only=True):
+class Implementation(WireStruct, kw_only=True):
     """Name and version of a client or server. It is the peer's own claim: make no decision by it."""
 
     name: str
@@ -99,7 +99,7 @@ class Implementation(Wire, kw_only=True):
     icons: list[Icon] | UnsetType = UNSET
 
 
-class ErrorObject(Wire, kw_only=True):
+class ErrorObject(WireStruct, kw_only=True):
     """The member `error` of a response (JSON-RPC 2.0, §5.1); `data` may be any JSON value, null included."""
 
     code: int
@@ -107,13 +107,13 @@ class ErrorObject(Wire, kw_only=True):
     data: JSONValue = UNSET
 
 
-class NotificationParams(Wire, kw_only=True):
+class NotificationParams(WireStruct, kw_only=True):
     """Params of a notification without params of its own."""
 
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
 
 
-class Result(Wire, kw_only=True):
+class Result(WireStruct, kw_only=True):
     """The members of every result; `result_type` belongs to the stateless era, and absent means `complete`."""
 
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")

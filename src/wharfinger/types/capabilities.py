@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType, field
 
-from .base import JSONObject, Wire
+from .base import JSONObject, WireStruct
 
 __all__ = [
     "ClientCapabilities",
@@ -25,46 +25,46 @@ __all__ = [
 ]
 
 
-class RootsCapability(Wire, kw_only=True):
+class RootsCapability(WireStruct, kw_only=True):
     """The client has roots; with `list_changed` it also notifies of changes (handshake era)."""
 
     list_changed: bool | UnsetType = UNSET
 
 
-class SamplingCapability(Wire, kw_only=True):
+class SamplingCapability(WireStruct, kw_only=True):
     """The client can ask its model; with `context` it can include context of servers, with `tools` it allows tools."""
 
     context: JSONObject | UnsetType = UNSET
     tools: JSONObject | UnsetType = UNSET
 
 
-class ElicitationCapability(Wire, kw_only=True):
+class ElicitationCapability(WireStruct, kw_only=True):
     """The client can ask its user; without members, by `form`."""
 
     form: JSONObject | UnsetType = UNSET
     url: JSONObject | UnsetType = UNSET
 
 
-class ElicitationTaskRequests(Wire, kw_only=True):
+class ElicitationTaskRequests(WireStruct, kw_only=True):
     """`elicitation/create` can be a task."""
 
     create: JSONObject | UnsetType = UNSET
 
 
-class SamplingTaskRequests(Wire, kw_only=True):
+class SamplingTaskRequests(WireStruct, kw_only=True):
     """`sampling/createMessage` can be a task."""
 
     create_message: JSONObject | UnsetType = UNSET
 
 
-class ClientTaskRequests(Wire, kw_only=True):
+class ClientTaskRequests(WireStruct, kw_only=True):
     """The requests to a client that can be tasks (2025-11-25)."""
 
     elicitation: ElicitationTaskRequests | UnsetType = UNSET
     sampling: SamplingTaskRequests | UnsetType = UNSET
 
 
-class ClientTasksCapability(Wire, kw_only=True):
+class ClientTasksCapability(WireStruct, kw_only=True):
     """The client keeps tasks for its server (2025-11-25); `listing` is the wire's `list`."""
 
     listing: JSONObject | UnsetType = field(default=UNSET, name="list")
@@ -72,7 +72,7 @@ class ClientTasksCapability(Wire, kw_only=True):
     requests: ClientTaskRequests | UnsetType = UNSET
 
 
-class ClientCapabilities(Wire, kw_only=True):
+class ClientCapabilities(WireStruct, kw_only=True):
     """The capabilities of a client; unknown ones are ignored."""
 
     roots: RootsCapability | UnsetType = UNSET
@@ -83,38 +83,38 @@ class ClientCapabilities(Wire, kw_only=True):
     experimental: dict[str, JSONObject] | UnsetType = UNSET
 
 
-class PromptsCapability(Wire, kw_only=True):
+class PromptsCapability(WireStruct, kw_only=True):
     """The server has prompts; with `list_changed` it notifies when the list changes."""
 
     list_changed: bool | UnsetType = UNSET
 
 
-class ResourcesCapability(Wire, kw_only=True):
+class ResourcesCapability(WireStruct, kw_only=True):
     """The server has resources; it notifies when one changes (`subscribe`) and when the list does (`list_changed`)."""
 
     subscribe: bool | UnsetType = UNSET
     list_changed: bool | UnsetType = UNSET
 
 
-class ToolsCapability(Wire, kw_only=True):
+class ToolsCapability(WireStruct, kw_only=True):
     """The server has tools; with `list_changed` it notifies when the list changes."""
 
     list_changed: bool | UnsetType = UNSET
 
 
-class ToolTaskRequests(Wire, kw_only=True):
+class ToolTaskRequests(WireStruct, kw_only=True):
     """`tools/call` can be a task."""
 
     call: JSONObject | UnsetType = UNSET
 
 
-class ServerTaskRequests(Wire, kw_only=True):
+class ServerTaskRequests(WireStruct, kw_only=True):
     """The requests to a server that can be tasks (2025-11-25)."""
 
     tools: ToolTaskRequests | UnsetType = UNSET
 
 
-class ServerTasksCapability(Wire, kw_only=True):
+class ServerTasksCapability(WireStruct, kw_only=True):
     """The server keeps tasks for its client (2025-11-25); `listing` is the wire's `list`."""
 
     listing: JSONObject | UnsetType = field(default=UNSET, name="list")
@@ -122,7 +122,7 @@ class ServerTasksCapability(Wire, kw_only=True):
     requests: ServerTaskRequests | UnsetType = UNSET
 
 
-class ServerCapabilities(Wire, kw_only=True):
+class ServerCapabilities(WireStruct, kw_only=True):
     """The capabilities of a server; a method without its capability does not exist."""
 
     resources: ResourcesCapability | UnsetType = UNSET

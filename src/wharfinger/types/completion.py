@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from .base import Result, Wire
+from .base import Result, WireStruct
 from .requests import RequestParams
 
 __all__ = [
@@ -20,14 +20,14 @@ __all__ = [
 ]
 
 
-class PromptReference(Wire, kw_only=True, tag_field="type", tag="ref/prompt"):
+class PromptReference(WireStruct, kw_only=True, tag_field="type", tag="ref/prompt"):
     """A prompt, by name."""
 
     name: str
     title: str | UnsetType = UNSET
 
 
-class ResourceTemplateReference(Wire, kw_only=True, tag_field="type", tag="ref/resource"):
+class ResourceTemplateReference(WireStruct, kw_only=True, tag_field="type", tag="ref/resource"):
     """A resource template, by its text; or a resource, by its URI."""
 
     uri: str
@@ -40,14 +40,14 @@ CompletionReference = PromptReference | ResourceTemplateReference
 """The prompt or template whose argument or variable is completed."""
 
 
-class CompletionArgument(Wire, kw_only=True):
+class CompletionArgument(WireStruct, kw_only=True):
     """The argument or variable, and the text so far."""
 
     name: str
     value: str
 
 
-class CompletionContext(Wire, kw_only=True):
+class CompletionContext(WireStruct, kw_only=True):
     """The values of the other arguments or variables."""
 
     arguments: dict[str, str] | UnsetType = UNSET
@@ -61,7 +61,7 @@ class CompleteRequestParams(RequestParams, kw_only=True):
     context: CompletionContext | UnsetType = UNSET
 
 
-class Completion(Wire, kw_only=True):
+class Completion(WireStruct, kw_only=True):
     """At most 100 values; `total` is the number of all matches."""
 
     values: list[str]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from .base import Annotations, JSONObject, JSONValue, Meta, Wire
+from .base import Annotations, JSONObject, JSONValue, Meta, WireStruct
 from .resources import Resource, ResourceContents
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class TextContent(Wire, kw_only=True, tag_field="type", tag="text"):
+class TextContent(WireStruct, kw_only=True, tag_field="type", tag="text"):
     """Text, to or from a model."""
 
     text: str
@@ -35,7 +35,7 @@ class TextContent(Wire, kw_only=True, tag_field="type", tag="text"):
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
 
 
-class ImageContent(Wire, kw_only=True, tag_field="type", tag="image"):
+class ImageContent(WireStruct, kw_only=True, tag_field="type", tag="image"):
     """An image; `data` holds its bytes, and is base64 on the wire only."""
 
     data: bytes
@@ -44,7 +44,7 @@ class ImageContent(Wire, kw_only=True, tag_field="type", tag="image"):
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
 
 
-class AudioContent(Wire, kw_only=True, tag_field="type", tag="audio"):
+class AudioContent(WireStruct, kw_only=True, tag_field="type", tag="audio"):
     """Sound; `data` holds its bytes, and is base64 on the wire only."""
 
     data: bytes
@@ -57,7 +57,7 @@ class ResourceLink(Resource, kw_only=True, tag_field="type", tag="resource_link"
     """A resource that can be read from the same server; it need not be listed."""
 
 
-class EmbeddedResource(Wire, kw_only=True, tag_field="type", tag="resource"):
+class EmbeddedResource(WireStruct, kw_only=True, tag_field="type", tag="resource"):
     """The contents of a resource, embedded instead of linked."""
 
     resource: ResourceContents
@@ -88,7 +88,7 @@ else:
     Content = ContentBlock
 
 
-class ToolUseContent(Wire, kw_only=True, tag_field="type", tag="tool_use"):
+class ToolUseContent(WireStruct, kw_only=True, tag_field="type", tag="tool_use"):
     """The model calls a tool (sampling, since 2025-11-25)."""
 
     id: str
@@ -97,7 +97,7 @@ class ToolUseContent(Wire, kw_only=True, tag_field="type", tag="tool_use"):
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
 
 
-class ToolResultContent(Wire, kw_only=True, tag_field="type", tag="tool_result"):
+class ToolResultContent(WireStruct, kw_only=True, tag_field="type", tag="tool_result"):
     """The result of the model's tool call (sampling, since 2025-11-25)."""
 
     tool_use_id: str

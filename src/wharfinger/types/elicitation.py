@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from .base import NotificationParams, Result, Wire
+from .base import NotificationParams, Result, WireStruct
 from .json_schema import PrimitiveSchema
 from .requests import TaskAugmentedRequestParams
 
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-class RequestedSchema(Wire, kw_only=True):
+class RequestedSchema(WireStruct, kw_only=True):
     """The form: a flat object of primitive fields, in display order."""
 
     type: Literal["object"]
@@ -69,7 +69,7 @@ class ElicitationCompleteNotificationParams(NotificationParams, kw_only=True):
     elicitation_id: str
 
 
-class URLElicitationRequiredData(Wire, kw_only=True):
+class URLElicitationRequiredData(WireStruct, kw_only=True):
     """`data` of error -32042: what the user must do before the request is sent again (2025-11-25)."""
 
     elicitations: list[ElicitRequestParams]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from .base import Result, Wire
+from .base import Result, WireStruct
 from .elicitation import ElicitRequestParams, ElicitResult
 from .requests import RequestParams
 from .roots import ListRootsResult
@@ -21,19 +21,19 @@ __all__ = [
 ]
 
 
-class CreateMessageRequest(Wire, kw_only=True, tag_field="method", tag="sampling/createMessage"):
+class CreateMessageRequest(WireStruct, kw_only=True, tag_field="method", tag="sampling/createMessage"):
     """Asks the client's model."""
 
     params: CreateMessageRequestParams
 
 
-class ListRootsRequest(Wire, kw_only=True, tag_field="method", tag="roots/list"):
+class ListRootsRequest(WireStruct, kw_only=True, tag_field="method", tag="roots/list"):
     """Asks for the client's roots."""
 
     params: RequestParams | UnsetType = UNSET
 
 
-class ElicitRequest(Wire, kw_only=True, tag_field="method", tag="elicitation/create"):
+class ElicitRequest(WireStruct, kw_only=True, tag_field="method", tag="elicitation/create"):
     """Asks the client's user."""
 
     params: ElicitRequestParams

@@ -6,19 +6,19 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from .base import Wire
+from .base import WireStruct
 
 __all__ = ["EnumItems", "EnumOption", "PrimitiveSchema", "PrimitiveSchemaDefinition", "check_primitive_schema"]
 
 
-class EnumOption(Wire, kw_only=True):
+class EnumOption(WireStruct, kw_only=True):
     """One choice: the value, and its title."""
 
     const: str
     title: str
 
 
-class EnumItems(Wire, kw_only=True):
+class EnumItems(WireStruct, kw_only=True):
     """The choices of a multiple-choice field: `enum` with `type` string, or `any_of` with titles."""
 
     type: Literal["string"] | UnsetType = UNSET
@@ -26,7 +26,7 @@ class EnumItems(Wire, kw_only=True):
     any_of: list[EnumOption] | UnsetType = UNSET
 
 
-class PrimitiveSchema(Wire, kw_only=True):
+class PrimitiveSchema(WireStruct, kw_only=True):
     """One field of a form: text, number, boolean, single choice or multiple choice.
 
     `StringSchema`, `NumberSchema`, `BooleanSchema` and the five variants of `EnumSchema` in the schema, which differ

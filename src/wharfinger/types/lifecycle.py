@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from .base import CacheableResult, Implementation, Result, Wire
+from .base import CacheableResult, Implementation, Result, WireStruct
 from .capabilities import ClientCapabilities, ServerCapabilities
 from .requests import RequestParams
 
@@ -42,14 +42,14 @@ class DiscoverResult(CacheableResult, kw_only=True):
     instructions: str | UnsetType = UNSET
 
 
-class UnsupportedProtocolVersionData(Wire, kw_only=True):
+class UnsupportedProtocolVersionData(WireStruct, kw_only=True):
     """`data` of error -32022 (2026-07-28)."""
 
     supported: list[str]
     requested: str
 
 
-class MissingRequiredClientCapabilityData(Wire, kw_only=True):
+class MissingRequiredClientCapabilityData(WireStruct, kw_only=True):
     """`data` of error -32021 (2026-07-28): the capabilities that the client must declare."""
 
     required_capabilities: ClientCapabilities

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, ValidationError, field
 
-from .base import Icon, Meta, PaginatedResult, Result, Role, Wire
+from .base import Icon, Meta, PaginatedResult, Result, Role, WireStruct
 from .content import Content, decode_content, split_content
 from .requests import InputResponseRequestParams
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-class PromptArgument(Wire, kw_only=True):
+class PromptArgument(WireStruct, kw_only=True):
     """One argument of a prompt; it is optional unless `required` is set."""
 
     name: str
@@ -31,7 +31,7 @@ class PromptArgument(Wire, kw_only=True):
     required: bool | UnsetType = UNSET
 
 
-class Prompt(Wire, kw_only=True):
+class Prompt(WireStruct, kw_only=True):
     """A template of one or more messages, for a user to choose."""
 
     name: str
@@ -42,7 +42,7 @@ class Prompt(Wire, kw_only=True):
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
 
 
-class PromptMessage(Wire, kw_only=True):
+class PromptMessage(WireStruct, kw_only=True):
     """One message of a prompt with its arguments filled in."""
 
     role: Role

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw, UnsetType, field
 
-from .base import Cursor, Implementation, NotificationParams, ProgressToken, RequestId, Wire
+from .base import Cursor, Implementation, NotificationParams, ProgressToken, RequestId, WireStruct
 from .capabilities import ClientCapabilities
 from .logging import LoggingLevel
 
@@ -24,13 +24,13 @@ __all__ = [
 ]
 
 
-class RelatedTaskMetadata(Wire, kw_only=True):
+class RelatedTaskMetadata(WireStruct, kw_only=True):
     """The task that a message belongs to (2025-11-25, tasks)."""
 
     task_id: str
 
 
-class RequestMeta(Wire, kw_only=True):
+class RequestMeta(WireStruct, kw_only=True):
     """`_meta` of a request, with the keys that the protocol defines; others are in the raw params only.
 
     `protocol_version` makes the request one of the stateless era, which also requires `client_capabilities`
@@ -50,7 +50,7 @@ class RequestMeta(Wire, kw_only=True):
     baggage: str | UnsetType = UNSET
 
 
-class RequestParams(Wire, kw_only=True):
+class RequestParams(WireStruct, kw_only=True):
     """Params of a request without params of its own."""
 
     meta: RequestMeta | UnsetType = field(default=UNSET, name="_meta")
@@ -79,7 +79,7 @@ class InputResponseRequestParams(RequestParams, kw_only=True):
     request_state: str | UnsetType = UNSET
 
 
-class TaskMetadata(Wire, kw_only=True):
+class TaskMetadata(WireStruct, kw_only=True):
     """Makes a request a task; `ttl` is how long to keep the task, in milliseconds (2025-11-25)."""
 
     ttl: int | UnsetType = UNSET

@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 from msgspec import UNSET, UnsetType, field
 
-from .base import Annotations, CacheableResult, Icon, Meta, NotificationParams, PaginatedResult, Wire
+from .base import Annotations, CacheableResult, Icon, Meta, NotificationParams, PaginatedResult, WireStruct
 from .requests import InputResponseRequestParams, ResourceRequestParams
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-class Resource(Wire, kw_only=True):
+class Resource(WireStruct, kw_only=True):
     """A resource that can be read by its URI; `size` is in bytes, before any encoding."""
 
     uri: str
@@ -43,7 +43,7 @@ class Resource(Wire, kw_only=True):
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
 
 
-class ResourceTemplate(Wire, kw_only=True):
+class ResourceTemplate(WireStruct, kw_only=True):
     """Resources whose URIs follow a template (RFC 6570); `mime_type` only if all of them have it."""
 
     uri_template: str
@@ -56,7 +56,7 @@ class ResourceTemplate(Wire, kw_only=True):
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
 
 
-class ResourceContents(Wire, kw_only=True):
+class ResourceContents(WireStruct, kw_only=True):
     """The contents of a resource: exactly one of `text` and `blob` (see `check_contents`).
 
     `TextResourceContents` and `BlobResourceContents` in the schema. `blob` has the raw bytes, which are base64 only on

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType, field
 
-from .base import Meta, Result, Wire
+from .base import Meta, Result, WireStruct
 
 __all__ = ["ListRootsResult", "Root"]
 
 
-class Root(Wire, kw_only=True):
+class Root(WireStruct, kw_only=True):
     """A folder or file with a `file:` URI."""
 
     uri: str

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from .base import JSONObject, Meta, Result, Role, Wire
+from .base import JSONObject, Meta, Result, Role, WireStruct
 from .content import SamplingContent, TextContent
 from .requests import TaskAugmentedRequestParams
 from .tools import Tool
@@ -21,13 +21,13 @@ __all__ = [
 ]
 
 
-class ModelHint(Wire, kw_only=True):
+class ModelHint(WireStruct, kw_only=True):
     """Part of the name of a suitable model."""
 
     name: str | UnsetType = UNSET
 
 
-class ModelPreferences(Wire, kw_only=True):
+class ModelPreferences(WireStruct, kw_only=True):
     """Priorities in the choice of a model, each from 0 to 1. Hints are tried first, in their order."""
 
     hints: list[ModelHint] | UnsetType = UNSET
@@ -36,13 +36,13 @@ class ModelPreferences(Wire, kw_only=True):
     intelligence_priority: float | UnsetType = UNSET
 
 
-class ToolChoice(Wire, kw_only=True):
+class ToolChoice(WireStruct, kw_only=True):
     """Whether the model may, must or must not use tools; by default it may."""
 
     mode: Literal["auto", "required", "none"] | UnsetType = UNSET
 
 
-class SamplingMessage(Wire, kw_only=True):
+class SamplingMessage(WireStruct, kw_only=True):
     """One message to the model; several blocks are allowed since 2025-11-25."""
 
     role: Role

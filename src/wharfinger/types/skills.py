@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import CacheableResult, JSONObject, PaginatedResult, Wire
+from .base import CacheableResult, JSONObject, PaginatedResult, WireStruct
 from .requests import PaginatedRequestParams, ResourceRequestParams
 from .resources import Resource
 
@@ -25,7 +25,7 @@ __all__ = [
 EXTENSION = "io.modelcontextprotocol/skills"
 
 
-class SkillResource(Wire, kw_only=True):
+class SkillResource(WireStruct, kw_only=True):
     """A file of a skill: `digest` is `sha256:` and 64 hexadecimal digits, `size` is in bytes, both of the raw bytes."""
 
     uri: str
@@ -33,7 +33,7 @@ class SkillResource(Wire, kw_only=True):
     size: int
 
 
-class Skill(Wire, kw_only=True):
+class Skill(WireStruct, kw_only=True):
     """A skill: the URI of its SKILL.md, the frontmatter of that file as JSON, and all of its files."""
 
     uri: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from .base import NotificationParams, Result, Wire
+from .base import NotificationParams, Result, WireStruct
 from .requests import RequestParams
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
 ]
 
 
-class SubscriptionFilter(Wire, kw_only=True):
+class SubscriptionFilter(WireStruct, kw_only=True):
     """The notifications to send; others are not sent. `resource_subscriptions` are URIs.
 
     `task_ids` belongs to the extension `io.modelcontextprotocol/tasks`.

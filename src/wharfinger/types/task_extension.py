@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, UnsetType, field
 
-from .base import ErrorObject, Meta, Result, Wire
+from .base import ErrorObject, Meta, Result, WireStruct
 from .input import InputRequests
 from .requests import InputResponses, RequestParams
 
@@ -30,7 +30,7 @@ TaskStatus = Literal["working", "input_required", "completed", "failed", "cancel
 """The status of a task; the last three are final."""
 
 
-class TaskState(Wire, kw_only=True):
+class TaskState(WireStruct, kw_only=True):
     """A task with its full state (`DetailedTask` in the schema); also the result of `tasks/get`.
 
     Times are ISO 8601. `ttl_ms` counts from `created_at` (None: no expiry); both durations are in milliseconds and may

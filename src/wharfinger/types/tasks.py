@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from .base import Meta, PaginatedResult, Result, Wire
+from .base import Meta, PaginatedResult, Result, WireStruct
 from .requests import RequestParams
 
 __all__ = [
@@ -26,7 +26,7 @@ TaskStatus = Literal["working", "input_required", "completed", "failed", "cancel
 """The status of a task; the last three are final."""
 
 
-class Task(Wire, kw_only=True):
+class Task(WireStruct, kw_only=True):
     """A task. Times are ISO 8601, `ttl` (None: no expiry) and `poll_interval` in milliseconds."""
 
     task_id: str

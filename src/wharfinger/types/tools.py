@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, ValidationError, field
 
-from .base import Icon, JSONObject, JSONValue, Meta, PaginatedResult, Result, Wire
+from .base import Icon, JSONObject, JSONValue, Meta, PaginatedResult, Result, WireStruct
 from .content import Content, decode_content, split_content
 from .requests import InputResponseRequestParams, TaskMetadata
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class ToolAnnotations(Wire, kw_only=True):
+class ToolAnnotations(WireStruct, kw_only=True):
     """Hints of the server about what a tool does.
 
     Absent hints mean: not read-only, destructive, not idempotent, open world.
@@ -37,13 +37,13 @@ class ToolAnnotations(Wire, kw_only=True):
     open_world_hint: bool | UnsetType = UNSET
 
 
-class ToolExecution(Wire, kw_only=True):
+class ToolExecution(WireStruct, kw_only=True):
     """Whether calls of a tool may or must be tasks (2025-11-25); absent means forbidden."""
 
     task_support: Literal["forbidden", "optional", "required"] | UnsetType = UNSET
 
 
-class Tool(Wire, kw_only=True):
+class Tool(WireStruct, kw_only=True):
     """A function that a model can call; both schemas are JSON Schema 2020-12, unless `$schema` differs.
 
     The schemas are kept unchanged, with unknown members.

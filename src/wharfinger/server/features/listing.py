@@ -20,7 +20,7 @@ from wharfinger.server.cursors import Keys
 from wharfinger.server.features.feature_set import Feature, Features
 from wharfinger.server.owners import owner_of
 
-__all__ = ["PAGE", "PAGE_BYTES", "Listing", "Provider"]
+__all__ = ["PAGE", "PAGE_BYTES", "PagedList", "Provider"]
 
 PAGE = 1000
 """Entries of a page, unless the author of a server chooses: each page costs a round trip."""
@@ -35,7 +35,7 @@ Provider = Callable[[str, Any, int], Awaitable[tuple[Sequence[Any], Any]]]
 """From `(owner of the call, key or None, limit)` to the definitions after the key, and the next page's key or None."""
 
 
-class Listing(Generic[F]):
+class PagedList(Generic[F]):
     """One list of the protocol. `result` builds its result from `(definitions, next_cursor)`.
 
     Pages have `size` entries; without it `PAGE`, but no more than `PAGE_BYTES`.
@@ -50,7 +50,7 @@ class Listing(Generic[F]):
         self.features = features
         self.providers: list[Provider] = []
         """What is listed after the features; add to it by `add_provider` and `add_part`."""
-        self._parts: list[Listing[F]] = []
+        self._parts: list[PagedList[F]] = []
         self.size = PAGE if size is None else size
         self.most_bytes = PAGE_BYTES if size is None else None
         self.shown: Callable[[F], Any] = lambda feature: feature.definition
@@ -68,7 +68,7 @@ class Listing(Generic[F]):
         """List what a provider has after everything that is there."""
         self.providers.append(provider)
 
-    def add_part(self, listing: Listing[F]) -> None:
+    def add_part(self, listing: PagedList[F]) -> None:
         """List what the providers of a mounted server have, also those that it gets later."""
         self._parts.append(listing)
         self.providers.append(listing.page_of_providers)

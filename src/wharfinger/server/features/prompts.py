@@ -12,11 +12,11 @@ from wharfinger import types as t
 from wharfinger.content.text import printable
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.request import Request
+from wharfinger.server.features.feature_registration import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.features.feature_set import Features, Found
 from wharfinger.server.features.handler_function import HandlerFunction
-from wharfinger.server.features.listing import Listing
+from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.media import Media
-from wharfinger.server.features.registration import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.features.result_errors import check_texts, unusable
 from wharfinger.server.features.tool_results import BLOCKS, with_media_read
 from wharfinger.server.signature.arguments import BadArguments, Parameter, Signature
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wharfinger.protocol.interfaces import Handler
     from wharfinger.server.services import Services
 
-__all__ = ["Prompt", "PromptOptions", "Prompts"]
+__all__ = ["PromptFeature", "PromptOptions", "Prompts"]
 
 
 class PromptOptions(TypedDict, total=False):
@@ -48,7 +48,7 @@ class PromptOptions(TypedDict, total=False):
     """Seconds that filling it in may take."""
 
 
-class Prompt:
+class PromptFeature:
     """A registered prompt: what lists show, and how it is filled in.
 
     Raises:
@@ -121,11 +121,13 @@ class Prompts:
 
     def __init__(self, services: Services, size: int | None) -> None:
         self._services = services
-        self.features: Features[Prompt] = Features("prompt", lambda: services.notify.list_changed("prompts"))
-        self.listing = Listing("prompts", self.features, services.keys, size, _prompts_result)
+        self.features: Features[PromptFeature] = Features("prompt", lambda: services.notify.list_changed("prompts"))
+        self.listing = PagedList("prompts", self.features, services.keys, size, _prompts_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
 
-    def add(self, function: Callable[..., Any], *, fallback: bool = False, **options: Unpack[PromptOptions]) -> Prompt:
+    def add(
+        self, function: Callable[..., Any], *, fallback: bool = False, **options: Unpack[PromptOptions]
+    ) -> PromptFeature:
         """Register a function as a prompt, and report that the list has changed.
 
         Its parameters are the prompt's arguments, filled from text; it returns text, content, messages, or a list of
@@ -136,7 +138,7 @@ class Prompts:
             ValueError: the name is taken or empty.
         """
         check_options("prompt", function, options, PromptOptions)
-        prompt = Prompt(self._services, function, options)
+        prompt = PromptFeature(self._services, function, options)
         self.features.add(prompt.name, prompt, fallback=fallback)
         self._services.serve("prompts")
         return prompt
@@ -173,7 +175,7 @@ class Prompts:
         """The names of the enabled prompts, those of mounted servers too, in the order of the list."""
         return [name for name, _ in self.features.items()]
 
-    def get(self, name: str) -> Prompt:
+    def get(self, name: str) -> PromptFeature:
         """The prompt of this name.
 
         Raises:
@@ -181,7 +183,7 @@ class Prompts:
         """
         return self._find(name).feature
 
-    def _find(self, name: str) -> Found[Prompt]:
+    def _find(self, name: str) -> Found[PromptFeature]:
         found = self.features.find(name)
         if found is None:
             raise InvalidParams(f"Unknown prompt: {printable(name)}")

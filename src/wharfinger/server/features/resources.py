@@ -25,10 +25,10 @@ from wharfinger.errors import (
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
+from wharfinger.server.features.feature_registration import check_options
 from wharfinger.server.features.feature_set import Features, MountedFeatures
-from wharfinger.server.features.listing import Listing
+from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.pages import pages_of_catalogue, pages_of_source, templates_of_source
-from wharfinger.server.features.registration import check_options
 from wharfinger.server.features.resource import ResourceFeature, ResourceOptions, check_uri, make_resource
 from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable
 from wharfinger.server.features.tool_results import to_wire
@@ -92,8 +92,8 @@ class Resources:
         """Answers searches, as far as it covers the sources."""
         self._index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
         """All enabled templates, also of mounted servers: the most specific one wins, wherever it is from."""
-        self.listing = Listing("resources", self.static, services.keys, size, _resources_result)
-        self.templates_listing = Listing("templates", self.templates, services.keys, size, _templates_result)
+        self.listing = PagedList("resources", self.static, services.keys, size, _resources_result)
+        self.templates_listing = PagedList("templates", self.templates, services.keys, size, _templates_result)
         for listing in (self.listing, self.templates_listing):
             listing.shown = ResourceFeature.shown
             listing.ttl_ms, listing.cache_scope = services.ttl_ms, services.cache_scope

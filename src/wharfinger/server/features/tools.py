@@ -22,10 +22,10 @@ from wharfinger.errors import (
 )
 from wharfinger.protocol.http.headers import HeaderParam
 from wharfinger.protocol.request import Request
+from wharfinger.server.features.feature_registration import check_options, feature_name, refuse_generator, unwrapped
 from wharfinger.server.features.feature_set import Features
 from wharfinger.server.features.handler_function import HandlerFunction
-from wharfinger.server.features.listing import Listing
-from wharfinger.server.features.registration import check_options, feature_name, refuse_generator, unwrapped
+from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unusable
 from wharfinger.server.features.tool_results import Output, with_media_read
 from wharfinger.server.signature.arguments import BadArguments, Signature
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from wharfinger.server.signature.explicit_schema import SchemaSignature
     from wharfinger.server.tasks.task_extension import Tasks
 
-__all__ = ["TaskKind", "Tool", "ToolOptions", "Tools", "reports_tool_errors"]
+__all__ = ["TaskKind", "ToolFeature", "ToolOptions", "Tools", "reports_tool_errors"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _REPORTED = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
@@ -91,7 +91,7 @@ class ToolOptions(TypedDict, total=False):
     """Who may call it; by default both."""
 
 
-class Tool:
+class ToolFeature:
     """A registered tool: what lists show, and how it is called.
 
     Raises:
@@ -239,14 +239,16 @@ class Tools:
         self._services = services
         self.serve_tasks = serve_tasks
         """Serves the methods of the tasks extension, and gives the tasks of the server."""
-        self.features: Features[Tool] = Features("tool", lambda: services.notify.list_changed("tools"))
-        self.listing = Listing("tools", self.features, services.keys, size, _tools_result)
+        self.features: Features[ToolFeature] = Features("tool", lambda: services.notify.list_changed("tools"))
+        self.listing = PagedList("tools", self.features, services.keys, size, _tools_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
         self.listing.shown_in_full = _full_definition
         self.mirrors: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
         """The arguments that HTTP headers repeat, by the name of the tool; those without any are not in it."""
 
-    def add(self, function: Callable[..., Any], *, fallback: bool = False, **options: Unpack[ToolOptions]) -> Tool:
+    def add(
+        self, function: Callable[..., Any], *, fallback: bool = False, **options: Unpack[ToolOptions]
+    ) -> ToolFeature:
         """Register a function, or a bound method, as a tool, and report that the list has changed.
 
         Its parameters make the input schema and are checked by type, its docstring describes it, and its return
@@ -264,7 +266,7 @@ class Tools:
         if options.get("task", False) is False:
             if "task_ttl" in options:
                 raise TypeError("A tool without task= has no option 'task_ttl'.")
-            tool = Tool(self._services, function, options)
+            tool = ToolFeature(self._services, function, options)
         else:
             from wharfinger.server.tasks.task_tool import TaskTool  # with the first one: most servers have none
 
@@ -305,7 +307,7 @@ class Tools:
         """The names of the enabled tools, those of mounted servers too, in the order of the list."""
         return [name for name, _ in self.features.items()]
 
-    async def call(self, request: Request, tool: Tool | None = None) -> t.CallToolResult:
+    async def call(self, request: Request, tool: ToolFeature | None = None) -> t.CallToolResult:
         """The handler of `tools/call`; `tool` is given if it is known, and does not answer by itself.
 
         Arguments that do not fit, and the errors that authors raise, are results with `isError`; any other exception
@@ -359,7 +361,7 @@ class Tools:
 class _HeaderParams(Mapping[str, tuple[HeaderParam, ...]]):
     """The arguments that HTTP headers repeat, of the tools that have any; found anew when the tools have changed."""
 
-    def __init__(self, features: Features[Tool]) -> None:
+    def __init__(self, features: Features[ToolFeature]) -> None:
         self._features = features
         self._version = 0
         self._found: dict[str, tuple[HeaderParam, ...]] = {}
@@ -380,7 +382,7 @@ class _HeaderParams(Mapping[str, tuple[HeaderParam, ...]]):
         return len(self._current())
 
 
-def _full_definition(tool: Tool) -> t.Tool:
+def _full_definition(tool: ToolFeature) -> t.Tool:
     return tool.full_definition
 
 

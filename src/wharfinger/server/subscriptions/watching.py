@@ -41,7 +41,7 @@ Change = tuple[str, bool]
 """A URI, or the name of a list, and whether it is a list."""
 
 
-class Phase(Enum):
+class NoticePhase(Enum):
     """How far the notice of a change has come; one that has no phase starts with WAITING."""
 
     WAITING = "it was sent to nobody yet, so that it stands for whatever changes before it is"
@@ -126,7 +126,7 @@ class Watching:
         """How many URIs the watchers of each owner watch."""
         self._departures = 0
         """How many watchers have left something, ever."""
-        self._phases: dict[Change, Phase] = {}
+        self._phases: dict[Change, NoticePhase] = {}
         self._waiting: deque[Change] = deque()
         self._work: Iterator[None] | None = None
         """Sends what waits, to one watcher with each step; None while nothing waits."""
@@ -221,8 +221,8 @@ class Watching:
     def _note(self, change: Change) -> None:
         loop = self._loop
         if loop is None or self._phases.get(change) in (
-            Phase.WAITING,
-            Phase.AGAIN,
+            NoticePhase.WAITING,
+            NoticePhase.AGAIN,
         ):  # what will be sent covers this too
             return
         if threading.get_ident() == self._thread:
@@ -235,10 +235,10 @@ class Watching:
         if self._loop is None:
             return
         if change in self._phases:
-            if self._phases[change] is Phase.SENT:
-                self._phases[change] = Phase.AGAIN
+            if self._phases[change] is NoticePhase.SENT:
+                self._phases[change] = NoticePhase.AGAIN
             return
-        self._phases[change] = Phase.WAITING
+        self._phases[change] = NoticePhase.WAITING
         self._waiting.append(change)
         if self._work is None:
             # In the next turn, so that what one handler changes several times is sent once.
@@ -259,7 +259,7 @@ class Watching:
         """Send what waits to all of its watchers, change by change; each step is one watcher."""
         while self._waiting:
             change = name, is_list = self._waiting.popleft()
-            self._phases[change] = Phase.SENT
+            self._phases[change] = NoticePhase.SENT
             watchers = self._by_list[name] if is_list else self._by_uri.get(name, {})
             notice = call_logged(subscriptions.list_changed if is_list else subscriptions.updated, name)
             if notice is None:
@@ -278,8 +278,8 @@ class Watching:
             if self._loop is not None:
                 self._loop.call_later(COALESCE_SECONDS, self._end_coalescing, self._phases, change)
 
-    def _end_coalescing(self, phases: dict[Change, Phase], change: Change) -> None:
-        if phases is self._phases and phases.pop(change) is Phase.AGAIN:
+    def _end_coalescing(self, phases: dict[Change, NoticePhase], change: Change) -> None:
+        if phases is self._phases and phases.pop(change) is NoticePhase.AGAIN:
             self._collect(change)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wharfinger.protocol.request import Request, input_needed
-from wharfinger.server.features.tools import Tool, ToolOptions, Tools
+from wharfinger.server.features.tools import ToolFeature, ToolOptions, Tools
 from wharfinger.server.signature.arguments import BadArguments
 from wharfinger.server.tasks.task_channel import RunningTask
 from wharfinger.server.tasks.task_extension import DeferredTask, Tasks, capture, check_declared, declares
@@ -23,7 +23,7 @@ _SERVER_TTL = -1.0
 """As long as the server's."""
 
 
-class TaskTool(Tool):
+class TaskTool(ToolFeature):
     """A tool registered with `task=`. `task_ttl` is in seconds; absent it is the server's, None is for ever.
 
     Raises:

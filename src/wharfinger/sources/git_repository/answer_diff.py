@@ -17,7 +17,7 @@ from wharfinger.source import VERSION
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answer_commit import first_changes, tree_before, with_moves
 from wharfinger.sources.git_repository.answers import GitAnswer
-from wharfinger.sources.git_repository.differences import difference
+from wharfinger.sources.git_repository.git_differences import difference
 from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
 from wharfinger.sources.git_repository.revision_names import GitRevision, commit_of
