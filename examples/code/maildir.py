@@ -37,7 +37,7 @@ class Mail(Source):
         return t.Resource(uri=uri, name=name, mime_type="text/plain", meta=seen), f"Flags: {flags}\n{message}"
 
     def stat(self, uri):  # a watch begins here: what changes from now on is reported
-        self.polling.saw(uri, version_of(self.find(uri)[0]))
+        self.polling.record(uri, version_of(self.find(uri)[0]))
         return self.find(uri)[0]
 
     def read(self, uri):
