@@ -19,7 +19,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from wharfinger.errors import Overloaded
 
@@ -130,8 +130,8 @@ class Pool:
         else:
 
             async def adapted(owner: str, *arguments: Any) -> Any:
-                found: Any = await self.run(owner, function, *arguments)
-                return await cast("Awaitable[Any]", found) if isinstance(found, Awaitable) else found
+                found: object = await self.run(owner, function, *arguments)
+                return await found if isinstance(found, Awaitable) else found
 
         return adapted
 
