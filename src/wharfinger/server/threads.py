@@ -131,7 +131,10 @@ class Pool:
 
             async def adapted(owner: str, *arguments: Any) -> Any:
                 found: object = await self.run(owner, function, *arguments)
-                return await found if isinstance(found, Awaitable) else found
+                if isinstance(found, Awaitable):
+                    result: Any = await found
+                    return result
+                return found
 
         return adapted
 
