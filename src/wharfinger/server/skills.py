@@ -10,6 +10,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, ResourceNotFound
 from wharfinger.server.context import Context
+from wharfinger.server.features.listing import joined_page
 from wharfinger.server.mounting import OF_THE_WHOLE
 from wharfinger.server.owners import owner_of
 from wharfinger.source import Source
@@ -20,7 +21,6 @@ from wharfinger.types.skills import (
     ListSkillsResult,
     ReadResourceDirectoryRequestParams,
     ReadResourceDirectoryResult,
-    Skill,
 )
 
 if TYPE_CHECKING:
@@ -42,23 +42,12 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
         OF_THE_WHOLE[name] = serve_skills
 
     async def list_skills(params: t.PaginatedRequestParams, ctx: Context) -> ListSkillsResult:
-        number, key = _position(server, "skills", params.cursor) or (0, None)
-        shown: list[Skill] = []
-        sources = _sources(server)
-        while number < len(sources) and len(shown) < page_size:
-            page = getattr(sources[number], "skills", None)
-            more: list[Skill] = []
-            key, after = None, key
-            if page is not None:
-                more, key = await _adapted(ctx, page)(after, page_size - len(shown))
-            shown += more
-            if key is None:
-                number += 1
-            elif more:  # a source may end a page early, so that its answer stays small
-                break
-        if number >= len(sources):
-            return ListSkillsResult(skills=shown)
-        return ListSkillsResult(skills=shown, next_cursor=server.services.keys.seal("skills", [number, key]))
+        place = _position(server, "skills", params.cursor)
+        methods = [getattr(source, "skills", None) for source in _sources(server)]
+        providers = [_no_skills if method is None else ctx.server.pool.adapt(method) for method in methods]
+        shown, place = await joined_page(providers, owner_of(ctx.request), place, page_size)
+        cursor = UNSET if place is None else server.services.keys.seal("skills", place)
+        return ListSkillsResult(skills=shown, next_cursor=cursor)
 
     async def get_skill(params: GetSkillRequestParams, ctx: Context) -> GetSkillResult:
         source = _source_of(server, params.uri)
@@ -88,6 +77,10 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
     server.extensions.add_method("skills/get", get_skill, extension=EXTENSION, cacheable=True)
     server.extensions.add_method("resources/directory/read", read_directory, extension=EXTENSION)
     server.extensions.declare(EXTENSION, {"directoryRead": True})
+
+
+async def _no_skills(owner: str, after: object, limit: int) -> tuple[list[Any], None]:
+    return [], None
 
 
 def _sources(server: FeatureService) -> list[Source]:

@@ -20,7 +20,7 @@ from wharfinger.server.cursors import Keys
 from wharfinger.server.features.feature_set import Feature, Features
 from wharfinger.server.owners import owner_of
 
-__all__ = ["PAGE", "PAGE_BYTES", "PagedList", "Provider"]
+__all__ = ["PAGE", "PAGE_BYTES", "PagedList", "Provider", "joined_page"]
 
 PAGE = 1000
 """Entries of a page, unless the author of a server chooses: each page costs a round trip."""
@@ -74,18 +74,8 @@ class PagedList(Generic[F]):
         self.providers.append(listing.page_of_providers)
 
     async def page_of_providers(self, owner: str, place: Any, limit: int) -> tuple[Sequence[Any], Any]:
-        """A page without the features, for the list of the whole; a place is the number of a provider and its key."""
-        number, key = place or (0, None)
-        shown: list[Any] = []
-        while number < len(self.providers):
-            more, key = await self.providers[number](owner, key, limit - len(shown))
-            shown.extend(more)
-            if key is not None:
-                return shown, (number, key)
-            number += 1
-            if len(shown) >= limit:
-                break
-        return shown, (number, None) if number < len(self.providers) else None
+        """A page without the features, for the list of the whole."""
+        return await joined_page(self.providers, owner, place, limit)
 
     def _may_be_kept(self) -> bool:
         """Whether every change of the list changes the version of its features."""
@@ -166,6 +156,22 @@ class PagedList(Generic[F]):
             return [show(feature) for _, feature in features], place
         # Part of a name may be the prefix of a mounted server, which its own definition does not have.
         return [msgspec.structs.replace(show(feature), name=key) for key, feature in features], place
+
+
+async def joined_page(
+    providers: Sequence[Provider], owner: str, place: Any, limit: int
+) -> tuple[list[Any], tuple[int, Any] | None]:
+    """A page of several providers, one after the other, from a place on: the number of a provider and its key."""
+    number, key = place or (0, None)
+    shown: list[Any] = []
+    while number < len(providers) and len(shown) < limit:
+        more, key = await providers[number](owner, key, limit - len(shown))
+        shown.extend(more)
+        if key is None:
+            number += 1
+        elif more:  # a provider may end a page early, so that its answer stays small
+            break
+    return shown, (number, key) if number < len(providers) else None
 
 
 def _fitting(definitions: Sequence[Any], room: int) -> int:
