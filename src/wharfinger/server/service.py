@@ -153,18 +153,17 @@ class FeatureService:
         """What this server declares: what it has handlers for."""
         has = self.handlers.__contains__
         changes: Any = True
+        extensions = dict(self.extensions.declared) if rules.extensions else {}
+        if rules.tasks and self.tasks is not None:
+            extensions[TASKS] = {}
         return t.ServerCapabilities(
             logging={},  # any handler may log; who does must declare it, in every revision
             completions={} if has("completion/complete") else UNSET,
             resources=t.ResourcesCapability(subscribe=True, list_changed=changes) if has("resources/list") else UNSET,
             tools=t.ToolsCapability(list_changed=changes) if has("tools/list") else UNSET,
             prompts=t.PromptsCapability(list_changed=changes) if has("prompts/list") else UNSET,
-            extensions=self._declared(rules) or UNSET,
+            extensions=extensions or UNSET,
         )
-
-    def _declared(self, rules: Revision) -> dict[str, dict[str, Any]]:
-        declared = self.extensions.declared if rules.extensions else {}
-        return declared | {TASKS: {}} if rules.tasks and self.tasks is not None else declared
 
     @property
     def limits(self) -> Limits:

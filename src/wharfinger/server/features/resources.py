@@ -499,16 +499,11 @@ def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
     if isinstance(value, (bytes, bytearray, memoryview)):
         data = bytes(cast("bytes", value))
         mime_type = sniff(data) if mime_type is UNSET else mime_type
-        text = _decoded(data) if is_text(mime_type) else None
-        return (UNSET, data, mime_type) if text is None else (text, UNSET, mime_type)
+        if is_text(mime_type):
+            with suppress(UnicodeDecodeError):
+                return data.decode(), UNSET, mime_type
+        return UNSET, data, mime_type
     return to_wire(value).decode(), UNSET, "application/json" if mime_type is UNSET else mime_type
-
-
-def _decoded(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 async def _joined(chunks: AsyncIterator[bytes], most: int) -> bytes:

@@ -155,15 +155,22 @@ class ToolFeature:
         decode_json_strings = options.get("decode_json_strings")
         self._json_strings = services.decode_json_strings if decode_json_strings is None else decode_json_strings
         input_schema, timeout = options.get("input_schema"), options.get("timeout")
-        self.signature: Signature | SchemaSignature = (
-            Signature(function) if input_schema is None else _by_hand(function, input_schema, self.name)
-        )
+        self.signature: Signature | SchemaSignature
+        if input_schema is None:
+            self.signature = Signature(function)
+        else:
+            from wharfinger.server.signature.explicit_schema import SchemaSignature
+
+            self.signature = SchemaSignature(function, input_schema, f"input_schema of tool {self.name!r}")
         self._output = self._output_of(options.get("output_schema"))
         self._call = HandlerFunction(
             services, function, signature=self.signature, inline=options.get("inline", False), timeout=timeout
         )
         self._call.finish = self.result
-        self.mirrors = self._mirrors()
+        try:
+            self.mirrors = header_params_of(self.signature.schema)
+        except ValueError as error:
+            raise ValueError(f"The tool {self.name!r}: {error}") from None
         self.function: Callable[..., Awaitable[Any]] = function
         direct = self._call.runs_async and not self._call.takes_context and timeout is None
         self.decode = self.signature.direct if direct else None
@@ -195,12 +202,6 @@ class ToolFeature:
             return Output(None, CompiledSchema(output_schema, f"output_schema of tool {self.name!r}"))
         returns = self.signature.returns
         return _output_of_class(returns) if isinstance(returns, type) else Output(returns)
-
-    def _mirrors(self) -> tuple[HeaderParam, ...]:
-        try:
-            return header_params_of(self.signature.schema)
-        except ValueError as error:
-            raise ValueError(f"The tool {self.name!r}: {error}") from None
 
     def decode_again(self, request: Request) -> dict[str, Any]:
         """The arguments of a function that takes more than these, or arguments that did not fit at once.
@@ -242,7 +243,7 @@ class Tools:
         self.features: Features[ToolFeature] = Features("tool", lambda: services.notify.list_changed("tools"))
         self.listing = PagedList("tools", self.features, services.keys, size, _tools_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
-        self.listing.shown_in_full = _full_definition
+        self.listing.shown_in_full = lambda tool: tool.full_definition
         self.mirrors: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
         """The arguments that HTTP headers repeat, by the name of the tool; those without any are not in it."""
 
@@ -382,17 +383,7 @@ class _HeaderParams(Mapping[str, tuple[HeaderParam, ...]]):
         return len(self._current())
 
 
-def _full_definition(tool: ToolFeature) -> t.Tool:
-    return tool.full_definition
-
-
 _output_of_class = functools.lru_cache(256)(Output)
-
-
-def _by_hand(function: Callable[..., Any], schema: Mapping[str, Any], name: str) -> SchemaSignature:
-    from wharfinger.server.signature.explicit_schema import SchemaSignature
-
-    return SchemaSignature(function, schema, f"input_schema of tool {name!r}")
 
 
 def _hints(options: ToolOptions) -> t.ToolAnnotations | UnsetType:
