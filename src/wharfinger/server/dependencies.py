@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_orig
 from wharfinger.errors import Overloaded
 from wharfinger.protocol.request import Request
 from wharfinger.server.owners import owner_of
-from wharfinger.server.signature.annotations import RequestContext
+from wharfinger.server.signature.annotations import RequestContext, annotations_of, body_of, is_context
 from wharfinger.server.threads import is_async
 
 if TYPE_CHECKING:
@@ -76,18 +76,20 @@ class Provider:
             circle = " → ".join(f"{_name(step)}()" for step in (*path[path.index(function) :], function))
             raise TypeError(f"Dependencies need each other in a circle: {circle}")
         self.function = function
-        body = _body(function)
+        body = body_of(function)
+        inner = inspect.unwrap(body)
+        is_manager = inner is not body and (inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner))
         self.call = function
         if inspect.isasyncgenfunction(body):
             self.call = contextlib.asynccontextmanager(function)
         elif inspect.isgeneratorfunction(body):
             self.call = contextlib.contextmanager(function)
-        if self.call is not function or _makes_manager(body):
+        if self.call is not function or is_manager:
             self.kind = "manager"
         else:
             self.kind = "async" if is_async(function) else "plain"
-        self.context, self.needs = _look_at(function, (*path, function))
-        self.may_ask = is_async(function) or inspect.isasyncgenfunction(inspect.unwrap(body))
+        self.context, self.needs = _inspect(function, (*path, function))
+        self.may_ask = is_async(function) or inspect.isasyncgenfunction(inner)
 
 
 def plan(depends: Depends) -> Need:
@@ -124,18 +126,20 @@ def needs_of(function: Callable[..., Any]) -> tuple[str | None, dict[str, Need]]
     Raises:
         TypeError: like `plan`.
     """
-    return _look_at(function, (), strict=False)
+    return _inspect(function, (), strict=False)
 
 
-def _look_at(
+def _inspect(
     function: Callable[..., Any], path: tuple[Callable[..., Any], ...], *, strict: bool = True
 ) -> tuple[str | None, dict[str, Need]]:
-    from wharfinger.server.signature.annotations import annotations_of, is_context  # which knows `Depends`
-
     context: str | None = None
     needs: dict[str, Need] = {}
     hints = annotations_of(function)
-    for parameter in _parameters(function):
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # some functions of C have no signature
+        parameters = []
+    for parameter in parameters:
         refuse_default(function, parameter)
         annotation = hints.get(parameter.name, parameter.annotation)
         if (depends := depends_of(annotation)) is not None:
@@ -158,28 +162,6 @@ def _look_at(
 
 
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    try:
-        return list(inspect.signature(function).parameters.values())
-    except ValueError:  # some functions of C have no signature
-        return []
-
-
-def _body(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that runs when it is called: that of a partial, or of an object's `__call__`."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if inspect.isroutine(function) or inspect.isclass(function):
-        return function
-    return type(function).__call__
-
-
-def _makes_manager(body: Callable[..., Any]) -> bool:
-    """Whether it was made from a generator function by `contextlib.contextmanager` or `asynccontextmanager`."""
-    inner = inspect.unwrap(body)
-    return inner is not body and (inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner))
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -104,7 +104,11 @@ class Pool:
         if self._may_start(job):
             self._start(job)
         else:
-            self._enqueue(job, loop)
+            if self._queued[job.group] >= self.queue:
+                raise Overloaded("Too many blocking calls of this caller are waiting: try again later.")
+            self._waiting.setdefault(job.group, {}).setdefault(job.owner, {})[job] = None
+            self._queued[job.group] += 1
+            job.timer = loop.call_later(self.max_wait, self._give_up, job)
         try:
             return await job.future  # type: ignore[no-any-return]
         except asyncio.CancelledError:
@@ -160,13 +164,6 @@ class Pool:
             name = f"wharfinger-{self._threads}"
             threading.Thread(target=self._work, args=(self._jobs,), name=name, daemon=True).start()
         self._jobs.put(job)
-
-    def _enqueue(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
-        if self._queued[job.group] >= self.queue:
-            raise Overloaded("Too many blocking calls of this caller are waiting: try again later.")
-        self._waiting.setdefault(job.group, {}).setdefault(job.owner, {})[job] = None
-        self._queued[job.group] += 1
-        job.timer = loop.call_later(self.max_wait, self._give_up, job)
 
     def _dequeue(self, job: Job) -> None:
         """Remove a job from those that wait, if it is one of them."""

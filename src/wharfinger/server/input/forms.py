@@ -110,8 +110,10 @@ def form_of(schema: Any) -> Form:
 def _build(schema: Any) -> Form:
     if hasattr(schema, "model_json_schema"):  # pydantic, which is never imported here
         return _from_model(schema)
-    if _is_record(schema):
-        return _from_record(schema)
+    if isinstance(schema, type):
+        kind = cast("type[Any]", schema)
+        if issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or is_typeddict(kind):
+            return _from_record(kind)
     field, required, nullable = _field(ALONE, _Member(ALONE, schema, True, UNSET), {})
 
     def alone(values: dict[str, Any]) -> Any:
@@ -128,13 +130,6 @@ class _Member(NamedTuple):
     annotation: Any
     required: bool
     default: Any
-
-
-def _is_record(schema: Any) -> bool:
-    if not isinstance(schema, type):
-        return False
-    kind = cast("type[Any]", schema)
-    return issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or is_typeddict(kind)
 
 
 def _members(kind: Any) -> Iterator[_Member]:
@@ -238,12 +233,8 @@ def _converted(values: dict[str, Any], kind: Any) -> Any:
         field = name[1] if name and name[1] else ALONE
         cause = error.__cause__
         own = isinstance(cause, (ValueError, TypeError)) and not isinstance(cause, msgspec.ValidationError)
-        raise InvalidAnswer(f"{field}: {str(cause) if own else _reason(message)}") from None
-
-
-def _reason(message: str) -> str:
-    """msgspec's message without backquotes, in lower case."""
-    return message.replace("`", "")[:1].lower() + message.replace("`", "")[1:]
+        message = message.replace("`", "")
+        raise InvalidAnswer(f"{field}: {str(cause) if own else message[:1].lower() + message[1:]}") from None
 
 
 def _from_model(model: Any) -> Form:

@@ -209,6 +209,9 @@ class Sample:
         metadata: dict[str, Any] | None = None,
         or_none: bool = False,
     ) -> None:
+        if model_preferences is not None and not isinstance(model_preferences, t.ModelPreferences):
+            names = [model_preferences] if isinstance(model_preferences, str) else model_preferences
+            model_preferences = t.ModelPreferences(hints=[t.ModelHint(name=name) for name in names])
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}: a model needs at least one to answer with.")
         self.or_none = or_none
@@ -222,7 +225,7 @@ class Sample:
             "stop_sequences": None if stop_sequences is None else list(stop_sequences),
             "tools": None if tools is None else list(tools),
             "tool_choice": t.ToolChoice(mode=cast("Any", tool_choice)) if isinstance(tool_choice, str) else tool_choice,
-            "model_preferences": _preferences(model_preferences),
+            "model_preferences": model_preferences,
             "include_context": include_context,
             "metadata": metadata,
         }
@@ -316,13 +319,6 @@ def _messages(given: Any) -> list[t.SamplingMessage]:
 
 def _blocks(message: t.SamplingMessage) -> list[t.SamplingContent]:
     return message.content if isinstance(message.content, list) else [message.content]
-
-
-def _preferences(given: t.ModelPreferences | str | Sequence[str] | None) -> t.ModelPreferences | None:
-    if given is None or isinstance(given, t.ModelPreferences):
-        return given
-    names = [given] if isinstance(given, str) else given
-    return t.ModelPreferences(hints=[t.ModelHint(name=name) for name in names])
 
 
 def check_tool_use(messages: Sequence[t.SamplingMessage]) -> None:

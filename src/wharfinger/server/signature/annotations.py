@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from wharfinger.server.signature.argument_errors import members
 
-__all__ = ["RequestContext", "annotations_of", "is_context"]
+__all__ = ["RequestContext", "annotations_of", "body_of", "is_context"]
 
 
 class RequestContext:
@@ -28,15 +28,21 @@ class RequestContext:
 _CONTEXT_TEXT = r"(?:\w+\.)*Context(?:\[.*\])?"
 
 
+def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that runs when an object is called: that of a partial, or the `__call__` of its class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    return type(function).__call__
+
+
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The function's annotations, with `Annotated` kept. One that cannot be resolved stays text.
 
     Text that names `Context` counts as that class, because many import it only for type checkers.
     """
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        function = type(function).__call__
+    function = body_of(function)
     if (plain := _classes(function)) is not None:
         return plain
     try:

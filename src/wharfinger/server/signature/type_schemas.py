@@ -180,7 +180,7 @@ def facts_of(extra: Any) -> FieldFacts | None:
             facts["examples"] = list(extra.examples)
         if isinstance(extra.json_schema_extra, dict):
             facts["extra_json_schema"] = cast("dict[str, Any]", extra.json_schema_extra)
-        default = None if extra.is_required() else functools.partial(_default, extra)
+        default = None if extra.is_required() else functools.partial(extra.get_default, call_default_factory=True)
         return FieldFacts(extra.description or "", msgspec.Meta(**facts) if facts else None, default)
     if module == "annotated_types" or module.startswith("annotated_types."):
         facts = dict(_constraints([extra]))
@@ -212,10 +212,6 @@ def to_msgspec(kind: Any) -> Any:
     if all(part is before for part, before in zip(parts, inner, strict=True)):
         return kind
     return Union[parts] if origin in (Union, UnionType) else origin[parts]  # noqa: UP007
-
-
-def _default(field: Any) -> Any:
-    return field.get_default(call_default_factory=True)
 
 
 def _constraints(markers: Any) -> Iterator[tuple[str, Any]]:

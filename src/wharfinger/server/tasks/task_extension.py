@@ -365,8 +365,10 @@ class Tasks:
         """A task from the store. If its process has died, it is failed first."""
         while (value := await self.store.get(key)) is not None:
             record = _decode_record(value)
-            if not record.worker or (record.worker != self.worker and await self._is_alive(record.worker)):
+            if not record.worker:
                 return record
+            if record.worker != self.worker and await self.store.get(_WORKERS_PREFIX + record.worker) is not None:
+                return record  # its process is alive
             task = self.running.get(key)
             if task is not None:  # it was begun meanwhile
                 return Record(worker=self.worker, state=Raw(task.state()))
@@ -376,9 +378,6 @@ class Tasks:
         return None
 
     # -- several processes
-
-    async def _is_alive(self, worker: str) -> bool:
-        return await self.store.get(_WORKERS_PREFIX + worker) is not None
 
     async def _renew_lease(self) -> None:
         """Renew the lease of this process, if a third of it is over."""
@@ -408,7 +407,14 @@ class Tasks:
                     await self._renew_lease()
                     for place, value in await self.store.scan(f"{_INBOX_PREFIX}{self.worker}/"):
                         await self.store.delete(place)
-                        self._deliver(_decode_message(value))
+                        message = _decode_message(value)
+                        task = self.running.get(message.key)
+                        if task is None:
+                            continue
+                        if message.responses is None:
+                            task.stop("cancel")
+                        else:
+                            task.answer(message.responses)
                 for key in tuple(self._listeners):
                     await self._poll(key)
             except StoreUnusable as error:
@@ -428,15 +434,6 @@ class Tasks:
             self._notify(key, state)
         if record is None or not record.worker:
             self._remove_listeners(key)
-
-    def _deliver(self, message: TaskMessage) -> None:
-        task = self.running.get(message.key)
-        if task is None:
-            return
-        if message.responses is None:
-            task.stop("cancel")
-        else:
-            task.answer(message.responses)
 
     # -- listeners
 
