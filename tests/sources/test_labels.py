@@ -47,7 +47,7 @@ def test_the_home_folder_must_be_given_in_full(tmp_path: Path, monkeypatch: pyte
     inside.mkdir()
     monkeypatch.chdir(inside)
     for relative in ("..", "../..", os.path.relpath("/", inside)):
-        with pytest.raises(UnusableFolder, match="in full"):
+        with pytest.raises(UnusableFolder, match="give the full path"):
             resolve_root(relative)
     assert resolve_root(".") == str(inside)
     assert resolve_root(str(tmp_path)) == str(tmp_path)

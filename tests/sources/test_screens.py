@@ -134,7 +134,7 @@ def test_a_picture_is_private_logged_and_never_good_later(
     with caplog.at_level(logging.INFO, "wharfinger.sources.screens"):
         result = screen().read("screen:///all")
     assert (result.cache_scope, result.ttl_ms) == ("private", 0)
-    assert "captured screen:///all: 640 x 480 pixels" in caplog.text
+    assert "Captured screen:///all: 640 x 480 pixels" in caplog.text
 
 
 def test_a_large_screen_is_thinned_out(show: Callable[..., Display]) -> None:
@@ -149,7 +149,7 @@ def test_a_picture_that_compresses_badly_is_thinned_out(
 ) -> None:
     show()
     whole = picture(screen())
-    monkeypatch.setattr(sys.modules[Screen.__module__], "BYTES", len(whole) - 1)
+    monkeypatch.setattr(sys.modules[Screen.__module__], "TARGET_BYTES", len(whole) - 1)
     assert pixels_of(picture(screen()))[:2] == (320, 240)
 
 
@@ -157,8 +157,8 @@ def test_a_screen_that_is_too_large_is_refused_before_it_is_taken(
     show: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     show()
-    monkeypatch.setattr(sys.modules[Screen.__module__], "LARGEST", 640 * 480 - 1)
-    with pytest.raises(InvalidArgument, match="one screen alone"):
+    monkeypatch.setattr(sys.modules[Screen.__module__], "MAX_CAPTURED_PIXELS", 640 * 480 - 1)
+    with pytest.raises(InvalidArgument, match="read a single screen"):
         screen().read("screen:///all")
 
 
@@ -193,7 +193,7 @@ def test_looks_at_a_screen_are_two_seconds_apart(show: Callable[..., Display]) -
 def test_without_a_display_it_cannot_be_published(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mss")
     monkeypatch.delenv("DISPLAY", raising=False)
-    with pytest.raises(UnusableSource, match=r"There is no display to look at.*DISPLAY"):
+    with pytest.raises(UnusableSource, match=r"No display can be captured.*DISPLAY"):
         screen()
 
 
@@ -201,7 +201,7 @@ def test_a_display_that_goes_later_is_said_clearly_and_hides_no_other_source(sho
     display = show()
     source = screen()
     display.end()
-    with pytest.raises(InternalError, match="There is no display to look at"):
+    with pytest.raises(InternalError, match="No display can be captured"):
         source.read("screen:///1")
     assert source.page(None, 10) == ([], None)
 

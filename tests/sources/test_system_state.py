@@ -17,7 +17,7 @@ from wharfinger import Client, Server
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import version_of
-from wharfinger.sources.system_state import FRESH, MOST, System, system
+from wharfinger.sources.system_state import CACHE_SECONDS, MAX_PROCESSES, System, system
 from wharfinger.testing import SourceContract
 
 psutil = pytest.importorskip("psutil")
@@ -90,7 +90,7 @@ def test_processes_are_bounded_and_ordered(machine: System) -> None:
 def test_nothing_of_a_command_line_or_an_environment_is_shown(machine: System) -> None:
     command = [sys.executable, "-c", "input()", "--password=barnacle"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, env={"PASSWORD": "limpet"}) as child:
-        text = str(machine.read(f"system:///processes?limit={MOST}").contents[0].text)
+        text = str(machine.read(f"system:///processes?limit={MAX_PROCESSES}").contents[0].text)
         assert f'"pid": {child.pid},' in text
         child.communicate(b"\n")
     assert "barnacle" not in text and "limpet" not in text
@@ -124,7 +124,7 @@ def test_what_is_not_there_is_not_found(machine: System, uri: str) -> None:
 
 def test_a_process_that_works_is_told_and_is_at_the_top(machine: System, told: Told) -> None:
     uri = "system:///processes?limit=1000"
-    machine._polling.every = FRESH
+    machine._polling.every = CACHE_SECONDS
     machine.stat(uri)
     machine.watch(uri, told)
     with subprocess.Popen(
@@ -164,7 +164,7 @@ def test_it_is_found_by_name_and_has_no_text_to_search(machine: System) -> None:
 def test_a_client_reads_and_watches_it() -> None:
     server = Server("host")
     source = system()
-    source._polling.every = FRESH
+    source._polling.every = CACHE_SECONDS
     server.include(source)
 
     async def main() -> None:

@@ -178,7 +178,7 @@ def test_a_command_is_called_after_what_it_runs(argv: list[str], name: str) -> N
         (["sh"], {"headers": {"A": "b"}}, "a command takes env= and cwd="),
         (["sh"], {"allow_private": True}, "a command takes env= and cwd="),
         ("https://host.test/mcp", {"env": {}}, "a URL takes headers="),
-        ("sh", {}, "or a command as a list"),
+        ("sh", {}, "or its command as a list"),
     ],
 )
 def test_what_cannot_be_started_is_refused(target: Any, options: dict[str, Any], says: str) -> None:

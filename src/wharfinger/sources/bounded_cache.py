@@ -1,4 +1,4 @@
-"""A cache of a bounded cost, used by several threads; the least recently used goes first."""
+"""A thread-safe cache with a bounded total cost, which drops the least recently used value first."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Keeps values whose costs are at most `most` together; a large one of more than half of that is not kept."""
+    """Keeps values with a total cost of at most `max_cost`. A value that costs more than half of that is not kept."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_cost: int) -> None:
+        self._max_cost = max_cost
         self._cost = 0
         self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Key) -> Value | None:
-        """What was kept, or None."""
+        """The value of a key, or None."""
         with self._lock:
             found = self._kept.get(key)
             if found is None:
@@ -32,19 +32,19 @@ class BoundedCache(Generic[Key, Value]):
             return found[0]
 
     def put(self, key: Key, value: Value, cost: int = 1) -> Value:
-        """Keep a value, and return it."""
-        if cost > 1 and cost * 2 > self._most:
+        """Store a value, and return it."""
+        if cost > 1 and cost * 2 > self._max_cost:
             return value
         with self._lock:
             self._drop(key)
             self._kept[key] = (value, cost)
             self._cost += cost
-            while self._cost > self._most:
+            while self._cost > self._max_cost:
                 self._drop(next(iter(self._kept)))
         return value
 
     def clear(self) -> None:
-        """Keep nothing any more."""
+        """Drop all values."""
         with self._lock:
             self._kept.clear()
             self._cost = 0

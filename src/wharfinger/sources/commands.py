@@ -1,6 +1,7 @@
-"""The output of a command as a resource: run without a shell, cut by bytes and time, with all that it started ended.
+"""The output of a command as a resource.
 
-Refuses to know what the command does: whoever publishes it lets everybody who reads run it.
+It runs without a shell, bounded in output and time, and all processes that it started are ended with it. Everybody who
+may read the resource can run the command.
 """
 
 from __future__ import annotations
@@ -30,22 +31,26 @@ from wharfinger.sources.page_keys import need_no_cursor
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.windows.window import ENCODING, remark
 
-__all__ = ["EXIT", "TIMEOUT", "Command", "Run", "command", "find_program", "split_command"]
+__all__ = ["EXIT", "TIMEOUT_SECONDS", "Command", "Run", "command", "find_program", "split_command"]
 
 EXIT = "wharfinger/exit"
-"""In `_meta` of the contents: `code` (negative for a signal, None where it was ended), `cut`, and `seconds`."""
+"""In `_meta` of the contents: `code` (negative for a signal, None if we ended it), `cut` and `seconds`."""
 MAX_BYTES = 1 << 20
-STDERR_BYTES = 16 << 10
-TIMEOUT = 10.0
-FASTEST = 0.2  # seconds between two runs that a watcher causes
-FRESH = 0.9  # of `every`, for which a run holds: the next look is to see a new one
-GRACE = 0.5  # seconds that a process has for ending when it is told to, before it is killed
-PASSED = ("PATH", "HOME", "LANG")
-_PASSED_ON_WINDOWS = ("SYSTEMROOT", "PATHEXT", "TEMP")
+MAX_STDERR_BYTES = 16 << 10
+TIMEOUT_SECONDS = 10.0
+MIN_INTERVAL_SECONDS = 0.2
+"""The smallest `every`."""
+REUSE_RATIO = 0.9
+"""The part of `every` for which a run is reused. It is less than 1, so that each round of polling runs the command."""
+GRACE_SECONDS = 0.5
+"""How long a process has to end after SIGTERM before it is killed."""
+ENVIRONMENT = ("PATH", "HOME", "LANG")
+"""Variables that a command inherits."""
+_ENVIRONMENT_ON_WINDOWS = ("SYSTEMROOT", "PATHEXT", "TEMP")
 
 
 class Run(NamedTuple):
-    """What a run gave: `code` is None where it was ended, and `cut` says why in a sentence."""
+    """The result of a run. If the run was ended, `code` is None and `cut` says why in a sentence."""
 
     output: bytes
     errors: bytes
@@ -59,36 +64,36 @@ def command(
     *,
     label: str | None = None,
     every: float | None = None,
-    timeout: float = TIMEOUT,
+    timeout: float = TIMEOUT_SECONDS,
     max_bytes: int = MAX_BYTES,
     cwd: str | os.PathLike[str] | None = None,
 ) -> Command:
     """Publish the output of a command: `server.include(command(["df", "-h"], every=5))`.
 
-    It runs at each reading, without a shell, without input, with nothing of this process's environment but PATH, HOME
-    and LANG. Readings at the same time share one run.
+    It runs for each read, without a shell and without input. Of this process's environment it gets only PATH, HOME and
+    LANG. Reads at the same time share one run.
 
     Args:
-        argv: The program and its arguments; a text is split as a shell would split it, and nothing in it is expanded.
-        label: Its name in the URI, `command://<label>`; the program's own name by default.
-        every: Seconds between runs while somebody watches, and for which an answer holds; without it, it cannot be
-            watched.
-        timeout: Seconds until it is ended, with all that it started.
-        max_bytes: Bytes of its output, after which it is ended.
-        cwd: The folder in which it runs; the current one by default.
+        argv: The program and its arguments. A string is split as by a shell, and nothing in it is expanded.
+        label: The name in the URI, `command://<label>`; by default that of the program.
+        every: Seconds between runs while somebody watches, and for which a result is valid. Without it, the resource
+            cannot be watched.
+        timeout: Seconds after which the command is ended, with all processes that it started.
+        max_bytes: Bytes of output after which it is ended.
+        cwd: The folder in which it runs; by default the current one.
 
     Raises:
         UnusableSource: there is no such program or folder, or a number is out of bounds.
     """
     parts = split_command(argv)
-    if not timeout > 0 or max_bytes < 1 or (every is not None and every < FASTEST):
-        raise UnusableSource(f"timeout and max_bytes must be positive, and every at least {FASTEST:g} s.")
+    if not timeout > 0 or max_bytes < 1 or (every is not None and every < MIN_INTERVAL_SECONDS):
+        raise UnusableSource(f"timeout and max_bytes must be positive, and every at least {MIN_INTERVAL_SECONDS:g} s.")
     program, place = find_program(parts, cwd)
     return Command([program, *parts[1:]], parts, label, every, timeout, max_bytes, place)
 
 
 def find_program(parts: Sequence[str], cwd: str | os.PathLike[str] | None) -> tuple[str, str]:
-    """The paths of a command's program, and of the folder in which it runs.
+    """Resolve the program of a command and the folder in which it runs to absolute paths.
 
     Raises:
         UnusableSource: there is no such program or folder.
@@ -98,15 +103,15 @@ def find_program(parts: Sequence[str], cwd: str | os.PathLike[str] | None) -> tu
         raise UnusableSource(f"There is no folder {place} to run {parts[0]} in.")
     program = os.path.join(place, parts[0]) if os.sep in parts[0] else shutil.which(parts[0])
     if not program or not os.access(program, os.X_OK) or os.path.isdir(program):
-        raise UnusableSource(f"There is no program {parts[0]!r} here: give its path, or see that it is in PATH.")
+        raise UnusableSource(f"There is no program {parts[0]!r}: give its path, or add its folder to PATH.")
     return program, place
 
 
 def split_command(argv: str | Sequence[str]) -> list[str]:
-    """The program and its arguments; a text is split as a shell would split it.
+    """Split a command into the program and its arguments, as a shell would.
 
     Raises:
-        UnusableSource: it cannot be split, or there is no program in it.
+        UnusableSource: it cannot be split, or is empty.
     """
     try:
         parts = shlex.split(argv) if isinstance(argv, str) else list(argv)
@@ -118,7 +123,7 @@ def split_command(argv: str | Sequence[str]) -> list[str]:
 
 
 class Command(Source):
-    """The source that `command()` makes. Its methods may be called from several threads at once."""
+    """The source that `command()` returns. Its methods may be called from several threads at once."""
 
     def __init__(
         self, argv: list[str], written: list[str], label: str | None, every: float | None, timeout: float,
@@ -134,7 +139,7 @@ class Command(Source):
         self.uri = f"command://{quote(self.name)}"
         self.location = redacted_command(written)
         self._lock = threading.Lock()
-        self._sharing: _Sharing | None = None
+        self._running: _SharedRun | None = None
         self._kept: tuple[float, Run] | None = None
         self._polling = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0)
 
@@ -142,17 +147,17 @@ class Command(Source):
         return f"command({self.location!r}, label={self.name!r})"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is of this command."""
+        """Whether this URI belongs to this command."""
         return uri == self.uri or uri.startswith((self.uri + "?", self.uri + "/"))
 
     def _check(self, uri: str) -> None:
         if uri.startswith(self.uri + "?"):
-            raise InvalidArgument(f"A command has no windows: read {self.uri}.")
+            raise InvalidArgument(f"The output of a command has no windows: read {self.uri}.")
         if uri != self.uri:
             raise ResourceNotFound(uri)
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The one resource."""
+        """The only resource."""
         need_no_cursor(after)
         return [self._resource()], None
 
@@ -166,7 +171,7 @@ class Command(Source):
         )
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource, with the version of its output where it is kept for some time.
+        """The resource. If `every` is set, it has the version of the output.
 
         Raises:
             ResourceNotFound: it is another URI.
@@ -180,7 +185,7 @@ class Command(Source):
         return found
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """Run it, and what it said; with a further content where it failed, was cut or complained.
+        """Run the command and return its output. A second content reports a failure, a cut, or what is on stderr.
 
         Raises:
             ResourceNotFound: it is another URI.
@@ -206,29 +211,29 @@ class Command(Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def run(self) -> Run:
-        """Run it; or wait for a run that somebody else began, or take one that still holds."""
+        """Run the command, wait for a run that has already started, or return one that is still valid."""
         with self._lock:
-            if self.every and self._kept and time.monotonic() - self._kept[0] < FRESH * self.every:
+            if self.every and self._kept and time.monotonic() - self._kept[0] < REUSE_RATIO * self.every:
                 return self._kept[1]
-            sharing, first = self._sharing, self._sharing is None
-            if sharing is None:
-                sharing = self._sharing = _Sharing()
+            shared_run, first = self._running, self._running is None
+            if shared_run is None:
+                shared_run = self._running = _SharedRun()
         if first:
             try:
-                sharing.run = _run(self.argv, self.cwd, self.timeout, self.max_bytes)
+                shared_run.run = _run(self.argv, self.cwd, self.timeout, self.max_bytes)
             except BaseException as error:
-                sharing.error = error
+                shared_run.error = error
             finally:
                 with self._lock:
-                    self._sharing = None
-                    if sharing.run is not None:
-                        self._kept = time.monotonic(), sharing.run
-                sharing.done.set()
+                    self._running = None
+                    if shared_run.run is not None:
+                        self._kept = time.monotonic(), shared_run.run
+                shared_run.done.set()
         else:
-            sharing.done.wait()
-        if sharing.run is None:
-            raise InvalidArgument(f"{self.written[0]} could not be run: {sharing.error}.")
-        return sharing.run
+            shared_run.done.wait()
+        if shared_run.run is None:
+            raise InvalidArgument(f"{self.written[0]} could not be run: {shared_run.error}.")
+        return shared_run.run
 
     def _look(self, uri: str | None) -> str:
         return _version(self.run()) if uri is not None else ""
@@ -248,25 +253,25 @@ class Command(Source):
         return ()
 
     def describe(self) -> str:
-        """How often it runs."""
-        return f"run every {self.every:g} s while watched" if self.every else "run at each reading"
+        """How often the command runs."""
+        return f"runs every {self.every:g} s while watched" if self.every else "runs for each read"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Run it again and again from now on, and tell `changed` when its output is another; with `every` only."""
+        """Run the command every `every` seconds (if set), and call `changed` when its output differs."""
         if uri == self.uri and self.every is not None:
             self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop that."""
+        """Stop watching it."""
         self._polling.unwatch(uri)
 
     async def close(self) -> None:
-        """Stop running it."""
+        """End all watches."""
         self._polling.close()
 
 
-class _Sharing:
-    """A run that several wait for."""
+class _SharedRun:
+    """A run that several callers wait for."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -275,7 +280,7 @@ class _Sharing:
 
 
 def _decoded(run: Run) -> mime.Decoded | None:
-    """The output as text; without the beginning of a character, where it was cut in one."""
+    """Decode the output as text. If it was cut within a character, the rest of that character is dropped."""
     for end in range(len(run.output), max(len(run.output) - 4 if run.cut else len(run.output) - 1, -1), -1):
         if decoded := mime.decode_text(run.output[:end]):
             return decoded
@@ -288,7 +293,7 @@ def _version(run: Run) -> str:
 
 
 def _said(run: Run) -> str:
-    """What a person should know of a run that did not simply end well."""
+    """What people should know about a run that failed, was cut or wrote to stderr."""
     parts: list[str] = []
     if run.cut:
         parts.append(run.cut)
@@ -300,12 +305,12 @@ def _said(run: Run) -> str:
 
 
 def _environment() -> dict[str, str]:
-    names = (*PASSED, *(_PASSED_ON_WINDOWS if sys.platform == "win32" else ()))
+    names = (*ENVIRONMENT, *(_ENVIRONMENT_ON_WINDOWS if sys.platform == "win32" else ()))
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _run(argv: list[str], cwd: str, timeout: float, max_bytes: int) -> Run:
-    """Run a command in a process group of its own, which does not outlive this call."""
+    """Run a command in its own process group, which is ended before this returns."""
     began = time.monotonic()
     with subprocess.Popen(  # noqa: S603 - what the operator published, without a shell
         argv,
@@ -322,7 +327,7 @@ def _run(argv: list[str], cwd: str, timeout: float, max_bytes: int) -> Run:
             if not cut:
                 cut = _wait(process, began + timeout)
             if cut == _LATE:
-                cut = f"Ended after {timeout:g} s; the output is what came until then"
+                cut = f"Ended after {timeout:g} s; the output may be incomplete"
             elif cut:
                 cut = f"Ended after {max_bytes:,} bytes of output"
         finally:
@@ -335,7 +340,7 @@ _LONG = "long"
 
 
 def _collect(process: subprocess.Popen[bytes], ends: float, max_bytes: int) -> tuple[bytes, bytes, str]:
-    """Read both ends of a process until it closes them, or is gone, or a bound is reached."""
+    """Read stdout and stderr until the process closes them or ends, or a bound is reached."""
     output, errors = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:
         for stream, into in ((process.stdout, output), (process.stderr, errors)):
@@ -349,7 +354,7 @@ def _collect(process: subprocess.Popen[bytes], ends: float, max_bytes: int) -> t
             gone = _is_gone(process)
             ready = selector.select(0 if gone else min(left, 0.05))
             if gone and not ready:
-                break  # what it started may still hold the other end open
+                break  # processes that it started may still keep the pipes open
             for key, _ in ready:
                 _take(selector, key, output, errors)
             if len(output) > max_bytes:
@@ -364,19 +369,19 @@ def _take(selector: selectors.BaseSelector, key: selectors.SelectorKey, output: 
         selector.unregister(stream)
     elif key.data is output:
         output += data
-    elif len(errors) < STDERR_BYTES:
-        errors += data[: STDERR_BYTES - len(errors)]
+    elif len(errors) < MAX_STDERR_BYTES:
+        errors += data[: MAX_STDERR_BYTES - len(errors)]
 
 
 def _is_gone(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it ended; it is left to be waited for, so that its number means no other process group meanwhile."""
+    """Whether it has ended. It is not reaped yet, so that its id cannot become that of another process group."""
     if sys.platform == "win32":
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _wait(process: subprocess.Popen[bytes], ends: float) -> str:
-    """Wait for one that closed its output and goes on."""
+    """Wait for a process that closed its output but has not ended."""
     while not _is_gone(process):
         if time.monotonic() > ends:
             return _LATE
@@ -385,7 +390,7 @@ def _wait(process: subprocess.Popen[bytes], ends: float) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End all that is left of a process's group: asked first, then killed."""
+    """End all that is left of the process group: first by SIGTERM, then by SIGKILL."""
     if sys.platform == "win32":
         with contextlib.suppress(OSError):
             subprocess.run(  # noqa: S603 - the system's own means to end a tree of processes
@@ -397,7 +402,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         return
     if not _is_gone(process):
         _signal(process.pid, signal.SIGTERM)
-        _wait(process, time.monotonic() + GRACE)
+        _wait(process, time.monotonic() + GRACE_SECONDS)
     _signal(process.pid, signal.SIGKILL)
     process.wait()
 

@@ -1,4 +1,4 @@
-"""A version made of the content itself, for what has no other."""
+"""Versions of content that has no other mark than the content itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["digest"]
 
 
 def digest(*parts: str | bytes) -> str:
-    """A digest of the parts: equal for equal parts."""
-    made = hashlib.blake2b(digest_size=12)
+    """A digest of the parts, which also depends on where one ends and the next begins."""
+    result = hashlib.blake2b(digest_size=12)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        made.update(len(data).to_bytes(8, "big") + data)
-    return made.hexdigest()
+        result.update(len(data).to_bytes(8, "big") + data)
+    return result.hexdigest()

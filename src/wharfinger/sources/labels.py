@@ -1,4 +1,4 @@
-"""What is published under which label, and whether a path may be published at all; opens nothing."""
+"""The labels that sources have in URIs, and checks of the folders to publish. Opens no file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NAMED = re.compile(r"([^\W_][\w. -]*)=(.+)", re.DOTALL).fullmatch
 
 
 class UnusableFolder(UnusableSource):
-    """This path cannot be published; `str()` shows what it resolved to, and what to give instead."""
+    """A path cannot be published; the message shows what it resolved to, and what to give instead."""
 
 
 def split_label(argument: str) -> tuple[str, str | None]:
-    """Read `WORD` or `name=WORD` into the word and the label. A path that exists is a path, whatever is in its name."""
+    """Split `WORD` or `name=WORD` into the word and the label. A path that exists is not split."""
     named = _NAMED(argument)
     if named is None or os.path.lexists(argument):
         return argument, None
@@ -26,7 +26,7 @@ def split_label(argument: str) -> tuple[str, str | None]:
 
 
 def free(wanted: str, taken: Container[str]) -> str:
-    """The label itself, or with a number where it is taken."""
+    """The label, with a number appended if it is taken."""
     label, number = wanted, 1
     while label in taken:
         number += 1
@@ -35,26 +35,26 @@ def free(wanted: str, taken: Container[str]) -> str:
 
 
 def usable_label(label: str, refused: type[UnusableSource] = UnusableSource) -> str:
-    """The label itself, where it can be one part of a URI.
+    """Return the label if it can be a segment of a URI.
 
     Raises:
-        UnusableSource: it cannot; as the kind of it that is given.
+        UnusableSource: it cannot. `refused` is the class to raise.
     """
     if label in ("", ".", "..") or "/" in label or "\0" in label:
-        raise refused(f"{label!r} cannot be a name in URIs: choose another label.")
+        raise refused(f"{label!r} cannot be part of a URI: choose another label.")
     return label
 
 
 def default_label(root: str) -> str:
-    """The folder's own name."""
+    """The name of the folder."""
     return os.path.basename(root.rstrip("/\\")) or "root"
 
 
 def resolve_root(path: str | os.PathLike[str]) -> str:
-    """Find the folder that a path means.
+    """Resolve the path of a folder to publish.
 
     Raises:
-        UnusableFolder: it is missing, no folder, not readable, or more than anybody means by a relative path.
+        UnusableFolder: it is missing, is not a folder, cannot be read, or is a relative path to `/` or a home folder.
     """
     given = os.fsdecode(os.fspath(path))
     resolved = os.path.realpath(given)
@@ -63,17 +63,17 @@ def resolve_root(path: str | os.PathLike[str]) -> str:
         raise UnusableFolder(f"There is no folder {resolved}{origin}.")
     if not os.path.isdir(resolved):
         parent = os.path.dirname(resolved)
-        raise UnusableFolder(f"{resolved} is not a folder: publish {parent}, and choose with include.")
+        raise UnusableFolder(f"{resolved} is not a folder: publish {parent}, and select the file with include.")
     if not os.access(resolved, os.R_OK | os.X_OK):
-        raise UnusableFolder(f"{resolved} may not be read by this user.")
+        raise UnusableFolder(f"{resolved} cannot be read by this user.")
     if not os.path.isabs(given) and _holds_home(resolved):
         raise UnusableFolder(
-            f"{given!r} is {resolved}, which would publish everything in it: give that path in full if you mean it."
+            f"{given!r} is {resolved}, and everything in it would be published: give the full path to confirm that."
         )
     return resolved
 
 
 def _holds_home(resolved: str) -> bool:
-    """Whether this is `/`, the home folder, or something that the home folder is in."""
+    """Whether this is `/`, the home folder, or a folder that contains it."""
     home = os.path.realpath(os.path.expanduser("~"))
     return resolved == os.path.dirname(resolved) or os.path.commonpath([resolved, home]) == resolved

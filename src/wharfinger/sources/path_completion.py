@@ -1,4 +1,4 @@
-"""Completing a path below a folder: names that begin with what was typed, then names that contain it."""
+"""Completes a path below a folder: first entries that start with what was typed, then those that contain it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from wharfinger.sources.name_completion import COMPLETIONS
 
 __all__ = ["complete_path", "typed_name"]
 
-COMPLETING = 0.1  # seconds for looking further than one directory
+SEARCH_SECONDS = 0.1
+"""How long subdirectories are searched."""
 
 
 def complete_path(tree: FileTree, value: str) -> list[str]:
-    """Paths that begin with `value`, then those that have its last part in their name; directories end with `/`."""
+    """Paths that start with `value`, then those whose name contains its last part. Directories end with `/`."""
     head, _, typed = value.rpartition("/")
     try:
         parts = split_path(head)[0] if head else ()
@@ -31,8 +32,8 @@ def complete_path(tree: FileTree, value: str) -> list[str]:
 
 
 def _complete_deeper(tree: FileTree, parts: Parts, wanted: str, most: int, known: set[str]) -> list[str]:
-    """Paths further down whose last part contains what was typed, found within a tenth of a second."""
-    ends = time.monotonic() + COMPLETING
+    """Paths in subdirectories whose name contains what was typed, as many as are found in `SEARCH_SECONDS`."""
+    ends = time.monotonic() + SEARCH_SECONDS
     found: list[str] = []
     entries = tree.walk(TreePosition(True, parts)) if parts else tree.walk()
     try:
@@ -51,7 +52,7 @@ def _complete_deeper(tree: FileTree, parts: Parts, wanted: str, most: int, known
 
 
 def typed_name(typed: str) -> str:
-    """What was typed of a name, folded; it may be percent-encoded, also in part."""
+    """The part of a name that was typed, which may be percent-encoded, also incompletely."""
     try:
         return split_path(typed)[0][0].casefold() if typed else ""
     except (UnreadableUri, IndexError):
@@ -59,7 +60,7 @@ def typed_name(typed: str) -> str:
 
 
 def _completions(parts: Parts, listing: DirectoryListing, wanted: str) -> list[str]:
-    """The entries of one directory that begin with what was typed, then those that contain it."""
+    """The entries of one directory that start with what was typed, then those that contain it."""
     before = join_parts(parts) + "/" if parts else ""
     begin: list[str] = []
     hold: list[str] = []

@@ -1,6 +1,6 @@
-"""What can be published, and how it is written in one word: `git:PATH`, `sqlite:///FILE`, `name=WORD`, or a folder.
+"""The kinds of data that can be published, each written as one word: `git:PATH`, `sqlite:///FILE`, or a folder's path.
 
-A table of kinds, whose modules are loaded on first use. Refuses to know where the words come from.
+`name=WORD` chooses the name. The module of a kind is loaded on first use.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def _rest(scheme: str, rest: str) -> str:
     return rest
 
 
-def _line(scheme: str, rest: str) -> list[str]:
+def _command_line(scheme: str, rest: str) -> list[str]:
     try:
         argv = shlex.split(rest)
     except ValueError as error:
-        raise UnusableSource(f"{scheme}: is followed by no command line: {error}.") from None
+        raise UnusableSource(f"{scheme}: must be followed by a command line: {error}.") from None
     if not argv:
         raise UnusableSource(f"{scheme}: needs a command line, such as 'command:df -h'.")
     return argv
@@ -55,7 +55,7 @@ def _absolute_path(scheme: str, rest: str) -> str:
 
 
 def _absolute_file_url(scheme: str, rest: str) -> str:
-    """`sqlite:///shop.db` is relative, and `sqlite:////srv/shop.db` absolute (SQLAlchemy)."""
+    """Make the path of a URL absolute: `sqlite:///shop.db` is relative, `sqlite:////srv/shop.db` is not."""
     found = re.fullmatch(r"///([^/?][^?]*)(\?.*)?", rest, re.DOTALL)
     if found is None or found[1] == ":memory:" or found[1].startswith("file:"):
         return f"{scheme}:{rest}"
@@ -63,47 +63,47 @@ def _absolute_file_url(scheme: str, rest: str) -> str:
 
 
 class SourceKind(NamedTuple):
-    """One kind of data: `form` is how its words look, `what` says what is published."""
+    """A kind of data: `form` shows how its words look, `what` says what is published."""
 
     form: str
     what: str
     factory: str
     """The function of `wharfinger.sources`, whose module is loaded on first use."""
     schemes: tuple[str, ...] = ()
-    """What its words begin with, before the colon."""
-    given: Callable[[str, str], Any] = _whole
-    """What the factory is given, from the scheme and the rest of a word."""
+    """What its words start with, before the colon."""
+    argument: Callable[[str, str], Any] = _whole
+    """Makes the argument of the factory from the scheme and the rest of a word."""
     absolute: Callable[[str, str], str] = _whole
-    """The same word for another folder to start from."""
+    """Makes a word independent of the current folder, from its scheme and its rest."""
     takes: tuple[str, ...] = ()
-    """Options that the factory takes."""
+    """Options that are passed to the factory."""
     needs: str = ""
-    """An option without which it is refused."""
+    """An option that must be set to allow this kind."""
     labelled: bool = True
-    """Whether there is something behind the colon, and a label to choose."""
+    """Whether something follows the colon, and a label can be chosen."""
     suffixes: tuple[str, ...] = ()
-    """Ends of the names of files that it is for."""
-    still: bool = False
-    """Whether it seldom changes while somebody looks."""
+    """Suffixes of the files that it publishes."""
+    static: bool = False
+    """Whether it rarely changes while the server runs."""
     queried: bool = False
-    """Whether it takes statements, where `--allow-query` lets it."""
+    """Whether it takes statements if `--allow-query` is set."""
     secret: str = ""
-    """How to give a password without writing it into the word."""
+    """How to pass a password without writing it into the word."""
     environment: str = ""
-    """How variables begin that are looked at, and that a host which starts the server may not pass on."""
+    """Prefix of the environment variables that it reads. A host that starts the server may not pass them on."""
 
 
 FILES = SourceKind(
     "PATH",
     "files",
     "files",
-    given=_rest,
+    argument=_rest,
     takes=("include", "exclude", "hidden", "max_size", "absolute_uris"),
 )
 """A folder, which has no scheme."""
 
 _PGPASSWORD = "the variable PGPASSWORD"
-_BY_ENVIRONMENT = "a file that the program reads"
+_BY_FILE = "a file that the program reads"
 
 KINDS: tuple[SourceKind, ...] = (
     SourceKind("git:PATH", "a git repository", "git", ("git",), _rest, _absolute_path),
@@ -134,7 +134,7 @@ KINDS: tuple[SourceKind, ...] = (
     ),
     SourceKind(
         "log:GLOB",
-        "logs, followed as they rotate",
+        "logs, followed through rotation",
         "logs",
         ("log",),
         _rest,
@@ -143,9 +143,9 @@ KINDS: tuple[SourceKind, ...] = (
     ),
     SourceKind("s3://BUCKET/PREFIX", "objects of a bucket", "objects", ("s3", "s3a"), environment="AWS_"),
     SourceKind(
-        "zip:FILE", "a ZIP archive", "objects", ("zip",), _whole, _absolute_path, suffixes=(".zip",), still=True
+        "zip:FILE", "a ZIP archive", "objects", ("zip",), _whole, _absolute_path, suffixes=(".zip",), static=True
     ),
-    SourceKind("objects:URL", "objects of a store that fsspec reads", "objects", ("objects",), _rest),
+    SourceKind("objects:URL", "objects of a store of fsspec", "objects", ("objects",), _rest),
     SourceKind("memory://PATH", "fsspec's objects in memory", "objects", ("memory",)),
     SourceKind(
         "table:GLOB",
@@ -169,19 +169,19 @@ KINDS: tuple[SourceKind, ...] = (
         "what a command prints (with --allow-command)",
         "command",
         ("command",),
-        _line,
+        _command_line,
         takes=("every",),
         needs="allow_command",
-        secret=_BY_ENVIRONMENT,
+        secret=_BY_FILE,
     ),
     SourceKind(
         "mcp:LINE",
         "the resources of an MCP server that a command starts (with --allow-command)",
         "upstream",
         ("mcp",),
-        _line,
+        _command_line,
         needs="allow_command",
-        secret=_BY_ENVIRONMENT,
+        secret=_BY_FILE,
     ),
     SourceKind(
         "https://HOST/mcp",
@@ -191,14 +191,14 @@ KINDS: tuple[SourceKind, ...] = (
         takes=("allow_private",),
     ),
 )
-"""Every kind but folders, in the order in which they are explained."""
+"""Every kind except folders, in the order of the documentation."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9.-]+)(\+[A-Za-z0-9._-]+)?:(.*)", re.DOTALL).fullmatch
 _BY_SCHEME = {scheme: kind for kind in KINDS for scheme in kind.schemes}
 
 
 class ParsedSource(NamedTuple):
-    """A word as it was read: what kind it is, and its label where one was given."""
+    """A parsed word: its kind, and the label if one was given."""
 
     kind: SourceKind
     scheme: str
@@ -212,22 +212,22 @@ class ParsedSource(NamedTuple):
 
 
 class PreparedSource(NamedTuple):
-    """A source, and the word that asked for it."""
+    """A source, and the word that it was made from."""
 
-    asked: ParsedSource
+    parsed: ParsedSource
     source: Source
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the source."""
         return self.source.name
 
 
 def parse_word(argument: str) -> ParsedSource:
-    """Read one word; a path that exists is a path, whatever is in its name.
+    """Parse a word. A path that exists is always a path, whatever its name contains.
 
     Raises:
-        UnusableSource: it begins with what is none of the kinds, and is no path.
+        UnusableSource: it starts with an unknown scheme, and is not a path.
     """
     word, label = split_label(argument)
     found = None if os.path.lexists(word) else _SCHEME(word)
@@ -237,63 +237,63 @@ def parse_word(argument: str) -> ParsedSource:
     if kind is None:
         forms = ", ".join(kind.form for kind in (FILES, *KINDS))
         raise UnusableSource(
-            f"{found[1]}: is no kind of data that can be published, and there is no folder {redacted(word)!r} here. "
+            f"{found[1]}: is not a kind of data that can be published, and there is no folder {redacted(word)!r} here. "
             f"Give one of: {forms}."
         )
     return ParsedSource(kind, found[1].lower() + (found[2] or ""), found[3], label)
 
 
-def absolute_word(asked: ParsedSource) -> str:
-    """The same word, with its label, for a program that starts in another folder; without a password."""
-    scheme, rest = asked.scheme, asked.rest
-    if scheme and hides_secret(asked):
-        asked = asked._replace(rest=shown_word(asked).partition(":")[2])
-        rest = asked.rest
-    word = asked.kind.absolute(scheme, rest) if scheme else os.path.abspath(os.path.expanduser(rest))
-    return f"{asked.label}={word}" if asked.label is not None else word
+def absolute_word(parsed: ParsedSource) -> str:
+    """The word with its label for a program that starts in another folder, without passwords."""
+    scheme, rest = parsed.scheme, parsed.rest
+    if scheme and hides_secret(parsed):
+        parsed = parsed._replace(rest=shown_word(parsed).partition(":")[2])
+        rest = parsed.rest
+    word = parsed.kind.absolute(scheme, rest) if scheme else os.path.abspath(os.path.expanduser(rest))
+    return f"{parsed.label}={word}" if parsed.label is not None else word
 
 
-def short_name(asked: ParsedSource) -> str:
-    """A name for what a word asks for, where its source is not made."""
-    if asked.label or (asked.scheme and not asked.rest):
-        return asked.label or asked.scheme
-    fixed = re.split(r"[*?\[]", redacted(asked.rest))[0].rstrip("/")
-    return os.path.basename(os.path.abspath(fixed)).partition(".")[0] or asked.scheme
+def short_name(parsed: ParsedSource) -> str:
+    """A name for a word whose source has not been made."""
+    if parsed.label or (parsed.scheme and not parsed.rest):
+        return parsed.label or parsed.scheme
+    fixed = re.split(r"[*?\[]", redacted(parsed.rest))[0].rstrip("/")
+    return os.path.basename(os.path.abspath(fixed)).partition(".")[0] or parsed.scheme
 
 
-def hides_secret(asked: ParsedSource) -> bool:
-    """Whether there is something in the word that is not shown."""
-    if asked.kind.given is not _line:
-        return has_password(asked.word)
+def hides_secret(parsed: ParsedSource) -> bool:
+    """Whether the word contains something that `shown_word` hides."""
+    if parsed.kind.argument is not _command_line:
+        return has_password(parsed.word)
     with contextlib.suppress(UnusableSource):
-        argv = _line(asked.scheme, asked.rest)
+        argv = _command_line(parsed.scheme, parsed.rest)
         return redacted_command(argv) != shlex.join(argv)
-    return redacted_text(asked.word) != asked.word
+    return redacted_text(parsed.word) != parsed.word
 
 
-def shown_word(asked: ParsedSource) -> str:
+def shown_word(parsed: ParsedSource) -> str:
     """The word for people, without passwords."""
-    if asked.kind.given is not _line:
-        return redacted(asked.word)
+    if parsed.kind.argument is not _command_line:
+        return redacted(parsed.word)
     with contextlib.suppress(UnusableSource):
-        return f"{asked.scheme}:{redacted_command(_line(asked.scheme, asked.rest))}"
-    return redacted_text(asked.word)
+        return f"{parsed.scheme}:{redacted_command(_command_line(parsed.scheme, parsed.rest))}"
+    return redacted_text(parsed.word)
 
 
 def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = None) -> list[PreparedSource]:
-    """Make a source of each word, each with a name of its own: with a number where it is taken.
+    """Make a source from each word. A number makes names unique.
 
-    `options` are what the factories of a kind take (`SourceKind.takes`), and what it needs (`SourceKind.needs`).
+    `options` are those of the factories (`SourceKind.takes`), and those that allow a kind (`SourceKind.needs`).
 
     Raises:
-        UnusableSource: something cannot be published, or the same is given twice.
+        UnusableSource: something cannot be published, or is given twice.
         MissingExtra: a library for it is not installed.
     """
     given = options or {}
-    asked = [parse_word(argument) for argument in arguments]
-    taken = _chosen(asked)
+    parsed = [parse_word(argument) for argument in arguments]
+    taken = _chosen(parsed)
     made: list[PreparedSource] = []
-    for one in asked:
+    for one in parsed:
         source = _make(one, one.label, given)
         name = source.name
         if one.label is None and name in taken:
@@ -303,15 +303,17 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
         taken.add(source.name)
         twice = next((other for other in made if source.uri and other.source.uri == source.uri), None)
         if twice is not None:
-            raise UnusableSource(f"{shown_word(one)} would have the URIs of {shown_word(twice.asked)}: leave out one.")
+            raise UnusableSource(
+                f"{shown_word(one)} would have the same URIs as {shown_word(twice.parsed)}: leave one out."
+            )
         made.append(PreparedSource(one, source))
     return made
 
 
-def _chosen(asked: Sequence[ParsedSource]) -> set[str]:
-    """The labels that were chosen, each of them once."""
+def _chosen(parsed: Sequence[ParsedSource]) -> set[str]:
+    """The labels that were given. Refuses one that is given twice."""
     taken: set[str] = set()
-    for one in asked:
+    for one in parsed:
         if one.label is None:
             continue
         if not one.kind.labelled:
@@ -323,16 +325,16 @@ def _chosen(asked: Sequence[ParsedSource]) -> set[str]:
     return taken
 
 
-def _make(asked: ParsedSource, label: str | None, options: Mapping[str, Any]) -> Source:
-    kind = asked.kind
+def _make(parsed: ParsedSource, label: str | None, options: Mapping[str, Any]) -> Source:
+    kind = parsed.kind
     if kind.needs and not options.get(kind.needs):
         flag = "--" + kind.needs.replace("_", "-")
-        raise UnusableSource(f"{kind.form} runs a program, which must be allowed: add {flag} if you mean it.")
+        raise UnusableSource(f"{kind.form} runs a program: allow it with {flag}.")
     if kind is FILES:
-        _refuse_file(asked.rest)
-    if bool(asked.rest) is not kind.labelled:
-        raise UnusableSource(f"{shown_word(asked)!r}: write {kind.form}.")
-    arguments = (kind.given(asked.scheme, asked.rest),) if asked.rest else ()
+        _refuse_file(parsed.rest)
+    if bool(parsed.rest) is not kind.labelled:
+        raise UnusableSource(f"{shown_word(parsed)!r}: write {kind.form}.")
+    arguments = (kind.argument(parsed.scheme, parsed.rest),) if parsed.rest else ()
     chosen = {name: options[name] for name in kind.takes if name in options}
     if label is not None:
         chosen["label"] = label
@@ -341,10 +343,10 @@ def _make(asked: ParsedSource, label: str | None, options: Mapping[str, Any]) ->
 
 
 def _refuse_file(path: str) -> None:
-    """Say which word a file is for, where its name tells."""
+    """Refuse a file, and suggest a word for it by its suffix."""
     if not os.path.isfile(path):
         return
     for kind in KINDS:
         if path.lower().endswith(kind.suffixes or ("\0",)):
             word = kind.form.replace("FILE", path).replace("GLOB", path)
-            raise UnusableSource(f"{path} is a file, and no folder: publish it as {word}, or publish its folder.")
+            raise UnusableSource(f"{path} is a file, not a folder: publish it as {word}, or publish its folder.")

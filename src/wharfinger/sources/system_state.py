@@ -1,6 +1,6 @@
-"""This machine as live resources: load, memory, disks and processes as JSON. Looks by psutil (extra `system`).
+"""This machine as live resources: load, memory, disks and processes as JSON, measured by psutil (extra `system`).
 
-Refuses to know command lines, environments and open files of processes: they hold secrets.
+Command lines, environments and open files of processes are not read, because they contain secrets.
 """
 
 from __future__ import annotations
@@ -26,15 +26,18 @@ from wharfinger.sources.windows.window import split_query
 __all__ = ["System", "system"]
 
 TOP = "system:///"
-EVERY = 2.0  # seconds between looks, and for how long an answer is good
-FRESH = 0.5  # seconds for which one look does for everybody who reads
-SHOWN, MOST = 50, 1_000  # processes that are shown unless asked, and at most
-NAME = 64  # characters of a process's name that are shown
+POLL_SECONDS = 2.0
+"""Time between two measurements for watchers, and the `ttlMs` of results."""
+CACHE_SECONDS = 0.5
+"""How long a measurement is shared by all who read."""
+DEFAULT_PROCESSES, MAX_PROCESSES = 50, 1_000
+MAX_NAME_LENGTH = 64
+"""Characters of the name of a process, user or disk."""
 JSON = "application/json"
 
 
 def system() -> System:
-    """Publish how this machine does: `server.include(system())`.
+    """Publish the state of this machine: `server.include(system())`.
 
     Raises:
         MissingExtra: psutil is not installed.
@@ -43,7 +46,7 @@ def system() -> System:
 
 
 class _View(NamedTuple):
-    """One resource: how it is measured, and what of it counts as a change for those who watch."""
+    """A resource: how it is measured, and which rounded values count as a change for watchers."""
 
     title: str
     measure: Callable[[_Machine], dict[str, Any]]
@@ -51,7 +54,7 @@ class _View(NamedTuple):
 
 
 class System(Source):
-    """The source that `system()` makes. Its methods may be called from several threads at once."""
+    """The source that `system()` returns. Its methods may be called from several threads at once."""
 
     name = "system"
     uri = TOP
@@ -59,8 +62,8 @@ class System(Source):
         t.ResourceTemplate(
             uri_template="system:///processes{?by,limit}",
             name="processes",
-            title="The processes that use most",
-            description=f"by is cpu or memory; limit is how many, at most {MOST:,} (default: cpu, {SHOWN}).",
+            title="The processes that use the most CPU or memory",
+            description=f"by: cpu (default) or memory; limit: at most {MAX_PROCESSES:,} (default {DEFAULT_PROCESSES}).",
             mime_type=JSON,
         ),
     )
@@ -68,88 +71,90 @@ class System(Source):
     def __init__(self) -> None:
         self._machine = _Machine()
         self.location = "this machine"
-        self._polling = Polling("system", self._look, every=EVERY)
+        self._polling = Polling("system", self._look, every=POLL_SECONDS)
 
     def __repr__(self) -> str:
         return "system()"
 
     def matches(self, uri: str) -> bool:
-        """Whether this URI is one of the machine's."""
+        """Whether this URI belongs to this source."""
         return uri.startswith(TOP)
 
     # Listing and reading
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """The directory, and what is in it."""
-        names = _behind(("/", *VIEWS), after)
-        shown = [_directory() if name == "/" else _described(name) for name in names[:limit]]
+        """The directory and its entries."""
+        names = _names_after(("/", *VIEWS), after)
+        shown = [_directory() if name == "/" else _describe(name) for name in names[:limit]]
         return shown, names[limit - 1] if len(names) > limit else None
 
-    def children(self, uri: str, after: str | None = None, limit: int = MOST) -> tuple[list[t.Resource], str | None]:
-        """What is in the one directory there is.
+    def children(
+        self, uri: str, after: str | None = None, limit: int = MAX_PROCESSES
+    ) -> tuple[list[t.Resource], str | None]:
+        """The entries of the only directory.
 
         Raises:
-            ResourceNotFound: it is another one.
+            ResourceNotFound: it is another URI.
         """
         if uri != TOP:
             raise ResourceNotFound(uri)
-        names = _behind(tuple(VIEWS), after)
-        return [_described(name) for name in names[:limit]], names[limit - 1] if len(names) > limit else None
+        names = _names_after(tuple(VIEWS), after)
+        return [_describe(name) for name in names[:limit]], names[limit - 1] if len(names) > limit else None
 
     def stat(self, uri: str) -> t.Resource:
-        """The resource, with its version.
+        """The resource with its version.
 
         Raises:
-            ResourceNotFound: there is none of this name.
+            ResourceNotFound: there is no such resource.
         """
         if uri == TOP:
             return _directory()
         name, text, rounded = self._text(uri)
         self._polling.record(uri, rounded)
-        return _described(name, uri, meta={VERSION: digest(text)}, size=len(text))
+        return _describe(name, uri, meta={VERSION: digest(text)}, size=len(text))
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """What was measured at most half a second ago, as JSON.
+        """A measurement as JSON, at most half a second old.
 
         Raises:
-            ResourceNotFound: there is none of this name.
-            InvalidArgument: processes are asked for in another way than by `by=` and `limit=`.
+            ResourceNotFound: there is no such resource.
+            InvalidArgument: the query of the URI has anything but valid `by=` and `limit=`.
         """
         if uri == TOP:
-            children = [_described(name) for name in VIEWS]
+            children = [_describe(name) for name in VIEWS]
             text = listing_text("system/", many(len(children), "view"), children, say=_title)
             top = t.ResourceContents(uri=uri, mime_type=TEXT, text=text)
             contents = [top, *summaries(children, say=_title)]
             return t.ReadResourceResult(contents=contents, cache_scope=self.cache_scope)
         _, measured, _ = self._text(uri)
         shown = t.ResourceContents(uri=uri, mime_type=JSON, text=measured.decode(), meta={VERSION: digest(measured)})
-        return t.ReadResourceResult(contents=[shown], ttl_ms=round(EVERY * 1000), cache_scope=self.cache_scope)
+        return t.ReadResourceResult(contents=[shown], ttl_ms=round(POLL_SECONDS * 1000), cache_scope=self.cache_scope)
 
     def _text(self, uri: str) -> tuple[str, bytes, Hashable]:
-        name, query = _parsed(uri)
+        name, query = _parse(uri)
         view = VIEWS[name]
         measured = self._machine.look(name, view.measure)
-        shown = _most_of(measured, query) if name == "processes" else measured
+        shown = _top_processes(measured, query) if name == "processes" else measured
         text = msgspec.json.format(msgspec.json.encode(shown), indent=1 if name == "processes" else 2)
         return name, text, view.rounded(shown)
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """The few values there are."""
+        """Suggest values for `by` and `limit`."""
         known = {"by": list(_ORDER), "limit": ["10", "50", "200", "1000"]}
         return [text for text in known.get(argument, []) if text.startswith(value)]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """What there is, by its title: numbers that change every moment are not searched."""
-        names = _behind(tuple(VIEWS), after)
+        """The resources by title. Their numbers change all the time and are not searched."""
+        names = _names_after(tuple(VIEWS), after)
         shown = [Document(uri=TOP + name, title=VIEWS[name].title, version="1") for name in names[:limit]]
         return shown, names[limit - 1] if len(names) > limit else None
 
     def text(self, uri: str) -> tuple[str, ...]:
-        """Nothing: see `documents`."""
+        """Always empty, see `documents`."""
         return ()
 
     def describe(self) -> str:
-        """What is published, for a person."""
+        """The resources, and how changes are found."""
         return f"{', '.join(VIEWS)}, watched by {self._polling.means}"
 
     # Watching
@@ -158,21 +163,21 @@ class System(Source):
         return None if uri in (None, TOP) else self._text(str(uri))[2]
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Tell `changed` when what this URI shows, rounded, is another."""
+        """Call `changed` when the rounded values of this URI differ."""
         if uri not in (None, TOP):  # the list never changes
             self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop telling."""
+        """Stop watching it."""
         self._polling.unwatch(uri)
 
     async def close(self) -> None:
-        """Stop looking."""
+        """End all watches."""
         self._polling.close()
 
 
 class _Machine:
-    """Measures, each thing at most every half second whoever asks; one thread at a time."""
+    """Measures the machine. Measurements are shared for `CACHE_SECONDS`, and made by one thread at a time."""
 
     def __init__(self) -> None:
         try:
@@ -181,15 +186,15 @@ class _Machine:
             raise MissingExtra("system", "Publishing the state of this machine") from None
         self.psutil: Any = psutil
         self.used: dict[tuple[int, float], tuple[float, float]] = {}
-        """Of each process, by its id and beginning: seconds of CPU that it had used, and when."""
+        """For each process, by id and start time: the seconds of CPU that it had used, and when."""
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[float, dict[str, Any]]] = {}
-        psutil.cpu_percent()  # the first call only begins to count
+        psutil.cpu_percent()  # the first call only starts the measurement
 
     def look(self, name: str, measure: Callable[[_Machine], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
             at, seen = self._seen.get(name, (float("-inf"), {}))
-            if time.monotonic() - at < FRESH:
+            if time.monotonic() - at < CACHE_SECONDS:
                 return seen
             seen = measure(self)
             self._seen[name] = (time.monotonic(), seen)
@@ -220,7 +225,7 @@ def _memory(machine: _Machine) -> dict[str, Any]:
 def _disks(machine: _Machine) -> dict[str, Any]:
     psutil = machine.psutil
     places = {disk.mountpoint: disk for disk in psutil.disk_partitions(all=False)}
-    places.setdefault("/", None)  # the root of a container is no device
+    places.setdefault("/", None)  # the root of a container is not a device
     disks: list[dict[str, Any]] = []
     devices: set[str] = set()
     for place, disk in sorted(places.items()):
@@ -228,16 +233,16 @@ def _disks(machine: _Machine) -> dict[str, Any]:
             continue
         try:
             usage = psutil.disk_usage(place)
-        except OSError:  # not for us, or taken out
+        except OSError:  # not permitted, or removed
             continue
         devices.add("" if disk is None else disk.device)
-        known = {"place": shown(place[:NAME]), "kind": "" if disk is None else disk.fstype}
+        known = {"place": shown(place[:MAX_NAME_LENGTH]), "kind": "" if disk is None else disk.fstype}
         disks.append(known | {"total": usage.total, "used": usage.used, "free": usage.free, "percent": usage.percent})
     return {"disks": disks}
 
 
 def _processes(machine: _Machine) -> dict[str, Any]:
-    """Every process; its share of one CPU is that since the last look, at first that since it began."""
+    """All processes. Their CPU percentages cover the time since the last measurement, or else since they started."""
     now, wall = time.monotonic(), time.time()
     total = machine.psutil.virtual_memory().total
     fields = ["pid", "name", "username", "cpu_times", "memory_info", "create_time"]
@@ -253,8 +258,8 @@ def _processes(machine: _Machine) -> dict[str, Any]:
         octets = memory.rss if memory else 0
         rows.append({
             "pid": known["pid"],
-            "name": shown((known["name"] or "")[:NAME]),
-            "user": shown((known["username"] or "")[:NAME]),
+            "name": shown((known["name"] or "")[:MAX_NAME_LENGTH]),
+            "user": shown((known["username"] or "")[:MAX_NAME_LENGTH]),
             "cpu_percent": round(max(0.0, seconds - before) / max(now - at, 0.1) * 100, 1),
             "memory": octets,
             "memory_percent": round(octets / total * 100, 1),
@@ -266,31 +271,31 @@ def _processes(machine: _Machine) -> dict[str, Any]:
 _ORDER: Mapping[str, str] = {"cpu": "cpu_percent", "memory": "memory"}
 
 
-def _most_of(measured: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
-    """The processes that use most."""
-    by, limit = query.get("by", "cpu"), int(query.get("limit", SHOWN))
+def _top_processes(measured: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
+    """The processes that use the most CPU or memory."""
+    by, limit = query.get("by", "cpu"), int(query.get("limit", DEFAULT_PROCESSES))
     order = sorted(measured["processes"], key=lambda row: (-row[_ORDER[by]], -row["memory"], row["pid"]))
     return {"running": len(order), "shown": min(limit, len(order)), "by": by, "processes": order[:limit]}
 
 
-def _parsed(uri: str) -> tuple[str, dict[str, str]]:
-    """The name of a view, and how its processes are asked for.
+def _parse(uri: str) -> tuple[str, dict[str, str]]:
+    """Parse a URI into the name of a view and its query.
 
     Raises:
-        ResourceNotFound: there is none of this name.
-        InvalidArgument: something else is asked for than there is.
+        ResourceNotFound: there is no such view.
+        InvalidArgument: the query is not valid.
     """
     base, query = split_query(uri)
     name = base.removeprefix(TOP)
     if name not in VIEWS:
         raise ResourceNotFound(uri)
     if query and (name != "processes" or not query.keys() <= {"by", "limit"}):
-        raise InvalidArgument("Only system:///processes takes more, and only ?by=cpu, ?by=memory and ?limit=NUMBER.")
+        raise InvalidArgument("Only system:///processes takes a query: ?by=cpu, ?by=memory and ?limit=NUMBER.")
     if query.get("by", "cpu") not in _ORDER:
-        raise InvalidArgument("by= is cpu or memory.")
+        raise InvalidArgument("by= must be cpu or memory.")
     limit = query.get("limit", "1")
-    if not (limit.isascii() and limit.isdigit() and len(limit) <= 4 and 1 <= int(limit) <= MOST):
-        raise InvalidArgument(f"limit= is a number from 1 to {MOST}.")
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 4 and 1 <= int(limit) <= MAX_PROCESSES):
+        raise InvalidArgument(f"limit= must be a number from 1 to {MAX_PROCESSES}.")
     return name, query
 
 
@@ -322,12 +327,12 @@ VIEWS: Mapping[str, _View] = {
     "disks": _View("Disks and how full they are", _disks, _disks_change),
     "load": _View("Load of the processors", _load, _load_changes),
     "memory": _View("Memory in use and free", _memory, _memory_changes),
-    "processes": _View("Processes that use most", _processes, _processes_change),
+    "processes": _View("Processes that use the most CPU or memory", _processes, _processes_change),
 }
-"""What there is, by name and in that order: the name is the key of a page."""
+"""The resources in the order of the list; a name is the key of a page."""
 
 
-def _behind(names: tuple[str, ...], after: str | None) -> list[Any]:
+def _names_after(names: tuple[str, ...], after: str | None) -> list[Any]:
     if after is not None and after not in names:
         raise bad_cursor()
     return list(names if after is None else names[names.index(after) + 1 :])
@@ -337,7 +342,7 @@ def _directory() -> t.Resource:
     return t.Resource(uri=TOP, name="system", title="This machine", mime_type=DIRECTORY)
 
 
-def _described(name: str, uri: str = "", **more: Any) -> t.Resource:
+def _describe(name: str, uri: str = "", **more: Any) -> t.Resource:
     return t.Resource(uri=uri or TOP + name, name=name, title=VIEWS[name].title, mime_type=JSON, **more)
 
 

@@ -1,25 +1,26 @@
-"""How long an answer may be reused (`ttlMs`, 2026-07-28), computed from when its content last changed."""
+"""The `ttlMs` of a result (2026-07-28): how long clients may use it, by the time since its content last changed.
+
+What changed a moment ago is likely to change again soon, so a result is valid for a tenth of that time, as HTTP caches
+assume too (RFC 9111).
+"""
 
 from __future__ import annotations
 
 import time
 
-__all__ = ["IMMUTABLE", "LONGEST", "ttl_ms"]
+__all__ = ["IMMUTABLE", "MAX_TTL_MS", "ttl_ms"]
 
 IMMUTABLE = 24 * 3600 * 1000
-"""Milliseconds for content that can never change, because its digest names it."""
-LONGEST = 60_000
-"""Milliseconds at most for content that may change at any time."""
-SHARE = 10
-"""An answer is fresh for this part of the time since the last change, as in HTTP caches (RFC 9111, 4.2.2)."""
+"""For content that never changes, because its URI contains its digest."""
+MAX_TTL_MS = 60_000
+"""The maximum for content that may change at any time."""
+AGE_RATIO = 10
+"""The age of the content divided by its `ttlMs`."""
 
 
 def ttl_ms(modified: float | None, now: float | None = None) -> int:
-    """Milliseconds for content that last changed at `modified` (Unix time); 0 if that is unknown or in the future.
-
-    Content that changed a moment ago is likely to change again soon.
-    """
+    """Milliseconds for content that last changed at `modified` (Unix time); 0 if that is unknown or in the future."""
     if modified is None:
         return 0
     age = (time.time() if now is None else now) - modified
-    return int(max(0.0, min(age * 1000 / SHARE, LONGEST)))
+    return int(max(0.0, min(age * 1000 / AGE_RATIO, MAX_TTL_MS)))

@@ -52,11 +52,11 @@ def instructions(sources: Sequence[PreparedSource]) -> str:
     from wharfinger.sources.registry import FILES
 
     use = "List the resources, read a directory's URI for what is in it, or search; subscribe to a URI to be told when"
-    if all(prepared.asked.kind is FILES for prepared in sources):
+    if all(prepared.parsed.kind is FILES for prepared in sources):
         names = ", ".join(f"{prepared.source.uri}/" for prepared in sources)
         return f"Files below {names}, as they are now. {use} it changes."
     lines = [
-        f"- {prepared.source.uri or prepared.name}: {prepared.asked.kind.what}" for prepared in sources[:NAMED_SOURCES]
+        f"- {prepared.source.uri or prepared.name}: {prepared.parsed.kind.what}" for prepared in sources[:NAMED_SOURCES]
     ]
     if len(sources) > NAMED_SOURCES:
         lines.append(f"- and {len(sources) - NAMED_SOURCES} more")

@@ -47,7 +47,7 @@ class _SourceProbe:
     def __init__(self, prepared: PreparedSource) -> None:
         from wharfinger.sources.registry import shown_word
 
-        self.what = prepared.source.location or shown_word(prepared.asked)
+        self.what = prepared.source.location or shown_word(prepared.parsed)
         self.facts = "not counted yet"
         self.rank: Rank | None = None
         self._prepared = prepared
@@ -70,7 +70,7 @@ def _liveliest(prepared: PreparedSource) -> Rank | None:
     """Return the resource most likely to change: a log, or the text that changed last, or any."""
     from wharfinger.server.threads import is_async
 
-    source, still = prepared.source, prepared.asked.kind.still
+    source, still = prepared.source, prepared.parsed.kind.static
     page = None if is_async(source.page) else source.page(None, EXAMINED_RESOURCES)
     if not isinstance(page, tuple):
         return None
@@ -98,7 +98,7 @@ def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource])
 
     # The copy of a demo will be gone: publish the folder itself.
     given = [parse_word(word) for word in params["words"]] if params["demo"] else []
-    words = [absolute_word(asked) for asked in given or [one.asked for one in sources]]
+    words = [absolute_word(asked) for asked in given or [one.parsed for one in sources]]
     name = ("--name", params["name"]) if params["name"] else ()
     options: list[str] = []
     for choice in HOST_OPTIONS:
@@ -125,11 +125,11 @@ def omitted_secrets(sources: Sequence[PreparedSource]) -> str:
     from wharfinger.sources.registry import hides_secret, shown_word
 
     remarks = [
-        f"the password of {shown_word(one.asked)} is omitted: pass it by {one.asked.kind.secret or 'its library'}"
+        f"the password of {shown_word(one.parsed)} is omitted: pass it by {one.parsed.kind.secret or 'its library'}"
         for one in sources
-        if hides_secret(one.asked)
+        if hides_secret(one.parsed)
     ]
-    prefixes = tuple(one.asked.kind.environment for one in sources if one.asked.kind.environment)
+    prefixes = tuple(one.parsed.kind.environment for one in sources if one.parsed.kind.environment)
     needed = sorted(name for name in os.environ if name.startswith(prefixes)) if prefixes else ()
     if needed:
         remarks.append(f"a host may not pass on {', '.join(needed)}: add --env NAME=VALUE for each")

@@ -35,7 +35,7 @@ from wharfinger.sources.log_files.pattern import Pattern, read_pattern
 from wharfinger.sources.log_files.positions import LogPosition
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.path_completion import complete_path
-from wharfinger.sources.ttl import LONGEST, ttl_ms
+from wharfinger.sources.ttl import MAX_TTL_MS, ttl_ms
 from wharfinger.sources.windows import window
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, WINDOW_BYTES, going_on, remark, split_query
 
@@ -208,7 +208,7 @@ class Logs(Source):
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=said)]
         contents += self._remarks(chain, selection, said, begins=not query.forward)
         open_ttl = 0 if query.after else min(TTL, ttl_ms(modified))
-        ttl = LONGEST if selection.closed else open_ttl
+        ttl = MAX_TTL_MS if selection.closed else open_ttl
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _version_of_all(self, base: str, chain: Chain) -> str:
