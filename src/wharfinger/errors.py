@@ -300,8 +300,8 @@ class URLElicitationRequired(ProtocolError):
     def __init__(self, message: str, url: str, *, elicitation_id: str | None = None) -> None:
         self.url = url
         self.elicitation_id = elicitation_id
-        told = {"mode": "url", "message": message, "url": url, "elicitationId": elicitation_id or url}
-        super().__init__(message, data={"elicitations": [told]})
+        elicitation = {"mode": "url", "message": message, "url": url, "elicitationId": elicitation_id or url}
+        super().__init__(message, data={"elicitations": [elicitation]})
 
 
 class RemoteError(WharfingerError):

@@ -35,10 +35,10 @@ _AS_TEXT: dict[type, tuple[str, Callable[[Any], str]]] = {
 def without_unknown_blocks(result: Any, unknown: frozenset[str]) -> Any:
     """Return the result with blocks of the kinds in `unknown` as text. Does not change the argument."""
     if isinstance(result, t.CallToolResult):
-        content = _told(result.content, unknown)
+        content = _as_text(result.content, unknown)
         return result if content is None else msgspec.structs.replace(result, content=content)
     if isinstance(result, t.GetPromptResult):
-        content = _told([message.content for message in result.messages], unknown)
+        content = _as_text([message.content for message in result.messages], unknown)
         if content is not None:
             messages = [
                 msgspec.structs.replace(message, content=block)
@@ -54,7 +54,7 @@ def is_object(structured: Any) -> bool:
     return data[:1] == b"{"
 
 
-def _told(blocks: Sequence[Any], unknown: frozenset[str]) -> list[Any] | None:
+def _as_text(blocks: Sequence[Any], unknown: frozenset[str]) -> list[Any] | None:
     found = [_AS_TEXT.get(type(cast("object", block))) for block in blocks]
     if not any(row is not None and row[0] in unknown for row in found):
         return None

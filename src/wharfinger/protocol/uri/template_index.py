@@ -39,8 +39,8 @@ class AmbiguousTemplate(WharfingerError, ValueError):
     def __init__(self, present: str, added: str) -> None:
         self.texts = (present, added)
         super().__init__(
-            f"the URI template {added!r} is as specific as {present!r} and can match the same URIs: "
-            f"tell them apart by a literal segment, or make one out of both"
+            f"The URI template {added!r} is as specific as {present!r} and can match the same URIs: "
+            f"give them different literal segments, or merge them into one."
         )
 
 
