@@ -157,7 +157,11 @@ def decide_discover(asked: Discover, answer: Message | None, pinned: str | None 
         error = read_error(answer)
         supported = _supported_of(error.data)
         if error.code == UnsupportedVersion.code and supported:
-            return _choose_again(asked, supported, pinned)
+            # A server may refuse a revision that it lists itself: try a second time (spec: §2.4).
+            shared = _first_shared(STATELESS, supported, pinned)
+            if shared and not asked.again:
+                return Discover(shared, again=True)
+            return _handshake_or_nothing(supported, pinned)
         if error.code in _STATELESS_CODES:
             return GiveUp(to_remote_error(answer))
     elif answer is not None and not isinstance(answer.result, msgspec.UnsetType):
@@ -165,7 +169,10 @@ def decide_discover(asked: Discover, answer: Message | None, pinned: str | None 
             discovered = _decode_discovered(answer.result)
         except msgspec.MsgspecError:
             return _fall_back(pinned)
-        return _choose(discovered, pinned)
+        stateless = _first_shared(STATELESS, discovered.supported_versions, pinned)
+        if stateless:
+            return Stateless(stateless, discovered)
+        return _handshake_or_nothing(discovered.supported_versions, pinned)
     return _fall_back(pinned)
 
 
@@ -214,23 +221,7 @@ def supported_in(error: RemoteError) -> list[str] | None:
 def to_remote_error(answer: Message) -> RemoteError:
     """Return the exception for an error response."""
     error = read_error(answer)
-    return remote_error(error.code, error.message, _data_of(error))
-
-
-def _choose(discovered: t.DiscoverResult, pinned: str | None) -> NextStep:
-    supported = discovered.supported_versions
-    stateless = _first_shared(STATELESS, supported, pinned)
-    if stateless:
-        return Stateless(stateless, discovered)
-    return _handshake_or_nothing(supported, pinned)
-
-
-def _choose_again(asked: Discover, supported: list[str], pinned: str | None) -> NextStep:
-    # A server may refuse a revision that it lists itself: try a second time (spec: §2.4).
-    shared = _first_shared(STATELESS, supported, pinned)
-    if shared and not asked.again:
-        return Discover(shared, again=True)
-    return _handshake_or_nothing(supported, pinned)
+    return remote_error(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
 
 
 def _handshake_or_nothing(supported: list[str], pinned: str | None) -> NextStep:
@@ -261,7 +252,3 @@ def _supported_of(data: Any) -> list[str]:
         return msgspec.convert(data, _Supported).supported
     except msgspec.ValidationError:
         return []
-
-
-def _data_of(error: t.ErrorObject) -> Any:
-    return None if error.data is msgspec.UNSET else error.data

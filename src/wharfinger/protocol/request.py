@@ -165,7 +165,9 @@ def open_request(message: Message, session: Session | None, principal: str = "")
     except msgspec.ValidationError as error:
         params = None if row is None else _params_of_another_revision(row, raw, session)
         if params is None:
-            raise _invalid_params(error) from None
+            where = str(error).replace("`$", "`params")  # in one line, without the value
+            status = 400 if "`params._meta" in where else None
+            raise InvalidParams(f"Invalid params: {where}", http_status=status) from None
         row = None
     except msgspec.DecodeError:
         raise InvalidRequest("A string of the params has an invalid escape.") from None
@@ -221,12 +223,6 @@ def _params_of_another_revision(row: Method, raw: msgspec.Raw, session: Session 
     else:
         rules = None if session is None or session.phase is not Phase.OPEN else session.caller.rules
     return None if rules is None or row.first <= rules.order <= row.last else params
-
-
-def _invalid_params(error: msgspec.ValidationError) -> ProtocolError:
-    """Say in one line what is wrong and where, without the value."""
-    where = str(error).replace("`$", "`params")
-    return InvalidParams(f"Invalid params: {where}", http_status=400 if "`params._meta" in where else None)
 
 
 def to_protocol_error(error: BaseException, reference: str) -> ProtocolError:

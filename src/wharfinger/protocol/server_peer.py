@@ -132,7 +132,10 @@ class ServerPeer:
         id = message.id
         try:
             if message.method is UNSET:
-                return self._answered(message)
+                # Ignore late, repeated and unexpected responses.
+                missing = object()
+                waiter = self._awaited.pop(id, missing)  # type: ignore[arg-type]  # decode made sure that it has an id
+                return None if waiter is missing else Response(waiter, message)
             if id is UNSET:
                 return self._notified(message)
             if id in self.in_flight:
@@ -163,24 +166,15 @@ class ServerPeer:
         except msgspec.MsgspecError:
             return None  # a notification gets no response, not even an invalid one (JSON-RPC 2.0, §4.1)
         if row.name == "notifications/cancelled":
-            return self._cancelled(params.request_id)
+            request = self.in_flight.get(params.request_id)
+            # `initialize` must not be cancelled (lifecycle). An id that is not in flight is a race.
+            if request is None or request.method == "initialize":
+                return None
+            del self.in_flight[params.request_id]
+            return Cancellation(request)
         if row.name == "notifications/initialized" and not self.session.advance(row.name):
             return None
         return Notification(None, message, params)
-
-    def _cancelled(self, id: Id) -> Event:
-        request = self.in_flight.get(id)
-        # `initialize` must not be cancelled (lifecycle). An id that is not in flight is a race.
-        if request is None or request.method == "initialize":
-            return None
-        del self.in_flight[id]
-        return Cancellation(request)
-
-    def _answered(self, message: Message) -> Event:
-        # Ignore late, repeated and unexpected responses.
-        missing = object()
-        waiter = self._awaited.pop(message.id, missing)  # type: ignore[arg-type]  # decode saw to an id or None
-        return None if waiter is missing else Response(waiter, message)
 
     def respond(self, request: Request, result: Any) -> bytes | ChunkedMessage | None:
         """Encode the response and free the id; None if the request was cancelled meanwhile."""

@@ -129,7 +129,8 @@ class TokenManager:
         known = [issuer for issuer in (self._issuer, held.issuer if held is not None else None) if issuer is not None]
         found = await run(discover(url, challenge, known, trace), fetch)
         # Do not send tokens of another authorization server or resource there.
-        earlier = held if held is not None and _same(found, held) else None
+        same = held is not None and (held.issuer, held.resource) == (found.issuer, found.resource)
+        earlier = held if same else None
         if earlier is not None and status == 401 and not set(challenge.scope) - set(earlier.scope):
             if earlier.refresh_token is not None and earlier.access_token not in self._renewed:
                 renewed = await self._renew(url, earlier)
@@ -138,18 +139,17 @@ class TokenManager:
                     return renewed
             elif earlier.access_token not in self._renewed and self._clock() - earlier.taken_at < JUST_ISSUED_SECONDS:
                 raise self._useless(url, found, trace, "the token that was just issued")
-        if status == 403 and earlier is not None and set(found.scopes) <= self._had(url, earlier):
-            scopes = shown(" ".join(found.scopes)) or "more"
-            raise self._useless(url, found, trace, f"a token with the requested scope {scopes}")
+        if status == 403 and earlier is not None:
+            # A new token would not add scopes that were granted, or already requested.
+            had = {*(earlier.scope if earlier.granted is None else earlier.granted), *self._asked.get(url, ())}
+            if set(found.scopes) <= had:
+                scopes = shown(" ".join(found.scopes)) or "more"
+                raise self._useless(url, found, trace, f"a token with the requested scope {scopes}")
         self._count(url)
         asked = scopes_to_ask(found, earlier.scope if earlier else (), self._scopes, offline=self._offline)
         before = self._asked.get(url, ()) if earlier is not None else ()
         self._asked[url] = {*before, *asked}
         return await self._obtain(found, asked, fetch, trace)
-
-    def _had(self, url: str, grant: Grant) -> set[str]:
-        """Return the scopes that a new token would not add: those granted, and those already requested."""
-        return {*(grant.scope if grant.granted is None else grant.granted), *self._asked.get(url, ())}
 
     def _useless(self, url: str, found: AuthServer, trace: Trace, what: str) -> NotAuthorized:
         fix = "Ask the operator which scopes and which resource are required."
@@ -214,7 +214,3 @@ class TokenManager:
 
 def _headers(grant: Grant | None) -> dict[str, str]:
     return {} if grant is None else {"Authorization": f"Bearer {grant.access_token}"}
-
-
-def _same(found: AuthServer, grant: Grant) -> bool:
-    return found.issuer == grant.issuer and found.resource == grant.resource

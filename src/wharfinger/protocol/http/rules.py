@@ -335,8 +335,10 @@ def check_header_params(headers: Headers, request: _Opened) -> None:
         name: str = getattr(request.params, row.name_param)
         value = headers.get(NAME)
         # An encoded value differs from its text, and a text that looks encoded must be encoded.
-        if value is None or value != name.encode() or value.startswith(b"=?"):
-            _compare_name(value, name)
+        if value is None:
+            raise HeaderMismatch("Send the Mcp-Name header with the name or URI of the body.")
+        if (value != name.encode() or value.startswith(b"=?")) and decode_value(value) != name:
+            raise HeaderMismatch("The Mcp-Name header and the name or URI of the body differ.")
 
 
 def _refuse_method(header: bytes | None, method: str) -> None:
@@ -344,13 +346,6 @@ def _refuse_method(header: bytes | None, method: str) -> None:
         raise HeaderMismatch("Send the Mcp-Method header with the method of the body.")
     if header.strip(b" \t") != method.encode():
         raise HeaderMismatch("The Mcp-Method header and the method of the body differ.")
-
-
-def _compare_name(header: bytes | None, name: str) -> None:
-    if header is None:
-        raise HeaderMismatch("Send the Mcp-Name header with the name or URI of the body.")
-    if decode_value(header) != name:
-        raise HeaderMismatch("The Mcp-Name header and the name or URI of the body differ.")
 
 
 def prefer_header_error(headers: Headers, message: Message, error: ProtocolError) -> ProtocolError:
